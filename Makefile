@@ -1,0 +1,69 @@
+# Every target installs what it needs by itself, once per state of the requirements.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+BIN := $(VENV)/bin
+KEY := $(shell cat requirements/*.txt pyproject.toml | cksum | tr -s ' \t' '-')
+RUN := $(VENV)/.run-$(KEY)
+DEV := $(VENV)/.dev-$(KEY)
+# what is enough to run: the development install has all of it
+READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help setup demo up test check docs bench lock clean
+
+help:  ## Show this
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
+
+setup: $(DEV)  ## Make .venv with everything that the other targets need
+
+demo: $(READY)  ## Start everything and take machines through their life before your eyes
+	@$(BIN)/python -m workers.demo $(ARGS)
+
+up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
+	@$(BIN)/ingot up $(ARGS)
+
+test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV)  ## Format, lint, types, import contracts, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if [ -e docs/generate.py ]; then $(BIN)/python -m docs.generate --check; fi
+
+docs: $(DEV)  ## Write the generated docs
+	$(BIN)/python -m docs.generate
+
+bench: $(DEV)  ## Measure what the README promises
+	$(BIN)/python -m tests.bench $(ARGS)
+
+lock:  ## Pin the requirements again (needs uv)
+	for name in run dev; do \
+	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
+	    requirements/$$name.in -o requirements/$$name.txt; \
+	done
+
+clean:  ## Remove what was installed and cached
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
+
+$(BIN)/python:
+	@for python in $(PYTHON) python3.11 python3 python3.12 python3.13; do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "making $(VENV) with $$($$python --version)"; exec $$python -m venv $(VENV); \
+	  fi; \
+	done; echo "Python 3.11 or newer is needed; name it: make PYTHON=/path/to/python3" >&2; exit 1
+
+$(RUN): | $(BIN)/python
+	@echo "installing what Ingot needs to run"
+	@$(INSTALL) --require-hashes -r requirements/run.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.run-* && touch $@
+
+$(DEV): | $(BIN)/python
+	@echo "installing what Ingot needs to run and to be worked on"
+	@$(INSTALL) --require-hashes -r requirements/dev.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.dev-* && touch $@

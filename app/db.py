@@ -1,0 +1,148 @@
+"""
+The database: engine, transactions, and the database's own clock.
+
+All times are naive UTC. Whatever decides about liveness or a deadline compares them with `now()`,
+the database's clock, never with the clock of the host that asks.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import DateTime, Engine, Float, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.functions import FunctionElement
+
+AFTER_COMMIT = "after_commit"
+RETRIED_SQLSTATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
+
+
+class now(FunctionElement[datetime]):  # noqa: N801 - reads as SQL
+    """The time of the database's clock when the statement runs."""
+
+    type = DateTime()
+    inherit_cache = True
+
+
+class after(FunctionElement[datetime]):  # noqa: N801 - reads as SQL
+    """`now()` plus a number of seconds."""
+
+    type = DateTime()
+    inherit_cache = True
+
+
+class age(FunctionElement[float]):  # noqa: N801 - reads as SQL
+    """Seconds between a time and `now()`."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _now_sqlite(_element: now, _compiler: Any, **_kw: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+
+
+@compiles(now, "postgresql")
+def _now_postgresql(_element: now, _compiler: Any, **_kw: Any) -> str:
+    return "(clock_timestamp() AT TIME ZONE 'utc')"
+
+
+@compiles(after, "sqlite")
+def _after_sqlite(element: after, compiler: Any, **kw: Any) -> str:
+    seconds = compiler.process(element.clauses, **kw)
+    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', ({seconds}) || ' seconds')"
+
+
+@compiles(after, "postgresql")
+def _after_postgresql(element: after, compiler: Any, **kw: Any) -> str:
+    seconds = compiler.process(element.clauses, **kw)
+    return f"(clock_timestamp() AT TIME ZONE 'utc' + ({seconds}) * interval '1 second')"
+
+
+@compiles(age, "sqlite")
+def _age_sqlite(element: age, compiler: Any, **kw: Any) -> str:
+    then = compiler.process(element.clauses, **kw)
+    return f"((julianday('now') - julianday({then})) * 86400.0)"
+
+
+@compiles(age, "postgresql")
+def _age_postgresql(element: age, compiler: Any, **kw: Any) -> str:
+    then = compiler.process(element.clauses, **kw)
+    return f"extract(epoch FROM clock_timestamp() AT TIME ZONE 'utc' - {then})"
+
+
+def utcnow() -> datetime:
+    """This host's clock, for times that are only shown."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def connect(url: str, *, pool_size: int = 5) -> Engine:
+    """An engine for a SQLite or PostgreSQL URL, set up as the service needs it."""
+    options: dict[str, Any] = {
+        "json_serializer": lambda value: orjson.dumps(value).decode(),
+        "json_deserializer": orjson.loads,
+    }
+    if url.startswith("sqlite"):
+        engine = create_engine(url, connect_args={"timeout": 30}, **options)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+    return create_engine(
+        url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, **options
+    )
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves
+    for pragma in (
+        "busy_timeout=30000",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Any) -> None:
+    """A writer takes the write lock at once: a reader that turns writer could only fail."""
+    writes = connection.get_execution_options().get("writes", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Session]:
+    """
+    A writing transaction; what `call_after_commit` was given runs once it is committed.
+
+    The caller may be repeated by `retrying`, so it must have no effect outside the database.
+    """
+    with Session(engine, expire_on_commit=False) as session:
+        with session.begin():
+            yield session
+        for call in session.info.pop(AFTER_COMMIT, ()):
+            call()
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Session]:
+    """A transaction that only reads."""
+    with (
+        engine.connect().execution_options(writes=False) as connection,
+        Session(connection, expire_on_commit=False) as session,
+    ):
+        yield session
+
+
+def call_after_commit(session: Session, call: Callable[[], None]) -> None:
+    """Run `call` when the transaction of `session` is committed; never if it is rolled back."""
+    session.info.setdefault(AFTER_COMMIT, []).append(call)
+
+
+def retrying[T](work: Callable[[], T], attempts: int = 5) -> T: ...

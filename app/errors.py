@@ -1,0 +1,134 @@
+"""
+What is answered when the caller, or the state of things, does not allow a request.
+
+ServiceError            500
+├─ Invalid              400   body, parameter, patch, driver_info
+│  ├─ IllegalMove       400   not possible in this provision state
+│  └─ InMaintenance     400
+├─ Forbidden            403
+│  └─ NodeProtected     403
+├─ NotFound             404   one class for all: NotFound("node", ident)
+├─ NotAcceptable        406   microversion out of range, or the field is newer than the one asked for
+├─ Conflict             409
+│  ├─ NodeLocked        409
+│  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
+├─ TooLarge             413
+├─ Unavailable          503   the database or every conductor is out of reach; try again
+└─ Timeout              504   a conductor or BMC did not answer in time
+
+Bugs are not in this tree: they are answered with a bare 500 and logged with their traceback.
+"""
+
+
+class ServiceError(Exception):
+    """The request cannot be served."""
+
+    status = 500
+    #: seconds after which asking again makes sense; sent as Retry-After
+    retry_after: int | None = None
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.__doc__)
+
+
+class Invalid(ServiceError):
+    """The request is not valid."""
+
+    status = 400
+
+
+class IllegalMove(Invalid):
+    """The node's provision state does not allow this."""
+
+    def __init__(self, verb: str, node: str, state: str) -> None:
+        super().__init__(
+            f'The requested action "{verb}" can not be performed on node "{node}" while it is in'
+            f' state "{state}".'
+        )
+
+
+class InMaintenance(Invalid):
+    """The node is in maintenance."""
+
+    def __init__(self, verb: str, node: str) -> None:
+        super().__init__(f"The {verb} operation can't be performed on node {node}: it's in maintenance.")
+
+
+class Unauthorized(ServiceError):
+    """Who are you?"""
+
+    status = 401
+
+
+class Forbidden(ServiceError):
+    """This is not allowed."""
+
+    status = 403
+
+
+class NodeProtected(Forbidden):
+    """The node is protected."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"Node {node} is protected and cannot be undeployed, rebuilt or deleted.")
+
+
+class NotFound(ServiceError):
+    """There is no such thing."""
+
+    status = 404
+
+    def __init__(self, kind: str, ident: str) -> None:
+        super().__init__(f"{kind.capitalize()} {ident} could not be found.")
+
+
+class NotAcceptable(ServiceError):
+    """The request needs another API version."""
+
+    status = 406
+
+
+class Conflict(ServiceError):
+    """The request conflicts with the state of the resource."""
+
+    status = 409
+
+
+class NodeLocked(Conflict):
+    """The node is reserved for an operation in progress."""
+
+    retry_after = 2
+
+    def __init__(self, node: str, holder: str) -> None:
+        super().__init__(
+            f"Node {node} is locked by host {holder}, please retry after the current operation"
+            " is completed."
+        )
+
+
+class AlreadyExists(Conflict):
+    """Something of that name exists."""
+
+    def __init__(self, kind: str, field: str, value: object) -> None:
+        article = "An" if kind[0] in "aeiou" else "A"
+        super().__init__(f"{article} {kind} with {field} {value} already exists.")
+
+
+class TooLarge(ServiceError):
+    """The body is too large."""
+
+    status = 413
+
+
+class Unavailable(ServiceError):
+    """The service cannot do this now."""
+
+    status = 503
+    retry_after = 5
+
+
+class Timeout(ServiceError):
+    """No answer in time."""
+
+    status = 504
+    retry_after = 5

@@ -1,0 +1,118 @@
+"""
+Options that Ironic has and Ingot does not use.
+
+In a file they warn instead of stopping the start, so that an operator can bring a configuration
+along. Under [*] stand groups without any meaning here.
+"""
+
+from collections.abc import Mapping
+
+_NAMES = """[DEFAULT]
+allow_image_access_via_auth_token backdoor_port backdoor_socket bindir control_exchange debug
+default_log_levels drain_shutdown_timeout enabled_drivers esp_image executor_thread_pool_size
+fatal_deprecations force_raw_images grub_config_path grub_config_template
+hash_partition_exponent hash_ring_algorithm hash_ring_reset_interval
+ignore_project_check_for_admin_tasks image_download_concurrency instance_format
+instance_uuid_format isolinux_bin isolinux_config_template ldlinux_c32 log_color
+log_config_append log_date_format log_dir log_file log_in_db_max_size log_options
+log_rotate_interval log_rotate_interval_type log_rotation_type logging_context_format_string
+logging_debug_format_suffix logging_default_format_string logging_exception_prefix
+logging_user_identity_format max_logfile_count max_logfile_size_mb minimum_memory_wait_retries
+minimum_memory_wait_time minimum_memory_warning_only minimum_required_memory my_ipv6
+notification_level parallel_image_downloads pecan_debug pin_release_version publish_errors
+pybasedir rate_limit_burst rate_limit_except_level rate_limit_interval raw_image_growth_factor
+rpc_response_timeout rpc_transport state_path syslog_log_facility tempdir transport_url
+use_journal use_json use_rpc_for_database use_stderr use_syslog versioned_notifications_topics
+watch_log_file webserver_connection_timeout webserver_tls_ciphers webserver_tls_minimum_version
+webserver_verify_ca webserver_verify_timeout
+
+[agent]
+agent_api_version deploy_logs_storage_backend deploy_logs_swift_container
+deploy_logs_swift_days_to_expire neutron_agent_max_attempts neutron_agent_poll_interval
+neutron_agent_status_retry_interval
+
+[api]
+max_json_body_depth max_json_body_size max_json_body_size_inspection
+max_json_body_size_provision middleware network_data_schema response_validation
+server_tls_ciphers server_tls_minimum_version unix_socket unix_socket_mode
+
+[conductor]
+bootloader_by_arch cache_clean_up_interval clear_image_cache_on_deploy_failure
+conductor_always_validates_images conductor_cleanup_batch_size configdrive_swift_container
+configdrive_swift_temp_url_duration disable_configdrive_check disable_file_checksum
+disable_kernel_parameter_parsing disable_metadata_mtu_check disable_support_for_checksum_files
+disable_zstandard_decompression enable_mdns enable_trait_based_networking
+error_on_ramdisk_config_inconsistency log_step_flows_to_syslog
+max_concurrent_per_conductor_group periodic_max_workers rescue_kernel_by_arch
+rescue_ramdisk_by_arch reserved_workers_pool_percentage trait_based_networking_config_file
+trait_based_networking_enable_default_trait trait_based_networking_raise_when_no_match
+
+[database]
+asyncio_connection backend connection_debug connection_parameters connection_recycle_time
+connection_trace db_inc_retry_interval db_max_retries db_max_retry_interval db_retry_interval
+max_retries mysql_engine mysql_sql_mode mysql_wsrep_sync_wait retry_interval slave_connection
+sqlite_max_wait_for_retry sqlite_retries sqlite_synchronous synchronous_reader use_db_reconnect
+
+[deploy]
+http_image_subdir image_server_auth_hosts image_server_auth_permit_unknown_hosts
+image_server_auth_strategy image_server_password image_server_user iso_cache_size iso_cache_ttl
+iso_master_path ramdisk_image_download_source
+
+[healthcheck]
+allowed_source_ranges backends detailed disable_by_file_path disable_by_file_paths
+enable_by_file_paths ignore_proxied_requests path
+
+[inspector]
+auth_section auth_type auth_url callback_endpoint_override cpu_capabilities default_hooks
+disk_partitioning_spacing endpoint_override extra_hardware_strict force_dhcp known_accelerators
+password pci_device_alias physical_network_cidr_map project_domain_name project_name region_name
+status_check_period user_domain_name username
+
+[inventory]
+swift_data_container
+
+[ipmi]
+additional_retryable_ipmi_errors kill_on_timeout store_cred_in_env use_ipmitool_retries
+
+[keystone_authtoken]
+auth_section auth_uri auth_version cache delay_auth_decision enforce_token_bind
+http_request_max_retries identity_uri include_service_catalog memcache_pool_conn_get_timeout
+memcache_pool_dead_retry memcache_pool_maxsize memcache_pool_socket_timeout
+memcache_pool_unused_timeout memcache_secret_key memcache_security_strategy
+memcache_use_advanced_pool project_domain_id service_type system_scope user_domain_id
+
+[metrics]
+agent_backend agent_global_prefix agent_prepend_host agent_prepend_host_reverse
+agent_prepend_uuid backend global_prefix prepend_host prepend_host_reverse
+
+[pxe]
+dir_permission enable_insecure_template_override file_permission initial_grub_template
+ipxe_boot_script ipxe_bootfile_name_by_arch ipxe_config_template ipxe_fallback_script
+ipxe_use_swift loader_file_paths pxe_bootfile_name_by_arch pxe_config_template
+pxe_config_template_by_arch tftp_master_path uefi_pxe_config_template
+
+[redfish]
+default_inspection_hooks enable_vmedia_insert_polling firmware_update_bmc_version_check_interval
+firmware_update_nic_starting_wait firmware_update_reboot_delay
+firmware_update_wait_unresponsive_bmc post_boot_retry_attempts post_boot_retry_delay
+power_on_conflict_retry_attempts power_on_conflict_retry_interval swift_container
+swift_object_expiry_timeout tls_ciphers tls_minimum_version use_swift
+vmedia_insert_poll_interval vmedia_insert_timeout
+
+[*]
+agent_containers anaconda ansible audit cifs cinder console cors dhcp disk_utils dnsmasq drac
+errors glance ironic_lib ironic_networking ironic_networking_json_rpc json_rpc mdns
+metrics_statsd molds neutron nfs nova oci oslo_concurrency oslo_messaging_kafka
+oslo_messaging_notifications oslo_messaging_rabbit oslo_middleware oslo_policy oslo_reports
+oslo_versionedobjects profiler pxe_filter service_catalog swift vnc
+"""
+
+
+def _parse(text: str) -> dict[str, frozenset[str]]:
+    """Names by group; a group of the list [*] has the one name "*"."""
+    sections = (part.partition("]") for part in text.split("[")[1:])
+    named = {group: frozenset(names.split()) for group, _, names in sections}
+    return dict.fromkeys(named.pop("*"), frozenset("*")) | named
+
+
+IRONIC_ONLY: Mapping[str, frozenset[str]] = _parse(_NAMES)

@@ -1,0 +1,86 @@
+"""
+Logs: one line per event on standard error, JSON for machines, key=value for a terminal.
+
+`log = app.log.get(__name__)`, then `log.info("step.finished", node=uuid)`: an event is named in the
+past tense, facts are keywords. `bound(node=uuid)` adds facts to all lines within. What libraries
+log through `logging` comes out in the same form.
+"""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+#: Libraries whose chatter begins at WARNING whatever we log.
+QUIET = ("alembic", "asyncio", "celery.beat", "kombu", "sqlalchemy", "sushy", "urllib3")
+
+SHARED: list[structlog.typing.Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.stdlib.PositionalArgumentsFormatter(),
+    structlog.processors.StackInfoRenderer(),
+]
+
+
+def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
+    """
+    Log to standard error from now on, in this process and those that it forks.
+
+    form: json, text or auto: text where standard error is a terminal. facts: on every line, such
+    as role="conductor".
+    """
+    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
+    last: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if as_json
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                # never with local variables: they hold passwords
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+    )
+
+    def add_facts(
+        _logger: Any, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        """Facts of the process; not a context variable, which new threads would lose."""
+        return {**event, **facts}
+
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=SHARED, processors=[remove, add_facts, *last]
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def get(name: str) -> structlog.stdlib.BoundLogger:
+    return structlog.stdlib.get_logger(name)
+
+
+@contextmanager
+def bound(**facts: Any) -> Iterator[None]:
+    """Add facts to every line logged within, in this thread."""
+    with structlog.contextvars.bound_contextvars(**facts):
+        yield

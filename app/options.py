@@ -1,0 +1,314 @@
+"""
+How a setting gets its value.
+
+Settings are frozen dataclasses, one per group, whose fields are made with `option()`. `load` fills
+them from, in this order: a flag of the command line, the environment, a TOML file, the default;
+it remembers where each value came from. What is wrong raises `SettingsError` with one line that
+names it; what is only unknown is a warning, because a newer release may know it.
+"""
+
+import dataclasses
+import difflib
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+PREFIX = "INGOT_"
+#: Variables that are no setting: where the file is.
+NOT_SETTINGS = frozenset({"INGOT_CONFIG"})
+
+S = TypeVar("S")
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; the message is one line that names it and says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """
+    What is known of an option beside its type and default.
+
+    choices: the only values allowed. minimum, maximum: bounds of a number, inclusive.
+    check: raises ValueError for a value that is wrong. secret: not shown.
+    deprecated: older names, each "group.name".
+    """
+
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    check: Callable[[Any], object] | None = None
+    secret: bool = False
+    deprecated: tuple[str, ...] = ()
+
+
+def option(default: Any, help: str, **about: Any) -> Any:  # noqa: A002 - the word for it
+    """A field of a group; `about` as in `About`."""
+    metadata = {"about": About(help, **about)}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def group(kind: type[Any], name: str | None = None) -> Any:
+    """A field of the settings that holds a group; `name` where the field cannot have it."""
+    return field(default_factory=kind, metadata={"group": kind, "name": name})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its place, its type, its default and what is known of it."""
+
+    group: str
+    name: str
+    type: Any
+    default: Any
+    about: About
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return variable(self.group, self.name)
+
+    def __str__(self) -> str:
+        return f"[{self.group}]{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """values: group -> name -> value. origins: "group.name" -> where its value came from."""
+
+    values: dict[str, dict[str, Any]]
+    origins: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def variable(group_name: str, name: str) -> str:
+    inner = name if group_name == "DEFAULT" else f"{group_name}_{name}"
+    return PREFIX + inner.upper()
+
+
+def groups(settings: type[Any]) -> Iterator[tuple[str, str, type[Any]]]:
+    """(attribute, group name, dataclass) of every group."""
+    for each in dataclasses.fields(settings):
+        if "group" in each.metadata:
+            yield each.name, each.metadata["name"] or each.name, each.metadata["group"]
+
+
+def options(settings: type[Any]) -> Iterator[Option]:
+    """Every option, in the order of declaration."""
+    for _, group_name, kind in groups(settings):
+        hints = typing.get_type_hints(kind)
+        for each in dataclasses.fields(kind):
+            made = each.default_factory
+            default = each.default if made is dataclasses.MISSING else made()
+            yield Option(group_name, each.name, hints[each.name], default, each.metadata["about"])
+
+
+def load(
+    settings: type[S],
+    environ: Mapping[str, str],
+    path: str | os.PathLike[str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    unused: Mapping[str, Iterable[str]] | None = None,
+) -> Loaded:
+    """
+    Values for every option of `settings`.
+
+    path: a TOML file; else the one that INGOT_CONFIG names, if any.
+    flags: "group.name" -> value from the command line; None is no value.
+    unused: group -> names that are known and have no effect here: a warning; ("*",): all of it.
+    """
+    table = {f"{each.group}.{each.name}": each for each in options(settings)}
+    names = {old: new for new, each in table.items() for old in each.about.deprecated}
+    known = [*table, *names]
+    warnings: list[str] = []
+
+    def current(place: str, shown: str) -> str:
+        """The present name of an option; a deprecated one warns."""
+        if place in names:
+            warnings.append(f"{shown} is deprecated: it is {table[names[place]]} now")
+        return names.get(place, place)
+
+    found: dict[str, tuple[Any, str]] = {}  # what comes later overrides what came before
+    file = path or environ.get("INGOT_CONFIG")
+    if file:
+        for place, value in _read(Path(file)):
+            shown = f"{file}: [{place.partition('.')[0]}]{place.partition('.')[2]}"
+            if place in known:
+                _put(found, current(place, shown), value, shown, renamed=place in names)
+            elif _is_unused(place, unused or {}):
+                warnings.append(f"{shown}: Ingot does not use this option{_nearest(place, known)}")
+            else:
+                raise SettingsError(f"{shown}: there is no such setting{_nearest(place, known)}")
+
+    variables = {variable(*place.split(".", 1)): place for place in known}
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
+            continue
+        if name not in variables:
+            near = difflib.get_close_matches(name, variables, 1)
+            hint = f"; the nearest is {near[0]}" if near else ""
+            warnings.append(f"{name}: there is no such setting, it is ignored{hint}")
+            continue
+        place = variables[name]
+        _put(found, current(place, name), environ[name], name, renamed=place in names)
+
+    for place, value in (flags or {}).items():
+        if place not in table:
+            raise SettingsError(f"{place}: there is no such setting{_nearest(place, known)}")
+        if value is not None:
+            found[place] = (value, "flag --" + place.partition(".")[2].replace("_", "-"))
+
+    loaded = Loaded({name: {} for _, name, _ in groups(settings)}, {}, ())
+    for place, each in table.items():
+        value, origin = found.get(place, (each.default, "default"))
+        loaded.origins[place] = origin
+        try:
+            value = value if origin == "default" else convert(each, value)
+        except ValueError as error:
+            raise SettingsError(f"{origin}: {error}") from None
+        loaded.values[each.group][each.name] = value
+    return dataclasses.replace(loaded, warnings=tuple(warnings))
+
+
+def _put(
+    found: dict[str, tuple[Any, str]], place: str, value: Any, origin: str, *, renamed: bool
+) -> None:
+    """The present name of an option wins over a deprecated one of the same source."""
+    source = origin.rpartition(": ")[0]
+    if renamed and place in found and found[place][1].rpartition(": ")[0] == source:
+        return
+    found[place] = (value, origin)
+
+
+def _read(path: Path) -> Iterator[tuple[str, Any]]:
+    """("group.name", value) of every key in a TOML file."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from None
+    for group_name, keys in document.items():
+        if not isinstance(keys, dict):
+            raise SettingsError(f"{path}: {group_name} stands outside of a table, as [DEFAULT]")
+        for name, value in keys.items():
+            yield f"{group_name}.{name}", value
+
+
+def _is_unused(place: str, unused: Mapping[str, Iterable[str]]) -> bool:
+    group_name, _, name = place.partition(".")
+    names = unused.get(group_name, ())
+    return name in names or "*" in names
+
+
+def _nearest(place: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(place, known, 1)
+    if not near:
+        return ""
+    group_name, _, name = near[0].partition(".")
+    return f"; the nearest is [{group_name}]{name}"
+
+
+def convert(each: Option, value: Any) -> Any:
+    """
+    A value as the option's type. Text is read as in the environment: lists are separated by
+    commas, maps are name:value pairs, an empty text is None where None is allowed.
+
+    Raises ValueError that says what would be right.
+    """
+    wanted = each.type
+    if isinstance(wanted, types.UnionType):  # X | None
+        if value is None or value == "":
+            return None
+        (wanted,) = (one for one in typing.get_args(wanted) if one is not types.NoneType)
+    about = each.about
+    converted: Any
+    if typing.get_origin(wanted) is dict:
+        converted = _map(value, typing.get_args(wanted)[1])
+    else:
+        converted = CONVERTERS[typing.get_origin(wanted) or wanted](value)
+    for one in converted if isinstance(converted, tuple) else (converted,):
+        if about.choices and one not in about.choices:
+            near = difflib.get_close_matches(str(one), about.choices, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{one!r} is not one of {', '.join(about.choices)}{hint}")
+    low, high = about.minimum, about.maximum
+    if low is not None and converted < low:
+        raise ValueError(f"{converted} is less than {low:g}")
+    if high is not None and converted > high:
+        raise ValueError(f"{converted} is more than {high:g}")
+    if about.check:
+        about.check(converted)
+    return converted
+
+
+def _bool(value: Any) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True}
+    words |= {"false": False, "no": False, "off": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value.strip().lower() not in words:
+        raise ValueError(f"{value!r} is not true or false")
+    return words[value.strip().lower()]
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return int(value if isinstance(value, str) else "")
+    except ValueError:
+        raise ValueError(f"{value!r} is not a whole number") from None
+
+
+def _float(value: Any) -> float:
+    try:
+        number = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if number - number != 0:  # neither nan nor inf
+        raise ValueError(f"{value!r} is not a number")
+    return number
+
+
+def _str(value: Any) -> str:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(f"{value!r} is not a text")
+
+
+def _list(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(f"{value!r} is not a list of texts")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _map(value: Any, kind: type[Any]) -> dict[str, Any]:
+    """name:value pairs; the last colon parts a number from its name, the first one a text."""
+    if isinstance(value, Mapping):
+        return {str(name): CONVERTERS[kind](one) for name, one in value.items()}
+    result = {}
+    for part in _list(value):
+        name, colon, one = part.partition(":") if kind is str else part.rpartition(":")
+        if not colon:
+            raise ValueError(f"{part!r} is not of the form name:value")
+        result[name.strip()] = CONVERTERS[kind](one.strip())
+    return result
+
+
+CONVERTERS: Mapping[Any, Callable[[Any], Any]] = {
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _str,
+    tuple: _list,
+}

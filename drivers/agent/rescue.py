@@ -1,0 +1,48 @@
+"""Rescue by the agent: interface `agent`. The rescue ramdisk gets a password for its tenant."""
+
+from drivers.agent import client
+from drivers.errors import AgentBusy, InvalidDriverInfo, Unreachable
+from drivers.interfaces import Rescue
+from drivers.steps import Done, Outcome, Wait
+from drivers.target import Target
+
+
+class AgentRescue(Rescue):
+    """The agent sets the password, then leaves the ramdisk to the tenant."""
+
+    name = "agent"
+
+    def validate(self, target: Target) -> None:
+        if target.instance_info.get("rescue_password") == "":
+            raise InvalidDriverInfo("instance_info/rescue_password is empty")
+
+    def rescue(self, target: Target) -> Outcome:
+        """
+        Row of frames: the tenant can log in.
+
+        The agent's API is gone once it has taken the password: an order whose answer was lost
+        counts as taken.
+        """
+        password = target.instance_info.get("hashed_rescue_password")
+        if not password:
+            raise InvalidDriverInfo("instance_info/hashed_rescue_password is missing")
+        if not target.agent.url:
+            return Wait(target.progress)
+        try:
+            ordered = client.run(
+                target,
+                "rescue.finalize_rescue",
+                {"rescue_password": password, "hashed": True},
+                wait=False,
+            )
+        except AgentBusy:
+            return Wait(target.progress)
+        except Unreachable:
+            left = target.progress.get("sent") or target.resumed
+            return Done() if left else Wait({"sent": True}, poll_after=10)
+        client.result(target, ordered)
+        return Done()
+
+    def unrescue(self, target: Target) -> Outcome:
+        """Row of frames: nothing of the rescue is left for this interface to undo."""
+        return Done()

@@ -1,0 +1,67 @@
+"""
+What can be wrong with a machine, or with what we were told about it.
+
+HardwareError
+├─ Unreachable      no answer in time; trying again is sensible
+├─ Refused          the BMC or agent said no: its status and message, secrets masked
+├─ Unexpected       it answered, but not sense
+├─ NotSupported     this machine, or this driver, cannot do it
+├─ InvalidDriverInfo  the node's settings do not let the driver work; names the field
+├─ AgentBusy        the agent is running another command; ask again at the next wake-up
+└─ LeaseLost        the caller may no longer give orders to this machine
+
+A step may raise any of them: the worker turns it into `Failed`. `retryable` says whether the
+same order may succeed later without anybody changing anything.
+"""
+
+
+class HardwareError(Exception):
+    """The machine, its BMC or its agent did not do what it was asked."""
+
+    retryable = False
+    code = "hardware_error"
+
+
+class Unreachable(HardwareError):
+    """No answer in time."""
+
+    retryable = True
+    code = "unreachable"
+
+
+class Refused(HardwareError):
+    """The BMC or the agent refused the order."""
+
+    code = "refused"
+
+
+class Unexpected(HardwareError):
+    """The BMC or the agent answered something that makes no sense."""
+
+    retryable = True
+    code = "unexpected_answer"
+
+
+class NotSupported(HardwareError):
+    """This machine or this driver cannot do what was asked."""
+
+    code = "not_supported"
+
+
+class InvalidDriverInfo(HardwareError):
+    """The node's settings do not let its driver work."""
+
+    code = "invalid_driver_info"
+
+
+class AgentBusy(HardwareError):
+    """The agent is running another command."""
+
+    retryable = True
+    code = "agent_busy"
+
+
+class LeaseLost(HardwareError):
+    """Another conductor was given this node; no further order may be sent."""
+
+    code = "lease_lost"

@@ -1,0 +1,134 @@
+"""
+How to reach and log in to the IPMI BMC of a node, read from its `driver_info`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivers.errors import InvalidDriverInfo
+from drivers.target import Target
+
+PROPERTIES = {
+    "ipmi_address": "host name or IP address of the BMC. Required.",
+    "ipmi_port": "UDP port of the BMC; 623 by default. Optional.",
+    "ipmi_username": "user name, at most 16 bytes; default is the null user. Optional.",
+    "ipmi_password": "password, at most 20 bytes; empty by default. Optional.",
+    "ipmi_priv_level": "privilege level to ask for: ADMINISTRATOR (default), OPERATOR, USER or"
+    " CALLBACK. Optional.",
+    "ipmi_cipher_suite": "cipher suite to use (0-255); negotiated by default. Optional.",
+    "ipmi_hex_kg_key": "BMC key (Kg) as 40 hexadecimal digits. Optional.",
+    "ipmi_protocol_version": "2.0 (default) or 1.5. Optional.",
+    "ipmi_client": "what speaks IPMI: pyghmi or ipmitool; default is [ipmi]client. Optional.",
+    "ipmi_disable_boot_timeout": "keep a boot device longer than 60 s after it was set; default is"
+    " [ipmi]disable_boot_timeout. Optional.",
+}
+
+PRIVILEGES = {"CALLBACK": 1, "USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
+CLIENTS = ("pyghmi", "ipmitool")
+PYGHMI_SUITES = (3, 17)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """
+    A BMC and the right to give it orders.
+
+    privilege, cipher_suite: None when it is left to negotiation. kg: the raw BMC key, or None.
+    """
+
+    address: str
+    port: int = 623
+    username: str = ""
+    password: str = field(default="", repr=False)
+    privilege: str | None = None
+    cipher_suite: int | None = None
+    kg: bytes | None = field(default=None, repr=False)
+    protocol: str = "2.0"
+    client: str = "pyghmi"
+
+    @property
+    def endpoint(self) -> str:
+        """host:port, the name under which errors and the governor know the BMC."""
+        return f"{self.address}:{self.port}"
+
+    def mask(self, text: str) -> str:
+        """`text` without the password."""
+        return text.replace(self.password, "******") if self.password else text
+
+
+def read(target: Target) -> Credentials:
+    """The credentials in a node's driver_info. Raises InvalidDriverInfo naming the field."""
+    target.need("ipmi_address")
+    client = _choice(target, "ipmi_client", CLIENTS, target.options["ipmi"]["client"])
+    suite = _optional(target, "ipmi_cipher_suite", _number(0, 255))
+    protocol = _choice(target, "ipmi_protocol_version", ("2.0", "1.5"), "2.0")
+    if client == "pyghmi" and suite not in (None, *PYGHMI_SUITES):
+        raise InvalidDriverInfo(
+            f"driver_info/ipmi_cipher_suite: pyghmi knows the cipher suites 3 and 17, not {suite};"
+            " ipmi_client = ipmitool knows more"
+        )
+    if target.driver_info.get("ipmi_bridging", "no") != "no":
+        raise InvalidDriverInfo("driver_info/ipmi_bridging: bridging is not supported, only 'no'")
+    privilege = target.driver_info.get("ipmi_priv_level")
+    return Credentials(
+        address=_optional(target, "ipmi_address", _text(255)),
+        port=_optional(target, "ipmi_port", _number(1, 65535)) or 623,
+        username=_optional(target, "ipmi_username", _text(16)) or "",
+        password=_optional(target, "ipmi_password", _text(20)) or "",
+        privilege=privilege and _choice(target, "ipmi_priv_level", tuple(PRIVILEGES), ""),
+        cipher_suite=suite,
+        kg=_optional(target, "ipmi_hex_kg_key", _key),
+        protocol=protocol,
+        client=client,
+    )
+
+
+def _choice(target: Target, name: str, known: tuple[str, ...], default: str) -> str:
+    value = str(target.driver_info.get(name) or default)
+    if value not in known:
+        raise InvalidDriverInfo(
+            f"driver_info/{name}: must be one of {', '.join(known)}, not {value!r}"
+        )
+    return value
+
+
+def _optional(target: Target, name: str, read_value: Callable[[Any], Any]) -> Any:
+    value = target.driver_info.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        return read_value(value)
+    except ValueError as error:
+        raise InvalidDriverInfo(f"driver_info/{name}: {error}") from None
+
+
+def _number(least: int, most: int) -> Callable[[Any], int]:
+    def read_number(value: Any) -> int:
+        text = str(value)
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise ValueError(f"must be a number from {least} to {most}, not {value!r}")
+        return int(text)
+
+    return read_number
+
+
+def _text(most: int) -> Callable[[Any], str]:
+    """At most so many bytes. Errors never quote the value: it may be a password."""
+
+    def read_text(value: Any) -> str:
+        if not isinstance(value, str) or len(value.encode()) > most or "\0" in value:
+            raise ValueError(f"must be a string of at most {most} bytes, without NUL")
+        return value
+
+    return read_text
+
+
+def _key(value: Any) -> bytes:
+    try:
+        key = bytes.fromhex(str(value))
+    except ValueError:
+        key = b""
+    if len(key) != 20:
+        raise ValueError("must be 40 hexadecimal digits")
+    return key

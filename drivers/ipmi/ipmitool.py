@@ -1,0 +1,96 @@
+"""
+The program `ipmitool`, for BMCs that pyghmi cannot talk to: one run, and one login, per request.
+
+Secrets go through its environment, which only the same user can read; never through its arguments.
+"""
+
+import os
+import re
+import subprocess
+import time
+
+from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.ipmi.credentials import Credentials
+
+PROGRAM = "ipmitool"
+COMPLETION_CODE = re.compile(r"rsp=0x([0-9a-f]{1,2})\)")
+#: Lines of `ipmitool -v` in which a BMC says why it does not let us in
+REFUSAL = re.compile(r"RAKP \d .*|Error in open session response message.*|.*[Aa]uthtype.*")
+NO_ROOM = re.compile(r"insufficient resources", re.IGNORECASE)
+
+
+def raw(
+    bmc: Credentials, netfn: int, command: int, data: bytes, deadline: float
+) -> tuple[int, bytes]:
+    """
+    One IPMI request: its completion code and the bytes of its answer.
+
+    deadline: time.monotonic() at which the program is killed.
+
+    Raises Unreachable, Refused (login), Unexpected, NotSupported (it is not installed).
+    """
+    try:
+        done = subprocess.run(
+            [*_arguments(bmc), "raw", *(f"0x{byte:02x}" for byte in (netfn, command, *data))],
+            env=_environment(bmc),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=max(deadline - time.monotonic(), 0.001),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        # Asked for its best suite, a BMC that knows only the old ones may stay silent
+        hint = "; driver_info/ipmi_cipher_suite = 3 may help" if bmc.cipher_suite is None else ""
+        raise Unreachable(f"BMC {bmc.endpoint} did not answer {PROGRAM} in time{hint}") from None
+    except FileNotFoundError:
+        raise NotSupported(
+            f"driver_info/ipmi_client: {PROGRAM} is not installed on this conductor"
+        ) from None
+    if done.returncode != 0:
+        return _failure(bmc, done.stderr), b""
+    try:
+        return 0, bytes.fromhex(done.stdout)
+    except ValueError:
+        answer = bmc.mask(done.stdout.strip())[:200]
+        raise Unexpected(f"BMC {bmc.endpoint}: {PROGRAM} printed {answer!r}") from None
+
+
+def _arguments(bmc: Credentials) -> list[str]:
+    arguments = [PROGRAM, "-v", "-I", "lanplus" if bmc.protocol == "2.0" else "lan"]
+    arguments += ["-H", bmc.address, "-p", str(bmc.port), "-E"]
+    if bmc.username:
+        arguments += ["-U", bmc.username]
+    if bmc.privilege:
+        arguments += ["-L", bmc.privilege]
+    if bmc.cipher_suite is not None:
+        arguments += ["-C", str(bmc.cipher_suite)]
+    if bmc.kg:
+        arguments.append("-K")
+    return arguments
+
+
+def _environment(bmc: Credentials) -> dict[str, str]:
+    environment = {**os.environ, "LC_ALL": "C", "IPMI_PASSWORD": bmc.password}
+    if bmc.kg:
+        if 0 in bmc.kg or not bmc.kg.isascii():
+            raise InvalidDriverInfo(
+                f"driver_info/ipmi_hex_kg_key: {PROGRAM} takes only a key of ASCII characters;"
+                " ipmi_client = pyghmi takes any"
+            )
+        environment["IPMI_KGKEY"] = bmc.kg.decode()
+    return environment
+
+
+def _failure(bmc: Credentials, stderr: str) -> int:
+    """The completion code of a BMC that refused the request; raises for everything else."""
+    code = COMPLETION_CODE.search(stderr)
+    if code:
+        return int(code[1], 16)
+    refusal = REFUSAL.search(stderr)
+    if refusal and not NO_ROOM.search(stderr):
+        raise Refused(f"IPMI login to BMC {bmc.endpoint}: {bmc.mask(refusal[0].strip('> '))}")
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    reason = bmc.mask(lines[-1].strip()) if lines else f"{PROGRAM} failed without a word"
+    raise Unreachable(f"IPMI login to BMC {bmc.endpoint}: {reason}")

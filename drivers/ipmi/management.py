@@ -1,0 +1,64 @@
+"""Boot device over IPMI."""
+
+from typing import Any
+
+from drivers.errors import InvalidDriverInfo
+from drivers.interfaces import Management
+from drivers.ipmi import credentials
+from drivers.ipmi.client import DEVICES, Client
+from drivers.target import Target
+
+
+class IpmiManagement(Management):
+    """The boot flags of an IPMI BMC, by pyghmi or by the program ipmitool."""
+
+    name = "ipmitool"
+    properties = credentials.PROPERTIES
+
+    def validate(self, target: Target) -> None:
+        credentials.read(target)
+        _keep_on_timeout(target)
+
+    def supported_boot_devices(self, target: Target) -> list[str]:  # noqa: ARG002
+        return list(DEVICES)
+
+    def get_boot_device(self, target: Target) -> dict[str, Any]:
+        found = Client.of(target, self.bmcs).get_boot_device()
+        return {"boot_device": found["boot_device"], "persistent": found["persistent"]}
+
+    def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
+        Client.of(target, self.bmcs).set_boot_device(
+            device,
+            persistent=persistent,
+            uefi=_boots_uefi(target),
+            keep_on_timeout=_keep_on_timeout(target),
+        )
+
+
+def _keep_on_timeout(target: Target) -> bool:
+    """Raises InvalidDriverInfo for what is neither true nor false."""
+    value = target.driver_info.get("ipmi_disable_boot_timeout")
+    if value is None:
+        value = target.options["ipmi"]["disable_boot_timeout"]
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise InvalidDriverInfo(
+            f"driver_info/ipmi_disable_boot_timeout: must be true or false, not {value!r}"
+        )
+    return text == "true"
+
+
+def _boots_uefi(target: Target) -> bool:
+    """
+    The boot mode that the instance, else the node's capabilities, else the settings ask for.
+
+    IPMI sets it together with the boot device: leaving it out would mean BIOS.
+    """
+    for asked in (target.instance_info, target.properties):
+        capabilities = asked.get("capabilities") or {}
+        if isinstance(capabilities, str):
+            pairs = (pair.partition(":") for pair in capabilities.split(","))
+            capabilities = {key.strip(): value.strip() for key, _, value in pairs}
+        if capabilities.get("boot_mode"):
+            return bool(capabilities["boot_mode"] == "uefi")
+    return bool(target.options["deploy"]["default_boot_mode"] == "uefi")

@@ -1,0 +1,23 @@
+"""Power over IPMI."""
+
+from drivers.interfaces import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
+from drivers.ipmi import credentials
+from drivers.ipmi.client import Client
+from drivers.target import Target
+
+
+class IpmiPower(Power):
+    """Chassis control of an IPMI BMC, by pyghmi or by the program ipmitool."""
+
+    name = "ipmitool"
+    properties = credentials.PROPERTIES
+    supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
+
+    def validate(self, target: Target) -> None:
+        credentials.read(target)
+
+    def get_power_state(self, target: Target) -> str:
+        return Client.of(target, self.bmcs).power_state()
+
+    def order(self, target: Target, state: str) -> None:
+        Client.of(target, self.bmcs).order(state)

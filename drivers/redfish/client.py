@@ -1,0 +1,237 @@
+"""
+Talking to a BMC in Redfish; the only file that knows sushy.
+
+One connection per BMC is kept between commands, in the governor (`drivers.bmc`), and used only
+while its turn is held. sushy's errors become ours here: no answer is Unreachable, a refusal is
+Refused with the BMC's words, a missing feature NotSupported, nonsense Unexpected.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from drivers.bmc import Bmc, Bmcs, Urgency
+from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.target import Target
+from drivers.tls import trust
+
+PROPERTIES = {
+    "redfish_address": "URL of the BMC, such as https://192.0.2.10. Required.",
+    "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1. Required only when"
+    " the BMC serves more than one.",
+    "redfish_username": "User of the BMC",
+    "redfish_password": "Password of that user",
+    "redfish_verify_ca": "true (default), false, or the path of the authorities to trust",
+    "redfish_auth_type": "auto (default: session, else basic), session, or basic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a system and who we are there, as driver_info says."""
+
+    address: str
+    system: str | None
+    username: str | None
+    password: str | None
+    verify: bool | str
+    auth: str
+    connect_timeout: float
+    read_timeout: float
+
+    @property
+    def key(self) -> str:
+        """Names the BMC for the governor: each system of a chassis has a processor of its own."""
+        return f"{self.address}{self.system or ''}"
+
+    def scrub(self, text: str) -> str:
+        return text.replace(self.password, "******") if self.password else text
+
+
+def access(target: Target) -> Access:
+    """Read driver_info. Raises InvalidDriverInfo that names the field."""
+    info = target.driver_info
+    address = str(target.need("redfish_address")).rstrip("/")
+    if "://" not in address:
+        address = f"https://{address}"
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path:
+        raise InvalidDriverInfo(
+            f"driver_info/redfish_address: {info['redfish_address']!r} is not the URL of a BMC"
+        )
+    system = info.get("redfish_system_id") or None
+    if system is not None and not (isinstance(system, str) and system.startswith("/")):
+        raise InvalidDriverInfo(
+            f"driver_info/redfish_system_id: {system!r} is no path such as /redfish/v1/Systems/1"
+        )
+    auth = info.get("redfish_auth_type") or target.options["redfish"]["auth_type"]
+    if auth not in ("auto", "session", "basic"):
+        raise InvalidDriverInfo(
+            f"driver_info/redfish_auth_type: {auth!r} is none of auto, session, basic"
+        )
+    username, password = info.get("redfish_username"), info.get("redfish_password")
+    if password and not username:
+        raise InvalidDriverInfo("driver_info/redfish_username is missing beside redfish_password")
+    if auth == "session" and not username:
+        raise InvalidDriverInfo("driver_info/redfish_username is required for session auth")
+    options = target.options["redfish"]
+    return Access(
+        address,
+        system.rstrip("/") if system else None,
+        str(username) if username else None,
+        str(password or "") if username else None,
+        trust(info.get("redfish_verify_ca", True)),
+        auth,
+        float(options["connect_timeout"]),
+        float(options["read_timeout"]),
+    )
+
+
+class Connection:
+    """What is kept of one BMC: sushy's root and system, opened when first needed."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.path = access.system
+        self._root: Any = None
+        self._system: Any = None
+
+    @property
+    def token(self) -> str | None:
+        """The token of the kept session, if there is one."""
+        auth = getattr(self._root, "_auth", None)
+        key = getattr(auth, "get_session_key", lambda: None)()
+        return str(key) if key else None
+
+    def open(self) -> Any:
+        """sushy's root of this BMC, logged in."""
+        if self._root is None:
+            with errors_of(self.access):
+                self._root = _login(self.access)
+        return self._root
+
+    def close(self) -> None:
+        """Forget the session: the next command logs in again."""
+        self._root = self._system = None
+
+    def set_boot(self, **values: str) -> None:
+        """Set boot options: `target`, `enabled`, `mode`, in Redfish's words."""
+        import sushy
+
+        kinds = {
+            "target": sushy.BootSource,
+            "enabled": sushy.BootSourceOverrideEnabled,
+            "mode": sushy.BootSourceOverrideMode,
+        }
+        options = {name: kinds[name](value) for name, value in values.items()}
+        self.system(fresh=False).set_system_boot_options(**options)
+        self._system.invalidate()
+
+    def drives(self) -> Iterator[Any]:
+        """The virtual CD drives, read anew: the system's own, else those of its managers."""
+        from sushy import exceptions as theirs
+
+        system = self.system(fresh=False)
+        try:
+            collections = [system.virtual_media]
+        except theirs.MissingAttributeError:
+            collections = [manager.virtual_media for manager in system.managers]
+        for collection in collections:
+            for drive in collection.get_members():
+                kinds = {kind.value for kind in drive.media_types or ()}
+                if kinds & {"CD", "DVD"}:
+                    drive.refresh(force=True)
+                    yield drive
+
+    def system(self, *, fresh: bool) -> Any:
+        """sushy's system; `fresh` reads it anew. Use inside `turn` only."""
+        root = self.open()
+        if self._system is None:
+            self._system = root.get_system(self.path)
+            self.path = self._system.path
+        elif fresh:
+            self._system.refresh(force=True)
+        return self._system
+
+
+def connection(bmc: Bmc, wanted: Access) -> Connection:
+    """The kept connection of a BMC, or a new one when there is none or driver_info has changed."""
+    if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
+        bmc.connection = Connection(wanted)
+    return bmc.connection
+
+
+@contextmanager
+def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterator[Connection]:
+    """Have a node's BMC to oneself for one command. Raises HardwareErrors only."""
+    wanted = access(target)
+    with bmcs.turn(wanted.key, urgency) as bmc, errors_of(wanted):
+        yield connection(bmc, wanted)
+
+
+def _login(wanted: Access) -> Any:
+    import sushy  # takes half a second, and only conductors need it
+    from sushy import auth
+
+    class NoLogin(auth.AuthBase):
+        def _do_authenticate(self) -> None:
+            """This BMC asks nobody who they are."""
+
+        def can_refresh_session(self) -> bool:
+            return False
+
+    login: Any
+    if wanted.username is None:
+        login = NoLogin()
+    elif wanted.auth == "basic":
+        login = auth.BasicAuth(wanted.username, wanted.password)
+    else:
+        kind = auth.SessionAuth if wanted.auth == "session" else auth.SessionOrBasicAuth
+        login = kind(wanted.username, wanted.password)
+        # sushy logs out when it is collected, even from a BMC that does not answer; BMCs end
+        # idle sessions themselves
+        login.close = lambda: None
+    return sushy.Sushy(
+        wanted.address,
+        auth=login,
+        verify=wanted.verify,
+        connect_timeout=wanted.connect_timeout,
+        read_timeout=wanted.read_timeout,
+        # sushy repeats orders whose answer was lost, and sleeps meanwhile: one try each
+        server_side_retries=1,
+        server_side_retries_delay=1,
+    )
+
+
+@contextmanager
+def errors_of(wanted: Access) -> Iterator[None]:
+    from sushy import exceptions as theirs
+
+    name = f"BMC {wanted.address}"
+    try:
+        yield
+    except theirs.ConnectionError as error:
+        cause = error.__context__ or error
+        raise Unreachable(f"{name} did not answer ({type(cause).__name__})") from None
+    except theirs.AccessError as error:
+        raise Refused(f"{name} refused our credentials ({error.status_code})") from None
+    except theirs.ServerSideError as error:
+        raise Unexpected(wanted.scrub(f"{name} failed: {_words(error)}")) from None
+    except theirs.ResourceNotFoundError as error:
+        raise Refused(wanted.scrub(f"{name}: {error}")) from None
+    except theirs.HTTPError as error:
+        raise Refused(wanted.scrub(f"{name} refused: {_words(error)}")) from None
+    except (theirs.MissingActionError, theirs.InvalidParameterValueError) as error:
+        raise NotSupported(wanted.scrub(f"{name}: {error}")) from None
+    except OSError as error:  # from the file of authorities: sushy wraps those of the network
+        raise InvalidDriverInfo(f"driver_info/redfish_verify_ca: {error}") from None
+    except (theirs.SushyError, ValueError, TypeError, KeyError, AttributeError) as error:
+        # the latter four are what sushy stumbles over in documents that are not as they should be
+        raise Unexpected(wanted.scrub(f"{name} answered nonsense: {error}")) from error
+
+
+def _words(error: Any) -> str:
+    """The BMC's own words, with the status."""
+    return f"{error.status_code}: {error.detail or error.code}"

@@ -1,0 +1,56 @@
+"""Redfish: switching the machine on and off."""
+
+from drivers.errors import NotSupported, Unexpected
+from drivers.interfaces import (
+    POWER_OFF,
+    POWER_ON,
+    REBOOT,
+    SOFT_OFF,
+    SOFT_REBOOT,
+    Power,
+)
+from drivers.redfish import client
+from drivers.target import Target
+
+#: PowerState of a system -> ours; a machine on its way counts as there
+STATES = {"On": POWER_ON, "PoweringOn": POWER_ON, "Off": POWER_OFF, "PoweringOff": POWER_OFF}
+#: our order -> ResetTypes that mean it, the best first
+_RESETS = {
+    POWER_ON: ("On", "ForceOn"),
+    POWER_OFF: ("ForceOff",),
+    SOFT_OFF: ("GracefulShutdown",),
+    REBOOT: ("ForceRestart", "PowerCycle"),
+}
+
+
+class RedfishPower(Power):
+    """ComputerSystem.Reset, and PowerState."""
+
+    name = "redfish"
+    supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
+    properties = client.PROPERTIES
+
+    def validate(self, target: Target) -> None:
+        client.access(target)
+
+    def get_power_state(self, target: Target) -> str:
+        with client.turn(target, self.bmcs) as bmc:
+            state = bmc.system(fresh=True).power_state
+        return known_state(getattr(state, "value", state), target)
+
+    def order(self, target: Target, state: str) -> None:
+        with client.turn(target, self.bmcs) as bmc:
+            system = bmc.system(fresh=False)
+            allowed = {each.value: each for each in system.get_allowed_reset_system_values()}
+            for name in _RESETS[state]:
+                if name in allowed:
+                    system.reset_system(allowed[name])
+                    return
+        raise NotSupported(f"the BMC of node {target.uuid} has no reset that means {state!r}")
+
+
+def known_state(value: object, target: Target) -> str:
+    """Our name of a PowerState. Raises Unexpected for one that Redfish does not know."""
+    if value not in STATES:
+        raise Unexpected(f"the BMC of node {target.uuid} says that the power is {value!r}")
+    return STATES[str(value)]

@@ -1,0 +1,132 @@
+"""
+Reading the power states of many machines at once, for power synchronisation.
+
+sushy costs several times the processor time of the one GET that is needed, and a thread per BMC;
+this asks with aiohttp, each BMC in its turn. A kept session's token is used while it is good.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+import aiohttp
+
+from drivers.bmc import Urgency
+from drivers.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
+from drivers.redfish import client
+from drivers.redfish.power import known_state
+from drivers.target import Target
+
+
+async def power_states(
+    targets: Iterable[Target],
+    concurrency: int = 128,
+    timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
+) -> dict[str, str | HardwareError]:
+    """
+    uuid -> power state, or why it could not be read.
+
+    timeout: seconds for one request, and for waiting until a BMC is done with another command.
+    """
+    states: dict[str, str | HardwareError] = {}
+    waiting = iter(targets)
+
+    async def work() -> None:
+        for target in waiting:
+            states[target.uuid] = await _state(http, target, patience=timeout)
+
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=concurrency),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=timeout),
+        headers={"Accept": "application/json", "OData-Version": "4.0"},
+    ) as http:
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+    return states
+
+
+async def _state(
+    http: aiohttp.ClientSession, target: Target, patience: float
+) -> str | HardwareError:
+    try:
+        wanted = client.access(target)
+        bmcs = target.driver.power.bmcs
+        async with bmcs.async_turn(wanted.key, Urgency.SYNC, patience=patience) as bmc:
+            kept = client.connection(bmc, wanted)
+            if kept.path is None:
+                kept.path = await _only_system(http, kept)
+            document = await _get(http, kept, kept.path)
+        return known_state(document.get("PowerState"), target)
+    except HardwareError as error:
+        return error
+
+
+async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:
+    document = await _get(http, kept, "/redfish/v1/Systems")
+    try:
+        (member,) = document["Members"]
+        return str(member["@odata.id"])
+    except (KeyError, TypeError, ValueError):
+        raise Unexpected(
+            f"BMC {kept.access.address} does not serve exactly one system: set"
+            " driver_info/redfish_system_id"
+        ) from None
+
+
+async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) -> dict[str, Any]:
+    """One resource. A session that the BMC has ended is begun anew, once."""
+    for again in (True, False):
+        headers = await _credentials(kept)
+        status, document = await _ask(http, kept, path, headers)
+        if status == 401 and again and "X-Auth-Token" in headers:
+            kept.close()
+            continue
+        if status in (401, 403):
+            raise Refused(f"BMC {kept.access.address} refused our credentials ({status})")
+        if 400 <= status < 500:
+            raise Refused(f"BMC {kept.access.address} refused GET {path}: {status}")
+        if status != 200 or not isinstance(document, dict):
+            raise Unexpected(f"BMC {kept.access.address} answered GET {path} with {status}")
+        return document
+    raise AssertionError("unreachable: the second round returns or raises")
+
+
+async def _ask(
+    http: aiohttp.ClientSession, kept: client.Connection, path: str, headers: dict[str, str]
+) -> tuple[int, Any]:
+    try:
+        async with http.get(
+            kept.access.address + path, headers=headers, ssl=_tls(kept.access.verify)
+        ) as answer:
+            if answer.status != 200:
+                return answer.status, None
+            return 200, await answer.json(content_type=None)
+    except ValueError:  # no JSON
+        return 200, None
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(
+            f"BMC {kept.access.address} did not answer ({type(error).__name__})"
+        ) from None
+
+
+async def _credentials(kept: client.Connection) -> dict[str, str]:
+    """Headers that say who we are: a session's token if there is one, else Basic."""
+    wanted = kept.access
+    if wanted.username is None:
+        return {}
+    if kept.token is None and wanted.auth == "session":
+        await asyncio.to_thread(kept.open)
+    if kept.token is not None:
+        return {"X-Auth-Token": kept.token}
+    login = aiohttp.BasicAuth(wanted.username, wanted.password or "", encoding="utf-8")
+    return {"Authorization": login.encode()}
+
+
+def _tls(verify: bool | str) -> bool | ssl.SSLContext:
+    if isinstance(verify, bool):
+        return verify
+    try:
+        return ssl.create_default_context(cafile=verify)
+    except OSError as error:
+        raise InvalidDriverInfo(f"driver_info/redfish_verify_ca: {error}") from None

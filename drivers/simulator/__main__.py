@@ -1,0 +1,87 @@
+"""
+The simulator as a program: `python -m drivers.simulator --machines 8 --ready-file F`.
+
+Prints, and writes to the ready file, one JSON line when every machine answers: {"url",
+"machines"}. SIGTERM or Ctrl-C stops it.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from drivers.simulator.faults import BadFault
+from drivers.simulator.simulator import Simulator
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m drivers.simulator", description=__doc__)
+    parser.add_argument("--machines", type=int, default=8)
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--username", default="admin")
+    parser.add_argument("--password", default="admin")
+    parser.add_argument(
+        "--pxe-params",
+        default="",
+        help='what the network boots: "ipa-api-url=...", or the URL of a text that holds it,'
+        " with {mac} or {hexhyp} in it",
+    )
+    parser.add_argument("--ready-file", type=Path)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=JSON",
+        help="a delay or fault for all machines: latency=0.05, agent_never_boots=true, ...",
+    )
+    return parser.parse_args()
+
+
+def behaviour(settings: list[str]) -> dict[str, Any]:
+    """The fields of `Faults` in NAME=JSON settings; what is not JSON is text."""
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+async def serve(args: argparse.Namespace) -> None:
+    simulator = Simulator(
+        args.machines,
+        args.port,
+        args.seed,
+        username=args.username,
+        password=args.password,
+        pxe=args.pxe_params,
+        **behaviour(args.set),
+    )
+    asked_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+    async with simulator:
+        machines = [each.describe() for each in simulator.machines]
+        line = json.dumps({"url": simulator.url, "machines": machines})
+        if args.ready_file:
+            partial = args.ready_file.with_suffix(".part")
+            partial.write_text(line + "\n")
+            partial.replace(args.ready_file)
+        print(line, flush=True)  # noqa: T201
+        await asked_to_stop.wait()
+
+
+def main() -> None:
+    try:
+        asyncio.run(serve(arguments()))
+    except BadFault as error:
+        raise SystemExit(f"--set: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,386 @@
+"""
+The agent: what boots on a machine, announces itself to the service and takes its commands.
+
+It speaks the wire protocol of ironic-python-agent 13: inspection callback, lookup, heartbeat with
+a token, and the commands of `commands.py`. It runs on a simulated machine, or by itself beside
+a BMC of another make:
+
+    agent = Agent("http://127.0.0.1:6385", ["52:54:00:00:00:01"], "127.0.0.1", 0)
+    await agent.start()
+    ...
+    await agent.stop()
+"""
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+
+from drivers.simulator.commands import COMMANDS, Entry, Failed
+from drivers.simulator.inventory import inventory
+from drivers.simulator.machine import Machine, build
+from drivers.simulator.server import CUT, BadJson, Request, Response, Server, json
+
+VERSION = "13.0.0"
+LOOKUP_TIMEOUT = 600.0
+#: Waits in seconds after the first, second and third 409 to a lookup.
+CONFLICT_WAITS = (5.0, 10.0, 30.0)
+TOKEN_LENGTH = 32
+HIDDEN = "******"
+#: Between the answer to `power_off` and the end of the agent.
+GRACE = 0.05
+
+
+@dataclass(slots=True)
+class Command:
+    """A command that the agent was given; `status` as on the wire."""
+
+    name: str
+    id: str = field(default_factory=lambda: str(uuid4()))
+    status: str = "RUNNING"
+    error: Mapping[str, Any] | None = None
+    result: Any = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "command_name": self.name,
+            "command_status": self.status,
+            "command_error": self.error,
+            "command_result": self.result,
+        }
+
+
+class Fatal(Exception):
+    """The agent cannot go on; the message is what it then shows as its state."""
+
+
+class Agent:
+    """
+    The agent of the machine with `macs`, which reaches the service at `api_url`.
+
+    api_url: one URL, or several separated by commas. address, port: where its own API listens.
+    token: made beforehand by the service for the boot medium, else handed out at lookup.
+    machine: the machine it runs on; without one, it runs on a bare one of its own.
+    client: a shared HTTP client; without one, the agent has its own, and its own listener.
+    on_power: called with "off" or "restart" when the service orders that through the agent.
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        macs: Sequence[str],
+        address: str,
+        port: int,
+        *,
+        token: str | None = None,
+        insecure: bool = False,
+        inspection_url: str | None = None,
+        machine: Machine | None = None,
+        client: aiohttp.ClientSession | None = None,
+        on_power: Callable[[str], None] = lambda _kind: None,
+    ) -> None:
+        self.api_urls = [url.strip().rstrip("/") for url in api_url.split(",")]
+        self.macs = tuple(macs)
+        self.address, self.port = address, port
+        self.token = token
+        self.insecure = insecure
+        self.inspection_url = inspection_url
+        self.machine = machine or build(0, address, port, seed=0)
+        self.commands: list[Command] = []
+        self.heartbeats = 0
+        self.serving = False
+        self._client = client
+        self._on_power = on_power
+        self._server: Server | None = None
+        self._service_version: tuple[int, int] | None = None
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def client(self) -> aiohttp.ClientSession:
+        assert self._client is not None, "the agent was not started"
+        return self._client
+
+    async def start(self) -> None:
+        """Listen at address:port, and run. Raises OSError."""
+        self._client = aiohttp.ClientSession()
+        self._server = Server()
+        self.port = await self._server.listen(self.address, self.port, self.handle)
+        self.run()
+
+    async def stop(self) -> None:
+        """End all that `start` began."""
+        self.kill()
+        if self._server is not None:
+            await self._server.stop()
+            await self.client.close()
+            self._server = None
+
+    def run(self) -> None:
+        """Announce the agent, as a task."""
+        self._spawn(self._live())
+
+    def kill(self) -> None:
+        """Be gone, at once."""
+        self.serving = False
+        for task in list(self._tasks):
+            task.cancel()
+
+    def lose(self, state: str) -> None:
+        """Stop serving and beating; the machine stays on."""
+        self.machine.agent = state
+        self.kill()
+
+    def leave(self, state: str) -> None:
+        """As `lose`, once the command that asked for it has been answered."""
+        asyncio.get_running_loop().call_later(GRACE, self.lose, state)
+
+    def switch(self, kind: str) -> None:
+        """Switch the machine ("off" or "restart"), once the command has been answered."""
+
+        def act() -> None:
+            if self.serving:
+                self.lose("stopped")
+                self._on_power(kind)
+
+        asyncio.get_running_loop().call_later(GRACE, act)
+
+    # The service
+
+    async def _live(self) -> None:
+        machine = self.machine
+        try:
+            node_uuid = await self._inspect() if self.inspection_url else None
+            machine.agent = "looking up"
+            uuid, allowed = await self._lookup(node_uuid)
+            self.serving = True
+            machine.agent = "idle"
+            await self._beat_on(uuid, allowed)
+        except Fatal as error:
+            machine.record("machine", f"the agent gives up: {error}")
+            self.lose(str(error))
+
+    async def _inspect(self) -> str | None:
+        """Post the inventory; returns the node's UUID if the service gave one."""
+        machine = self.machine
+        machine.agent = "inspecting"
+        report = inventory(machine, self.macs)
+        for _ in range(5):
+            status, answer = await self._call("POST", self.inspection_url or "", body=report)
+            if status == 202:
+                found = answer.get("uuid") or (answer.get("node") or {}).get("uuid")
+                return str(found) if found else None
+            if status is not None and status < 500 and status != 409:
+                break
+            await self._sleep(5, 30)
+        machine.record("machine", "inspection was not accepted", status)
+        return None
+
+    async def _lookup(self, node_uuid: str | None) -> tuple[str, float]:
+        """(node UUID, heartbeat time-out), and the token on the way. Raises Fatal."""
+        query = {"addresses": ",".join(self.macs)} | ({"node_uuid": node_uuid} if node_uuid else {})
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LOOKUP_TIMEOUT
+        conflicts = iter(CONFLICT_WAITS)
+        tries = 0
+        while loop.time() < deadline:
+            await self._discover()
+            status, answer = await self._call("GET", "/v1/lookup", query=query, at_most=(1, 62))
+            config = answer.get("config") or {}
+            uuid = (answer.get("node") or {}).get("uuid")
+            if status == 200 and uuid and "heartbeat_timeout" in config:
+                self._take(config.get("agent_token"))
+                return uuid, float(config["heartbeat_timeout"])
+            if status == 409 and (wait := next(conflicts, None)):
+                await self._sleep(wait, wait)
+            tries += 1
+            await self._sleep(1, min(2.0**tries, 60))
+        raise Fatal("lookup timed out")
+
+    def _take(self, token: str | None) -> None:
+        """Keep the token of a lookup. Raises Fatal when it is one that only another knows."""
+        if token == HIDDEN:
+            if self.token is None:
+                raise Fatal("locked down: the token was given to another agent")
+        elif token and len(token) >= TOKEN_LENGTH:
+            self.token = token
+
+    async def _beat_on(self, uuid: str, allowed: float) -> None:
+        """Send heartbeats for ever, well within `allowed` seconds; sooner when a command ends."""
+        loop = asyncio.get_running_loop()
+        machine = self.machine
+        while True:
+            self._wake.clear()
+            accepted = machine.faults.heartbeats_stop or await self._beat(uuid)
+            last = loop.time()
+            if accepted:
+                pause = allowed * machine.random.uniform(0.3, 0.6)
+            else:
+                pause = machine.random.uniform(5, 10) * machine.faults.retry_factor
+            try:
+                await asyncio.wait_for(self._wake.wait(), pause)
+            except TimeoutError:
+                continue
+            await asyncio.sleep(last + machine.faults.heartbeat_gap - loop.time())
+
+    async def _beat(self, uuid: str) -> bool:
+        body: dict[str, Any] = {"callback_url": f"http://{self.address}:{self.port}"}
+        await self._discover()
+        version = self._service_version or (1, 31)
+        if self.token:
+            body["agent_token"] = self.token
+        if version >= (1, 36):
+            body["agent_version"] = VERSION
+        status, _ = await self._call("POST", f"/v1/heartbeat/{uuid}", body=body, at_most=(1, 68))
+        self.heartbeats += status == 202
+        return status == 202
+
+    async def _discover(self) -> None:
+        """Ask once for the service's API version."""
+        if self._service_version is None:
+            _, answer = await self._call("GET", "/")
+            try:
+                major, _, minor = answer["default_version"]["version"].partition(".")
+                self._service_version = int(major), int(minor)
+            except (KeyError, TypeError, ValueError):
+                return
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        at_most: tuple[int, int] | None = None,
+    ) -> tuple[int | None, dict[str, Any]]:
+        """(status, JSON object) of a call to the service; status None: nobody could be reached."""
+        headers = {"Accept": "application/json", "User-Agent": "python-requests/2.32.5"}
+        if at_most:
+            major, minor = min(self._service_version or (1, 31), at_most)
+            headers["X-OpenStack-Ironic-API-Version"] = f"{major}.{minor}"
+        for url in list(self.api_urls):
+            try:
+                async with self.client.request(
+                    method,
+                    path if "://" in path else url + path,
+                    params=query,
+                    json=body,
+                    headers=headers,
+                    ssl=not self.insecure,
+                    timeout=aiohttp.ClientTimeout(total=30),
+                ) as answer:
+                    text = await answer.read()
+                    try:
+                        document = Request("", "", "", {}, text).json()
+                    except BadJson:
+                        document = {}
+                    return answer.status, document
+            except (aiohttp.ClientError, TimeoutError, OSError):
+                self.api_urls.append(self.api_urls.pop(0))
+        return None, {}
+
+    async def _sleep(self, low: float, high: float) -> None:
+        machine = self.machine
+        await asyncio.sleep(machine.random.uniform(low, high) * machine.faults.retry_factor)
+
+    # The agent's own API
+
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
+        """Answer a request to the agent's API; it is not there before the lookup succeeded."""
+        if not self.serving:
+            return CUT
+        path = request.path.removeprefix("/v1")
+        if path in ("", "/") or path == "/status":
+            return self._about(request, path)
+        if path == "/commands":
+            where = f"{request.path}/" + (f"?{request.query}" if request.query else "")
+            return Response(308, headers={"Location": where})
+        if not path.startswith("/commands/"):
+            return _fault(404, "404 Not Found")
+        args = request.args()
+        offered = args.get("agent_token", "")
+        if self.token is None or not hmac.compare_digest(self.token.encode(), offered.encode()):
+            return _fault(401, "401 Unauthorized: Token invalid.")
+        wanted = path.removeprefix("/commands/").rstrip("/")
+        if request.method == "POST" and not wanted:
+            return self._order(request, wait=args.get("wait", "false").lower() == "true")
+        if request.method != "GET":
+            return _fault(405, "405 Method Not Allowed")
+        if not wanted:
+            return json({"commands": [command.document() for command in self.commands]})
+        for command in self.commands:
+            if command.id == wanted:
+                return json(command.document())
+        return _fault(404, f"404 Not Found: Command with id {wanted} not found.")
+
+    def _about(self, request: Request, path: str) -> Response:
+        if path == "/status":
+            return json({"started_at": None, "version": VERSION})
+        link = {"href": f"http://{self.address}:{self.port}/v1/", "rel": "self"}
+        version = {"id": "v1", "links": [link]}
+        if request.path.startswith("/v1"):
+            return json({**version, "commands": [{**link, "href": link["href"] + "commands/"}]})
+        return json(
+            {"name": "OpenStack Ironic Python Agent API", "versions": [version]}
+            | {"default_version": version}
+        )
+
+    async def _order(self, request: Request, *, wait: bool) -> Response:
+        try:
+            body = request.json()
+        except BadJson:
+            body = {}
+        name, params = body.get("name"), body.get("params")
+        if not isinstance(name, str) or not isinstance(params, dict) or "." not in name:
+            return _fault(400, "400 Bad Request: Missing or invalid name or params")
+        extension, _, verb = name.partition(".")
+        if extension not in COMMANDS:
+            return _fault(404, f"404 Not Found: Extension {extension} not found")
+        entry = COMMANDS[extension].get(verb)
+        if entry is None:
+            return _fault(400, f"Invalid command: Unknown command: {verb}")
+        if self.commands and self.commands[-1].status == "RUNNING":
+            return _fault(409, f"Agent is busy: executing {self.commands[-1].name}")
+        command = Command(verb)
+        self.commands.append(command)
+        task = self._spawn(self._execute(command, entry, params))
+        if wait or not entry.background:
+            await asyncio.shield(task)
+        return json(command.document())
+
+    async def _execute(self, command: Command, entry: Entry, params: Mapping[str, Any]) -> None:
+        machine = self.machine
+        step = params.get("step") or {}
+        what = (
+            f"{command.name} {step.get('interface')}.{step.get('step')}" if step else command.name
+        )
+        machine.record("agent", what, step.get("args"))
+        machine.agent = f"busy: {what}"
+        try:
+            command.result = await entry.run(self, params)
+            command.status = "SUCCEEDED"
+        except Failed as failure:
+            command.status, command.error = failure.status, failure.document
+        except (KeyError, TypeError, AttributeError) as error:  # parameters of the wrong shape
+            command.status = "FAILED"
+            command.error = Failed(f"invalid parameters: {error!r}").document
+        machine.record("agent", f"finished {what}", command.error or command.status)
+        machine.agent = "idle"
+        if entry.background:
+            self._wake.set()
+
+    def _spawn(self, work: Any) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _fault(status: int, text: str) -> Response:
+    return json({"faultcode": "Client" if status < 500 else "Server", "faultstring": text}, status)

@@ -1,0 +1,345 @@
+"""The Redfish documents of the BMC itself: manager, chassis, media, sessions, tasks, firmware."""
+
+from collections.abc import Callable
+from time import time
+
+from drivers.simulator.documents import (
+    CHASSIS,
+    INVENTORY,
+    MANAGER,
+    OK,
+    REGISTRY,
+    ROOT,
+    SESSIONS,
+    TASKS,
+    Document,
+    collection,
+    link,
+    resource,
+    when,
+)
+from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Machine
+
+
+def root(machine: Machine) -> Document:
+    services = ("Systems", "Managers", "Chassis", "SessionService", "AccountService")
+    return resource(
+        f"{ROOT}/",
+        "ServiceRoot.v1_9_0.ServiceRoot",
+        "Root Service",
+        **{name: link(f"{ROOT}/{name}") for name in (*services, "UpdateService", "Registries")},
+        Id="RootService",
+        RedfishVersion="1.12.0",
+        UUID=machine.uuid,
+        Vendor="Simulated",
+        Tasks=link(f"{ROOT}/TaskService"),
+        Links={"Sessions": link(SESSIONS)},
+    )
+
+
+def managers(_machine: Machine) -> Document:
+    return collection(f"{ROOT}/Managers", "Manager", [MANAGER])
+
+
+def manager(machine: Machine) -> Document:
+    return resource(
+        MANAGER,
+        "Manager.v1_9_0.Manager",
+        "Manager",
+        ManagerType="BMC",
+        Model="Simulated BMC",
+        FirmwareVersion=machine.firmware["BMC"],
+        UUID=machine.uuid,
+        DateTime=when(time()),
+        DateTimeLocalOffset="+00:00",
+        Status=OK,
+        PowerState="On",
+        VirtualMedia=link(f"{MANAGER}/VirtualMedia"),
+        EthernetInterfaces=link(f"{MANAGER}/EthernetInterfaces"),
+        Links={
+            "ManagerForServers": [link(machine.system_id)],
+            "ManagerForChassis": [link(CHASSIS)],
+        },
+        Actions={
+            "#Manager.Reset": {
+                "target": f"{MANAGER}/Actions/Manager.Reset",
+                "ResetType@Redfish.AllowableValues": ["ForceRestart", "GracefulRestart"],
+            }
+        },
+    )
+
+
+def manager_nics(_machine: Machine) -> Document:
+    path = f"{MANAGER}/EthernetInterfaces"
+    return collection(path, "EthernetInterface", [f"{path}/eth0"])
+
+
+def manager_nic(machine: Machine) -> Document:
+    return resource(
+        f"{MANAGER}/EthernetInterfaces/eth0",
+        "EthernetInterface.v1_6_0.EthernetInterface",
+        "BMC network",
+        MACAddress="52:58" + machine.mac[5:],
+        IPv4Addresses=[{"Address": machine.address, "AddressOrigin": "Static"}],
+        Status=OK,
+    )
+
+
+def media(machine: Machine) -> Document:
+    path = f"{MANAGER}/VirtualMedia"
+    return collection(path, "VirtualMedia", (f"{path}/{device}" for device in machine.media))
+
+
+def medium(device: str) -> Callable[[Machine], Document]:
+    def document(machine: Machine) -> Document:
+        path = f"{MANAGER}/VirtualMedia/{device}"
+        url = machine.media[device]
+        return resource(
+            path,
+            "VirtualMedia.v1_4_0.VirtualMedia",
+            "Virtual CD" if device == "Cd" else "Virtual Floppy",
+            MediaTypes=["CD", "DVD"] if device == "Cd" else ["Floppy", "USBStick"],
+            Image=url or None,
+            ImageName=url.rsplit("/", 1)[-1].partition("?")[0],
+            Inserted=bool(url),
+            WriteProtected=True,
+            ConnectedVia="URI" if url else "NotConnected",
+            Actions={
+                f"#VirtualMedia.{action}": {"target": f"{path}/Actions/VirtualMedia.{action}"}
+                for action in ("InsertMedia", "EjectMedia")
+            },
+        )
+
+    return document
+
+
+def chassis_list(_machine: Machine) -> Document:
+    return collection(f"{ROOT}/Chassis", "Chassis", [CHASSIS])
+
+
+def chassis(machine: Machine) -> Document:
+    return resource(
+        CHASSIS,
+        "Chassis.v1_14_0.Chassis",
+        f"{machine.name} chassis",
+        ChassisType="RackMount",
+        Manufacturer="Simulated",
+        Model="Simulated Machine",
+        SerialNumber=f"SIM-{machine.number:04d}",
+        IndicatorLED=machine.indicator,
+        PowerState=machine.power,
+        Status=OK,
+        Power=link(f"{CHASSIS}/Power"),
+        Thermal=link(f"{CHASSIS}/Thermal"),
+        Links={"ComputerSystems": [link(machine.system_id)], "ManagedBy": [link(MANAGER)]},
+    )
+
+
+def power(machine: Machine) -> Document:
+    supply = {
+        "@odata.id": f"{CHASSIS}/Power#/PowerSupplies/0",
+        "MemberId": "0",
+        "Name": "Power Supply 0",
+        "PowerCapacityWatts": 750,
+        "LineInputVoltage": 230,
+        "LastPowerOutputWatts": 210 if machine.power == "On" else 15,
+        "Status": OK,
+    }
+    return resource(f"{CHASSIS}/Power", "Power.v1_6_0.Power", "Power", PowerSupplies=[supply])
+
+
+def thermal(machine: Machine) -> Document:
+    on = machine.power == "On"
+    fan = {"MemberId": "0", "Name": "Fan 0", "Reading": 4200 if on else 0, "ReadingUnits": "RPM"}
+    inlet = {
+        "MemberId": "0",
+        "Name": "Inlet",
+        "ReadingCelsius": 24 if on else 20,
+        "PhysicalContext": "Intake",
+        "UpperThresholdCritical": 45,
+    }
+    return resource(
+        f"{CHASSIS}/Thermal",
+        "Thermal.v1_6_0.Thermal",
+        "Thermal",
+        Status=OK,
+        Fans=[{"@odata.id": f"{CHASSIS}/Thermal#/Fans/0", **fan, "Status": OK}],
+        Temperatures=[
+            {"@odata.id": f"{CHASSIS}/Thermal#/Temperatures/0", **inlet, "Status": OK},
+        ],
+    )
+
+
+def session_service(_machine: Machine) -> Document:
+    return resource(
+        f"{ROOT}/SessionService",
+        "SessionService.v1_1_8.SessionService",
+        "Session Service",
+        ServiceEnabled=True,
+        SessionTimeout=1800,
+        Sessions=link(SESSIONS),
+    )
+
+
+def sessions(machine: Machine) -> Document:
+    return collection(SESSIONS, "Session", (f"{SESSIONS}/{each}" for each in machine.sessions))
+
+
+def session(number: str, username: str) -> Document:
+    return resource(
+        f"{SESSIONS}/{number}", "Session.v1_3_0.Session", "User Session", UserName=username
+    )
+
+
+def account_service(_machine: Machine) -> Document:
+    return resource(
+        f"{ROOT}/AccountService",
+        "AccountService.v1_9_0.AccountService",
+        "Account Service",
+        ServiceEnabled=True,
+        Accounts=link(f"{ROOT}/AccountService/Accounts"),
+    )
+
+
+def accounts(_machine: Machine) -> Document:
+    return collection(f"{ROOT}/AccountService/Accounts", "ManagerAccount", [])
+
+
+def update_service(_machine: Machine) -> Document:
+    path = f"{ROOT}/UpdateService"
+    return resource(
+        path,
+        "UpdateService.v1_8_0.UpdateService",
+        "Update Service",
+        ServiceEnabled=True,
+        Status=OK,
+        FirmwareInventory=link(INVENTORY),
+        Actions={
+            "#UpdateService.SimpleUpdate": {
+                "target": f"{path}/Actions/UpdateService.SimpleUpdate",
+                "TransferProtocol@Redfish.AllowableValues": ["HTTP", "HTTPS"],
+            }
+        },
+    )
+
+
+def firmware_list(machine: Machine) -> Document:
+    return collection(
+        INVENTORY, "SoftwareInventory", (f"{INVENTORY}/{part}" for part in machine.firmware)
+    )
+
+
+def firmware(part: str) -> Callable[[Machine], Document]:
+    def document(machine: Machine) -> Document:
+        return resource(
+            f"{INVENTORY}/{part}",
+            "SoftwareInventory.v1_4_0.SoftwareInventory",
+            f"{part} firmware",
+            Version=machine.firmware[part],
+            Updateable=True,
+            Manufacturer="Simulated",
+            SoftwareId=f"SIM-{part}",
+            Status=OK,
+        )
+
+    return document
+
+
+def task_service(_machine: Machine) -> Document:
+    return resource(
+        f"{ROOT}/TaskService",
+        "TaskService.v1_1_5.TaskService",
+        "Task Service",
+        ServiceEnabled=True,
+        Tasks=link(TASKS),
+    )
+
+
+def tasks(machine: Machine) -> Document:
+    return collection(TASKS, "Task", (f"{TASKS}/{each.number}" for each in machine.tasks))
+
+
+def task(machine: Machine, number: int) -> Document:
+    """Raises IndexError if there is no such task."""
+    job = machine.tasks[number]
+    done = time() >= job.ends
+    document = resource(
+        f"{TASKS}/{number}",
+        "Task.v1_5_0.Task",
+        job.name,
+        TaskState="Completed" if done else "Running",
+        TaskStatus="OK",
+        PercentComplete=100 if done else 50,
+        StartTime=when(job.started),
+        TaskMonitor=f"{ROOT}/TaskService/TaskMonitors/{number}",
+        Messages=[],
+    )
+    return document | ({"EndTime": when(job.ends)} if done else {})
+
+
+def registry_file(_machine: Machine) -> Document:
+    return resource(
+        REGISTRY,
+        "MessageRegistryFile.v1_1_0.MessageRegistryFile",
+        "BIOS Attribute Registry File",
+        Description="BIOS attributes",
+        Languages=["en"],
+        Registry="BiosAttributeRegistry.v1_0_0",
+        Location=[{"Language": "en", "Uri": f"{REGISTRY}/en"}],
+    )
+
+
+def registry(_machine: Machine) -> Document:
+    def attribute(name: str) -> Document:
+        entry = {
+            "AttributeName": name,
+            "DefaultValue": BIOS_DEFAULTS[name],
+            "DisplayName": name,
+            "Immutable": False,
+            "ReadOnly": False,
+            "ResetRequired": True,
+        }
+        if name not in BIOS_CHOICES:
+            return {**entry, "Type": "Integer", "LowerBound": 9600, "UpperBound": 921600}
+        choices = [{"ValueName": each} for each in BIOS_CHOICES[name]]
+        return {**entry, "Type": "Enumeration", "Value": choices}
+
+    return resource(
+        f"{REGISTRY}/en",
+        "AttributeRegistry.v1_3_0.AttributeRegistry",
+        "BIOS Attribute Registry",
+        Id="BiosAttributeRegistry.v1_0_0",
+        Language="en",
+        OwningEntity="Simulated",
+        RegistryVersion="1.0.0",
+        RegistryEntries={"Attributes": [attribute(name) for name in sorted(BIOS_DEFAULTS)]},
+    )
+
+
+BMC_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
+    ROOT: root,
+    f"{ROOT}/Managers": managers,
+    MANAGER: manager,
+    f"{MANAGER}/EthernetInterfaces": manager_nics,
+    f"{MANAGER}/EthernetInterfaces/eth0": manager_nic,
+    f"{MANAGER}/VirtualMedia": media,
+    **{f"{MANAGER}/VirtualMedia/{device}": medium(device) for device in ("Cd", "Floppy")},
+    f"{ROOT}/Chassis": chassis_list,
+    CHASSIS: chassis,
+    f"{CHASSIS}/Power": power,
+    f"{CHASSIS}/Thermal": thermal,
+    f"{ROOT}/SessionService": session_service,
+    SESSIONS: sessions,
+    f"{ROOT}/AccountService": account_service,
+    f"{ROOT}/AccountService/Accounts": accounts,
+    f"{ROOT}/UpdateService": update_service,
+    INVENTORY: firmware_list,
+    **{f"{INVENTORY}/{part}": firmware(part) for part in ("BIOS", "BMC")},
+    f"{ROOT}/TaskService": task_service,
+    TASKS: tasks,
+    f"{ROOT}/Registries": lambda _machine: collection(
+        f"{ROOT}/Registries", "MessageRegistryFile", [REGISTRY]
+    ),
+    REGISTRY: registry_file,
+    f"{REGISTRY}/en": registry,
+}

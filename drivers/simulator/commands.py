@@ -1,0 +1,295 @@
+"""
+The agent's commands: what the service can order it to do, and what that does to the machine.
+
+A command is an async function of the agent and the parameters; what it returns is the command's
+result, and `Failed` makes it a failed command.
+"""
+
+import asyncio
+import base64
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from drivers.simulator import media
+from drivers.simulator.faults import Faults, find
+from drivers.simulator.machine import Image
+
+if TYPE_CHECKING:
+    from drivers.simulator.agent import Agent
+
+Params = Mapping[str, Any]
+Step = dict[str, Any]
+
+
+class Failed(Exception):
+    """The command failed: `kind` and `message` as the agent names it, `details` say what."""
+
+    def __init__(
+        self,
+        details: str,
+        kind: str = "CommandExecutionError",
+        message: str = "Command execution failed",
+        status: str = "FAILED",
+    ) -> None:
+        super().__init__(details)
+        self.status = status
+        self.document = {"type": kind, "code": 500, "message": message, "details": details}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: `background` ones are answered with RUNNING at once unless waited for."""
+
+    run: Callable[["Agent", Params], Awaitable[Any]]
+    background: bool = False
+
+
+def _step(interface: str, name: str, priority: int = 0, *, abortable: bool = False) -> Step:
+    return {
+        "interface": interface,
+        "step": name,
+        "priority": priority,
+        "reboot_requested": False,
+        "abortable": abortable,
+    }
+
+
+RAID_STEPS = [_step("raid", "delete_configuration"), _step("raid", "create_configuration")]
+STEPS: dict[str, list[Step]] = {
+    "clean": [
+        _step("deploy", "erase_devices", 10, abortable=True),
+        _step("deploy", "erase_devices_metadata", 99, abortable=True),
+        _step("deploy", "erase_devices_express", abortable=True),
+        _step("deploy", "erase_pstore", abortable=True),
+        *RAID_STEPS,
+        _step("deploy", "burnin_cpu"),
+        _step("deploy", "burnin_disk"),
+        _step("deploy", "burnin_memory"),
+    ],
+    "deploy": [
+        _step("deploy", "erase_devices_metadata"),
+        _step("deploy", "erase_devices_express"),
+        _step("deploy", "write_image"),
+        _step("deploy", "inject_files"),
+        _step("raid", "apply_configuration"),
+    ],
+    "service": [*RAID_STEPS, _step("raid", "apply_configuration")],
+}
+MANAGER = "generic_hardware_manager"
+
+
+def steps(flow: str, faults: Faults) -> list[Step]:
+    """The steps that the agent offers for `flow`, with those that the faults add or change."""
+    offered = {(step["interface"], step["step"]): step for step in STEPS[flow]}
+    for step in faults.steps.get(flow, ()):
+        key = (step["interface"], step["step"])
+        offered[key] = {**_step(*key), **offered.get(key, {}), **step}
+    return list(offered.values())
+
+
+def _get_steps(flow: str) -> Entry:
+    async def run(agent: "Agent", _params: Params) -> Any:
+        faults = agent.machine.faults
+        return {
+            f"{flow}_steps": {MANAGER: steps(flow, faults)},
+            "hardware_manager_version": {MANAGER: faults.manager_version},
+        }
+
+    return Entry(run)
+
+
+def _execute_step(flow: str) -> Entry:
+    async def run(agent: "Agent", params: Params) -> Any:
+        machine, step = agent.machine, params["step"]
+        wanted, have = params.get(f"{flow}_version"), {MANAGER: machine.faults.manager_version}
+        if wanted and wanted != have:
+            raise Failed(
+                f"the service has {wanted}, the agent {have}",
+                "VersionMismatch",
+                "Hardware managers version mismatch, reload agent with correct version",
+                "CLEAN_VERSION_MISMATCH",
+            )
+        key = (step.get("interface"), step.get("step"))
+        if key not in [
+            (entry["interface"], entry["step"]) for entry in steps(flow, machine.faults)
+        ]:
+            raise Failed(f"no hardware manager has the {flow} step {key[1]} of {key[0]}")
+        name = ".".join(key)
+        seconds = machine.faults.seconds(name)
+        if machine.faults.agent_dies in (name, key[1]) and "agent_dies" not in machine.spent:
+            machine.spent.add("agent_dies")
+            await asyncio.sleep(seconds / 2)
+            machine.record("machine", "the agent dies", name)
+            agent.lose("dead")
+        await asyncio.sleep(seconds)
+        reason = find(machine.faults.step_fails, name)
+        if reason is not None:
+            raise Failed(reason)
+        work = WORK.get(key[1])
+        result = await work(agent, params) if work else None
+        return {f"{flow}_result": result, f"{flow}_step": step}
+
+    return Entry(run, background=True)
+
+
+async def _write_image(agent: "Agent", params: Params) -> Any:
+    args = params["step"].get("args") or {}
+    return await write_image(agent, args.get("image_info") or {}, args.get("configdrive"))
+
+
+async def _prepare_image(agent: "Agent", params: Params) -> Any:
+    return await write_image(agent, params.get("image_info") or {}, params.get("configdrive"))
+
+
+async def write_image(agent: "Agent", info: Params, configdrive: Any) -> Any:
+    """Fetch the image, check its checksum and make it the disk's content."""
+    algorithm, expected = await _checksum(agent, info)
+    errors = []
+    for url in info["urls"]:
+        content, checked, size = hashlib.sha256(), hashlib.new(algorithm), 0
+        try:
+            async for piece in media.read(agent.client, url, insecure=agent.insecure):
+                content.update(piece)
+                checked.update(piece)
+                size += len(piece)
+        except media.Unreadable as error:
+            errors.append(str(error))
+            continue
+        if checked.hexdigest() != expected.lower():
+            raise Failed(
+                f"{algorithm} of {url} is {checked.hexdigest()}, expected {expected}",
+                "ImageChecksumError",
+                "Error verifying image checksum",
+            )
+        carries = bool(configdrive or info.get("configdrive"))
+        agent.machine.disk = Image(str(info["id"]), content.hexdigest(), size, carries)
+        return {
+            "result": f"prepare_image: image ({info['id']}) written to device /dev/sda"
+            f" root_uuid={_root_uuid(agent.machine.disk)}"
+        }
+    raise Failed("; ".join(errors), "ImageDownloadError", "Error downloading image")
+
+
+async def _checksum(agent: "Agent", info: Params) -> tuple[str, str]:
+    """(algorithm, expected hex digest) of an image_info. Raises Failed."""
+    algorithm, expected = info.get("os_hash_algo"), info.get("os_hash_value")
+    if not (algorithm and expected):
+        expected = info.get("checksum") or ""
+        algorithm = {32: "md5", 64: "sha256", 128: "sha512"}.get(len(expected), "md5")
+    missing = next((name for name in ("id", "urls") if not info.get(name)), None)
+    if missing or not expected:
+        raise Failed(
+            f"image_info is missing {missing or 'checksum or os_hash_algo and os_hash_value'}",
+            "InvalidCommandParamsError",
+            "Invalid command parameters",
+        )
+    if expected.startswith(("http://", "https://", "file:")):
+        try:
+            pieces = [piece async for piece in media.read(agent.client, expected)]
+        except media.Unreadable as error:
+            raise Failed(str(error), "ImageDownloadError", "Error downloading image") from None
+        expected = b"".join(pieces).decode("ascii", "replace").split()[0]
+    if algorithm not in hashlib.algorithms_available:
+        raise Failed(f"unknown checksum algorithm {algorithm}")
+    return algorithm, expected
+
+
+def _root_uuid(image: Image) -> str:
+    return f"0x{image.sha256[:8]}"
+
+
+async def _erase(agent: "Agent", _params: Params) -> Any:
+    agent.machine.disk = None
+
+
+async def _create_raid(_agent: "Agent", params: Params) -> Any:
+    target = (params.get("node") or {}).get("target_raid_config") or {}
+    if not target.get("logical_disks"):
+        raise Failed("target_raid_config has no logical_disks")
+    return target
+
+
+async def _get_partition_uuids(agent: "Agent", _params: Params) -> Any:
+    disk = agent.machine.disk
+    return {"root uuid": _root_uuid(disk)} if disk else {}
+
+
+async def _install_bootloader(agent: "Agent", _params: Params) -> Any:
+    await asyncio.sleep(agent.machine.faults.seconds("image.install_bootloader"))
+    if agent.machine.disk is None:
+        raise Failed("there is no operating system on the disk")
+
+
+async def _power_off(agent: "Agent", _params: Params) -> Any:
+    agent.switch("off")
+
+
+async def _run_image(agent: "Agent", _params: Params) -> Any:
+    agent.switch("restart")
+
+
+async def _lockdown(agent: "Agent", _params: Params) -> Any:
+    agent.leave("locked down")
+
+
+async def _finalize_rescue(agent: "Agent", params: Params) -> Any:
+    if not params.get("rescue_password"):
+        raise Failed("no rescue password", "InvalidCommandParamsError", "Invalid parameters")
+    agent.machine.runs = "rescue"
+    agent.leave("rescued")
+
+
+async def _collect_logs(agent: "Agent", _params: Params) -> Any:
+    text = "\n".join(json.dumps(entry, default=str) for entry in agent.machine.log).encode()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo("journal")
+        member.size = len(text)
+        archive.addfile(member, io.BytesIO(text))
+    return {"system_logs": base64.b64encode(packed.getvalue()).decode()}
+
+
+async def _nothing(_agent: "Agent", _params: Params) -> Any:
+    return None
+
+
+#: What a step does beside taking its time, by its bare name.
+WORK: dict[str, Callable[["Agent", Params], Awaitable[Any]]] = {
+    "erase_devices": _erase,
+    "erase_devices_metadata": _erase,
+    "erase_devices_express": _erase,
+    "write_image": _write_image,
+    "create_configuration": _create_raid,
+    "apply_configuration": _create_raid,
+}
+
+COMMANDS: dict[str, dict[str, Entry]] = {
+    "clean": {
+        "get_clean_steps": _get_steps("clean"),
+        "execute_clean_step": _execute_step("clean"),
+    },
+    "deploy": {
+        "get_deploy_steps": _get_steps("deploy"),
+        "execute_deploy_step": _execute_step("deploy"),
+    },
+    "service": {
+        "get_service_steps": _get_steps("service"),
+        "execute_service_step": _execute_step("service"),
+    },
+    "standby": {
+        "prepare_image": Entry(_prepare_image, background=True),
+        "get_partition_uuids": Entry(_get_partition_uuids),
+        "sync": Entry(_nothing),
+        "power_off": Entry(_power_off, background=True),
+        "run_image": Entry(_run_image, background=True),
+    },
+    "image": {"install_bootloader": Entry(_install_bootloader, background=True)},
+    "system": {"lockdown": Entry(_lockdown, background=True)},
+    "rescue": {"finalize_rescue": Entry(_finalize_rescue)},
+    "log": {"collect_system_logs": Entry(_collect_logs)},
+}

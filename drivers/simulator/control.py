@@ -1,0 +1,72 @@
+"""
+The control endpoint: what a test or an operator of the simulator asks, not what hardware offers.
+
+GET  /agent.iso?api=URL[&ipa-...=...]   a medium that boots the agent
+GET  /sim/machines, /sim/machines/N, /sim/machines/N/log
+GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   fields of `Faults`; null resets
+POST /sim/machines/N/power {"state": "on" | "off"}   somebody presses the button at the machine
+"""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from drivers.simulator import media
+from drivers.simulator.faults import BadFault
+from drivers.simulator.server import BadJson, Request, Response, json
+
+if TYPE_CHECKING:
+    from drivers.simulator.simulator import Simulator
+
+
+class Control:
+    """Serves the control endpoint of one simulator."""
+
+    def __init__(self, simulator: "Simulator") -> None:
+        self._simulator = simulator
+
+    def handle(self, request: Request) -> Response:
+        try:
+            if request.path == "/agent.iso" and request.method in ("GET", "HEAD"):
+                return self._medium(request)
+            parts = request.path.strip("/").split("/")
+            if parts[:2] == ["sim", "faults"] and len(parts) == 2:
+                return self._faults(request, None)
+            if parts[:2] == ["sim", "machines"]:
+                return self._machines(request, parts[2:])
+        except (BadJson, BadFault) as error:
+            return json({"error": str(error)}, 400)
+        return json({"error": f"there is nothing at {request.method} {request.path}"}, 404)
+
+    def _medium(self, request: Request) -> Response:
+        args = request.args()
+        if "api" not in args:
+            return json({"error": "the parameter api=URL is missing"}, 400)
+        image = media.medium({"ipa-api-url": args.pop("api"), **args})
+        return Response(200, image, type="application/x-iso9660-image")
+
+    def _machines(self, request: Request, rest: list[str]) -> Response:
+        machines = self._simulator.machines
+        if not rest:
+            return json([machine.describe() for machine in machines])
+        if not rest[0].isdigit() or int(rest[0]) >= len(machines):
+            return json({"error": f"there is no machine {rest[0]}"}, 404)
+        number = int(rest[0])
+        match (request.method, *rest[1:]):
+            case ("GET",):
+                return json(machines[number].describe())
+            case ("GET", "log"):
+                return json(list(machines[number].log))
+            case (_, "faults"):
+                return self._faults(request, number)
+            case ("POST", "power"):
+                state = request.json().get("state")
+                if state not in ("on", "off"):
+                    return json({"error": f"state is on or off, not {state!r}"}, 400)
+                self._simulator.press(number, on=state == "on")
+                return json(machines[number].describe())
+        return json({"error": f"there is nothing at {request.method} {request.path}"}, 404)
+
+    def _faults(self, request: Request, number: int | None) -> Response:
+        if request.method == "POST":
+            self._simulator.set_faults(number, **request.json())
+        return json(asdict(self._simulator.faults(number)))

@@ -1,0 +1,51 @@
+"""What Redfish documents are made of, and the paths at which a simulated BMC has them."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+Document = dict[str, Any]
+
+#: {id} stands for the UUID of the machine.
+ROOT = "/redfish/v1"
+SYSTEM = f"{ROOT}/Systems/{{id}}"
+MANAGER = f"{ROOT}/Managers/BMC"
+CHASSIS = f"{ROOT}/Chassis/Chassis"
+STORAGE = f"{SYSTEM}/Storage/RAID"
+SESSIONS = f"{ROOT}/SessionService/Sessions"
+TASKS = f"{ROOT}/TaskService/Tasks"
+REGISTRY = f"{ROOT}/Registries/BiosAttributeRegistry"
+INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
+
+OK = {"State": "Enabled", "Health": "OK"}
+
+
+def when(seconds: float) -> str:
+    """A moment (seconds since the epoch) as Redfish writes it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def link(path: str) -> Document:
+    return {"@odata.id": path}
+
+
+def resource(path: str, kind: str, name: str, **rest: Any) -> Document:
+    """A resource of type `kind` ("Bios.v1_2_0.Bios"), whose Id is the end of its path."""
+    return {
+        "@odata.id": path,
+        "@odata.type": f"#{kind}",
+        "Id": path.rsplit("/", 1)[-1],
+        "Name": name,
+        **rest,
+    }
+
+
+def collection(path: str, kind: str, members: Iterable[str]) -> Document:
+    links = [link(member) for member in members]
+    return {
+        "@odata.id": path,
+        "@odata.type": f"#{kind}Collection.{kind}Collection",
+        "Name": f"{kind} Collection",
+        "Members": links,
+        "Members@odata.count": len(links),
+    }

@@ -1,0 +1,150 @@
+"""
+Simulated machines behind IPMI BMCs, for tests, benchmarks and trying Ingot out.
+
+    python -m drivers.simulator.ipmi --port 0 --count 3
+
+prints the UDP port of each BMC on a line of its own once all of them answer, then serves until it
+is killed. The server is pyghmi's own; what real BMCs do and it does not is added here: it refuses
+cipher suites other than 3 in so many words, says no to unknown users and wrong passwords instead
+of nothing, keeps the boot flags as they were set, and forgets a boot device meant for one boot.
+"""
+
+import argparse
+import struct
+from typing import Any
+
+from pyghmi.ipmi.bmc import Bmc
+from pyghmi.ipmi.private import constants, serversession
+
+from drivers.ipmi.child import without_threads
+
+SHA1 = 1
+NO_CIPHER_SUITE_MATCH = 0x11
+UNAUTHORIZED_NAME = 0x0D
+INVALID_INTEGRITY_CHECK = 0x0F
+WRONG_STATE = 0xD5
+PARAMETER_NOT_SUPPORTED = 0x80
+VALID, PERSISTENT = 0x80, 0x40
+
+
+class LoginSession(serversession.ServerSession):  # type: ignore[misc]
+    """A session that tells the client why it may not log in."""
+
+    def _got_rakp1(self, data: Any) -> None:
+        name = bytes(data[28:]).decode(errors="replace")
+        if self.authdata.get(name) is None:
+            self._refuse("rakp2", data[0], UNAUTHORIZED_NAME)
+        else:
+            super()._got_rakp1(data)
+
+    def _got_rakp3(self, data: Any) -> None:
+        super()._got_rakp3(data)
+        if self.sessionid == 0:  # still not logged in
+            self._refuse("rakp4", data[0], INVALID_INTEGRITY_CHECK)
+
+    def _refuse(self, payload: str, tag: int, status: int) -> None:
+        self.send_payload(
+            bytearray([tag, status, 0, 0]) + self.clientsessionid,
+            constants.payload_types[payload],
+            retry=False,
+        )
+
+
+class SimulatedBmc(Bmc):  # type: ignore[misc]
+    """
+    A machine that is on or off, and its BMC.
+
+    strict: refuse cipher suites other than 3; otherwise answer them in SHA-1, as virtualbmc does.
+    boot_flags: the five bytes of IPMI's boot flags parameter, as last set.
+    """
+
+    def __init__(
+        self, users: dict[str, str], port: int = 0, host: str = "127.0.0.1", strict: bool = True
+    ) -> None:
+        super().__init__(users, port=port, address=host)
+        self.port: int = self.serversocket.getsockname()[1]
+        self.strict = strict
+        self.power = "off"
+        self.boot_flags = bytes(5)
+
+    def get_power_state(self) -> str:
+        return self.power
+
+    def power_on(self) -> int:
+        if self.power == "off":
+            self.power = "on"
+            self._boot()
+        return 0
+
+    def power_off(self) -> int:
+        self.power = "off"
+        return 0
+
+    def power_shutdown(self) -> int:
+        return self.power_off()
+
+    def power_reset(self) -> int:
+        if self.power == "off":
+            return WRONG_STATE
+        self._boot()
+        return 0
+
+    def power_cycle(self) -> int:
+        return self.power_reset()
+
+    def get_system_boot_options(self, request: dict[str, Any], session: Any) -> None:
+        if request["data"][0] == 5:
+            session.send_ipmi_response(data=[1, 5, *self.boot_flags])
+        else:
+            session.send_ipmi_response(code=PARAMETER_NOT_SUPPORTED)
+
+    def set_system_boot_options(self, request: dict[str, Any], session: Any) -> None:
+        if request["data"][0] == 5:
+            self.boot_flags = bytes(request["data"][1:6])
+        session.send_ipmi_response()
+
+    def _boot(self) -> None:
+        if not self.boot_flags[0] & PERSISTENT:
+            self.boot_flags = bytes([self.boot_flags[0] & ~VALID, *self.boot_flags[1:]])
+
+    def sessionless_data(self, data: Any, sockaddr: Any) -> None:
+        """Answer what comes outside of a session; requests to open one are looked at here."""
+        packet = bytearray(data)
+        opens = len(packet) >= 48 and packet[4] == 6 and packet[5] == 0x10
+        if not opens:
+            super().sessionless_data(data, sockaddr)
+            return
+        request = packet[16:]
+        if self.strict and request[12] != SHA1:
+            self._refuse_suite(request, sockaddr)
+        else:
+            LoginSession(
+                self.authdata, self.kg, sockaddr, self.serversocket, request, self.uuid, bmc=self
+            )
+
+    def _refuse_suite(self, request: bytearray, sockaddr: Any) -> None:
+        body = bytes([request[0], NO_CIPHER_SUITE_MATCH, 0, 0]) + bytes(request[4:8])
+        header = b"\x06\x00\xff\x07\x06\x11" + bytes(8) + struct.pack("<H", len(body))
+        self.serversocket.sendto(header + body, sockaddr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Simulated machines behind IPMI BMCs.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="of the first BMC; 0: any free port")
+    parser.add_argument("--count", type=int, default=1, help="how many BMCs, on ports in a row")
+    parser.add_argument("--username", default="admin")
+    parser.add_argument("--password", default="password")
+    parser.add_argument("--lax", action="store_true", help="answer every cipher suite in SHA-1")
+    given = parser.parse_args()
+    without_threads()
+    users = {given.username: given.password}
+    for number in range(given.count):
+        port = given.port and given.port + number
+        bmc = SimulatedBmc(users, port, given.host, strict=not given.lax)
+        print(bmc.port, flush=True)  # noqa: T201
+    Bmc.listen()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,354 @@
+"""
+The Redfish service of one machine: who may ask, what they are shown, what an order does.
+
+Orders are logged and change the machine; nothing else does. The BMC's faults (latency, errors,
+cut connections) are applied here.
+"""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from time import time
+from typing import Any
+
+from drivers.simulator import bmc, system
+from drivers.simulator.documents import (
+    CHASSIS,
+    INVENTORY,
+    MANAGER,
+    OK,
+    ROOT,
+    SESSIONS,
+    STORAGE,
+    SYSTEM,
+    TASKS,
+    resource,
+)
+from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Task
+from drivers.simulator.power import Power, WrongState
+from drivers.simulator.server import CUT, BadJson, Request, Response, json
+
+#: A BMC keeps few sessions; the oldest makes room for a new one.
+MAX_SESSIONS = 32
+OPEN = {"/redfish", ROOT}
+DONE = Response(204)
+DOCUMENTS = {**bmc.BMC_DOCUMENTS, **system.SYSTEM_DOCUMENTS}
+
+
+class Refusal(Exception):
+    """The order is refused: HTTP status, Redfish message id and text."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+    def response(self, headers: dict[str, str] | None = None) -> Response:
+        code = f"Base.1.12.{self.code}"
+        info = {"MessageId": code, "Message": self.message, "Severity": "Critical"}
+        error = {"code": code, "message": self.message, "@Message.ExtendedInfo": [info]}
+        return json({"error": error}, self.status, headers)
+
+
+class Redfish:
+    """The service of the machine that `power` switches."""
+
+    def __init__(self, power: Power) -> None:
+        self.power = power
+        self.machine = machine = power.machine
+        login = f"{machine.username}:{machine.password}".encode()
+        self._basic = f"Basic {b64encode(login).decode()}"
+
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
+        """Answer as the BMC does, faults included."""
+        faults, random = self.machine.faults, self.machine.random
+        if faults.bmc_silent:
+            return _never()
+        if faults.bmc_dead or (faults.drop_rate and random.random() < faults.drop_rate):
+            return CUT
+        if faults.latency or faults.latency_jitter:
+            delay = faults.latency + random.uniform(0, faults.latency_jitter)
+            return self._later(request, delay)
+        return self._answer(request)
+
+    async def _later(self, request: Request, delay: float) -> Response:
+        await asyncio.sleep(delay)
+        return self._answer(request)
+
+    def _answer(self, request: Request) -> Response:
+        machine = self.machine
+        path = request.path.rstrip("/")
+        try:
+            if machine.faults.error_rate and machine.random.random() < machine.faults.error_rate:
+                raise Refusal(500, "InternalError", "The request failed due to an internal error.")
+            if path not in OPEN and not self._known(request, path):
+                raise Refusal(401, "NoValidSession", "No valid credentials were given.")
+            if request.method in ("GET", "HEAD"):
+                machine.reads += 1
+                shown = self._show(path)
+                return Response(200) if request.method == "HEAD" else shown
+            return self._obey(request, path)
+        except BadJson as error:
+            return Refusal(400, "MalformedJSON", str(error)).response()
+        except WrongState as error:
+            return Refusal(409, "ResourceInUse", str(error)).response()
+        except Refusal as refusal:
+            challenge = {"WWW-Authenticate": 'Basic realm="BMC"'} if refusal.status == 401 else None
+            return refusal.response(challenge)
+
+    def _known(self, request: Request, path: str) -> bool:
+        if request.method == "POST" and path == SESSIONS:
+            return True
+        token = request.headers.get("x-auth-token")
+        if token is not None:
+            return token in self.machine.sessions.values()
+        return request.headers.get("authorization") == self._basic
+
+    def _show(self, path: str) -> Response:
+        machine = self.machine
+        if path == "/redfish":
+            return json({"v1": f"{ROOT}/"})
+        document = DOCUMENTS.get(path.replace(machine.uuid, "{id}", 1))
+        if document is not None:
+            return json(document(machine))
+        parent, _, last = path.rpartition("/")
+        if parent == SESSIONS and last in machine.sessions:
+            return json(bmc.session(last, machine.username))
+        if path in machine.volumes:
+            return json(machine.volumes[path])
+        if parent in (TASKS, f"{ROOT}/TaskService/TaskMonitors") and last.isdigit():
+            return self._show_task(parent, int(last))
+        raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
+
+    def _show_task(self, parent: str, number: int) -> Response:
+        machine = self.machine
+        if number >= len(machine.tasks):
+            raise Refusal(404, "ResourceMissingAtURI", f"There is no task {number}.")
+        running = parent != TASKS and time() < machine.tasks[number].ends
+        return json(bmc.task(machine, number), 202 if running else 200)
+
+    def _obey(self, request: Request, path: str) -> Response:
+        machine = self.machine
+        wanted = path.replace(machine.uuid, "{id}", 1)
+        order = ORDERS.get((request.method, wanted))
+        if order is not None:
+            return order(self, request.json())
+        parent, _, last = path.rpartition("/")
+        if request.method == "DELETE":
+            if parent == SESSIONS and machine.sessions.pop(last, ""):
+                return DONE
+            if machine.volumes.pop(path, {}):
+                machine.record("redfish", "delete volume", last)
+                return DONE
+        if wanted in DOCUMENTS:
+            raise Refusal(405, "OperationNotAllowed", f"{request.method} {path} is not allowed.")
+        raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
+
+    # Orders: each takes the JSON body
+
+    def reset(self, body: dict[str, Any]) -> Response:
+        kind = _choice(body, "ResetType", system.RESET_TYPES)
+        self.machine.record("redfish", RESET_WORDS[kind], kind)
+        self.power.reset(kind)
+        return DONE
+
+    def change_system(self, body: dict[str, Any]) -> Response:
+        machine = self.machine
+        _only(body, {"Boot", "IndicatorLED", "AssetTag"})
+        boot = body.get("Boot", {})
+        if not isinstance(boot, dict):
+            raise Refusal(400, "PropertyValueTypeError", "Boot is not an object.")
+        override = "BootSourceOverride"
+        _only(
+            boot, {*(f"{override}{each}" for each in ("Target", "Enabled", "Mode")), "HttpBootUri"}
+        )
+        target = _choice(boot, f"{override}Target", system.BOOT_TARGETS, machine.boot_target)
+        enabled = _choice(boot, f"{override}Enabled", system.BOOT_ENABLED, machine.boot_enabled)
+        mode = _choice(boot, f"{override}Mode", system.BOOT_MODES, machine.boot_mode)
+        indicator = _choice(body, "IndicatorLED", system.INDICATORS, machine.indicator)
+        if boot:
+            machine.boot_target, machine.boot_enabled, machine.boot_mode = target, enabled, mode
+            machine.boot_uri = boot.get("HttpBootUri", machine.boot_uri) or ""
+            machine.record("redfish", "boot device", boot)
+        if "IndicatorLED" in body:
+            machine.indicator = indicator
+            machine.record("redfish", "indicator", indicator)
+        if "AssetTag" in body:
+            machine.asset_tag = str(body["AssetTag"])
+            machine.record("redfish", "asset tag", machine.asset_tag)
+        return DONE
+
+    def change_chassis(self, body: dict[str, Any]) -> Response:
+        _only(body, {"IndicatorLED"})
+        return self.change_system(body)
+
+    def change_bios(self, body: dict[str, Any]) -> Response:
+        wanted = body.get("Attributes")
+        if not isinstance(wanted, dict):
+            raise Refusal(400, "PropertyMissing", "Attributes is missing.")
+        for name, value in wanted.items():
+            if name not in BIOS_DEFAULTS:
+                raise Refusal(400, "PropertyUnknown", f"There is no BIOS attribute {name}.")
+            if name in BIOS_CHOICES:
+                _choice(wanted, name, BIOS_CHOICES[name])
+            elif not isinstance(value, int) or isinstance(value, bool):
+                raise Refusal(400, "PropertyValueTypeError", f"{name} is not an integer.")
+        self.machine.bios_pending.update(wanted)
+        self.machine.record("redfish", "bios", wanted)
+        return DONE
+
+    def reset_bios(self, _body: dict[str, Any]) -> Response:
+        self.machine.bios_pending = dict(BIOS_DEFAULTS)
+        self.machine.record("redfish", "reset bios")
+        return DONE
+
+    def change_secure_boot(self, body: dict[str, Any]) -> Response:
+        _only(body, {"SecureBootEnable"})
+        wanted = body.get("SecureBootEnable")
+        if not isinstance(wanted, bool):
+            raise Refusal(400, "PropertyValueTypeError", "SecureBootEnable is not a boolean.")
+        if wanted and self.machine.boot_mode != "UEFI":
+            raise Refusal(409, "ResourceInUse", "Secure boot needs boot mode UEFI.")
+        self.machine.secure_boot = wanted
+        self.machine.record("redfish", "secure boot", wanted)
+        return DONE
+
+    def reset_keys(self, body: dict[str, Any]) -> Response:
+        self.machine.record("redfish", "reset keys", body.get("ResetKeysType"))
+        return DONE
+
+    def insert(self, device: str, body: dict[str, Any]) -> Response:
+        machine = self.machine
+        url = body.get("Image")
+        if not isinstance(url, str) or not url:
+            raise Refusal(400, "ActionParameterMissing", "Image is missing.")
+        if not url.startswith(("http://", "https://", "file:")):
+            raise Refusal(400, "ActionParameterValueFormatError", f"{url} cannot be read.")
+        if machine.media[device]:
+            raise Refusal(409, "ResourceInUse", f"{device} holds {machine.media[device]}.")
+        machine.media[device] = url
+        machine.record("redfish", "insert media", {"device": device, "image": url})
+        return DONE
+
+    def eject(self, device: str, _body: dict[str, Any]) -> Response:
+        machine = self.machine
+        machine.record("redfish", "eject media", {"device": device, "image": machine.media[device]})
+        machine.media[device] = ""
+        return DONE
+
+    def reset_manager(self, body: dict[str, Any]) -> Response:
+        self.machine.sessions.clear()
+        self.machine.record("redfish", "reset manager", body.get("ResetType"))
+        return DONE
+
+    def create_volume(self, body: dict[str, Any]) -> Response:
+        machine = self.machine
+        kind = _choice(body, "RAIDType", system.RAID_TYPES)
+        drives = (body.get("Links") or {}).get("Drives") or []
+        number = f"{machine.random.getrandbits(32):08x}"
+        path = f"{machine.system_id}/Storage/RAID/Volumes/{number}"
+        machine.volumes[path] = resource(
+            path,
+            "Volume.v1_5_0.Volume",
+            str(body.get("Name") or body.get("DisplayName") or number),
+            RAIDType=kind,
+            CapacityBytes=body.get("CapacityBytes") or system.DRIVE_BYTES,
+            Encrypted=False,
+            Status=OK,
+            Links={"Drives": drives},
+        )
+        machine.record("redfish", "create volume", body)
+        return json(machine.volumes[path], 201, {"Location": path})
+
+    def update_firmware(self, body: dict[str, Any]) -> Response:
+        machine = self.machine
+        url = body.get("ImageURI")
+        if not isinstance(url, str) or not url:
+            raise Refusal(400, "ActionParameterMissing", "ImageURI is missing.")
+        targets = body.get("Targets") or [f"{INVENTORY}/BMC"]
+        parts = [str(target).rsplit("/", 1)[-1] for target in targets]
+        for part in parts:
+            if part not in machine.firmware:
+                part = "BIOS" if part == machine.uuid else "BMC"
+            machine.firmware[part] = url.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+        now = time()
+        number = len(machine.tasks)
+        ends = now + machine.faults.task_seconds
+        machine.tasks.append(Task(number, "Firmware update", now, ends))
+        machine.record("redfish", "update firmware", {"image": url, "targets": targets})
+        where = {"Location": f"{ROOT}/TaskService/TaskMonitors/{number}"}
+        return json(bmc.task(machine, number), 202, where)
+
+    def log_in(self, body: dict[str, Any]) -> Response:
+        machine, sessions = self.machine, self.machine.sessions
+        if (body.get("UserName"), body.get("Password")) != (machine.username, machine.password):
+            raise Refusal(401, "NoValidSession", "User name or password are wrong.")
+        while len(sessions) >= MAX_SESSIONS:
+            del sessions[next(iter(sessions))]
+        token = f"{machine.random.getrandbits(128):032x}"
+        number = token[:8]
+        sessions[number] = token
+        return json(
+            bmc.session(number, machine.username),
+            201,
+            {"X-Auth-Token": token, "Location": f"{SESSIONS}/{number}"},
+        )
+
+
+async def _never() -> Response:
+    await asyncio.get_running_loop().create_future()
+    return CUT
+
+
+def _only(body: dict[str, Any], known: set[str]) -> None:
+    """Refuse properties that cannot be changed."""
+    unknown = sorted(set(body) - known)
+    if unknown:
+        raise Refusal(400, "PropertyUnknown", f"The property {unknown[0]} cannot be changed.")
+
+
+def _choice(body: dict[str, Any], name: str, choices: list[str], default: str = "") -> str:
+    """The value of `name`, one of `choices`."""
+    value = body.get(name, default or None)
+    if value is None:
+        raise Refusal(400, "ActionParameterMissing", f"{name} is missing.")
+    if value not in choices:
+        raise Refusal(400, "PropertyValueNotInList", f"{name} cannot be {value!r}.")
+    return str(value)
+
+
+RESET_WORDS = {
+    "On": "power on",
+    "ForceOn": "power on",
+    "ForceOff": "power off",
+    "GracefulShutdown": "soft power off",
+    "ForceRestart": "restart",
+    "PowerCycle": "restart",
+    "GracefulRestart": "soft restart",
+    "PushPowerButton": "power button",
+    "Nmi": "nmi",
+}
+
+
+def _media(device: str) -> dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]]:
+    actions = f"{MANAGER}/VirtualMedia/{device}/Actions"
+    return {
+        ("POST", f"{actions}/VirtualMedia.InsertMedia"): lambda bmc, body: bmc.insert(device, body),
+        ("POST", f"{actions}/VirtualMedia.EjectMedia"): lambda bmc, body: bmc.eject(device, body),
+    }
+
+
+ORDERS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
+    ("POST", f"{SYSTEM}/Actions/ComputerSystem.Reset"): Redfish.reset,
+    ("PATCH", SYSTEM): Redfish.change_system,
+    ("PATCH", CHASSIS): Redfish.change_chassis,
+    ("PATCH", f"{SYSTEM}/Bios/Settings"): Redfish.change_bios,
+    ("POST", f"{SYSTEM}/Bios/Actions/Bios.ResetBios"): Redfish.reset_bios,
+    ("PATCH", f"{SYSTEM}/SecureBoot"): Redfish.change_secure_boot,
+    ("POST", f"{SYSTEM}/SecureBoot/Actions/SecureBoot.ResetKeys"): Redfish.reset_keys,
+    **_media("Cd"),
+    **_media("Floppy"),
+    ("POST", f"{MANAGER}/Actions/Manager.Reset"): Redfish.reset_manager,
+    ("POST", f"{STORAGE}/Volumes"): Redfish.create_volume,
+    ("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"): Redfish.update_firmware,
+    ("POST", SESSIONS): Redfish.log_in,
+}

@@ -1,0 +1,186 @@
+"""
+The simulator: a fleet of machines on loopback, each with its own BMC address.
+
+    async with Simulator(machines=8) as simulator: ...
+    with running(machines=8) as simulator: ...      # in a thread of its own, for tests
+
+Machine i answers Redfish and, when its agent runs, the agent's API at 127.77.x.y on one common
+port; 127.77.0.1 on that port is the control endpoint.
+"""
+
+import asyncio
+import errno
+import resource
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import aiohttp
+
+from drivers.simulator import faults, machine
+from drivers.simulator.control import Control
+from drivers.simulator.faults import Faults
+from drivers.simulator.power import Power
+from drivers.simulator.redfish import Redfish
+from drivers.simulator.server import Request, Response, Server
+
+CONTROL_ADDRESS = "127.77.0.1"
+#: Free ports that are tried until one is free on all addresses.
+PORT_TRIES = 20
+
+
+def address(number: int) -> str:
+    """The BMC's address of machine `number`."""
+    high, low = divmod(number, 250)
+    return f"127.77.{high + 1}.{low + 1}"
+
+
+class Simulator:
+    """
+    `machines` machines that answer at `port` (0: a free one), the same ones for the same `seed`.
+
+    username, password: of every BMC. pxe: see `Power`. behaviour: fields of `Faults`, for all.
+    """
+
+    def __init__(
+        self,
+        machines: int = 8,
+        port: int = 0,
+        seed: int = 1,
+        *,
+        username: str = "admin",
+        password: str = "admin",  # noqa: S107 - of no real machine
+        pxe: str = "",
+        **behaviour: Any,
+    ) -> None:
+        faults.check(behaviour)
+        self.port = port
+        self.machines = [machine.build(i, address(i), port, seed) for i in range(machines)]
+        for each in self.machines:
+            each.username, each.password = username, password
+        self._pxe = pxe
+        self._for_all: dict[str, Any] = {}
+        self._for_one: list[dict[str, Any]] = [{} for _ in self.machines]
+        self._powers: list[Power] = []
+        self._server = Server()
+        self._client: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.set_faults(None, **behaviour)
+
+    @property
+    def url(self) -> str:
+        """The control endpoint."""
+        return f"http://{CONTROL_ADDRESS}:{self.port}"
+
+    def medium(self, api_url: str) -> str:
+        """URL of a medium that boots the agent against the service at `api_url`."""
+        return f"{self.url}/agent.iso?api={api_url}"
+
+    def set_faults(self, number: int | None = None, /, **wanted: Any) -> None:
+        """
+        Set fields of `Faults` for one machine, or for all; None takes a setting back.
+
+        May be called from any thread. Raises BadFault.
+        """
+        faults.check(wanted)
+        layer = self._for_all if number is None else self._for_one[number]
+        for name, value in wanted.items():
+            if value is None:
+                layer.pop(name, None)
+            else:
+                layer[name] = value
+        for i in range(len(self.machines)) if number is None else [number]:
+            self.machines[i].spent -= set(wanted)
+            self.machines[i].faults = faults.merge(self._for_all, self._for_one[i])
+
+    def faults(self, number: int | None = None) -> Faults:
+        """What holds for machine `number`, or for all that have no setting of their own."""
+        return faults.merge(self._for_all) if number is None else self.machines[number].faults
+
+    def press(self, number: int, *, on: bool) -> None:
+        """Switch a machine on or off by hand, without its BMC being told. From any thread."""
+
+        def act() -> None:
+            if (self.machines[number].power == "On") != on:
+                self.machines[number].record("machine", "switched by hand", "on" if on else "off")
+                self._powers[number].reset("On" if on else "ForceOff")
+
+        assert self._loop is not None, "the simulator was not started"
+        self._loop.call_soon_threadsafe(act)
+
+    async def start(self) -> None:
+        """Listen on every address. Raises OSError."""
+        self._loop = asyncio.get_running_loop()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._powers = [Power(each, self._client, self._pxe) for each in self.machines]
+        handlers = [_front(power, Redfish(power)) for power in self._powers]
+        for attempt in range(PORT_TRIES):
+            try:
+                port = await self._server.listen(CONTROL_ADDRESS, self.port, Control(self).handle)
+                for each, handler in zip(self.machines, handlers, strict=True):
+                    each.port = await self._server.listen(each.address, port, handler)
+            except OSError as error:
+                await self._server.stop()
+                taken = error.errno == errno.EADDRINUSE
+                if self.port or not taken or attempt == PORT_TRIES - 1:
+                    await self._client.close()
+                    raise
+            else:
+                self.port = port
+                return
+
+    async def stop(self) -> None:
+        """Switch everything off and close every socket."""
+        for power in self._powers:
+            power.unplug()
+        await self._server.stop()
+        if self._client is not None:
+            await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.stop()
+
+
+def _front(power: Power, redfish: Redfish) -> Callable[[Request], Response | Awaitable[Response]]:
+    """One address, two services: the BMC below /redfish, the agent everywhere else."""
+
+    def handle(request: Request) -> Response | Awaitable[Response]:
+        if request.path.startswith("/redfish"):
+            return redfish.handle(request)
+        if power.agent is not None:
+            return power.agent.handle(request)
+        return NOBODY
+
+    return handle
+
+
+#: The machine is off, or what it runs does not listen.
+NOBODY = Response(0)
+
+
+@contextmanager
+def running(
+    machines: int = 8, port: int = 0, seed: int = 1, **settings: Any
+) -> Iterator[Simulator]:
+    """A simulator in a thread of its own, ready when entered. Raises what `start` raises."""
+    simulator = Simulator(machines, port, seed, **settings)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="simulator", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(simulator.start(), loop).result()
+        try:
+            yield simulator
+        finally:
+            asyncio.run_coroutine_threadsafe(simulator.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,282 @@
+"""The Redfish documents of the computer system, by path."""
+
+from collections.abc import Callable
+
+from drivers.simulator.documents import (
+    CHASSIS,
+    MANAGER,
+    OK,
+    ROOT,
+    STORAGE,
+    SYSTEM,
+    Document,
+    collection,
+    link,
+    resource,
+    when,
+)
+from drivers.simulator.machine import Machine
+
+RESET_TYPES = [
+    "On",
+    "ForceOn",
+    "ForceOff",
+    "GracefulShutdown",
+    "GracefulRestart",
+    "ForceRestart",
+    "PowerCycle",
+    "PushPowerButton",
+    "Nmi",
+]
+BOOT_TARGETS = ["None", "Pxe", "Hdd", "Cd", "UsbCd", "Floppy", "Usb", "UefiHttp", "BiosSetup"]
+BOOT_ENABLED = ["Disabled", "Once", "Continuous"]
+BOOT_MODES = ["UEFI", "Legacy"]
+INDICATORS = ["Lit", "Blinking", "Off"]
+RAID_TYPES = ["RAID0", "RAID1", "RAID5", "RAID6", "RAID10"]
+DRIVES = 4
+DRIVE_BYTES = 960 * 10**9
+
+
+def system(machine: Machine) -> Document:
+    path = machine.system_id
+    parts = ("Bios", "SecureBoot", "EthernetInterfaces", "Processors", "Storage", "SimpleStorage")
+    return resource(
+        path,
+        "ComputerSystem.v1_13_0.ComputerSystem",
+        machine.name,
+        **{name: link(f"{path}/{name}") for name in parts},
+        UUID=machine.uuid,
+        SystemType="Physical",
+        Manufacturer="Simulated",
+        Model="Simulated Machine",
+        SerialNumber=f"SIM-{machine.number:04d}",
+        PartNumber="SIM-1",
+        SKU="SIM-SKU",
+        AssetTag=machine.asset_tag,
+        HostName=machine.name,
+        Status={"State": "Enabled", "Health": "OK", "HealthRollup": "OK"},
+        PowerState=machine.power,
+        IndicatorLED=machine.indicator,
+        BiosVersion=machine.firmware["BIOS"],
+        BootProgress={
+            "LastState": "OSRunning"
+            if machine.runs in ("agent", "instance", "rescue")
+            else ("SystemHardwareInitializationComplete" if machine.power == "On" else "None")
+        },
+        Boot={
+            "BootSourceOverrideEnabled": machine.boot_enabled,
+            "BootSourceOverrideTarget": machine.boot_target,
+            "BootSourceOverrideTarget@Redfish.AllowableValues": BOOT_TARGETS,
+            "BootSourceOverrideMode": machine.boot_mode,
+            "BootSourceOverrideMode@Redfish.AllowableValues": BOOT_MODES,
+            "HttpBootUri": machine.boot_uri or None,
+        },
+        ProcessorSummary={
+            "Count": 1,
+            "CoreCount": machine.cpus,
+            "LogicalProcessorCount": machine.cpus,
+            "Model": "Simulated CPU",
+            "Status": OK,
+        },
+        MemorySummary={
+            "TotalSystemMemoryGiB": machine.memory_gib,
+            "Status": {**OK, "HealthRollup": "OK"},
+        },
+        Links={"ManagedBy": [link(MANAGER)], "Chassis": [link(CHASSIS)]},
+        Actions={
+            "#ComputerSystem.Reset": {
+                "target": f"{path}/Actions/ComputerSystem.Reset",
+                "ResetType@Redfish.AllowableValues": RESET_TYPES,
+            }
+        },
+    )
+
+
+def bios(machine: Machine) -> Document:
+    path = f"{machine.system_id}/Bios"
+    settings: Document = {
+        "@odata.type": "#Settings.v1_3_0.Settings",
+        "SettingsObject": link(f"{path}/Settings"),
+        "SupportedApplyTimes": ["OnReset"],
+    }
+    if machine.bios_applied is not None:
+        settings["Time"] = when(machine.bios_applied)
+        settings["Messages"] = [{"MessageId": "Base.1.0.Success", "Message": "Applied."}]
+    return resource(
+        path,
+        "Bios.v1_2_0.Bios",
+        "BIOS Configuration",
+        AttributeRegistry="BiosAttributeRegistry.v1_0_0",
+        Attributes=machine.bios,
+        Actions={"#Bios.ResetBios": {"target": f"{path}/Actions/Bios.ResetBios"}},
+        **{"@Redfish.Settings": settings},
+    )
+
+
+def bios_settings(machine: Machine) -> Document:
+    return resource(
+        f"{machine.system_id}/Bios/Settings",
+        "Bios.v1_2_0.Bios",
+        "BIOS Settings",
+        Attributes={**machine.bios, **machine.bios_pending},
+        AttributeRegistry="BiosAttributeRegistry.v1_0_0",
+    )
+
+
+def secure_boot(machine: Machine) -> Document:
+    path = f"{machine.system_id}/SecureBoot"
+    return resource(
+        path,
+        "SecureBoot.v1_1_0.SecureBoot",
+        "UEFI Secure Boot",
+        SecureBootEnable=machine.secure_boot,
+        SecureBootCurrentBoot="Enabled" if machine.secure_boot_now else "Disabled",
+        SecureBootMode="UserMode",
+        Actions={
+            "#SecureBoot.ResetKeys": {
+                "target": f"{path}/Actions/SecureBoot.ResetKeys",
+                "ResetKeysType@Redfish.AllowableValues": ["ResetAllKeysToDefault", "DeleteAllKeys"],
+            }
+        },
+    )
+
+
+def nics(machine: Machine) -> Document:
+    path = f"{machine.system_id}/EthernetInterfaces"
+    return collection(path, "EthernetInterface", (f"{path}/NIC{i}" for i in range(2)))
+
+
+def nic(index: int) -> Callable[[Machine], Document]:
+    def document(machine: Machine) -> Document:
+        return resource(
+            f"{machine.system_id}/EthernetInterfaces/NIC{index}",
+            "EthernetInterface.v1_6_0.EthernetInterface",
+            f"NIC {index}",
+            MACAddress=machine.macs[index],
+            PermanentMACAddress=machine.macs[index],
+            SpeedMbps=1000,
+            LinkStatus="LinkUp" if index == 0 else "LinkDown",
+            Status=OK,
+        )
+
+    return document
+
+
+def processors(machine: Machine) -> Document:
+    path = f"{machine.system_id}/Processors"
+    return collection(path, "Processor", [f"{path}/CPU0"])
+
+
+def processor(machine: Machine) -> Document:
+    return resource(
+        f"{machine.system_id}/Processors/CPU0",
+        "Processor.v1_11_0.Processor",
+        "Processor",
+        Socket="CPU 0",
+        ProcessorType="CPU",
+        ProcessorArchitecture="x86",
+        InstructionSet="x86-64",
+        Manufacturer="Simulated",
+        Model="Simulated CPU",
+        MaxSpeedMHz=2400,
+        TotalCores=machine.cpus,
+        TotalThreads=machine.cpus,
+        Status=OK,
+    )
+
+
+def simple_storages(machine: Machine) -> Document:
+    path = f"{machine.system_id}/SimpleStorage"
+    return collection(path, "SimpleStorage", [f"{path}/0"])
+
+
+def simple_storage(machine: Machine) -> Document:
+    device = {"Name": "/dev/sda", "Model": "Simulated Disk", "CapacityBytes": machine.disk_bytes}
+    return resource(
+        f"{machine.system_id}/SimpleStorage/0",
+        "SimpleStorage.v1_3_0.SimpleStorage",
+        "Simple Storage Controller",
+        Devices=[{**device, "Status": OK}],
+    )
+
+
+def storages(machine: Machine) -> Document:
+    path = f"{machine.system_id}/Storage"
+    return collection(path, "Storage", [f"{path}/RAID"])
+
+
+def storage(machine: Machine) -> Document:
+    path = f"{machine.system_id}/Storage/RAID"
+    controller = {
+        "MemberId": "0",
+        "Name": "RAID Controller",
+        "Status": OK,
+        "SpeedGbps": 12,
+        "SupportedControllerProtocols": ["PCIe"],
+        "SupportedDeviceProtocols": ["SAS", "SATA"],
+        "SupportedRAIDTypes": RAID_TYPES,
+    }
+    return resource(
+        path,
+        "Storage.v1_10_0.Storage",
+        "RAID Controller",
+        Status=OK,
+        Drives=[link(f"{path}/Drives/{i}") for i in range(DRIVES)],
+        StorageControllers=[controller],
+        Volumes=link(f"{path}/Volumes"),
+    )
+
+
+def drive(index: int) -> Callable[[Machine], Document]:
+    def document(machine: Machine) -> Document:
+        path = f"{machine.system_id}/Storage/RAID"
+        holding = [
+            link(each["@odata.id"])
+            for each in machine.volumes.values()
+            if link(f"{path}/Drives/{index}") in each["Links"]["Drives"]
+        ]
+        return resource(
+            f"{path}/Drives/{index}",
+            "Drive.v1_11_0.Drive",
+            f"Drive {index}",
+            CapacityBytes=DRIVE_BYTES,
+            BlockSizeBytes=512,
+            MediaType="SSD",
+            Protocol="SAS",
+            Manufacturer="Simulated",
+            Model="Simulated Disk",
+            SerialNumber=f"SIM-{machine.number:04d}-{index}",
+            Status=OK,
+            Links={"Volumes": holding},
+        )
+
+    return document
+
+
+def volumes(machine: Machine) -> Document:
+    path = f"{machine.system_id}/Storage/RAID/Volumes"
+    return {
+        **collection(path, "Volume", (each["@odata.id"] for each in machine.volumes.values())),
+        "@Redfish.OperationApplyTimeSupport": {"SupportedValues": ["Immediate"]},
+    }
+
+
+SYSTEM_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
+    f"{ROOT}/Systems": lambda machine: collection(
+        f"{ROOT}/Systems", "ComputerSystem", [machine.system_id]
+    ),
+    SYSTEM: system,
+    f"{SYSTEM}/Bios": bios,
+    f"{SYSTEM}/Bios/Settings": bios_settings,
+    f"{SYSTEM}/SecureBoot": secure_boot,
+    f"{SYSTEM}/EthernetInterfaces": nics,
+    **{f"{SYSTEM}/EthernetInterfaces/NIC{i}": nic(i) for i in range(2)},
+    f"{SYSTEM}/Processors": processors,
+    f"{SYSTEM}/Processors/CPU0": processor,
+    f"{SYSTEM}/SimpleStorage": simple_storages,
+    f"{SYSTEM}/SimpleStorage/0": simple_storage,
+    f"{SYSTEM}/Storage": storages,
+    STORAGE: storage,
+    **{f"{STORAGE}/Drives/{i}": drive(i) for i in range(DRIVES)},
+    f"{STORAGE}/Volumes": volumes,
+}

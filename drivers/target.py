@@ -1,0 +1,119 @@
+"""
+The target: all that a driver may know about a node while it works on it.
+
+A driver gets a `Target`, acts on the machine, and returns an outcome. What it learnt on the way
+(the power state, the boot mode, facts for `driver_internal_info`) it *reports*; the worker writes
+reports together with the outcome, in one fenced transaction.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from drivers.errors import InvalidDriverInfo
+
+if TYPE_CHECKING:
+    from drivers.registry import Driver
+
+Options = Mapping[str, Mapping[str, Any]]
+
+#: What a driver may report, beside `driver_internal_info`, `properties` (both merged key by key;
+#: None removes a key), `agent` (see `forget_agent`) and `agent_steps` ({flow: [step, ...]}).
+REPORTABLE = frozenset(
+    {"power_state", "boot_mode", "secure_boot", "raid_config", "health", "instance_info"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """A port of the node: what a driver needs of it."""
+
+    uuid: str
+    address: str
+    pxe_enabled: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """
+    The ramdisk agent that last announced itself for this node, if any.
+
+    steps: {flow: [step as the agent reported it]}, from its last `get_*_steps`.
+    """
+
+    url: str | None = None
+    token: str | None = None
+    verify_ca: str | None = None
+    version: str | None = None
+    steps: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    hardware_manager_version: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """
+    One node, as its driver sees it.
+
+    record: the node as the agent expects it in `params.node` of a command (a JSON object).
+    options: settings by group and name, as `app.settings` knows them: options["agent"]["..."].
+    step_id: names the row that is being run, the same for all attempts of it; "" when unknown.
+    progress: what the step's last `Wait` carried; empty at its first call.
+    resumed: an earlier attempt of this step died while it ran.
+    before_order: called right before each order to a BMC or agent; raises LeaseLost.
+    """
+
+    uuid: str
+    name: str | None
+    driver: "Driver"
+    driver_info: Mapping[str, Any] = field(default_factory=dict)
+    driver_internal_info: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    instance_info: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    power_state: str | None = None
+    provision_state: str | None = None
+    disable_power_off: bool = False
+    nics: tuple[Nic, ...] = ()
+    agent: Agent = Agent()
+    record: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
+    step_id: str = ""
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    resumed: bool = False
+    before_order: Callable[[], None] = lambda: None
+    reports: dict[str, Any] = field(default_factory=dict)
+
+    def report(self, **facts: Any) -> None:
+        """Record facts about the machine, to be written with the outcome of the step."""
+        for name, value in facts.items():
+            if name in ("driver_internal_info", "properties", "agent_steps"):
+                self.reports[name] = {**self.reports.get(name, {}), **value}
+            elif name in REPORTABLE or name == "hardware_manager_version":
+                self.reports[name] = value
+            else:
+                raise TypeError(f"a driver cannot report {name!r}")
+
+    def forget_agent(self) -> None:
+        """
+        The machine was powered off or reset: the agent that ran on it is gone.
+
+        Its URL, its certificate, cached steps and its token are forgotten, unless the
+        token was made beforehand for the boot media (IPA_PROTOCOL, "Agent token").
+        """
+        self.reports["agent"] = None
+
+    def part(self, name: str) -> "Target":
+        """This target for one part of a step; see `steps.nest`, which keeps its progress."""
+        return replace(self, progress=self.progress.get(name, {}))
+
+    def option(self, group: str, name: str) -> Any:
+        """A setting; `driver_info` of the node overrides it where it carries the same name."""
+        return self.driver_info.get(name, self.options[group][name])
+
+    def need(self, field_name: str) -> Any:
+        """A required key of driver_info. Raises InvalidDriverInfo that names it."""
+        value = self.driver_info.get(field_name)
+        if value in (None, ""):
+            raise InvalidDriverInfo(f"driver_info/{field_name} is required and missing")
+        return value

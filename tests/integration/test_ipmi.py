@@ -1,0 +1,388 @@
+"""The IPMI driver against pyghmi's own BMC server, with the real ipmitool as a second witness."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from drivers.bmc import Bmcs
+from drivers.errors import HardwareError, Refused, Unreachable
+from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
+from drivers.ipmi.credentials import Credentials
+from drivers.ipmi.management import IpmiManagement
+from drivers.ipmi.power import IpmiPower
+from drivers.ipmi.sessions import Sessions, sessions
+from drivers.steps import Done
+from drivers.target import Target
+
+ROOT = Path(__file__).parents[2]
+SECRET = "tr0ub4dor&3"
+
+
+@pytest.fixture(scope="session")
+def ipmitool() -> str:
+    """The program, from the system's packages if need be."""
+    if shutil.which("ipmitool") is None and os.getuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(
+            ["apt-get", "install", "-y", "-q", "ipmitool"],
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+    found = shutil.which("ipmitool")
+    if found is None:
+        pytest.skip("NOT RUN: ipmitool")
+    return found
+
+
+@contextmanager
+def simulator(*arguments: str):
+    """A process with simulated BMCs: (its pid, their ports)."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "drivers.simulator.ipmi", "--password", SECRET, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        count = int(arguments[arguments.index("--count") + 1]) if "--count" in arguments else 1
+        yield process.pid, [int(process.stdout.readline()) for _ in range(count)]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def port():
+    with simulator() as (_, ports):
+        yield ports[0]
+
+
+@pytest.fixture
+def dead_port():
+    """Somebody listens there and never says a word."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        yield silent.getsockname()[1]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_left():
+    yield
+    sessions().close()
+
+
+def target(port: int, client: str = "pyghmi", timeout: float = 10.0, **driver_info) -> Target:
+    return Target(
+        "uuid",
+        "node",
+        driver=None,
+        driver_info={
+            "ipmi_address": "127.0.0.1",
+            "ipmi_port": port,
+            "ipmi_username": "admin",
+            "ipmi_password": SECRET,
+            "ipmi_client": client,
+            **driver_info,
+        },
+        options={
+            "ipmi": {"client": "pyghmi", "command_timeout": timeout, "disable_boot_timeout": True},
+            "deploy": {"default_boot_mode": "bios"},
+            "conductor": {"soft_power_off_timeout": 600, "power_state_change_timeout": 60},
+        },
+    )
+
+
+def power() -> IpmiPower:
+    interface = IpmiPower()
+    interface.bmcs = Bmcs()
+    return interface
+
+
+def management() -> IpmiManagement:
+    interface = IpmiManagement()
+    interface.bmcs = Bmcs()
+    return interface
+
+
+def witness(port: int, *arguments: str) -> str:
+    """What ipmitool itself sees."""
+    return subprocess.run(
+        [
+            "ipmitool",
+            "-I",
+            "lanplus",
+            "-H",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "-U",
+            "admin",
+            "-E",
+            *arguments,
+        ],
+        env={**os.environ, "IPMI_PASSWORD": SECRET},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition, seconds: float = 10.0):
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+    return result
+
+
+@pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
+def test_power_orders_are_seen_by_ipmitool(client, port, ipmitool):
+    node, interface = target(port, client), power()
+    assert interface.get_power_state(node) == POWER_OFF
+    interface.order(node, POWER_ON)
+    assert witness(port, "power", "status") == "Chassis Power is on\n"
+    assert interface.get_power_state(node) == POWER_ON
+    interface.order(node, SOFT_OFF)
+    assert witness(port, "power", "status") == "Chassis Power is off\n"
+
+
+@pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
+def test_a_boot_device_is_seen_by_ipmitool_and_read_back(client, port, ipmitool):
+    node, interface = target(port, client), management()
+    shown = {
+        "pxe": "Force PXE",
+        "disk": "Force Boot from default Hard-Drive",
+        "safe": "Force Boot from default Hard-Drive, request Safe-Mode",
+        "cdrom": "Force Boot from CD/DVD",
+        "bios": "Force Boot into BIOS Setup",
+    }
+    assert set(shown) == set(interface.supported_boot_devices(node))
+    for number, (device, text) in enumerate(shown.items()):
+        persistent = bool(number % 2)
+        interface.set_boot_device(node, device, persistent)
+        seen = witness(port, "chassis", "bootparam", "get", "5")
+        assert f"Boot Device Selector : {text}\n" in seen
+        assert f"Options apply to {'all future boots' if persistent else 'only next boot'}" in seen
+        expected = {"boot_device": device, "persistent": persistent}
+        assert expected == interface.get_boot_device(node)
+
+
+def test_a_boot_device_set_by_ipmitool_is_read(port, ipmitool):
+    witness(port, "chassis", "bootdev", "cdrom", "options=persistent,efiboot")
+    expected = {"boot_device": "cdrom", "persistent": True}
+    assert expected == management().get_boot_device(target(port))
+
+
+def test_a_boot_device_for_one_boot_is_gone_after_it(port):
+    node, interface = target(port), management()
+    interface.set_boot_device(node, "pxe")
+    power().order(node, POWER_ON)
+    assert interface.get_boot_device(node)["boot_device"] is None
+
+
+def test_a_soft_reboot_ends_with_the_machine_on_and_its_agent_forgotten(port):
+    node, interface = target(port), power()
+    interface.order(node, POWER_ON)
+    assert Done() == interface.change(node, SOFT_REBOOT)
+    assert node.reports == {"power_state": POWER_ON, "agent": None}
+
+
+@pytest.mark.parametrize("suite", [None, 3])
+def test_a_bmc_that_answers_every_cipher_suite_in_sha1_is_understood(suite):
+    """As virtualbmc does, to which pyghmi alone cannot log in."""
+    with simulator("--lax") as (_, (port,)):
+        assert power().get_power_state(target(port, ipmi_cipher_suite=suite)) == POWER_OFF
+
+
+@pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ipmi_password": "wr0ngwr0ng"}, {"ipmi_username": "nobody"}],
+    ids=["password", "user"],
+)
+def test_a_wrong_login_is_refused_at_once_and_the_right_one_works_after_it(
+    client, wrong, port, request
+):
+    if client == "ipmitool":
+        request.getfixturevalue("ipmitool")
+    started = time.monotonic()
+    with pytest.raises(Refused, match=f"IPMI login to BMC 127.0.0.1:{port}") as raised:
+        power().get_power_state(target(port, client, **wrong))
+    assert time.monotonic() - started < 3
+    assert not {SECRET, "wr0ngwr0ng"} & set(str(raised.value).split())
+    assert power().get_power_state(target(port, client)) == POWER_OFF
+
+
+def test_a_dead_bmc_ends_by_its_deadline_while_others_answer(port, dead_port):
+    live, interface = target(port), power()
+    interface.get_power_state(live)
+    with ThreadPoolExecutor(8) as pool:
+        started = time.monotonic()
+        dead = [
+            pool.submit(
+                interface.get_power_state,
+                target(dead_port, timeout=1.5, ipmi_address=f"127.0.0.{n}"),
+            )
+            for n in range(1, 6)
+        ]
+        answers = [interface.get_power_state(live) for _ in range(50)]
+        assert time.monotonic() - started < 1.4
+        assert not any(each.done() for each in dead)
+        assert {POWER_OFF} == set(answers)
+        for each in dead:
+            with pytest.raises(Unreachable):
+                each.result(timeout=5)
+        assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
+def test_a_bmc_that_falls_silent_ends_by_the_deadline_and_is_found_again(client, request):
+    """pyghmi alone waits 29 s for a BMC that dies under a session."""
+    if client == "ipmitool":
+        request.getfixturevalue("ipmitool")
+    with simulator() as (pid, (port,)):
+        node, interface = target(port, client, timeout=1.0), power()
+        interface.get_power_state(node)
+        os.kill(pid, signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match=f"127.0.0.1:{port}"):
+            interface.get_power_state(node)
+        assert time.monotonic() - started < 2
+        os.kill(pid, signal.SIGCONT)
+        assert interface.get_power_state(target(port, client)) == POWER_OFF
+
+
+@pytest.mark.parametrize("victim", ["session", "nursery"])
+def test_a_request_survives_the_death_of_its_process(victim):
+    with simulator() as (simulator_pid, (port,)):
+        node, interface = target(port), power()
+        sessions().close()  # so that there is one session process
+        interface.get_power_state(node)
+        nursery = sessions().pid
+        (session,) = children(nursery)
+        os.kill(simulator_pid, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(interface.get_power_state, node)
+            until(lambda: interface.bmcs.get(f"127.0.0.1:{port}")._busy)
+            os.kill(session if victim == "session" else nursery, signal.SIGKILL)
+            until(lambda: sessions().pid and [p for p in children(sessions().pid) if p != session])
+            os.kill(simulator_pid, signal.SIGCONT)
+            assert waiting.result(timeout=10) == POWER_OFF
+        until(lambda: not alive(session))
+        assert (victim == "nursery") == (sessions().pid != nursery)
+
+
+def test_idle_processes_that_were_killed_are_replaced(port):
+    node, interface = target(port), power()
+    interface.get_power_state(node)
+    os.kill(sessions().pid, signal.SIGKILL)
+    assert interface.get_power_state(node) == POWER_OFF
+
+
+def test_no_more_sessions_are_kept_than_allowed():
+    ours = Sessions(keep=2)
+    try:
+        with simulator("--count", "4") as (_, ports):
+            for port in ports:
+                bmc = Credentials("127.0.0.1", port, "admin", SECRET)
+                assert (0, bytes(3)) == ours.raw(bmc, 0, 1, b"", time.monotonic() + 10)
+            until(lambda: len(children(ours.pid)) == 2)
+    finally:
+        ours.close()
+
+
+def test_many_threads_share_one_governor_and_one_session_per_bmc():
+    sessions().close()
+    with simulator("--count", "3") as (_, ports), ThreadPoolExecutor(6) as pool:
+        interface = power()
+        nodes = [target(port) for port in ports] * 10
+        assert list(pool.map(interface.get_power_state, nodes)) == [POWER_OFF] * 30
+        assert len(children(sessions().pid)) == 3
+
+
+def test_nothing_outlives_a_conductor_that_was_killed(port):
+    program = (
+        "import time\n"
+        "from drivers.ipmi.credentials import Credentials\n"
+        "from drivers.ipmi.sessions import sessions\n"
+        f"bmc = Credentials('127.0.0.1', {port}, 'admin', {SECRET!r})\n"
+        "sessions().raw(bmc, 0, 1, b'', time.monotonic() + 10)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        try:
+            parent.stdin.write(program)
+            parent.stdin.close()
+            assert parent.stdout.readline() == "ready\n"
+            (nursery,) = children(parent.pid)
+            family = [nursery, *children(nursery)]
+            assert len(family) == 2
+        finally:
+            parent.kill()
+    until(lambda: not any(alive(pid) for pid in family))
+
+
+@pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
+def test_the_password_is_in_no_command_line_and_no_message(client, dead_port, request):
+    if client == "ipmitool":
+        request.getfixturevalue("ipmitool")
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def look():
+        while not done.is_set():
+            family = children(os.getpid())
+            for pid in [*family, *(child for each in family for child in children(each))]:
+                try:
+                    seen.add(
+                        Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    )
+                except OSError:
+                    continue
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        with pytest.raises(HardwareError) as raised:
+            power().get_power_state(target(dead_port, client, timeout=1.0))
+    finally:
+        done.set()
+        watcher.join()
+    expected = "ipmitool -v" if client == "ipmitool" else "ipmi/child.py"
+    assert [line for line in seen if expected in line]
+    assert not [line for line in seen if SECRET in line]
+    assert SECRET not in str(raised.value)

@@ -1,0 +1,159 @@
+"""What the tests of drivers work on: targets, and an agent that says what it is told to."""
+
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from drivers.registry import Registry, load
+from drivers.target import Agent, Nic, Target
+
+OPTIONS = {
+    "conductor": {
+        "power_state_change_timeout": 60,
+        "soft_power_off_timeout": 600,
+        "power_off_after_deploy_failure": True,
+    },
+    "agent": {
+        "command_timeout": 5,
+        "max_command_attempts": 3,
+        "verify_ca": "True",
+        "stream_raw_images": True,
+        "post_deploy_get_power_state_retries": 2,
+        "post_deploy_get_power_state_retry_interval": 5,
+    },
+    "deploy": {
+        "default_boot_mode": "uefi",
+        "erase_devices_priority": None,
+        "erase_devices_metadata_priority": None,
+        "delete_configuration_priority": None,
+        "create_configuration_priority": None,
+        "shred_random_overwrite_iterations": 1,
+        "shred_final_overwrite_with_zeros": True,
+        "continue_if_disk_secure_erase_fails": False,
+        "enable_nvme_secure_erase": True,
+        "enable_ata_secure_erase": True,
+        "disk_erasure_concurrency": 4,
+        "erase_skip_read_only": False,
+    },
+    "redfish": {"auth_type": "auto", "connect_timeout": 2, "read_timeout": 5},
+    "fake": {
+        f"{name}_delay": "0"
+        for name in (
+            "power", "boot", "deploy", "vendor", "management", "inspect",
+            "raid", "bios", "storage", "rescue", "firmware",
+        )
+    },
+}  # fmt: skip
+TOKEN = "a-token-of-more-than-thirty-two-characters"
+
+
+def target(
+    driver="fake-hardware", interfaces=None, registry: Registry | None = None, **fields
+) -> Target:
+    chosen = (registry or load()).driver(driver, interfaces or {})
+    given = {
+        "uuid": "2c683317-1ef8-4645-b76b-321ffa501c0a",
+        "name": "n0",
+        "driver": chosen,
+        "options": OPTIONS,
+        "nics": (Nic("1", "52:54:00:00:00:01"),),
+        "record": {"uuid": "2c683317-1ef8-4645-b76b-321ffa501c0a", "properties": {}},
+    }
+    return Target(**{**given, **fields})
+
+
+def with_option(group: str, **values) -> dict:
+    return {**OPTIONS, group: {**OPTIONS[group], **values}}
+
+
+@dataclass
+class ScriptedAgent:
+    """
+    An agent's command API. Orders stay RUNNING until `finish` or `fail`.
+
+    answers: command name -> result of the commands that are waited for.
+    refusal: (status, fault) that the next orders get.
+    """
+
+    url: str = ""
+    commands: list = field(default_factory=list)
+    answers: dict = field(default_factory=dict)
+    received: list = field(default_factory=list)
+    refusal: tuple | None = None
+
+    def finish(self, result=None) -> None:
+        self.commands[-1] |= {"command_status": "SUCCEEDED", "command_result": result}
+
+    def finish_step(self, flow="clean", result=None) -> None:
+        step = self.received[-1][1]["step"]
+        self.finish({f"{flow}_result": result, f"{flow}_step": step})
+
+    def fail(self, details: str, status="FAILED") -> None:
+        error = {"type": "CommandExecutionError", "code": 500, "message": "x", "details": details}
+        self.commands[-1] |= {"command_status": status, "command_error": error}
+
+    def restart(self) -> None:
+        self.commands.clear()
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.received]
+
+    def seen(self) -> Agent:
+        return Agent(self.url, TOKEN, None, "13.0.0", {}, {"manager": "1"})
+
+    def post(self, name: str, params: dict, *, wait: bool) -> tuple[int, dict]:
+        if self.refusal:
+            return self.refusal[0], {"faultcode": "Client", "faultstring": self.refusal[1]}
+        self.received.append((name, params))
+        command = {
+            "id": f"id-{len(self.received)}",
+            "command_name": name.partition(".")[2],
+            "command_status": "SUCCEEDED" if wait else "RUNNING",
+            "command_error": None,
+            "command_result": self.answers.get(name) if wait else None,
+        }
+        self.commands.append(command)
+        return 200, command
+
+
+@contextmanager
+def scripted_agent():
+    agent = ScriptedAgent()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self._allowed():
+                self._send(200, {"commands": agent.commands})
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self._allowed():
+                wait = parse_qs(urlsplit(self.path).query)["wait"] == ["true"]
+                self._send(*agent.post(body["name"], body["params"], wait=wait))
+
+        def _allowed(self):
+            if parse_qs(urlsplit(self.path).query).get("agent_token") == [TOKEN]:
+                return True
+            self._send(401, {"faultcode": "Client", "faultstring": "401 Unauthorized"})
+            return False
+
+        def _send(self, status, document):
+            text = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        agent.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield agent
+        server.shutdown()
+        thread.join()

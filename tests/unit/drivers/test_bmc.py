@@ -1,0 +1,110 @@
+import asyncio
+import threading
+from contextlib import suppress
+
+import pytest
+
+from drivers.bmc import Bmcs, Urgency
+from drivers.errors import Refused, Unreachable
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def fail(bmcs, error=Unreachable):
+    with suppress(error), bmcs.turn("b") as bmc:
+        bmc.connection = "kept"
+        raise error("no")
+
+
+def test_a_bmc_that_does_not_answer_is_left_alone_for_longer_and_longer():
+    clock = Clock()
+    bmcs = Bmcs(trip_after=2, cool_down=5, cool_down_max=8, clock=clock)
+    fail(bmcs)
+    fail(bmcs)
+    assert bmcs.get("b").connection is None
+    with pytest.raises(Unreachable, match="next try in 5 s"), bmcs.turn("b"):
+        pass
+    clock.now += 5
+    fail(bmcs)
+    assert 8 == bmcs.get("b").open_until - clock.now
+    assert 3 == bmcs.get("b").failures
+    clock.now += 8
+    with bmcs.turn("b"):
+        pass
+    assert 0 == bmcs.get("b").failures
+
+
+def test_a_refusal_is_an_answer():
+    bmcs = Bmcs()
+    fail(bmcs)
+    fail(bmcs, Refused)
+    assert (0, "kept") == (bmcs.get("b").failures, bmcs.get("b").connection)
+
+
+def test_one_at_a_time_and_the_urgent_first_threads_and_coroutines_alike():
+    bmcs, order = Bmcs(), []
+    with bmcs.turn("b"):
+        waiting = [
+            threading.Thread(target=lambda: asyncio.run(sweep())),
+            threading.Thread(target=lambda: command(Urgency.SENSORS)),
+            threading.Thread(target=lambda: command(Urgency.ORDER)),
+        ]
+
+        async def sweep():
+            async with bmcs.async_turn("b", Urgency.SYNC):
+                order.append(Urgency.SYNC)
+
+        def command(urgency):
+            with bmcs.turn("b", urgency):
+                order.append(urgency)
+
+        for count, thread in enumerate(waiting, 1):
+            thread.start()
+            while len(bmcs.get("b")._queue) < count:
+                pass
+    for thread in waiting:
+        thread.join(5)
+    assert [Urgency.ORDER, Urgency.SYNC, Urgency.SENSORS] == order
+
+
+def test_those_who_stood_in_line_for_a_bmc_that_failed_do_not_try_it_too():
+    bmcs, refused = Bmcs(trip_after=1), []
+
+    def late():
+        try:
+            with bmcs.turn("b"):
+                refused.append("tried it")
+        except Unreachable as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=late)
+    with suppress(Unreachable), bmcs.turn("b"):
+        thread.start()
+        while not bmcs.get("b")._queue:
+            pass
+        raise Unreachable("dead")
+    thread.join(5)
+    assert 1 == bmcs.get("b").failures
+    assert "next try" in refused[0]
+
+
+def test_a_turn_that_does_not_come_leaves_the_line():
+    bmcs = Bmcs()
+
+    async def impatient():
+        async with bmcs.async_turn("b", patience=0.01):
+            pass
+
+    with bmcs.turn("b"):
+        with pytest.raises(Unreachable, match="busy"), bmcs.turn("b", patience=0.01):
+            pass
+        with pytest.raises(Unreachable, match="busy"):
+            asyncio.run(impatient())
+    with bmcs.turn("b", patience=0.01):
+        pass
+    assert 0 == bmcs.get("b").failures

@@ -1,0 +1,227 @@
+"""What IPMI's bytes mean, and what an operator is told about wrong settings."""
+
+import time
+
+import pytest
+
+from drivers.bmc import Bmcs
+from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.ipmi import credentials, ipmitool
+from drivers.ipmi.client import Client
+from drivers.ipmi.credentials import Credentials
+from drivers.ipmi.management import IpmiManagement
+from drivers.target import Target
+
+OPTIONS = {
+    "ipmi": {"client": "pyghmi", "command_timeout": 5, "disable_boot_timeout": True},
+    "deploy": {"default_boot_mode": "uefi"},
+}
+SECRET = "correct horse"
+
+
+def target(**driver_info) -> Target:
+    info = {"ipmi_address": "10.0.0.5", "ipmi_password": SECRET, **driver_info}
+    return Target("uuid", "node", driver=None, driver_info=info, options=OPTIONS)
+
+
+class Wire:
+    """A carrier that answers from a list, and remembers what it was given."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.sent = []
+
+    def __call__(self, bmc, netfn, command, data, deadline):
+        self.sent.append((netfn, command, *data))
+        return self.answers.pop(0)
+
+
+def client(wire, before_order=lambda: None, timeout=5.0) -> Client:
+    return Client(Credentials("10.0.0.5"), Bmcs(), wire, timeout, before_order)
+
+
+def test_credentials_are_read_with_their_defaults():
+    expected = Credentials("10.0.0.5", 623, "", SECRET)
+    assert expected == credentials.read(target())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "right"),
+    [
+        ("ipmi_address", "", "required"),
+        ("ipmi_port", "70000", "from 1 to 65535"),
+        ("ipmi_port", "impi", "from 1 to 65535"),
+        ("ipmi_username", "a name of 17 byte", "at most 16 bytes"),
+        ("ipmi_password", "a password of 21 byte", "at most 20 bytes"),
+        ("ipmi_priv_level", "ROOT", "CALLBACK, USER, OPERATOR, ADMINISTRATOR"),
+        ("ipmi_cipher_suite", "8", "ipmi_client = ipmitool"),
+        ("ipmi_cipher_suite", -1, "from 0 to 255"),
+        ("ipmi_hex_kg_key", "00ff", "40 hexadecimal digits"),
+        ("ipmi_protocol_version", "3.0", "2.0, 1.5"),
+        ("ipmi_client", "freeipmi", "pyghmi, ipmitool"),
+        ("ipmi_bridging", "single", "only 'no'"),
+        ("ipmi_disable_boot_timeout", "perhaps", "true or false"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_would_be_right(field, value, right):
+    with pytest.raises(InvalidDriverInfo) as raised:
+        IpmiManagement().validate(target(**{field: value}))
+    assert f"driver_info/{field}" in str(raised.value)
+    assert right in str(raised.value)
+    if field == "ipmi_password":
+        assert value not in str(raised.value)
+
+
+def test_credentials_do_not_show_their_secrets():
+    shown = repr(credentials.read(target(ipmi_hex_kg_key="61" * 20)))
+    assert SECRET not in shown
+    assert "aaaa" not in shown
+
+
+@pytest.mark.parametrize(("status", "state"), [(0x21, POWER_ON), (0x20, POWER_OFF)])
+def test_the_lowest_bit_of_the_chassis_status_is_the_power(status, state):
+    assert state == client(Wire((0, bytes([status, 0, 0])))).power_state()
+
+
+@pytest.mark.parametrize(("state", "byte"), [(POWER_OFF, 0), (POWER_ON, 1), (SOFT_OFF, 5)])
+def test_an_order_is_one_chassis_control_message(state, byte):
+    wire = Wire((0, b""))
+    client(wire).order(state)
+    assert [(0, 2, byte)] == wire.sent
+
+
+def test_nothing_is_sent_when_the_lease_is_lost():
+    def lost():
+        raise Refused("lease lost")
+
+    wire = Wire()
+    for order in (
+        lambda bmc: bmc.order(POWER_ON),
+        lambda bmc: bmc.set_boot_device("pxe", persistent=False, uefi=True, keep_on_timeout=True),
+    ):
+        with pytest.raises(Refused, match="lease lost"):
+            order(client(wire, before_order=lost))
+    assert wire.sent == []
+
+
+def test_a_boot_device_is_set_with_its_flags_and_kept_beyond_a_minute():
+    wire = Wire((0, b""), (0, b""))
+    client(wire).set_boot_device("cdrom", persistent=True, uefi=True, keep_on_timeout=True)
+    assert wire.sent == [(0, 8, 3, 8), (0, 8, 5, 0xE0, 0x14, 0, 0, 0)]
+
+
+def test_a_bmc_that_cannot_keep_a_boot_device_longer_still_gets_it():
+    wire = Wire((0x80, b""), (0, b""))
+    client(wire).set_boot_device("pxe", persistent=False, uefi=False, keep_on_timeout=True)
+    assert wire.sent[-1] == (0, 8, 5, 0x80, 0x04, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "persistent"),
+    [
+        ("0105 80 04", "pxe", False),
+        ("0105 e0 08", "disk", True),
+        ("0105 c0 18", "bios", True),
+        ("0105 00 04", None, None),  # flags are not valid
+        ("0185 80 04", None, None),  # the parameter is locked
+        ("0105 80 00", None, None),  # no override
+        ("0105 80 3c", None, None),  # floppy
+    ],
+)
+def test_boot_flags_are_read(flags, device, persistent):
+    wire = Wire((0, bytes.fromhex(flags) + bytes(3)))
+    found = client(wire).get_boot_device()
+    assert (device, persistent) == (found["boot_device"], found["persistent"])
+
+
+def test_a_busy_bmc_is_asked_again_within_the_deadline():
+    wire = Wire((0xC0, b""), (0, b"\x01\x00\x00"))
+    assert client(wire).power_state() == POWER_ON
+
+
+def test_a_bmc_that_stays_busy_is_given_up_at_the_deadline():
+    started = time.monotonic()
+    with pytest.raises(Refused, match=r"0xc0 \(node busy\)"):
+        client(Wire(*[(0xC0, b"")] * 9), timeout=0.7).power_state()
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize(("code", "error"), [(0xCC, NotSupported), (0xD4, Refused)])
+def test_a_completion_code_becomes_an_error_with_its_meaning(code, error):
+    with pytest.raises(error, match=f"10.0.0.5:623.*0x{code:02x}"):
+        client(Wire((code, b""))).order(POWER_ON)
+
+
+def test_an_answer_that_is_too_short_makes_no_sense():
+    with pytest.raises(Unexpected):
+        client(Wire((0, b"\x01\x05"))).get_boot_device()
+
+
+@pytest.mark.parametrize(
+    ("instance", "node", "uefi"),
+    [
+        ({}, {}, True),
+        ({}, "cpus:4, boot_mode:bios", False),
+        ("boot_mode:uefi", "boot_mode:bios", True),
+    ],
+)
+def test_the_boot_mode_goes_with_the_boot_device(instance, node, uefi, monkeypatch):
+    wire = Wire((0, b""), (0, b""))
+    monkeypatch.setattr(ipmitool, "raw", wire)
+    management = IpmiManagement()
+    management.bmcs = Bmcs()
+    management.set_boot_device(
+        Target(
+            "uuid",
+            "node",
+            driver=None,
+            driver_info={"ipmi_address": "10.0.0.5", "ipmi_client": "ipmitool"},
+            instance_info={"capabilities": instance},
+            properties={"capabilities": node},
+            options=OPTIONS,
+        ),
+        "disk",
+    )
+    assert uefi == bool(wire.sent[-1][3] & 0x20)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "error", "message"),
+    [
+        ("> RAKP 2 HMAC is invalid\nError: Unable to establish", Refused, "RAKP 2 HMAC is invalid"),
+        (
+            "RAKP 2 message indicates an error : unauthorized name\n",
+            Refused,
+            "RAKP 2 message indicates an error : unauthorized name",
+        ),
+        (
+            "Error in open session response message : no matching cipher suite\n",
+            Refused,
+            "no matching cipher suite",
+        ),
+        (
+            "Error in open session response message : insufficient resources for session\n",
+            Unreachable,
+            "insufficient resources",
+        ),
+        (
+            "Error: Unable to establish IPMI v2 / RMCP+ session\n",
+            Unreachable,
+            "Unable to establish",
+        ),
+        (f"Error: what is {SECRET}?", Unreachable, r"what is \*\*\*\*\*\*\?"),
+    ],
+)
+def test_what_ipmitool_complains_about_becomes_an_error(stderr, error, message):
+    with pytest.raises(error, match=message):
+        ipmitool._failure(Credentials("10.0.0.5", password=SECRET), stderr)
+
+
+def test_the_arguments_of_ipmitool_carry_no_secret():
+    bmc = credentials.read(target(ipmi_hex_kg_key="61" * 20, ipmi_priv_level="OPERATOR"))
+    line = " ".join(ipmitool._arguments(bmc))
+    assert SECRET not in line
+    assert "a" * 20 not in line
+    environment = ipmitool._environment(bmc)
+    assert (environment["IPMI_PASSWORD"], environment["IPMI_KGKEY"]) == (SECRET, "a" * 20)

@@ -1,0 +1,218 @@
+import asyncio
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from drivers.bmc import Bmcs
+from drivers.errors import HardwareError, InvalidDriverInfo, NotSupported, Refused, Unreachable
+from drivers.interfaces import REBOOT, SOFT_OFF
+from drivers.redfish import sweep
+from drivers.registry import load
+from drivers.simulator.simulator import running
+from drivers.steps import Done, Wait
+from tests.unit.drivers.machines import target, with_option
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with running(machines=4, power_off_seconds=0.1) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def bmcs():
+    return Bmcs(trip_after=100)
+
+
+def node(fleet, bmcs, number=0, **info):
+    machine = fleet.machines[number]
+    return target(
+        "redfish",
+        registry=load(["redfish"], bmcs=bmcs),
+        uuid=machine.uuid,
+        driver_info={
+            "redfish_address": f"http://{machine.address}:{fleet.port}",
+            "redfish_username": "admin",
+            "redfish_password": "admin",
+            "deploy_iso": fleet.medium("http://127.0.0.1:1"),
+            **info,
+        },
+    )
+
+
+def reach(node, method, *args):
+    """Call a row of power until it is done."""
+    outcome = getattr(node.driver.power, method)(node, *args)
+    for _ in range(50):
+        if not isinstance(outcome, Wait):
+            return outcome
+        time.sleep(0.02)
+        node = replace(node, progress=outcome.progress)
+        outcome = getattr(node.driver.power, method)(node, *args)
+    raise AssertionError("never reached")
+
+
+def test_a_machine_is_switched_on_and_off(fleet, bmcs):
+    it = node(fleet, bmcs)
+    assert Done() == reach(it, "power_on")
+    assert "power on" == it.driver.power.get_power_state(it)
+    assert Done() == reach(it, "power_off")
+    assert "power off" == it.driver.power.get_power_state(it)
+    assert None is it.reports["agent"]
+    assert Done() == reach(it, "change", REBOOT)
+    assert "On" == fleet.machines[0].power
+    asked = it.driver.power.change(it, SOFT_OFF)  # nothing runs on it that could obey
+    assert (600, "On") == (asked.timeout, fleet.machines[0].power)
+
+
+def test_a_machine_that_is_where_it_should_be_gets_no_order(fleet, bmcs):
+    def lost():
+        raise AssertionError("ordered")
+
+    it = replace(node(fleet, bmcs), before_order=lost)
+    reach(node(fleet, bmcs), "power_off")
+    assert Done() == it.driver.power.power_off(it)
+
+
+def test_a_boot_device_is_set_and_read_back(fleet, bmcs):
+    it = node(fleet, bmcs)
+    management = it.driver.management
+    management.set_boot_device(it, "pxe")
+    assert {"boot_device": "pxe", "persistent": False} == management.get_boot_device(it)
+    management.set_boot_device(it, "disk", persistent=True)
+    assert {"boot_device": "disk", "persistent": True} == management.get_boot_device(it)
+    assert {"pxe", "disk", "cdrom"} <= set(management.supported_boot_devices(it))
+    with pytest.raises(NotSupported, match="floppy"):
+        management.set_boot_device(it, "floppy")
+
+
+def test_the_boot_mode_is_set_and_read_back(fleet, bmcs):
+    it = node(fleet, bmcs)
+    for mode in ("bios", "uefi"):
+        it.driver.management.set_boot_mode(it, mode)
+        assert mode == it.driver.management.get_boot_mode(it)
+
+
+def test_the_ramdisk_is_inserted_once_and_taken_out_again(fleet, bmcs):
+    it = node(fleet, bmcs, 1)
+    orders = []
+    it = replace(it, before_order=lambda: orders.append(1))
+    it.driver.boot.run(it, "prepare_ramdisk", {})
+    assert {"boot_device": "cdrom", "persistent": False} == it.driver.management.get_boot_device(it)
+    ordered = len(orders)
+    it.driver.boot.run(it, "prepare_ramdisk", {})
+    assert ordered == len(orders)
+    other = replace(it, driver_info={**it.driver_info, "deploy_iso": fleet.medium("http://b")})
+    other.driver.boot.run(other, "prepare_ramdisk", {})
+    it.driver.boot.run(it, "prepare_instance", {})
+    assert {"boot_device": "disk", "persistent": True} == it.driver.management.get_boot_device(it)
+    ordered = len(orders)
+    it.driver.boot.run(it, "clean_up_ramdisk", {})
+    assert ordered == len(orders)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"redfish_address": ""}, "redfish_address"),
+        ({"redfish_address": "http://bmc/redfish/v1"}, "redfish_address"),
+        ({"redfish_system_id": "1"}, "redfish_system_id"),
+        ({"redfish_auth_type": "magic"}, "redfish_auth_type"),
+        ({"redfish_username": None}, "redfish_username"),
+        ({"deploy_iso": None}, "deploy_iso"),
+        ({"deploy_iso": "file:///iso"}, "deploy_iso"),
+    ],
+)
+def test_what_is_wrong_in_driver_info_is_named(fleet, bmcs, wrong, field):
+    it = node(fleet, bmcs, **wrong)
+    with pytest.raises(InvalidDriverInfo, match=f"driver_info/{field}"):
+        it.driver.boot.validate(it)
+
+
+@pytest.mark.parametrize("auth", ["auto", "session", "basic"])
+def test_wrong_credentials_are_refused_and_not_shown(fleet, bmcs, auth):
+    it = node(fleet, bmcs, redfish_password="sesame", redfish_auth_type=auth)
+    with pytest.raises(Refused) as raised:
+        it.driver.power.get_power_state(it)
+    assert "credentials" in str(raised.value)
+    assert "sesame" not in str(raised.value)
+    right = node(fleet, bmcs, redfish_auth_type=auth)
+    assert right.driver.power.get_power_state(right) in ("power on", "power off")
+
+
+def test_a_dead_bmc_is_unreachable_at_once_and_then_left_alone(fleet):
+    bmcs = Bmcs(trip_after=2, cool_down=60)
+    it = node(fleet, bmcs, 3)
+    fleet.set_faults(3, bmc_dead=True)
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="did not answer"):
+            it.driver.power.get_power_state(it)
+    with pytest.raises(Unreachable, match="next try"):
+        it.driver.power.get_power_state(it)
+    fleet.set_faults(3, bmc_dead=None)
+
+
+def test_a_sweep_reads_all_and_one_bad_bmc_costs_only_its_own_node(fleet, bmcs):
+    nodes = [node(fleet, bmcs, number) for number in range(4)]
+    reach(nodes[0], "power_on")
+    reach(nodes[1], "power_off")
+    fleet.set_faults(2, bmc_silent=True)
+    started = time.monotonic()
+    states = asyncio.run(sweep.power_states(nodes, concurrency=2, timeout=0.5))
+    assert time.monotonic() - started < 2
+    fleet.set_faults(2, bmc_silent=None)
+    assert "power on" == states[nodes[0].uuid]
+    assert "power off" == states[nodes[1].uuid]
+    assert isinstance(states[nodes[2].uuid], Unreachable)
+    assert isinstance(states[nodes[3].uuid], str)
+
+
+@pytest.mark.parametrize("auth", ["session", "basic"])
+def test_a_sweep_begins_a_session_anew_when_the_bmc_has_ended_it(fleet, bmcs, auth):
+    it = node(fleet, bmcs, redfish_auth_type=auth)
+    wrong = node(fleet, bmcs, redfish_auth_type=auth, redfish_password="sesame")
+    for _ in range(2):
+        states = asyncio.run(sweep.power_states([it]))
+        assert isinstance(states[it.uuid], str), states
+        fleet.machines[0].sessions.clear()
+    refused = asyncio.run(sweep.power_states([wrong]))[it.uuid]
+    assert isinstance(refused, Refused)
+
+
+def test_a_sweep_waits_its_turn_behind_an_order(fleet, bmcs):
+    it = node(fleet, bmcs)
+    key = it.driver_info["redfish_address"]
+    entered, release = threading.Event(), threading.Event()
+
+    def order():
+        with bmcs.turn(key):
+            entered.set()
+            release.wait(5)
+
+    thread = threading.Thread(target=order)
+    thread.start()
+    entered.wait(5)
+    busy = asyncio.run(sweep.power_states([it], timeout=0.1))[it.uuid]
+    assert isinstance(busy, HardwareError)
+    assert 0 == bmcs.get(key).failures
+    release.set()
+    thread.join()
+    assert isinstance(asyncio.run(sweep.power_states([it]))[it.uuid], str)
+
+
+def test_a_system_that_the_bmc_does_not_have_is_refused(fleet, bmcs):
+    it = node(fleet, bmcs, redfish_system_id="/redfish/v1/Systems/none")
+    with pytest.raises(Refused):
+        it.driver.power.get_power_state(it)
+
+
+def test_a_slow_bmc_is_given_up_after_its_time(fleet, bmcs):
+    it = replace(node(fleet, bmcs, 1), options=with_option("redfish", read_timeout=0.2))
+    fleet.set_faults(1, bmc_silent=True)
+    started = time.monotonic()
+    with pytest.raises(Unreachable):
+        it.driver.power.get_power_state(it)
+    assert time.monotonic() - started < 2
+    fleet.set_faults(1, bmc_silent=None)

@@ -1,0 +1,107 @@
+"""A driver from outside, written against the names of the seed specs."""
+
+import pytest
+
+from drivers.builtin import FakeHardware
+from drivers.fake.hardware import FakeManagement, FakePower
+from drivers.registry import HardwareType, load
+from drivers.steps import Done, Flow, clean_step, deploy_step
+from tests.unit.drivers.machines import target
+
+
+class AcmeManagement(FakeManagement):
+    """Management with steps of its own."""
+
+    name = "acme"
+
+    @clean_step(priority=20, argsinfo=[{"name": "level", "description": "how deep"}])
+    def reset_bios(self, target, level="all"):
+        target.report(properties={"bios_reset": level})
+
+    @clean_step(priority=10.5, abortable=True)
+    def scrub(self, target):
+        """Takes long."""
+
+    @clean_step(priority=0, requires_ramdisk=False)
+    def blink(self, target):
+        """Only on demand."""
+
+    @deploy_step(priority=150)
+    def set_fans(self, target):
+        """Before the agent boots."""
+
+
+class Acme(HardwareType):
+    name = "acme"
+    interfaces = {**FakeHardware.interfaces, "management": (AcmeManagement,)}
+
+
+class ClashingPower(FakePower):
+    name = "clashing"
+
+    @clean_step(priority=5)
+    def first(self, target):
+        """One of two at priority 5."""
+
+    @clean_step(priority=5)
+    def second(self, target):
+        """The other."""
+
+
+class Clashing(HardwareType):
+    name = "clashing"
+    interfaces = {**FakeHardware.interfaces, "power": (ClashingPower,)}
+
+
+def test_a_driver_from_outside_loads_and_its_steps_run():
+    node = target("acme", registry=load(extra=[Acme]))
+    management = node.driver.management
+    assert [
+        {"interface": "management", "step": "reset_bios", "priority": 20},
+        {"interface": "management", "step": "scrub", "priority": 10.5},
+    ] == management.get_clean_steps(node)
+    assert [
+        {"interface": "management", "step": "set_fans", "priority": 150}
+    ] == management.get_deploy_steps(node)
+    by_name = {step.name: step for step in management.get_steps(node, Flow.CLEAN)}
+    assert (False, True, False) == (
+        by_name["reset_bios"].abortable,
+        by_name["scrub"].abortable,
+        by_name["blink"].needs_ramdisk,
+    )
+    assert management.get_steps(node, Flow.DEPLOY)[0].abortable
+    step = {"interface": "management", "step": "reset_bios", "args": {"level": "some"}}
+    assert Done() == management.execute_clean_step(node, step)
+    assert {"bios_reset": "some"} == node.reports["properties"]
+
+
+def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
+    registry = load(extra=[Clashing, Acme])
+    assert "acme" in registry.types
+    assert "clashing" not in registry.types
+    why = registry.refused["clashing"]
+    assert "'first'" in why
+    assert "'second'" in why
+    assert "priority 5" in why
+
+
+def test_a_driver_that_is_not_there_or_not_enabled_is_named():
+    registry = load(enabled_types=["acme", "redfish"], enabled_interfaces={"power": ["fake"]})
+    assert {} == registry.types
+    assert "no hardware type" in registry.refused["acme"]
+    assert "power" in registry.refused["redfish"]
+
+
+def test_a_configured_default_comes_first_where_it_is_accepted():
+    registry = load(defaults={"deploy": "direct", "power": "fake"})
+    assert "direct" == registry.default("fake-hardware", "deploy")
+    assert "redfish" == registry.default("redfish", "power")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"priority": "5"}, {"priority": True}, {"priority": 1, "argsinfo": {"a": {"descr": "x"}}}],
+)
+def test_a_bad_declaration_is_refused_at_once(wrong):
+    with pytest.raises(ValueError):
+        clean_step(**wrong)

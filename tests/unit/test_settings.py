@@ -1,0 +1,196 @@
+"""Where settings come from, and what is said when they are wrong."""
+
+import pytest
+
+from app import options
+from app.ironic_options import IRONIC_ONLY
+from app.settings import Settings, SettingsError, describe, load
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "ingot.toml"
+
+    def write(text):
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(file):
+    path = file("[api]\nport = 1\nmax_limit = 2\napi_workers = 3\n")
+    environ = {"INGOT_CONFIG": str(path), "INGOT_API_PORT": "4", "INGOT_API_MAX_LIMIT": "5"}
+    settings = load(environ, flags={"api.port": 6, "api.host_ip": None})
+    assert (6, 5, 3, "127.0.0.1") == (
+        settings.api.port,
+        settings.api.max_limit,
+        settings.api.api_workers,
+        settings.api.host_ip,
+    )
+    origins = [settings.origins[f"api.{name}"] for name in ("port", "max_limit", "api_workers")]
+    assert ["flag --port", "INGOT_API_MAX_LIMIT", f"{path}: [api]api_workers"] == origins
+    assert "default" == settings.origins["api.host_ip"]
+
+
+def test_options_keep_the_place_that_ironic_gave_them():
+    values = Settings().options()
+    assert values["conductor"]["automated_clean"] is True
+    assert values["DEFAULT"]["enabled_hardware_types"] is None
+    assert values["deploy"]["erase_devices_priority"] is None
+    assert values["agent"]["require_tls"] is True
+    assert values["api"]["restrict_lookup"] is True
+    assert "0" == values["fake"]["power_delay"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("INGOT_ENABLED_HARDWARE_TYPES", "redfish, ipmi", ("redfish", "ipmi")),
+        ("INGOT_ENABLED_HARDWARE_TYPES", "", None),
+        ("INGOT_CONDUCTOR_AUTOMATED_CLEAN", "False", False),
+        ("INGOT_DEPLOY_ERASE_DEVICES_PRIORITY", "2.5", 2.5),
+        ("INGOT_FAKE_POWER_DELAY", "0.5,2", "0.5,2"),
+        (
+            "INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE",
+            "deploy.erase_devices:0,bios.reset:5.5",
+            {"deploy.erase_devices": 0, "bios.reset": 5.5},
+        ),
+        (
+            "INGOT_CONDUCTOR_DEPLOY_KERNEL_BY_ARCH",
+            "x86_64:http://h:80/k",
+            {"x86_64": "http://h:80/k"},
+        ),
+    ],
+)
+def test_the_environment_is_read_by_the_type_of_the_option(name, text, expected):
+    (option,) = [each for each in options.options(Settings) if each.variable == name]
+    assert expected == load({name: text}).options()[option.group][option.name]
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"INGOT_API_PORT": "x"}, "INGOT_API_PORT: 'x' is not a whole number"),
+        ({"INGOT_API_PORT": "65536"}, "INGOT_API_PORT: 65536 is more than 65535"),
+        (
+            {"INGOT_CONDUCTOR_AUTOMATED_CLEAN": "maybe"},
+            "INGOT_CONDUCTOR_AUTOMATED_CLEAN: 'maybe' is not true or false",
+        ),
+        (
+            {"INGOT_AUTH_STRATEGY": "http_basci"},
+            (
+                "INGOT_AUTH_STRATEGY: 'http_basci' is not one of noauth, http_basic, keystone;"
+                " did you mean 'http_basic'?"
+            ),
+        ),
+        (
+            {"INGOT_FAKE_BIOS_DELAY": "2,1"},
+            "INGOT_FAKE_BIOS_DELAY: '2,1' is not a delay: 'a' or 'a,b' seconds with a <= b",
+        ),
+        ({"INGOT_CONDUCTOR_LEASE_TTL": "nan"}, "INGOT_CONDUCTOR_LEASE_TTL: 'nan' is not a number"),
+        (
+            {"INGOT_CONDUCTOR_HEARTBEAT_INTERVAL": "14"},
+            "[conductor]heartbeat_timeout: 15 is less than twice heartbeat_interval, which is 14",
+        ),
+        ({"INGOT_CONFIG": "/nowhere.toml"}, "/nowhere.toml: No such file or directory"),
+    ],
+)
+def test_a_bad_value_is_named_in_one_line(environ, message):
+    with pytest.raises(SettingsError) as error:
+        load(environ)
+    assert message == str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[conductor]\nautomated_claen = true",
+            (
+                "[conductor]automated_claen: there is no such setting;"
+                " the nearest is [conductor]automated_clean"
+            ),
+        ),
+        (
+            "[conducto]\nautomated_clean = true",
+            (
+                "[conducto]automated_clean: there is no such setting;"
+                " the nearest is [conductor]automated_clean"
+            ),
+        ),
+        ("[api]\nport = '80a'", "[api]port: '80a' is not a whole number"),
+        ("[api]\nport = true", "[api]port: True is not a whole number"),
+        ("host_ip = '::'", "host_ip stands outside of a table, as [DEFAULT]"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_the_file(file, text, message):
+    path = file(text)
+    with pytest.raises(SettingsError) as error:
+        load({}, path)
+    assert f"{path}: {message}" == str(error.value)
+
+
+def test_a_file_that_is_not_toml_is_told(file):
+    with pytest.raises(SettingsError, match=r"ingot.toml: not TOML: .*line 1"):
+        load({}, file("port: 80"))
+
+
+def test_an_unknown_variable_only_warns_and_names_the_nearest():
+    (warning,) = load({"INGOT_API_PROT": "1"}).warnings
+    assert (
+        "INGOT_API_PROT: there is no such setting, it is ignored; the nearest is INGOT_API_PORT"
+        == warning
+    )
+
+
+def test_an_option_that_only_ironic_uses_warns_in_the_file(file):
+    path = file("[conductor]\nperiodic_max_workers = 8\n[neutron]\nanything = 1\n")
+    warnings = load({}, path).warnings
+    assert [
+        f"{path}: [conductor]periodic_max_workers: Ingot does not use this option",
+        f"{path}: [neutron]anything: Ingot does not use this option",
+    ] == [line.partition("; the nearest")[0] for line in warnings]
+
+
+@pytest.mark.parametrize("old", ["clean_nodes", "automated_clean_enable"])
+def test_a_deprecated_name_counts_and_warns_until_the_present_one_is_there(file, old):
+    settings = load({}, file(f"[conductor]\n{old} = false"))
+    assert settings.conductor.automated_clean is False
+    assert settings.warnings[0].endswith("is deprecated: it is [conductor]automated_clean now")
+    both = file(f"[conductor]\nautomated_clean = true\n{old} = false")
+    assert load({}, both).conductor.automated_clean is True
+
+
+def test_no_option_is_both_used_and_unused_and_no_variable_means_two():
+    known = list(options.options(Settings))
+    variables = [each.variable for each in known]
+    assert sorted(set(variables)) == sorted(variables)
+    both = [str(each) for each in known if each.name in IRONIC_ONLY.get(each.group, ())]
+    assert [] == both
+
+
+def test_every_default_is_a_value_that_could_be_given():
+    for each in options.options(Settings):
+        assert each.default is None or each.default == options.convert(each, each.default), each
+
+
+def test_the_description_shows_everything_but_secrets():
+    settings = load(
+        {
+            "INGOT_DATABASE_CONNECTION": "postgresql://ingot:hush@db/ingot",
+            "INGOT_BROKER_URL": "redis://:hush@redis:6379/0",
+            "INGOT_KEYSTONE_AUTHTOKEN_PASSWORD": "hush",
+        }
+    )
+    described = {(each.group, each.name): each for each in describe(settings)}
+    assert len(list(options.options(Settings))) == len(described)
+    shown = described["database", "connection"]
+    assert ("postgresql://ingot:******@db/ingot", "INGOT_DATABASE_CONNECTION") == (
+        shown.value,
+        shown.origin,
+    )
+    assert "redis://:******@redis:6379/0" == described["broker", "url"].value
+    assert "******" == described["keystone_authtoken", "password"].value
+    assert "hush" not in str([each.value for each in described.values()])
+    assert all(each.help for each in described.values())

@@ -1,0 +1,75 @@
+"""`ingot up` with roles that only pretend: run as a program with the options of `ingot up`."""
+
+import http.server
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from workers import cli
+from workers import up as supervisor
+
+
+def registry(settings):
+    return Path(settings.default.data_dir, "conductors")
+
+
+def api(settings):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            if self.path == "/crash":
+                os._exit(3)
+
+        def log_message(self, *arguments):
+            pass
+
+    address = (settings.api.host_ip, settings.api.port)
+    # it leaves a process behind whenever it ends
+    subprocess.Popen(["sleep", "600"])
+    http.server.ThreadingHTTPServer(address, Handler).serve_forever()
+
+
+def conductor(settings, name):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if os.environ.get("STAND_IN_CONDUCTOR") == "broken":
+        raise RuntimeError("no driver loads")
+    registry(settings).mkdir(exist_ok=True)
+    (registry(settings) / name).write_text(uuid.uuid4().hex)
+    time.sleep(600)
+
+
+def beat(_settings):
+    time.sleep(600)
+
+
+def alive(settings):
+    if not registry(settings).exists():
+        return {}
+    return {each.name: each.read_text() for each in registry(settings).iterdir()}
+
+
+def upgrade(settings):
+    from sqlalchemy import create_engine, text
+
+    engine = create_engine(settings.database.connection)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS starts (at text)"))
+        connection.execute(text("INSERT INTO starts VALUES (datetime())"))
+        print(connection.scalar(text("SELECT count(*) FROM starts")), file=sys.stderr)
+    if os.environ.get("STAND_IN_DATABASE") == "newer":
+        from alembic.util import CommandError
+
+        raise CommandError("Can't locate revision identified by 'f00'")
+
+
+if __name__ == "__main__":
+    supervisor.ROLES = {
+        "api": api, "conductor": conductor, "beat": beat, "upgrade": upgrade, "alive": alive,
+    }  # fmt: skip
+    supervisor.PRELOAD = ()
+    cli.main()

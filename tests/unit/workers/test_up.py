@@ -1,0 +1,239 @@
+"""The supervisor, with stand-ins for the API, the conductors and beat."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import redis
+
+ROOT = Path(__file__).parents[3]
+TIMEOUT = 30
+
+
+class Up:
+    """One `ingot up`; used as a context it leaves nothing running."""
+
+    def __init__(self, folder, *options, **environ):
+        self.folder, self.pidfile = folder, folder / "up.pid"
+        self.mark = f"{folder}-{time.monotonic_ns()}"
+        command = [sys.executable, "-m", "tests.unit.workers.stand_in", "up", "--port", "0"]
+        command += ["--data-dir", str(folder / "data"), "--pidfile", str(self.pidfile), *options]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "UP_MARK": self.mark, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pid in {self.process.pid, *self.processes()}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+
+    def ready(self):
+        """Its URL, from the first line on standard output."""
+        line = self.process.stdout.readline()
+        assert line.startswith("ready http://127.0.0.1:"), self.process.communicate()
+        return line.split()[1]
+
+    def pids(self):
+        return json.loads(self.pidfile.read_text())
+
+    def processes(self):
+        """Every living process that it or a descendant of it started, however far it strayed."""
+        found = set()
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                marked = f"UP_MARK={self.mark}" in (path / "environ").read_text().split("\0")
+                # Redis overwrites its environment
+                if marked or (path / "cwd").readlink().is_relative_to(self.folder):
+                    found.add(int(path.name))
+        return found
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        _, log = self.process.communicate(timeout=TIMEOUT)
+        return self.process.returncode, log
+
+
+def until(condition):
+    end = time.monotonic() + TIMEOUT
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+def refused(up, beside=frozenset()):
+    """
+    Exit status and the one line that says why, where it must not become ready.
+
+    beside: processes that run there already.
+    """
+    out, err = up.process.communicate(timeout=TIMEOUT)
+    assert "" == out
+    lines = [line for line in err.splitlines() if line.startswith("ingot: ")]
+    assert 1 == len(lines), err
+    assert "Traceback" not in lines[0]
+    assert beside >= up.processes()
+    return up.process.returncode, lines[0]
+
+
+def test_ready_is_told_first_when_all_children_run_and_the_pidfile_names_them(tmp_path):
+    with Up(tmp_path, "--conductors", "2") as up:
+        url = up.ready()
+        with urllib.request.urlopen(url) as answer:
+            assert 200 == answer.status
+        pids = up.pids()
+        assert {"up", "api", "conductors", "beat", "redis"} == set(pids)
+        assert up.process.pid == pids["up"]
+        assert 2 == len(pids["conductors"])
+        every = [*pids["api"], *pids["conductors"].values(), *pids["beat"], *pids["redis"]]
+        assert 5 == len(set(every))
+        assert set(every) < up.processes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_everything_and_leaves_nothing_running(tmp_path, number):
+    with Up(tmp_path) as up:
+        up.ready()
+        assert 0 == up.stop(number)[0]
+        assert set() == up.processes()
+        assert not up.pidfile.exists()
+
+
+def test_a_killed_supervisor_takes_its_children_along_and_the_directory_is_free_again(tmp_path):
+    with Up(tmp_path) as up:
+        up.ready()
+        pids = up.pids()
+        children = {*pids["api"], *pids["conductors"].values(), *pids["beat"], *pids["redis"]}
+        up.process.kill()
+        up.process.wait()
+        until(lambda: not children & up.processes())
+        with Up(tmp_path) as again:
+            again.ready()
+
+
+def test_a_child_that_dies_is_replaced_and_the_pidfile_follows(tmp_path):
+    with Up(tmp_path) as up:
+        up.ready()
+        before = up.pids()
+        ((name, pid),) = before["conductors"].items()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: up.pids()["conductors"].get(name) not in (None, pid))
+        assert before["api"] == up.pids()["api"]
+
+
+def test_what_a_dead_child_started_is_killed_before_it_is_replaced(tmp_path):
+    with Up(tmp_path) as up:
+        url = up.ready()
+        before = up.processes()
+        old = up.pids()["api"]
+        with suppress(OSError):
+            urllib.request.urlopen(f"{url}/crash")
+        until(lambda: up.pids()["api"] not in ([], old))
+        until(lambda: len(up.processes()) == len(before))
+        assert 2 == len(before - up.processes())
+
+
+def test_the_dead_stay_dead_with_no_restart(tmp_path):
+    with Up(tmp_path, "--no-restart", "--conductors", "2") as up:
+        up.ready()
+        (name, pid), (other, _) = up.pids()["conductors"].items()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: name not in up.pids()["conductors"])
+        time.sleep(0.3)  # longer than the first back-off
+        assert [other] == list(up.pids()["conductors"])
+
+
+def test_redis_and_the_database_survive_a_restart(tmp_path):
+    for start in (1, 2):
+        with Up(tmp_path) as up:
+            up.ready()
+            client = redis.Redis(unix_socket_path=str(tmp_path / "data/redis.sock"))
+            assert start == client.incr("starts")
+            assert 0 == up.stop()[0]
+    with sqlite3.connect(tmp_path / "data/ingot.db") as connection:
+        assert (2,) == connection.execute("SELECT count(*) FROM starts").fetchone()
+
+
+def test_a_long_data_directory_gets_its_socket_elsewhere(tmp_path):
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    with Up(folder) as up:
+        up.ready()
+        (made,) = [
+            each for each in Path(tempfile.gettempdir()).glob(f"ingot-{os.getuid()}-*/redis.sock")
+            if redis.Redis(unix_socket_path=str(each)).config_get("dir")["dir"]
+            == str(folder / "data/redis")
+        ]  # fmt: skip
+        assert 0o700 == made.parent.stat().st_mode & 0o777
+        up.stop()
+        assert not made.parent.exists()
+
+
+def test_a_second_one_on_the_same_data_directory_is_refused(tmp_path):
+    with Up(tmp_path) as up:
+        up.ready()
+        with Up(tmp_path) as second:
+            status, line = refused(second, up.processes())
+        assert 1 == status
+        assert f"in use by another ingot up, process {up.process.pid}" in line
+
+
+def test_a_port_in_use_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Up(tmp_path, "--port", str(port)) as up:
+            assert (1, f"ingot: port {port} of 127.0.0.1: in use") == refused(up)
+
+
+def test_a_wrong_setting_is_told(tmp_path):
+    with Up(tmp_path, INGOT_CONDUCTOR_LEASE_TTL="soon") as up:
+        assert (1, "ingot: INGOT_CONDUCTOR_LEASE_TTL: 'soon' is not a number") == refused(up)
+
+
+def test_an_unusable_data_directory_is_told(tmp_path):
+    (tmp_path / "data").write_text("a file")
+    with Up(tmp_path) as up:
+        assert (1, f"ingot: data directory {tmp_path / 'data'}: File exists") == refused(up)
+
+
+def test_a_database_of_a_newer_release_is_told(tmp_path):
+    with Up(tmp_path, STAND_IN_DATABASE="newer") as up:
+        status, line = refused(up)
+    assert 1 == status
+    assert "it is newer than this release of Ingot" in line
+
+
+def test_a_redis_that_is_not_there_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with Up(tmp_path, "--broker", f"redis://:secret@127.0.0.1:{port}/0") as up:
+        status, line = refused(up)
+    assert 1 == status
+    assert "refused" in line
+    assert "secret" not in line
+
+
+def test_a_child_that_cannot_start_ends_it(tmp_path):
+    with Up(tmp_path, STAND_IN_CONDUCTOR="broken") as up:
+        status, line = refused(up)
+    assert 1 == status
+    assert "-1 ended while it started" in line

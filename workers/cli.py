@@ -1,0 +1,156 @@
+"""
+The command `ingot`: the service's processes, the database, the settings.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app import log
+from app import settings as app_settings
+from app.settings import Settings, SettingsError
+from workers import up as supervisor
+
+app = typer.Typer(
+    help="Bare-metal provisioning that loses nothing.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+db = typer.Typer(help="The database.", no_args_is_help=True)
+app.add_typer(db, name="db")
+
+Config = Annotated[
+    Path | None, typer.Option(help="TOML file with settings; else the one that INGOT_CONFIG names")
+]
+
+
+def main() -> None:
+    """The entry point: what cannot be is one line on standard error."""
+    try:
+        app()
+    except (SettingsError, supervisor.StartError) as error:
+        sys.stderr.write(f"ingot: {error}\n")
+        sys.exit(1)
+
+
+def read(config: Path | None, **flags: Any) -> Settings:
+    """The settings, with logging set up by them; flags are named group__name."""
+    settings = app_settings.load(
+        os.environ, config, {name.replace("__", "."): value for name, value in flags.items()}
+    )
+    log.set_up(settings.default.log_level, settings.default.log_format, role="up")
+    for warning in settings.warnings:
+        log.get(__name__).warning("settings.doubtful", detail=warning)
+    return settings
+
+
+@app.command()
+def up(
+    *,
+    data_dir: Annotated[Path | None, typer.Option(help="Where all that lasts is kept")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any")] = None,
+    conductors: Annotated[int, typer.Option(help="How many to start", min=1)] = 1,
+    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
+    pidfile: Annotated[Path | None, typer.Option(help="Where to keep our pids, as JSON")] = None,
+    no_restart: Annotated[bool, typer.Option("--no-restart", help="Leave the dead dead")] = False,
+    config: Config = None,
+) -> None:
+    """
+    Start the whole service: API, conductors, beat, Redis; migrate the database first.
+    """
+    settings = read(
+        config,
+        DEFAULT__data_dir=data_dir and str(data_dir),
+        api__host_ip=host,
+        api__port=port,
+        database__connection=database,
+        broker__url=broker,
+    )
+    options = supervisor.Options(conductors, pidfile and pidfile.absolute(), not no_restart)
+    raise typer.Exit(supervisor.run(settings, options))
+
+
+def read_alone(config: Path | None) -> Settings:
+    """The settings of a role that runs alone: Redis is somebody else's. Raises SettingsError."""
+    settings = supervisor.complete(read(config))
+    if not settings.broker.url:
+        raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
+    return settings
+
+
+@app.command()
+def api(config: Config = None) -> None:
+    """Serve the API."""
+    settings = read_alone(config)
+    supervisor.become(settings, "api", supervisor.ROLES["api"])
+
+
+@app.command()
+def conductor(
+    name: Annotated[str, typer.Option(help="Unique; else [DEFAULT]host or the host's")] = "",
+    config: Config = None,
+) -> None:
+    """Run a conductor: it works on nodes."""
+    settings = read_alone(config)
+    chosen = name or settings.default.host or socket.gethostname()
+    supervisor.become(settings, chosen, supervisor.ROLES["conductor"], chosen)
+
+
+@app.command()
+def beat(config: Config = None) -> None:
+    """Run the clock of periodic work; a second one stands by."""
+    settings = read_alone(config)
+    supervisor.become(settings, "beat", supervisor.ROLES["beat"])
+
+
+@db.command()
+def upgrade(
+    config: Config = None,
+    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+) -> None:
+    """Bring the database to the schema of this release."""
+    settings = read(config, database__connection=database)
+    own = not settings.database.connection
+    settings = supervisor.complete(settings)
+    if own:
+        Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
+    supervisor.migrate(settings)
+
+
+@app.command("config")
+def show_config(config: Config = None) -> None:
+    """Print every setting as a TOML file: value, default, meaning, where it came from."""
+    settings = read(config)
+    group = None
+    for each in app_settings.describe(settings):
+        if each.group != group:
+            group = each.group
+            typer.echo(f"\n[{group}]")
+        choices = f" ({', '.join(each.choices)})" if each.choices else ""
+        typer.echo(f"# {each.help}{choices}")
+        typer.echo(f"# {each.variable}, default {toml(each.default)}, from: {each.origin}")
+        unset = "# " if each.value is None else ""
+        typer.echo(f"{unset}{each.name} = {'' if unset else toml(each.value)}".rstrip())
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it; "none" for None."""
+    match value:
+        case None:
+            return "none"
+        case bool() | int() | float():
+            return str(value).lower()
+        case dict():
+            return f"{{{', '.join(f'{toml(key)} = {toml(one)}' for key, one in value.items())}}}"
+        case tuple():
+            return f"[{', '.join(toml(one) for one in value)}]"
+        case _:
+            return json.dumps(value)

@@ -1,0 +1,365 @@
+"""
+`ingot up`: the whole service under one supervisor.
+
+The supervisor imports the heavy modules once, then forks its children, each of which is a role
+that could run by itself: API, conductors, beat. It has one thread and waits for signals. Its own
+Redis and a SQLite database live in the data directory, which only one supervisor may use.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import gc
+import http.client
+import importlib
+import json
+import os
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from app import log
+from app.settings import Settings
+from workers import redis_server
+from workers.children import Children, wait_for_signal, watch_signals
+
+logger = log.get(__name__)
+
+#: What the children share by being imported before they are forked.
+PRELOAD = ("app.db", "app.serve", "workers.conductor", "workers.beat")
+#: Seconds for all of it to become ready.
+READY_TIMEOUT = 60.0
+#: Seconds that a data directory may still be in use by what is just ending.
+LOCK_PATIENCE = 2.0
+
+Role = Callable[..., Any]
+
+
+class StartError(Exception):
+    """The service cannot start; one line says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `ingot up` was asked for, beside the settings."""
+
+    conductors: int = 1
+    pidfile: Path | None = None
+    restart: bool = True
+
+
+def late(module: str, name: str = "main") -> Role:
+    """A function of a module that is imported when the function is called."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return call
+
+
+def _alive(settings: Settings) -> dict[str, str]:
+    """Name and incarnation of every live conductor."""
+    from app import db  # here, as it takes long to import: Redis starts in the meantime
+    from app.services import conductors
+
+    engine = db.connect(settings.database.connection)
+    try:
+        with db.reading(engine) as session:
+            return {each.name: each.incarnation for each in conductors.alive(session)}
+    finally:
+        engine.dispose()
+
+
+#: Role -> what its process runs; `upgrade` and `alive` run in the supervisor. Tests put others.
+ROLES: Mapping[str, Role] = {
+    "api": late("app.serve"),
+    "conductor": late("workers.conductor"),
+    "beat": late("workers.beat"),
+    "upgrade": late("app.db", "upgrade"),
+    "alive": _alive,
+}
+
+
+def data_dir(settings: Settings) -> Path:
+    """Where everything that lasts is kept; see [DEFAULT]data_dir."""
+    if settings.default.data_dir:
+        return Path(settings.default.data_dir).expanduser().resolve()
+    here = Path(".ingot").resolve()
+    if here.is_dir() or os.access(here.parent, os.W_OK):
+        return here
+    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(state, "ingot").resolve()
+
+
+def complete(settings: Settings) -> Settings:
+    """The settings with what they leave to the data directory filled in."""
+    folder = data_dir(settings)
+    url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
+    return dataclasses.replace(
+        settings,
+        default=dataclasses.replace(settings.default, data_dir=str(folder)),
+        database=dataclasses.replace(settings.database, connection=url),
+    )
+
+
+def migrate(settings: Settings) -> None:
+    """Bring the database to the schema of this release. Raises StartError."""
+    from alembic.util import CommandError
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    try:
+        shown = make_url(settings.database.connection).render_as_string()
+        ROLES["upgrade"](settings)
+    except ArgumentError:
+        raise StartError("[database]connection: not a database URL") from None
+    except CommandError as error:
+        if "locate revision" not in str(error):
+            raise StartError(f"database {shown}: {error}") from None
+        raise StartError(
+            f"database {shown}: it is newer than this release of Ingot ({error})"
+        ) from None
+    except SQLAlchemyError as error:
+        first = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        raise StartError(f"database {shown}: {first}") from None
+
+
+def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
+    """Be one role for the rest of this process, and say so in its log."""
+    log.set_up(settings.default.log_level, settings.default.log_format, role=role)
+    return work(settings, *arguments)
+
+
+def run(settings: Settings, options: Options) -> int:
+    """
+    Start everything, print `ready <url>`, and watch until a signal says to stop.
+
+    Returns the exit status. Raises StartError.
+    """
+    settings = complete(settings)
+    with _locked(Path(settings.default.data_dir)) as folder:
+        settings = _with_port(settings)
+        supervisor = _Supervisor(settings, options, folder)
+        watch_signals()
+        try:
+            return supervisor.run()
+        finally:
+            supervisor.stop()
+
+
+class _Supervisor:
+    def __init__(self, settings: Settings, options: Options, folder: Path) -> None:
+        self.settings = settings
+        self.options = options
+        self.folder = folder
+        self.children = Children(changed=self.write_pidfile)
+
+    def run(self) -> int:
+        try:
+            self.write_pidfile()
+        except OSError as error:
+            raise StartError(f"pid file {self.options.pidfile}: {error.strerror}") from None
+        own_redis = not self.settings.broker.url
+        if own_redis:
+            self.start_redis()
+        for name in PRELOAD:
+            importlib.import_module(name)
+        migrate(self.settings)
+        self.check_redis(own_redis)
+        before = ROLES["alive"](self.settings)
+        gc.collect()
+        gc.freeze()  # collections in the children leave these pages shared
+        names = self.start_roles()
+        if not self.await_ready(names, before):
+            return 0
+        print("ready", base_url(self.settings), flush=True)  # noqa: T201 - the contract
+        logger.info("up.ready", url=base_url(self.settings), data_dir=str(self.folder))
+        return self.watch()
+
+    def start_redis(self) -> None:
+        try:
+            program = redis_server.find()
+            path = redis_server.socket_path(self.folder)
+            (self.folder / "redis").mkdir(exist_ok=True)
+            if path.parent != self.folder:
+                redis_server.make_private(path.parent)
+        except (redis_server.RedisUnavailable, OSError) as error:
+            raise StartError(f"Redis: {error}") from None
+        command = redis_server.command(program, self.folder, path)
+        self.children.start("redis", "redis", lambda: os.execv(program, command))  # noqa: S606
+        broker = dataclasses.replace(self.settings.broker, url=f"redis+socket://{path}")
+        self.settings = dataclasses.replace(self.settings, broker=broker)
+
+    def check_redis(self, own: bool) -> None:
+        url, seconds = self.settings.broker.url, self.settings.broker.connect_timeout
+        try:
+            redis_server.await_answer(url, seconds, patience=10 if own else 0, given_up=self.reaped)
+        except (redis_server.RedisUnavailable, ValueError) as error:
+            where = f"see {self.folder / 'redis.log'}" if own else "[broker]url"
+            raise StartError(f"Redis ({where}): {error}") from None
+
+    def reaped(self) -> bool:
+        """Whether a child has ended."""
+        return bool(self.children.reap())
+
+    def start_roles(self) -> list[str]:
+        """Fork the roles; the names of the conductors."""
+        settings = self.settings
+        host = settings.default.host or socket.gethostname()
+        names = [f"{host}-{number}" for number in range(1, self.options.conductors + 1)]
+        start = self.children.start
+        start("api", "api", partial(become, settings, "api", ROLES["api"]))
+        for name in names:
+            work = partial(become, settings, name, ROLES["conductor"], name)
+            start("conductors", name, work)
+        start("beat", "beat", partial(become, settings, "beat", ROLES["beat"]))
+        return names
+
+    def await_ready(self, names: list[str], before: Mapping[str, str]) -> bool:
+        """
+        Wait until the API answers and every conductor has registered anew.
+
+        False when a signal said to stop. Raises StartError when a child ends or time is over.
+        """
+        end = time.monotonic() + READY_TIMEOUT
+        missing = ["the API", *names]
+        while missing:
+            if wait_for_signal(0.02) in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                return False
+            for child in self.children.reap():
+                raise StartError(f"{child.name} ended while it started; its log says why")
+            if missing[0] == "the API":
+                missing = missing[1:] if _answers(self.settings) else missing
+            if missing[:1] != ["the API"]:
+                alive = ROLES["alive"](self.settings)
+                missing = [name for name in names if alive.get(name) in (None, before.get(name))]
+            if missing and time.monotonic() > end:
+                raise StartError(f"not ready after {READY_TIMEOUT:g} s: {', '.join(missing)}")
+        self.children.restart = self.options.restart
+        return True
+
+    def watch(self) -> int:
+        wait: float | None = None
+        while wait_for_signal(wait) not in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.children.reap()
+            wait = self.children.start_due()
+        return 0
+
+    def stop(self) -> None:
+        """End everything: Redis last, as the others still talk to it."""
+        self.children.restart = False
+        patience = self.settings.conductor.graceful_shutdown_timeout + 5
+        others = [each for each in self.children.all if each.role != "redis"]
+        self.children.stop(others, patience)
+        self.children.stop([each for each in self.children.all if each.role == "redis"], 10)
+        self.children.kill_orphans()
+        path = redis_server.socket_path(self.folder)
+        if path.parent != self.folder:
+            with contextlib.suppress(OSError):  # not there: Redis was not ours
+                path.unlink(missing_ok=True)
+                path.parent.rmdir()
+        if self.options.pidfile:
+            self.options.pidfile.unlink(missing_ok=True)
+        logger.info("up.stopped")
+
+    def write_pidfile(self) -> None:
+        """{"up": pid, "api": [pid], "conductors": {name: pid}, "beat": [pid], "redis": [pid]}"""
+        path = self.options.pidfile
+        if path is None:
+            return
+        pids: dict[str, Any] = {"up": os.getpid()}
+        pids |= {"api": [], "conductors": {}, "beat": [], "redis": []}
+        for child in self.children.all:
+            if child.pid is None:
+                continue
+            if child.role == "conductors":
+                pids["conductors"][child.name] = child.pid
+            else:
+                pids[child.role].append(child.pid)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(pids) + "\n")
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """
+    The data directory, ours alone. Raises StartError.
+
+    The children inherit the lock: the directory is free only when the last of them has ended.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        list(folder.iterdir())  # can it be read?
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StartError(f"data directory {folder}: {error.strerror}") from None
+    os.set_inheritable(fd, True)
+    try:
+        end = time.monotonic() + LOCK_PATIENCE
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise StartError(f"data directory {folder}: {error.strerror}") from None
+                if time.monotonic() > end:
+                    holder = os.pread(fd, 20, 0).decode().strip() or "unknown"
+                    raise StartError(
+                        f"data directory {folder}: in use by another ingot up, process {holder}"
+                    ) from None
+                time.sleep(0.02)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield folder
+    finally:
+        os.close(fd)
+
+
+def _with_port(settings: Settings) -> Settings:
+    """The settings with a port that is free: the one asked for, or any for 0. Raises StartError."""
+    host, port = settings.api.host_ip, settings.api.port
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            port = probe.getsockname()[1]
+    except OSError as error:
+        told = "in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise StartError(f"port {port} of {host}: {told}") from None
+    return dataclasses.replace(settings, api=dataclasses.replace(settings.api, port=port))
+
+
+def base_url(settings: Settings) -> str:
+    """The API's URL as this host reaches it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api.host_ip, settings.api.host_ip)  # noqa: S104
+    scheme = "https" if settings.api.enable_ssl_api else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
+
+
+def _answers(settings: Settings) -> bool:
+    """GET / is answered."""
+    host = base_url(settings).partition("://")[2]
+    connection: http.client.HTTPConnection
+    if settings.api.enable_ssl_api:
+        # only whether it answers: the certificate is for other names than loopback's
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection = http.client.HTTPSConnection(host, timeout=2, context=context)
+    else:
+        connection = http.client.HTTPConnection(host, timeout=2)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
