@@ -5,20 +5,24 @@ All times are naive UTC. Whatever decides about liveness or a deadline compares 
 the database's clock, never with the clock of the host that asks.
 """
 
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import DateTime, Engine, Float, create_engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
+T = TypeVar("T")
 AFTER_COMMIT = "after_commit"
+MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 RETRIED_SQLSTATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
 
 
@@ -145,4 +149,38 @@ def call_after_commit(session: Session, call: Callable[[], None]) -> None:
     session.info.setdefault(AFTER_COMMIT, []).append(call)
 
 
-def retrying[T](work: Callable[[], T], attempts: int = 5) -> T: ...
+def retrying(work: Callable[[], T], attempts: int = 5) -> T:
+    """
+    Run a transaction, again when the database gave up on it for another one's sake.
+
+    Only a deadlock, a serialization failure or a lost connection is tried again.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            return work()
+        except DBAPIError as error:
+            if attempt == attempts or not _worth_retrying(error):
+                raise
+            time.sleep(0.05 * 2**attempt * random.random())  # noqa: S311 - spreads retries
+    raise AssertionError("unreachable")
+
+
+def _worth_retrying(error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    return getattr(error.orig, "sqlstate", None) in RETRIED_SQLSTATES
+
+
+def upgrade(url: str) -> None:
+    """
+    Bring the schema to the newest revision; two that do so at once wait for each other.
+
+    Raises alembic's CommandError when the database knows revisions that this code does not.
+    """
+    from alembic import command  # costs start-up time and is needed once
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["url"] = url
+    command.upgrade(config, "head")

@@ -51,7 +51,9 @@ class InMaintenance(Invalid):
     """The node is in maintenance."""
 
     def __init__(self, verb: str, node: str) -> None:
-        super().__init__(f"The {verb} operation can't be performed on node {node}: it's in maintenance.")
+        super().__init__(
+            f"The {verb} operation can't be performed on node {node}: it's in maintenance."
+        )
 
 
 class Unauthorized(ServiceError):

@@ -132,6 +132,7 @@ class Broker:
     url: str = option("", "Redis URL (redis://, rediss:// or redis+socket://); empty: `ingot up` starts its own", secret=True)
     prefix: str = option("ingot", "What every key in Redis begins with")
     connect_timeout: float = seconds(5, "Seconds to reach Redis")
+    events: bool = option(False, "Tell Flower of every task; costs conductors time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ class Conductor:
     lease_ttl: float = seconds(10, "Seconds that a node's lease lasts unrenewed", minimum=0.5)
     reconcile_interval: float = seconds(2, "Seconds between looks for work that got lost", minimum=0.1)
     resend_after: float = seconds(5, "Seconds before a message is sent again; doubles each time", minimum=0.1)
+    step_timeout: float = seconds(600, "Seconds that one call of a step may take before it is taken over", minimum=1)
     max_step_deaths: int = count(3, "Deaths of its process after which a step fails", minimum=1)
     max_conductor_wait_step_seconds: float = seconds(30, "Longest wait step run by a conductor")
     conductor_cleanup_interval: float = seconds(86400, "Seconds between removals of old conductors")
@@ -341,7 +343,7 @@ class Redfish:
 
 @dataclass(frozen=True, slots=True)
 class Ipmi:
-    backend: str = option("pyghmi", "What speaks IPMI", choices=("pyghmi", "ipmitool"))
+    client: str = option("pyghmi", "What speaks IPMI", choices=("pyghmi", "ipmitool"))
     command_retry_timeout: float = seconds(60, "Seconds for a busy BMC to take a command")
     min_command_interval: float = seconds(5, "Least seconds between two commands to one BMC")
     command_timeout: float = seconds(20, "Seconds after which a hanging command is killed", minimum=0.1)

@@ -1,5 +1,6 @@
 """Whom to trust when a BMC or an agent shows its certificate."""
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
@@ -28,3 +29,13 @@ def bundle(value: Any) -> Iterator[bool | str]:
         file.write(trusted)
         file.flush()
         yield file.name
+
+
+def context(value: Any) -> bool | ssl.SSLContext:
+    """`trust(value)` for asyncio: whether to verify by the system's authorities, or by whose."""
+    trusted = trust(value)
+    if isinstance(trusted, bool):
+        return trusted
+    if "-----BEGIN" in trusted:
+        return ssl.create_default_context(cadata=trusted)
+    return ssl.create_default_context(cafile=trusted)

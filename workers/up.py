@@ -15,6 +15,7 @@ import http.client
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import ssl
@@ -28,7 +29,7 @@ from typing import Any
 from app import log
 from app.settings import Settings
 from workers import redis_server
-from workers.children import Children, wait_for_signal, watch_signals
+from workers.children import Children, fork, wait_for_signal, watch_signals
 
 logger = log.get(__name__)
 
@@ -38,6 +39,9 @@ PRELOAD = ("app.db", "app.serve", "workers.conductor", "workers.beat")
 READY_TIMEOUT = 60.0
 #: Seconds that a data directory may still be in use by what is just ending.
 LOCK_PATIENCE = 2.0
+
+#: The signals that mean: stop.
+STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 Role = Callable[..., Any]
 
@@ -72,9 +76,16 @@ def _alive(settings: Settings) -> dict[str, str]:
     engine = db.connect(settings.database.connection)
     try:
         with db.reading(engine) as session:
-            return {each.name: each.incarnation for each in conductors.alive(session)}
+            timeout = settings.conductor.heartbeat_timeout
+            return {each.name: each.incarnation for each in conductors.alive(session, timeout)}
     finally:
         engine.dispose()
+
+
+def _upgrade(settings: Settings) -> None:
+    from app import db  # as above
+
+    db.upgrade(settings.database.connection)
 
 
 #: Role -> what its process runs; `upgrade` and `alive` run in the supervisor. Tests put others.
@@ -82,7 +93,7 @@ ROLES: Mapping[str, Role] = {
     "api": late("app.serve"),
     "conductor": late("workers.conductor"),
     "beat": late("workers.beat"),
-    "upgrade": late("app.db", "upgrade"),
+    "upgrade": _upgrade,
     "alive": _alive,
 }
 
@@ -169,13 +180,16 @@ class _Supervisor:
         own_redis = not self.settings.broker.url
         if own_redis:
             self.start_redis()
+        migrated = self.start_migration()
+        gc.disable()  # importing makes no garbage worth looking for
         for name in PRELOAD:
             importlib.import_module(name)
-        migrate(self.settings)
+        gc.freeze()  # collections in the children leave these pages shared
+        gc.enable()
+        if not self.await_migration(migrated):
+            return 0
         self.check_redis(own_redis)
         before = ROLES["alive"](self.settings)
-        gc.collect()
-        gc.freeze()  # collections in the children leave these pages shared
         names = self.start_roles()
         if not self.await_ready(names, before):
             return 0
@@ -196,6 +210,32 @@ class _Supervisor:
         self.children.start("redis", "redis", lambda: os.execv(program, command))  # noqa: S606
         broker = dataclasses.replace(self.settings.broker, url=f"redis+socket://{path}")
         self.settings = dataclasses.replace(self.settings, broker=broker)
+
+    def start_migration(self) -> int:
+        """Migrate in a process beside this one; a pipe that tells "" or what is wrong."""
+        told, tell = os.pipe()
+
+        def work() -> None:
+            try:
+                migrate(self.settings)
+                os.write(tell, b"\n")
+            except StartError as error:
+                os.write(tell, f"{error}\n".encode())
+
+        fork(work)
+        os.close(tell)
+        return told
+
+    def await_migration(self, told: int) -> bool:
+        """False when a signal said to stop. Raises StartError when the database is not ours."""
+        while not select.select([told], [], [], 0)[0]:
+            if wait_for_signal(0.01) in STOPS:
+                return False
+        with open(told) as pipe:
+            answer = pipe.read()
+        if answer != "\n":
+            raise StartError(answer.strip() or "the migration failed; its log says why")
+        return True
 
     def check_redis(self, own: bool) -> None:
         url, seconds = self.settings.broker.url, self.settings.broker.connect_timeout
@@ -231,7 +271,7 @@ class _Supervisor:
         end = time.monotonic() + READY_TIMEOUT
         missing = ["the API", *names]
         while missing:
-            if wait_for_signal(0.02) in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if wait_for_signal(0.02) in STOPS:
                 return False
             for child in self.children.reap():
                 raise StartError(f"{child.name} ended while it started; its log says why")
@@ -247,7 +287,7 @@ class _Supervisor:
 
     def watch(self) -> int:
         wait: float | None = None
-        while wait_for_signal(wait) not in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        while wait_for_signal(wait) not in STOPS:
             self.children.reap()
             wait = self.children.start_due()
         return 0

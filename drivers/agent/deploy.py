@@ -135,7 +135,7 @@ class AgentDeploy(Deploy):
 
     def stop_after_failure(self, target: Target) -> Outcome:
         """Row of frames: the machine is off, unless `power_off_after_deploy_failure` is not set."""
-        if target.options["conductor"]["power_off_after_deploy_failure"]:
+        if target.options["deploy"]["power_off_after_deploy_failure"]:
             return target.driver.power.power_off(target)
         return Done()
 

@@ -1,0 +1,99 @@
+"""
+Who calls: nobody in particular (noauth), or a user of an htpasswd file (http_basic).
+"""
+
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from flask import Request, g
+
+from app.errors import Unauthorized
+from app.services.caller import Caller
+from app.settings import Settings, SettingsError
+
+Authenticate = Callable[[Request, str], Caller]
+
+#: What agents and clients may ask before anybody knows them.
+PUBLIC = ("/", "/v1", "/v1/lookup", "/v1/continue_inspection", "/healthcheck")
+PUBLIC_PREFIXES = ("/v1/heartbeat/",)
+
+
+def caller() -> Caller:
+    """Who makes the request that is being answered."""
+    found: Caller = g.caller
+    return found
+
+
+def make(settings: Settings) -> Authenticate:
+    """How callers prove who they are. Raises SettingsError."""
+    strategy = settings.default.auth_strategy
+    if strategy == "keystone":
+        raise SettingsError("[DEFAULT]auth_strategy: keystone is not built yet")
+    if strategy == "http_basic":
+        return HttpBasic(settings.default.http_basic_auth_user_file)
+    return lambda _request, request_id: Caller(request_id=request_id)
+
+
+class HttpBasic:
+    """
+    User names and bcrypt hashes of an htpasswd file, read at start.
+
+    bcrypt is slow by design, so a password that was right is remembered as a keyed digest.
+    """
+
+    def __init__(self, path: str) -> None:
+        import bcrypt  # only those who use it need it
+
+        self._check = bcrypt.checkpw
+        self._hashes = read_htpasswd(path)
+        self._key = os.urandom(32)
+        self._right: dict[str, bytes] = {}
+
+    def __call__(self, request: Request, request_id: str) -> Caller:
+        given = request.authorization
+        user = given.username if given and given.type == "basic" else None
+        if user is None and is_public(request.path):
+            return Caller(request_id=request_id)
+        if user is None or not self._knows(user, (given and given.password) or ""):
+            raise Unauthorized("Authorization required.")
+        return Caller(user_id=user, request_id=request_id)
+
+    def _knows(self, user: str, password: str) -> bool:
+        stored = self._hashes.get(user)
+        if stored is None:
+            return False
+        digest = hmac.digest(self._key, password.encode(), hashlib.sha256)
+        if hmac.compare_digest(self._right.get(user, b""), digest):
+            return True
+        if not self._check(password.encode()[:72], stored):
+            return False
+        self._right[user] = digest
+        return True
+
+
+def read_htpasswd(path: str) -> Mapping[str, bytes]:
+    """user -> bcrypt hash. Raises SettingsError for a file that cannot be read or is no htpasswd."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise SettingsError(f"[DEFAULT]http_basic_auth_user_file {path}: {error.strerror}") from None
+    hashes = {}
+    for number, line in enumerate(lines, 1):
+        user, colon, stored = line.strip().partition(":")
+        if not line.strip():
+            continue
+        if not colon or not stored.startswith(("$2a$", "$2b$", "$2y$")):
+            raise SettingsError(
+                f"[DEFAULT]http_basic_auth_user_file {path}: line {number} is not user:bcrypt-hash"
+            )
+        hashes[user] = stored.encode()
+    return hashes
+
+
+def is_public(path: str) -> bool:
+    for suffix in (".json", ".xml"):
+        path = path.removesuffix(suffix)
+    return path in PUBLIC or path.startswith(PUBLIC_PREFIXES)

@@ -1,0 +1,86 @@
+"""
+How errors are told: Ironic's shapes, whatever went wrong. Never HTML.
+
+An answer is `{"error_message": TEXT}` where TEXT is again a JSON document: clients decode twice.
+"""
+
+import traceback
+
+import orjson
+from flask import Flask, Response, current_app, g
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from werkzeug.exceptions import HTTPException
+
+from app import log
+from app.api.answers import RUNTIME, json
+from app.errors import ServiceError, TooLarge, Unavailable
+
+logger = log.get(__name__)
+
+
+def answer(status: int, message: str, debug: str | None = None) -> Response:
+    """What a handler could not do."""
+    code = "Client" if status < 500 else "Server"
+    fault = {"faultcode": code, "faultstring": message, "debuginfo": debug}
+    return json({"error_message": orjson.dumps(fault).decode()}, status)
+
+
+def unrouted(status: int, title: str, description: str) -> Response:
+    """A request that reached no handler: unknown path, method, or version."""
+    fault = {"code": status, "title": title, "description": description}
+    return json({"error_message": orjson.dumps(fault).decode()}, status)
+
+
+def flat(status: int, message: str) -> Response:
+    """A body that is not even looked at: too large, or nested too deeply."""
+    return json({"faultcode": "Client", "faultstring": message}, status)
+
+
+class TooDeep(ServiceError):
+    """The body is nested too deeply."""
+
+    status = 400
+
+
+def register(app: Flask) -> None:
+    """Let an application answer every error in these shapes."""
+    app.register_error_handler(ServiceError, _service_error)
+    app.register_error_handler(HTTPException, _http_exception)
+    app.register_error_handler(OperationalError, _no_database)
+    app.register_error_handler(InterfaceError, _no_database)
+    app.register_error_handler(PoolTimeout, _no_database)
+    app.register_error_handler(Exception, _bug)
+
+
+def _service_error(error: ServiceError) -> Response:
+    if isinstance(error, TooLarge | TooDeep):
+        return flat(error.status, str(error))
+    response = answer(error.status, str(error))
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _http_exception(error: HTTPException) -> Response:
+    status = error.code or 500
+    if status == 413:
+        return flat(413, "Request body too large.")
+    g.unrouted = True
+    response = unrouted(status, error.name, error.description or error.name)
+    for name, value in error.get_headers():
+        if name == "Allow":
+            response.headers[name] = value
+    return response
+
+
+def _no_database(error: Exception) -> Response:
+    logger.error("database.unreachable", error=str(error))
+    return _service_error(Unavailable("The database is out of reach, please retry."))
+
+
+def _bug(error: Exception) -> Response:
+    logger.error("request.crashed", exc_info=error)
+    settings = current_app.extensions[RUNTIME].settings.default
+    debug = "".join(traceback.format_exception(error)) if settings.debug_tracebacks_in_api else None
+    return answer(500, "Internal server error.", debug)

@@ -1,0 +1,168 @@
+"""
+Routes: how a handler says where it is, since when, and what it takes.
+
+    @nodes.at("GET", "/nodes/<ident>/history", since=78)
+    @nodes.arguments(HistoryQuery, location="query")
+    def list_history(query, ident): ...
+"""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+import flask_smorest
+import orjson
+from flask import Request, request
+from flask.json.provider import JSONProvider
+from marshmallow import RAISE, Schema, ValidationError
+from webargs.flaskparser import FlaskParser
+from webargs.multidictproxy import MultiDictProxy
+from werkzeug.exceptions import MethodNotAllowed
+from werkzeug.exceptions import NotFound as NoSuchRoute
+
+from app.api import versions
+from app.api.answers import OPTIONS
+from app.api.errors import TooDeep
+from app.errors import Invalid, TooLarge
+
+View = Callable[..., Any]
+
+#: Largest bodies in bytes, by how the path ends.
+DEFAULT_LIMIT = 1024 << 10
+LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
+DEEPEST = 25
+
+
+class Json(JSONProvider):
+    """JSON by orjson, for flask's own use too."""
+
+    def dumps(self, obj: Any, **_kwargs: Any) -> str:
+        return orjson.dumps(obj, option=OPTIONS).decode()
+
+    def loads(self, s: str | bytes, **_kwargs: Any) -> Any:
+        return orjson.loads(s)
+
+
+class Parser(FlaskParser):
+    """Checks what comes in; whatever is wrong is a 400."""
+
+    DEFAULT_VALIDATION_STATUS = 400
+    DEFAULT_UNKNOWN_BY_LOCATION = {"query": RAISE, "json": RAISE, "json_or_query": RAISE}
+
+    def load_json(self, req: Request, schema: Schema) -> Any:
+        return body(req)
+
+    def handle_error(
+        self, error: ValidationError, req: Request, schema: Schema, **_kwargs: Any
+    ) -> None:
+        raise Invalid(explain(error.messages)) from error
+
+
+parser = Parser()
+
+
+@parser.location_loader("json_or_query")
+def _json_or_query(req: Request, schema: Schema) -> Any:
+    """A simple body may come as query arguments instead."""
+    document = body(req) if req.content_length or req.is_json else {}
+    if not req.args or not isinstance(document, dict):
+        return document
+    return {**MultiDictProxy(req.args, schema), **document}
+
+
+def body(req: Request) -> Any:
+    """The JSON document of a request. Raises Invalid, TooLarge, TooDeep."""
+    limit = next((size for end, size in LIMITS.items() if req.path.endswith(end)), DEFAULT_LIMIT)
+    if (req.content_length or 0) > limit:
+        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
+    req.max_content_length = limit
+    data = req.get_data()
+    if data and not req.is_json:
+        raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
+    if not data:
+        return {}
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if "recursion" in str(error).lower():
+            raise TooDeep(f"JSON is nested more than {DEEPEST} levels deep.") from error
+        raise Invalid(f"Malformed JSON: {error}") from error
+    if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
+        raise TooDeep(f"JSON is nested more than {DEEPEST} levels deep.")
+    return document
+
+
+def depth(document: Any) -> int:
+    """Levels of nesting; 0 for a plain value."""
+    level, deepest = [document], 0
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        deepest += 1
+        level = [
+            value
+            for each in level
+            for value in (each.values() if isinstance(each, dict) else each)
+        ]
+    return deepest
+
+
+def explain(messages: Any, place: str = "") -> str:
+    """One line out of marshmallow's tree of complaints."""
+    if isinstance(messages, Mapping):
+        return "; ".join(
+            explain(
+                inner,
+                str(name)
+                if not place or place in parser.DEFAULT_UNKNOWN_BY_LOCATION
+                else f"{place}/{name}",
+            )
+            for name, inner in messages.items()
+        )
+    if isinstance(messages, list | tuple):
+        messages = " ".join(str(each) for each in messages)
+    if place and place != "_schema":
+        return f"{place}: {messages}"
+    return str(messages)
+
+
+class Routes(flask_smorest.Blueprint):
+    """Handlers of one kind of resource."""
+
+    ARGUMENTS_PARSER = parser
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(name, f"app.api.{name}", url_prefix="/v1", description=description)
+
+    def at(
+        self,
+        method: str,
+        path: str,
+        *,
+        since: int = versions.MIN,
+        gone: int = 404,
+        query: str | None = None,
+    ) -> Callable[[View], View]:
+        """
+        Answer `method` on `path` (and HEAD with GET) from a minor version on; older requests get
+        `gone`: 404, 405 or 406. query: whose parameters' versions are checked.
+        """
+
+        def decorate(view: View) -> View:
+            @wraps(view)
+            def checked(*args: Any, **kwargs: Any) -> Any:
+                if versions.current() < since:
+                    if gone == 406:
+                        versions.require(since, f"{method} {path}")
+                    raise MethodNotAllowed if gone == 405 else NoSuchRoute
+                if query:
+                    versions.check_query(query, request.args)
+                return view(*args, **kwargs)
+
+            documented = self.doc(summary=_summary(view), **{"x-since": f"1.{since}"})(checked)
+            self.route(path, methods=[method], endpoint=view.__name__)(documented)
+            return view
+
+        return decorate
+
+
+def _summary(view: View) -> str:
+    return (view.__doc__ or view.__name__.replace("_", " ").capitalize()).strip().splitlines()[0]

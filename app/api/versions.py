@@ -1,0 +1,150 @@
+"""
+Microversions: what appeared when, and which one a request speaks.
+
+The tables are all there is to a version: a field, query parameter or verb that is not listed is
+as old as the API itself. Routes name their version where they are declared.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flask import g
+
+from app.errors import NotAcceptable
+from drivers.interfaces import KINDS
+
+MIN, MAX = 1, 115
+HEADER = "X-OpenStack-Ironic-API-Version"
+STANDARD_HEADER = "OpenStack-API-Version"
+SERVICE = "baremetal"
+
+# fmt: off
+#: resource -> field -> minor version that it appeared in
+FIELDS: Mapping[str, Mapping[str, int]] = {
+    "node": {
+        "name": 5, "driver_internal_info": 3, "clean_step": 7, "deploy_step": 44, "service_step": 87,
+        "inspection_started_at": 6, "inspection_finished_at": 6, "raid_config": 12,
+        "target_raid_config": 12, "states": 14, "resource_class": 21,
+        **{f"{kind}_interface": 31 for kind in KINDS},
+        "network_interface": 20, "storage_interface": 33, "traits": 37, "rescue_interface": 38, "bios_interface": 40,
+        "fault": 42, "conductor_group": 46, "automated_clean": 47, "protected": 48,
+        "protected_reason": 48, "conductor": 49, "owner": 50, "description": 51,
+        "allocation_uuid": 52, "retired": 61, "retired_reason": 61, "lessee": 65,
+        "network_data": 66, "boot_mode": 75, "secure_boot": 75, "shard": 82, "parent_node": 83,
+        "firmware_interface": 86, "disable_power_off": 95, "instance_name": 104, "health": 109,
+    },
+    "port": {
+        "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19,
+        "physical_network": 34, "is_smartnic": 53, "name": 88, "node_ident": 94,
+        "description": 97, "vendor": 100, "category": 101, "available_for_dynamic_portgroup": 111,
+    },
+    "driver": {
+        "properties": 14, "type": 30,
+        **{f"{form}_{kind}_interface{s}": 30 for kind in KINDS
+           for form, s in (("default", ""), ("enabled", "s"))},
+        "default_storage_interface": 33, "enabled_storage_interfaces": 33,
+        "default_rescue_interface": 38, "enabled_rescue_interfaces": 38,
+        "default_bios_interface": 40, "enabled_bios_interfaces": 40,
+        "default_firmware_interface": 86, "enabled_firmware_interfaces": 86,
+    },
+    "history": {"project": 113, "state": 115, "target_provision_state": 115, "duration_seconds": 115},
+}
+
+#: collection -> query parameter -> minor version that it appeared in
+QUERIES: Mapping[str, Mapping[str, int]] = {
+    "nodes": {
+        "fields": 8, "provision_state": 9, "driver": 16, "resource_class": 21, "fault": 42,
+        "reset_interfaces": 45, "conductor_group": 46, "conductor": 49, "owner": 50, "lessee": 65,
+        "shard": 82, "sharded": 82, "include_children": 83, "parent_node": 83,
+        "instance_name": 104,
+    },
+    "ports": {"fields": 8, "shard": 82, "conductor_groups": 99},
+    "drivers": {"type": 30, "detail": 30, "fields": 77},
+}
+
+#: `target` of PUT states/provision -> minor version that it appeared in
+VERBS: Mapping[str, int] = {
+    "manage": 4, "provide": 4, "inspect": 6, "abort": 13, "clean": 15, "adopt": 17, "rescue": 38,
+    "unrescue": 38, "deploy": 73, "undeploy": 73, "unhold": 85, "service": 87,
+}
+
+#: link of the /v1 document -> minor version that it appeared in
+COLLECTIONS: Mapping[str, int] = {
+    "nodes": 1, "ports": 1, "drivers": 1, "lookup": 22, "heartbeat": 22, "conductors": 49,
+}
+# fmt: on
+
+
+def negotiate(headers: Mapping[str, str]) -> int:
+    """The minor version that a request asks for. Raises NotAcceptable."""
+    asked = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
+    if asked is None:
+        return MIN
+    asked = asked.strip()
+    if asked.lower() == "latest":
+        return MAX
+    major, dot, minor = asked.partition(".")
+    if not (dot and _is_number(major) and _is_number(minor)):
+        raise NotAcceptable(f"Invalid value for {HEADER} header: {asked}")
+    if int(major) != 1 or not MIN <= int(minor) <= MAX:
+        raise NotAcceptable(
+            f"Version {asked} was requested but the requested API version is not supported."
+            f" The supported version range is: [1.{MIN}, 1.{MAX}]."
+        )
+    return int(minor)
+
+
+def _standard(header: str) -> str | None:
+    """The version in "baremetal 1.N"; other services may be named beside it."""
+    for part in header.split(","):
+        service, _, version = part.strip().partition(" ")
+        if service.lower() == SERVICE:
+            return version
+    return None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 5
+
+
+def current() -> int:
+    """The minor version of the request that is being answered."""
+    return int(g.version)
+
+
+def since(resource: str, field: str) -> int:
+    return FIELDS[resource].get(field, MIN)
+
+
+def visible(resource: str, fields: Iterable[str]) -> list[str]:
+    """Those of the fields that the request's version has."""
+    return [field for field in fields if since(resource, field) <= current()]
+
+
+def require(minor: int, what: str) -> None:
+    """Raises NotAcceptable when the request's version is older."""
+    if current() < minor:
+        raise NotAcceptable(
+            f"Request not acceptable: {what} needs API version 1.{minor}, the request's is"
+            f" 1.{current()}."
+        )
+
+
+def check_body(resource: str, body: Mapping[str, Any]) -> None:
+    """No field with a value is newer than the request. Raises NotAcceptable."""
+    for field, value in body.items():
+        if value is not None and (field, value) != ("conductor_group", ""):
+            require(since(resource, field), f"field {field}")
+
+
+def check_fields(resource: str, fields: Iterable[str]) -> None:
+    """No field asked for is newer than the request. Raises NotAcceptable."""
+    for field in fields:
+        require(since(resource, field), f"field {field}")
+
+
+def check_query(collection: str, arguments: Iterable[str]) -> None:
+    """No query parameter is newer than the request. Raises NotAcceptable."""
+    gates = QUERIES.get(collection, {})
+    for name in arguments:
+        require(gates.get(name, MIN), f"parameter {name}")

@@ -1,0 +1,143 @@
+"""Operations: every verb that does work, and the steps that it is made of."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.models.base import Base
+
+
+class OperationState(StrEnum):
+    """Where an operation stands."""
+
+    QUEUED = "queued"  # a message to a conductor is due or under way
+    RUNNING = "running"  # a conductor has claimed its step
+    WAITING = "waiting"  # the machine works; a heartbeat, a poll or the deadline goes on
+    HELD = "held"  # an operator must go on
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class StepState(StrEnum):
+    """Where a step stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+ACTIVE = (
+    OperationState.QUEUED,
+    OperationState.RUNNING,
+    OperationState.WAITING,
+    OperationState.HELD,
+)
+ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABORTED)
+
+
+class Operation(Base):
+    """
+    One verb on one node.
+
+    cursor: position of the step that is next or under way. fence: the node's fence when this
+    operation was last handed out. claimed: the highest cursor that was claimed under that fence,
+    by the incarnation `claimed_by`. deadline_at: when the claimed or waiting step has failed.
+    wake_at: when a waiting step is called again; None: the agent wakes it. heartbeats: the agent's
+    counter at the last claim. sent_at, sent_to: when and to which incarnation the last message
+    went; sends counts those at this cursor. error: {code, message, step, attempt, retryable} of the
+    failure. refused: late writes that the fence kept out.
+    """
+
+    __tablename__ = "operations"
+    __table_args__ = (
+        Index("ix_operations_state", "state"),
+        Index("ix_operations_node", "node_id", "id"),
+        # a node is worked on by one operation at a time; others of it can only wait
+        Index(
+            "uq_operations_busy",
+            "node_id",
+            unique=True,
+            sqlite_where=text("state IN ('queued', 'running')"),
+            postgresql_where=text("state IN ('queued', 'running')"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
+    kind: Mapped[str] = mapped_column(String(32))
+    state: Mapped[str] = mapped_column(String(16), default=OperationState.QUEUED)
+    arguments: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    requested_by: Mapped[str | None] = mapped_column(String(255))
+    request_id: Mapped[str | None] = mapped_column(String(64))
+
+    cursor: Mapped[int] = mapped_column(default=0)
+    fence: Mapped[int] = mapped_column(default=0)
+    claimed: Mapped[int] = mapped_column(default=-1)
+    claimed_by: Mapped[str | None] = mapped_column(String(36))
+    heartbeats: Mapped[int] = mapped_column(default=0)
+    deadline_at: Mapped[datetime | None]
+    wake_at: Mapped[datetime | None]
+    admitted_at: Mapped[datetime | None]
+    sent_at: Mapped[datetime | None]
+    sent_to: Mapped[str | None] = mapped_column(String(36))
+    sends: Mapped[int] = mapped_column(default=0)
+    refused: Mapped[int] = mapped_column(default=0)
+
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class OperationStep(Base):
+    """
+    One step of an operation.
+
+    source: driver, agent, template, runbook, caller, or frame: what surrounds the steps of a flow.
+    flow: the step list that it belongs to, None for frames. event: what happens to the node when
+    it is done. collects: the agent's steps are known after it, and the rest is planned anew.
+    deaths: conductors that died while they ran it. progress: of its last `Wait`. deadline_at: when it
+    has failed by its own limit, whatever it waits for.
+    """
+
+    __tablename__ = "operation_steps"
+    __table_args__ = (UniqueConstraint("operation_id", "position"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    operation_id: Mapped[int] = mapped_column(ForeignKey("operations.id"))
+    position: Mapped[int]
+    interface: Mapped[str] = mapped_column(String(32))
+    name: Mapped[str] = mapped_column(String(255))
+    flow: Mapped[str | None] = mapped_column(String(16))
+    args: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    priority: Mapped[float] = mapped_column(Float, default=0)
+    source: Mapped[str] = mapped_column(String(16))
+    in_band: Mapped[bool] = mapped_column(default=False)
+    abortable: Mapped[bool] = mapped_column(default=False)
+    requires_ramdisk: Mapped[bool] = mapped_column(default=True)
+    reboot_requested: Mapped[bool] = mapped_column(default=False)
+    resume: Mapped[str] = mapped_column(String(16), default="rerun")
+    collects: Mapped[bool] = mapped_column(default=False)
+    event: Mapped[str | None] = mapped_column(String(16))
+    state: Mapped[str] = mapped_column(String(16), default=StepState.PENDING)
+    attempts: Mapped[int] = mapped_column(default=0)
+    deaths: Mapped[int] = mapped_column(default=0)
+    conductor: Mapped[str | None] = mapped_column(String(255))
+    progress: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    error: Mapped[str | None] = mapped_column(Text)
+    deadline_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    @property
+    def label(self) -> str:
+        return f"{self.interface}.{self.name}"

@@ -1,0 +1,101 @@
+"""
+Conductors: who is alive, decided by the database's clock, and which one a node belongs to.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from app.db import age, now
+from app.errors import Unavailable
+from app.models import Conductor, Node
+from app.ring import Member, owner
+from app.runtime import Runtime, of
+
+CACHE_SECONDS = 1.0
+
+
+def alive(session: Session, timeout: float = 15.0) -> list[Member]:
+    """The conductors that are online and have given a sign of life within `timeout` seconds."""
+    rows = session.execute(
+        select(
+            Conductor.hostname,
+            Conductor.incarnation,
+            Conductor.conductor_group,
+            Conductor.interfaces,
+        )
+        .where(Conductor.online, age(Conductor.heartbeat_at) < timeout)
+        .order_by(Conductor.hostname)
+    )
+    return [
+        Member(name, incarnation, group, frozenset(types))
+        for name, incarnation, group, types in rows
+    ]
+
+
+def living(session: Session, timeout: float) -> set[str]:
+    """Incarnations that have given a sign of life, also those about to leave."""
+    fresh = age(Conductor.heartbeat_at) < timeout
+    return set(session.scalars(select(Conductor.incarnation).where(fresh)))
+
+
+def known(session: Session) -> set[str]:
+    """Incarnations that still own their name, alive or not."""
+    return set(session.scalars(select(Conductor.incarnation)))
+
+
+def members(runtime: Runtime, session: Session | None = None) -> tuple[Member, ...]:
+    """`alive`, at most a second old: a hint for routing."""
+    cached = runtime.cache.get("members")
+    if cached and time.monotonic() - cached[0] < CACHE_SECONDS:
+        return cached[1]  # type: ignore[no-any-return]
+    if session is None:
+        with runtime.reading() as own:
+            return members(runtime, own)
+    found = tuple(alive(session, runtime.settings.conductor.heartbeat_timeout))
+    runtime.cache["members"] = (time.monotonic(), found)
+    return found
+
+
+def owner_of(session: Session, node: Node) -> Member:
+    """The conductor that a node belongs to. Raises Unavailable when none serves it."""
+    found = owner(node.uuid, node.driver, node.conductor_group, members(of(session), session))
+    if found is None:
+        group = f" in conductor group {node.conductor_group!r}" if node.conductor_group else ""
+        raise Unavailable(f"no live conductor{group} serves driver {node.driver!r}")
+    return found
+
+
+def register(
+    session: Session, name: str, incarnation: str, group: str, interfaces: Mapping[str, Any]
+) -> None:
+    """Take a name; whoever had it before has lost it, and all that it had claimed, at once."""
+    row = session.scalar(select(Conductor).where(Conductor.hostname == name).with_for_update())
+    if row is None:
+        row = Conductor(hostname=name)
+        session.add(row)
+    row.incarnation, row.conductor_group = incarnation, group
+    row.interfaces, row.online = dict(interfaces), True
+    row.heartbeat_at = row.updated_at = now()  # type: ignore[assignment]
+
+
+def heartbeat(session: Session, name: str, incarnation: str) -> bool:
+    """Give a sign of life; False when the name belongs to another incarnation now."""
+    result = session.execute(
+        update(Conductor)
+        .where(Conductor.hostname == name, Conductor.incarnation == incarnation)
+        .values(heartbeat_at=now(), updated_at=now())
+    )
+    return bool(result.rowcount)  # type: ignore[attr-defined]
+
+
+def leave(session: Session, name: str, incarnation: str) -> None:
+    """Say goodbye: the nodes belong to the others from now on."""
+    session.execute(
+        update(Conductor)
+        .where(Conductor.hostname == name, Conductor.incarnation == incarnation)
+        .values(online=False, updated_at=now())
+    )

@@ -1,0 +1,359 @@
+"""
+Nodes: found, enrolled, changed, put into maintenance, removed.
+
+Functions that change a node run in the caller's transaction and lock its row first.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app.db import now, retrying
+from app.errors import (
+    Conflict,
+    Invalid,
+    NodeLocked,
+    NodeProtected,
+    NotFound,
+)
+from app.models import AgentRecord, Node, NodeHistory, Operation, OperationStep, Port
+from app.runtime import Runtime, of
+from app.services import conductors, unique
+from app.services.patch import Change
+from app.services.turns import given_away
+from app.states import State
+from drivers.errors import HardwareError
+from drivers.interfaces import KINDS
+
+T = TypeVar("T")
+
+INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
+#: Names that would be taken for a route.
+RESERVED_NAMES = {
+    "maintenance", "management", "states", "vendor_passthru", "detail", "validate",
+}  # fmt: skip
+#: What a field is when it is removed; all others become None.
+DEFAULTS: Mapping[str, Any] = {
+    "driver_info": {}, "extra": {}, "instance_info": {}, "properties": {}, "network_data": {},
+    "conductor_group": "", "maintenance": False, "protected": False, "retired": False,
+    "disable_power_off": False, "console_enabled": False,
+}  # fmt: skip
+#: States under way to a target in which fields may be changed all the same.
+CHANGEABLE = {
+    State.DEPLOY_FAIL, State.INSPECTING, State.INSPECT_FAIL, State.INSPECT_WAIT, State.CLEAN_FAIL,
+    State.ERROR, State.VERIFYING, State.ADOPT_FAIL, State.RESCUE_FAIL, State.UNRESCUE_FAIL,
+    State.SERVICE_HOLD, State.SERVICE_FAIL,
+}  # fmt: skip
+#: States in which interfaces and the resource class may be changed.
+UNUSED = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE, State.AVAILABLE}
+REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
+RETIREMENT = {"retired", "retired_reason"}
+
+
+def is_uuid(ident: str) -> bool:
+    try:
+        UUID(ident)
+    except ValueError:
+        return False
+    return len(ident) in (32, 36)
+
+
+def identified(ident: str, *, by_name: bool = True) -> Any:
+    """The condition that a node is the one meant by a UUID or name. Raises NotFound."""
+    if is_uuid(ident):
+        return Node.uuid == str(UUID(ident))
+    if not by_name:
+        raise NotFound("node", ident)
+    return Node.name == ident
+
+
+def find(session: Session, ident: str) -> Node:
+    """A node by UUID or name. Raises NotFound."""
+    node = session.scalar(select(Node).where(identified(ident)))
+    if node is None:
+        raise NotFound("node", ident)
+    return node
+
+
+def lock(session: Session, ident: str) -> Node:
+    """The same, its row locked until the transaction ends."""
+    node = session.scalar(select(Node).where(identified(ident)).with_for_update())
+    if node is None:
+        raise NotFound("node", ident)
+    return node
+
+
+def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
+    """
+    Run `work` in a transaction; again, a little later, when the node is locked.
+
+    Raises NodeLocked when it stays so for `[conductor]node_locked_retry_attempts` tries.
+    """
+
+    def attempt() -> T:
+        with runtime.transaction() as session:
+            return work(session)
+
+    settings = runtime.settings.conductor
+    for _ in range(settings.node_locked_retry_attempts - 1):
+        try:
+            return retrying(attempt)
+        except NodeLocked:
+            with given_away():
+                time.sleep(settings.node_locked_retry_interval)
+    return retrying(attempt)
+
+
+def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
+    """Enroll a node. fields: API names, checked for their types. Raises Invalid, AlreadyExists."""
+    settings = of(session).settings
+    values = {key: _or_default(key, value) for key, value in fields.items()}
+    node = Node(**{key: _or_default(key, None) for key in DEFAULTS} | values)
+    node.uuid = values.get("uuid") or str(uuid4())
+    node.provision_state = state
+    if node.resource_class is None:
+        node.resource_class = settings.default.default_resource_class
+    group = values.get("conductor_group") or settings.default.default_conductor_group
+    node.conductor_group = group.lower()
+    _check_name(node.name)
+    _check_served(session, node)
+    node.parent_node = _resolve_parent(session, node.parent_node, node.uuid)
+    if node.retired_reason and not node.retired:
+        raise Invalid("retired_reason: only a node that is retired has one")
+    _name_instance(node, None)
+    _set_interfaces(session, node, {})
+    with unique.checked(session, "node", node):
+        session.add(node)
+    return node
+
+
+def change(
+    session: Session,
+    node: Node,
+    changes: Sequence[Change],
+    values: Mapping[str, Any],
+    *,
+    inspecting_counts: bool,
+    reset_interfaces: bool = False,
+) -> None:
+    """
+    Change fields of a node whose row is locked.
+
+    changes: as asked for. values: field -> its new value, None for removed. inspecting_counts:
+    the caller's API version knows that a node under inspection is not to be changed.
+    Raises Invalid, Conflict, NodeLocked, AlreadyExists.
+    """
+    values = {key: _or_default(key, value) for key, value in values.items()}
+    _check_state(node, changes, values.keys(), inspecting_counts)
+    if "name" in values:
+        _check_name(values["name"])
+    if "conductor_group" in values:
+        values["conductor_group"] = values["conductor_group"].lower()
+    if values.get("driver", node.driver) != node.driver and node.console_enabled:
+        raise Conflict(f"Node {node.uuid}: stop the console before you change the driver.")
+    if "parent_node" in values:
+        values["parent_node"] = _resolve_parent(session, values["parent_node"], node.uuid)
+    _check_protection(node, values)
+    _check_retirement(node, values)
+    _check_use(node, values)
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    served = (node.driver, node.conductor_group)
+    display_name = node.instance_info.get("display_name")
+    chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
+    with unique.checked(session, "node", node):
+        for key, value in values.items():
+            setattr(node, key, value)
+        _clear_dependents(node, values)
+        if "instance_info" in values and "instance_name" not in values:
+            _name_instance(node, display_name)
+        if served != (node.driver, node.conductor_group):
+            _check_served(session, node)
+        if chosen or served[0] != node.driver:
+            _set_interfaces(session, node, chosen, reset=reset_interfaces)
+        touch(node)
+
+
+def touch(node: Node) -> None:
+    node.updated_at = now()  # type: ignore[assignment]
+
+
+def set_maintenance(node: Node, reason: str | None) -> None:
+    """Nothing is done to the node unless somebody asks. Raises NodeLocked."""
+    _free(node)
+    node.maintenance, node.maintenance_reason = True, reason
+    touch(node)
+
+
+def clear_maintenance(node: Node) -> None:
+    """Also forgets the reason and the fault. Raises NodeLocked."""
+    _free(node)
+    node.maintenance = False
+    _clear_dependents(node, {"maintenance": False})
+    touch(node)
+
+
+def remove(session: Session, node: Node) -> None:
+    """Forget a node and all that belongs to it. Raises Conflict, NodeProtected, NodeLocked."""
+    if not node.maintenance and node.instance_uuid is not None:
+        raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
+    if node.protected:
+        raise NodeProtected(node.uuid)
+    allowed = set(REMOVABLE)
+    if of(session).settings.conductor.allow_deleting_available_nodes:
+        allowed.add(State.AVAILABLE)
+    elif node.provision_state == State.AVAILABLE:
+        raise Conflict(f"Node {node.uuid} is available and may not be deleted.")
+    if not node.maintenance and node.provision_state not in allowed:
+        raise Conflict(
+            f'Can not delete node "{node.uuid}" while it is in provision state'
+            f' "{node.provision_state}".'
+        )
+    _free(node)
+    operations = select(Operation.id).where(Operation.node_id == node.id)
+    session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
+    for model in (Operation, NodeHistory, AgentRecord, Port):
+        session.execute(delete(model).where(model.node_id == node.id))
+    session.delete(node)
+
+
+def _free(node: Node) -> None:
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+
+
+def _or_default(field: str, value: Any) -> Any:
+    if value is not None or field not in DEFAULTS:
+        return value
+    default = DEFAULTS[field]
+    return dict(default) if isinstance(default, dict) else default
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and (name.lower() in RESERVED_NAMES or is_uuid(name)):
+        raise Invalid(f"name: {name!r} is reserved")
+
+
+def _check_served(session: Session, node: Node) -> None:
+    """Some live conductor has loaded the node's driver and serves its group."""
+    timeout = of(session).settings.conductor.heartbeat_timeout
+    alive = conductors.alive(session, timeout)
+    group = [each for each in alive if each.group == node.conductor_group]
+    if any(node.driver in each.drivers for each in group):
+        return
+    if any(node.driver in each.drivers for each in alive) or (node.conductor_group and not group):
+        raise Invalid(
+            f"conductor_group: no live conductor of group {node.conductor_group!r} serves driver"
+            f" {node.driver!r}"
+        )
+    known = sorted({driver for each in alive for driver in each.drivers})
+    raise Invalid(
+        f"driver: no live conductor has loaded {node.driver!r}; loaded are"
+        f" {', '.join(known) or 'none'}"
+    )
+
+
+def _resolve_parent(session: Session, ident: str | None, own: str) -> str | None:
+    if ident is None:
+        return None
+    parent = session.scalar(select(Node.uuid).where(identified(ident)))
+    if parent is None:
+        raise Invalid(f"parent_node: there is no node {ident}")
+    if parent == own:
+        raise Invalid("parent_node: a node cannot be its own parent")
+    return parent
+
+
+def _set_interfaces(
+    session: Session, node: Node, chosen: Mapping[str, str | None], *, reset: bool = False
+) -> None:
+    """
+    Set what is chosen, keep the rest (or not, with `reset`), and fill in the driver's defaults.
+
+    Raises Invalid for an interface that the driver does not have.
+    """
+    drivers = of(session).drivers
+    wanted = {
+        kind: chosen[field] if field in chosen else None if reset else getattr(node, field)
+        for field, kind in INTERFACES.items()
+    }
+    try:
+        driver = drivers.driver(node.driver, wanted)
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+    for field, kind in INTERFACES.items():
+        setattr(node, field, driver.by_kind[kind].name)
+
+
+def _name_instance(node: Node, before: str | None) -> None:
+    """A new display name of the instance is its name, unless it has one."""
+    name = node.instance_info.get("display_name")
+    if name != before and isinstance(name, str) and 0 < len(name) < 256 and not node.instance_name:
+        node.instance_name = name
+
+
+def _clear_dependents(node: Node, values: Mapping[str, Any]) -> None:
+    """What makes no sense any more once a switch is off."""
+    if values.get("maintenance") is False:
+        node.maintenance_reason = node.fault = None
+    if values.get("protected") is False:
+        node.protected_reason = None
+    if values.get("retired") is False:
+        node.retired_reason = None
+
+
+def _check_state(
+    node: Node, changes: Sequence[Change], touched: Any, inspecting_counts: bool
+) -> None:
+    if node.maintenance and [(each.op, each.path) for each in changes] == [
+        ("remove", ("instance_uuid",))
+    ]:
+        return
+    if touched <= RETIREMENT:  # spec node-retirement: in any state but available
+        return
+    state = State(node.provision_state)
+    under_way = node.target_provision_state is not None and state not in CHANGEABLE
+    if under_way or (state is State.INSPECTING and inspecting_counts):
+        raise Conflict(
+            f'Node {node.uuid} can not be updated while a state transition is in progress: it is'
+            f' in state "{state}".'
+        )
+
+
+def _check_protection(node: Node, values: Mapping[str, Any]) -> None:
+    if values.get("protected") and node.provision_state not in (State.ACTIVE, State.RESCUE):
+        raise Conflict(f"protected: node {node.uuid} is neither active nor in rescue")
+    if values.get("protected_reason") and not values.get("protected", node.protected):
+        raise Invalid("protected_reason: only a node that is protected has one")
+
+
+def _check_retirement(node: Node, values: Mapping[str, Any]) -> None:
+    if values.get("retired") and node.provision_state == State.AVAILABLE:
+        raise Conflict(f"retired: node {node.uuid} is available; make it manageable first")
+    if values.get("retired_reason") and not values.get("retired", node.retired):
+        raise Invalid("retired_reason: only a node that is retired has one")
+
+
+def _check_use(node: Node, values: Mapping[str, Any]) -> None:
+    """What a node in use must keep."""
+    unused = node.provision_state in UNUSED
+    for field in INTERFACES:
+        new = values.get(field, getattr(node, field))
+        if new != getattr(node, field) and not (unused or node.maintenance):
+            raise Conflict(
+                f'{field}: cannot be changed while node {node.uuid} is in state'
+                f' "{node.provision_state}"'
+            )
+    instance = values.get("instance_uuid")
+    if instance and node.instance_uuid and instance != node.instance_uuid:
+        raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
+    resource_class = values.get("resource_class", node.resource_class)
+    if node.resource_class and resource_class != node.resource_class and not unused:
+        raise Conflict(
+            f'resource_class: cannot be changed while node {node.uuid} is in state'
+            f' "{node.provision_state}"'
+        )

@@ -1,0 +1,543 @@
+"""
+Operations: how one is handed out, wakes, goes on, fails and ends.
+
+Every function runs inside the caller's transaction, with the node's row locked (`lock`), and is
+all there is between two states of an operation. Lock order is node, operation, steps. Only
+`hand_out` raises the fence.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app import killpoints, log
+from app.db import after, age, call_after_commit, now, utcnow
+from app.errors import NotFound, Unavailable
+from app.models import (
+    ACTIVE,
+    AgentRecord,
+    Node,
+    NodeHistory,
+    Operation,
+    OperationState,
+    OperationStep,
+    StepState,
+)
+from app.runtime import Message, of
+from app.services import moves, planning, targets
+from app.services.caller import Caller
+from app.services.conductors import owner_of
+from app.states import MACHINE, Event, Kind, State
+from drivers.steps import Flow, Wait
+
+logger = log.get(__name__)
+
+#: Steps sent ahead in one chain: each message carries all that follow it.
+CHAIN = 20
+#: The frame that tidies up after a failure in a state.
+TIDY: Mapping[State, str] = {
+    State.CLEANING: "clean",
+    State.DEPLOYING: "deploy",
+    State.DELETING: "delete",
+    State.RESCUING: "rescue",
+    State.UNRESCUING: "unrescue",
+    State.SERVICING: "service",
+}
+#: How long a machine may take to call back in a state: the option of [conductor].
+CALLBACK_TIMEOUT: Mapping[State, str] = {
+    State.CLEANING: "clean_callback_timeout",
+    State.DEPLOYING: "deploy_callback_timeout",
+    State.INSPECTING: "inspect_wait_timeout",
+    State.RESCUING: "rescue_callback_timeout",
+    State.SERVICING: "service_callback_timeout",
+}
+
+
+def lock(session: Session, node_id: int) -> Node:
+    """The node, its row locked until the transaction ends. Raises NotFound."""
+    node = session.scalar(
+        select(Node)
+        .where(Node.id == node_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if node is None:
+        raise NotFound("node", str(node_id))
+    return node
+
+
+def start(
+    session: Session,
+    node: Node,
+    kind: str,
+    rows: Sequence[OperationStep],
+    arguments: Mapping[str, Any],
+    caller: Caller,
+) -> Operation:
+    """
+    Write the intent: an operation and its steps; the message leaves when it is committed.
+
+    rows: not empty; the event of the last one ends the operation.
+    """
+    operation = Operation(
+        uuid=str(uuid4()),
+        node_id=node.id,
+        kind=kind,
+        state=OperationState.QUEUED,
+        arguments=dict(arguments),
+        requested_by=caller.user_id,
+        request_id=caller.request_id,
+        created_at=utcnow(),
+        cursor=0,
+        sends=0,
+    )
+    session.add(operation)
+    session.flush()
+    operation.admitted_at = operation.created_at
+    append(session, operation, rows, 0)
+    hand_out(session, node, operation)
+    return operation
+
+
+def record_finished(session: Session, node: Node, kind: str, caller: Caller) -> Operation:
+    """An operation that had nothing to do."""
+    moment = utcnow()
+    operation = Operation(
+        uuid=str(uuid4()),
+        node_id=node.id,
+        kind=kind,
+        state=OperationState.SUCCEEDED,
+        requested_by=caller.user_id,
+        request_id=caller.request_id,
+        created_at=moment,
+        admitted_at=moment,
+        started_at=moment,
+        finished_at=moment,
+    )
+    session.add(operation)
+    return operation
+
+
+def append(
+    session: Session, operation: Operation, rows: Iterable[OperationStep], position: int
+) -> None:
+    """Add steps from a position on."""
+    for offset, row in enumerate(rows):
+        row.operation_id, row.position = operation.id, position + offset
+        row.state = StepState.PENDING
+        session.add(row)
+    session.flush()
+
+
+def hand_out(session: Session, node: Node, operation: Operation) -> None:
+    """Give the operation, at its cursor, to the node's owner under a new fence."""
+    node.fence += 1
+    operation.fence = node.fence
+    operation.claimed, operation.claimed_by = operation.cursor - 1, None
+    operation.state = OperationState.QUEUED
+    operation.wake_at = operation.deadline_at = None
+    operation.sends = 0
+    node.operation_id = operation.id
+    send(session, node, operation)
+
+
+def send(session: Session, node: Node, operation: Operation) -> None:
+    """Hint to the node's owner that the operation can go on. Without an owner it stays queued."""
+    runtime = of(session)
+    try:
+        owner = owner_of(session, node)
+    except Unavailable:
+        node.reservation = node.reservation or "unowned"
+        operation.sent_at = operation.sent_to = None
+        return
+    node.reservation = owner.name
+    operation.sent_at = now()  # type: ignore[assignment]
+    operation.sent_to = owner.incarnation
+    operation.sends += 1
+    rows = pending(session, operation)[:CHAIN]
+    message = Message(
+        owner.name,
+        operation.uuid,
+        operation.fence,
+        operation.cursor,
+        [row.label for row in rows],
+    )
+    kind = operation.kind
+
+    def deliver() -> None:
+        killpoints.reach("committed", kind)
+        if not runtime.send(message):
+            logger.warning("message.not_sent", operation=message.operation)
+
+    call_after_commit(session, deliver)
+
+
+def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
+    """All steps of an operation, in order."""
+    return list(
+        session.scalars(
+            select(OperationStep)
+            .where(OperationStep.operation_id == operation.id)
+            .order_by(OperationStep.position)
+        )
+    )
+
+
+def pending(session: Session, operation: Operation) -> list[OperationStep]:
+    """The steps from the cursor on that are not finished."""
+    unfinished = (StepState.PENDING, StepState.RUNNING, StepState.WAITING)
+    return [
+        row
+        for row in steps_of(session, operation)
+        if row.position >= operation.cursor and row.state in unfinished
+    ]
+
+
+def current_step(session: Session, operation: Operation) -> OperationStep:
+    return session.scalars(
+        select(OperationStep).where(
+            OperationStep.operation_id == operation.id,
+            OperationStep.position == operation.cursor,
+        )
+    ).one()
+
+
+# What comes of an attempt
+
+
+def done(
+    session: Session, node: Node, operation: Operation, step: OperationStep, result: Any
+) -> bool:
+    """A step is finished: go on with the next, or end. Returns whether there is a next one."""
+    step.state, step.finished_at, step.progress = StepState.DONE, utcnow(), {}
+    step.result = dict(result) or None
+    if step.collects:
+        _replan(session, node, operation, step)
+    if step.event:
+        fire(session, node, operation, Event(step.event))
+    return _go_on(session, node, operation, step)
+
+
+def _go_on(session: Session, node: Node, operation: Operation, step: OperationStep) -> bool:
+    """Point at the step after this one; the caller sends, or lets its chain do so."""
+    rest = [row for row in pending(session, operation) if row.position > step.position]
+    if not rest:
+        _end_of_steps(session, node, operation)
+        return False
+    operation.cursor = rest[0].position
+    operation.state = OperationState.QUEUED
+    operation.claimed_by = operation.deadline_at = None
+    operation.sent_at = now()  # type: ignore[assignment]
+    operation.sends = 1
+    return True
+
+
+def wait(
+    session: Session, node: Node, operation: Operation, step: OperationStep, outcome: Wait
+) -> None:
+    """The machine works: free the node where its state has a wait state, and set the deadline."""
+    step.state, step.progress = StepState.WAITING, dict(outcome.progress)
+    operation.state = OperationState.WAITING
+    operation.wake_at = None
+    if outcome.poll_after is not None:
+        operation.wake_at = after(outcome.poll_after)  # type: ignore[assignment]
+    if outcome.timeout is not None:
+        step.deadline_at = step.deadline_at or session.scalar(select(after(outcome.timeout)))
+        operation.deadline_at = step.deadline_at
+    else:
+        limit = callback_timeout(session, node)
+        operation.deadline_at = after(limit) if limit else None  # type: ignore[assignment]
+    if operation.kind != "power" and Event.WAIT in MACHINE[State(node.provision_state)].moves:
+        moves.move(node, Event.WAIT)
+        release(session, node)
+        return
+    session.flush()
+    agent = session.get(AgentRecord, node.id, populate_existing=True)
+    if outcome.poll_after is None and agent and agent.heartbeats > operation.heartbeats:
+        wake(session, node, operation)
+
+
+def callback_timeout(session: Session, node: Node) -> float:
+    """Seconds for which this node may be silent in its state; 0: for ever."""
+    row = MACHINE[State(node.provision_state)]
+    busy = row.moves.get(Event.RESUME, State(node.provision_state))
+    option = CALLBACK_TIMEOUT.get(busy, "deploy_callback_timeout")
+    return float(getattr(of(session).settings.conductor, option))
+
+
+def fail(
+    session: Session,
+    node: Node,
+    operation: Operation,
+    step: OperationStep,
+    reason: str,
+    code: str,
+    retryable: bool = False,
+) -> bool:
+    """
+    A step has failed: tidy up, then enter the failed state. Returns whether there is a next step.
+
+    A failure while tidying up is noted and does not stop the tidying.
+    """
+    step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), reason
+    if step.source != "tidy":
+        operation.error = {
+            "code": code,
+            "message": reason,
+            "step": step.label,
+            "attempt": step.attempts,
+            "retryable": retryable,
+        }
+        rest = [row for row in pending(session, operation) if row.position > step.position]
+        for row in rest:
+            row.state = StepState.SKIPPED
+        tidy = _tidy_rows(session, node)
+        if operation.kind != "power" and tidy:
+            last = max([step.position, *(row.position for row in rest)])
+            append(session, operation, tidy, last + 1)
+    return _go_on(session, node, operation, step)
+
+
+def _tidy_rows(session: Session, node: Node) -> list[OperationStep]:
+    flow = TIDY.get(State(node.provision_state))
+    if flow is None:
+        return []
+    return planning.tidy(targets.of_node(session, node), flow)
+
+
+def _replan(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
+    """The agent has reported its steps: put them between those that are still to be run."""
+    flow = Flow.DEPLOY if step.name == "deploy" else Flow(step.name.split("_")[1])
+    rest = [row for row in pending(session, operation) if row.position > step.position]
+    rows = planning.with_agent_steps(of(session), targets.of_node(session, node), flow, rest)
+    for row in rest:
+        session.delete(row)
+    session.flush()
+    append(session, operation, rows, step.position + 1)
+
+
+def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
+    if operation.error is not None:
+        end(session, node, operation, OperationState.FAILED)
+        if operation.kind == "power":
+            node.target_power_state = None
+            record_error(session, node, operation)
+        else:
+            fire(session, node, operation, Event.FAIL)
+    else:
+        end(session, node, operation, OperationState.SUCCEEDED)
+        if operation.kind == "power":
+            node.target_power_state = None
+        else:
+            fire(session, node, operation, Event.DONE)
+    release(session, node)
+
+
+def end(session: Session, node: Node, operation: Operation, state: OperationState) -> None:
+    operation.state = state
+    operation.finished_at = utcnow()
+    operation.deadline_at = operation.wake_at = None
+    logger.info(
+        "operation.ended",
+        operation=operation.uuid,
+        node=node.uuid,
+        kind=operation.kind,
+        state=str(state),
+    )
+
+
+def fire(session: Session, node: Node, operation: Operation, event: Event) -> None:
+    """Let an event of an operation happen to its node, with what belongs to it."""
+    state = State(node.provision_state)
+    if event is Event.DONE and state is State.CLEANING:
+        if node.retired or node.target_provision_state == State.MANAGEABLE:
+            event = Event.MANAGE
+    passed = MACHINE[state].passed
+    moves.move(node, event)
+    if event is Event.FAIL:
+        record_error(session, node, operation)
+    elif passed:
+        history(session, node, "transition", f"The node was {passed}.")
+    moves.settle(session, node, state, event, operation)
+
+
+def record_error(session: Session, node: Node, operation: Operation) -> None:
+    """Say on the node what went wrong."""
+    error = operation.error or {}
+    node.last_error = error.get("message")
+    history(
+        session,
+        node,
+        moves.HISTORY_TYPE.get(operation.kind, operation.kind),
+        node.last_error or "",
+        "ERROR",
+    )
+
+
+def history(
+    session: Session, node: Node, event_type: str, event: str, severity: str = "INFO"
+) -> None:
+    if not of(session).settings.conductor.node_history:
+        return
+    session.add(
+        NodeHistory(
+            uuid=str(uuid4()),
+            node_id=node.id,
+            created_at=utcnow(),
+            severity=severity,
+            event_type=event_type,
+            event=event,
+            conductor=node.reservation,
+        )
+    )
+
+
+# Waking
+
+
+def wake(session: Session, node: Node, operation: Operation) -> bool:
+    """
+    Hand a waiting operation out again; False when another operation has the node just now.
+
+    `release` wakes it then, if the agent has called meanwhile.
+    """
+    if operation.state != OperationState.WAITING:
+        return False
+    if node.reservation is not None and node.operation_id != operation.id:
+        return False
+    if operation.kind != "power" and MACHINE[State(node.provision_state)].kind is Kind.WAIT:
+        moves.move(node, Event.RESUME)
+    hand_out(session, node, operation)
+    return True
+
+
+def agent_called(session: Session, node: Node, agent: AgentRecord) -> None:
+    """The agent has given a sign of life: wake the operation that waits for it, if any."""
+    operation = session.scalar(
+        select(Operation).where(
+            Operation.node_id == node.id,
+            Operation.state == OperationState.WAITING,
+            Operation.wake_at.is_(None),
+        )
+    )
+    if operation is not None:
+        wake(session, lock(session, node.id), operation)
+
+
+def release(session: Session, node: Node) -> None:
+    """Free the node; an operation whose agent called while the node was busy wakes now."""
+    node.reservation = node.operation_id = None
+    waiting = session.scalar(
+        select(Operation).where(
+            Operation.node_id == node.id,
+            Operation.state == OperationState.WAITING,
+            Operation.wake_at.is_(None),
+        )
+    )
+    agent = session.get(AgentRecord, node.id, populate_existing=True) if waiting else None
+    if waiting and agent and agent.heartbeats > waiting.heartbeats:
+        wake(session, node, waiting)
+
+
+def expire(session: Session, node: Node, operation: Operation) -> None:
+    """
+    The deadline of a waiting operation has passed: it fails, unless its agent has called since.
+    """
+    step = current_step(session, operation)
+    if operation.wake_at is None:
+        limit = callback_timeout(session, node)
+        silence = session.scalar(
+            select(age(AgentRecord.last_heartbeat_at)).where(AgentRecord.node_id == node.id)
+        )
+        if silence is not None and silence < limit:
+            operation.deadline_at = after(limit - silence)  # type: ignore[assignment]
+            return
+    reason = (
+        f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
+        if operation.wake_at is None
+        else f"Timeout reached in step {step.label}: the machine did not get there in time"
+    )
+    fail_waiting(session, node, operation, step, reason, "timeout")
+
+
+def fail_waiting(
+    session: Session,
+    node: Node,
+    operation: Operation,
+    step: OperationStep,
+    reason: str,
+    code: str,
+) -> None:
+    """Fail an operation that waits; its tidying is handed out like any other work."""
+    if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.kind != "power":
+        moves.move(node, Event.RESUME)
+    if fail(session, node, operation, step, reason, code):
+        hand_out(session, node, operation)
+
+
+def supersede(session: Session, node: Node) -> None:
+    """End the waiting operation of a node: another verb takes its place."""
+    for operation in session.scalars(
+        select(Operation).where(
+            Operation.node_id == node.id,
+            Operation.state.in_((OperationState.WAITING, OperationState.HELD)),
+            Operation.kind != "power",
+        )
+    ):
+        for row in pending(session, operation):
+            row.state = StepState.SKIPPED
+        end(session, node, operation, OperationState.ABORTED)
+
+
+# Views
+
+
+def of_node(session: Session, node_id: int) -> list[Operation]:
+    """All operations of a node, the newest first."""
+    return list(
+        session.scalars(
+            select(Operation).where(Operation.node_id == node_id).order_by(Operation.id.desc())
+        )
+    )
+
+
+def current(
+    session: Session, node_ids: Sequence[int]
+) -> dict[int, tuple[Operation, OperationStep | None, list[OperationStep]]]:
+    """
+    node id -> its operation in progress, that operation's current step, and all its steps.
+
+    Two queries for any number of nodes; power changes are left out.
+    """
+    if not node_ids:
+        return {}
+    found = {
+        each.id: each
+        for each in session.scalars(
+            select(Operation).where(
+                Operation.node_id.in_(node_ids),
+                Operation.state.in_(ACTIVE),
+                Operation.kind != "power",
+            )
+        )
+    }
+    if not found:
+        return {}
+    steps: dict[int, list[OperationStep]] = {key: [] for key in found}
+    for row in session.scalars(
+        select(OperationStep)
+        .where(OperationStep.operation_id.in_(found))
+        .order_by(OperationStep.operation_id, OperationStep.position)
+    ):
+        steps[row.operation_id].append(row)
+    return {
+        each.node_id: (
+            each,
+            next((row for row in steps[each.id] if row.position == each.cursor), None),
+            steps[each.id],
+        )
+        for each in found.values()
+    }

@@ -1,0 +1,58 @@
+"""
+Power: a change of power that somebody asks for becomes an operation.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict, Invalid, NodeLocked
+from app.models import Node
+from app.services import operations, planning, targets
+from app.services.caller import Caller
+from app.services.conductors import owner_of
+from app.states import State
+from drivers.errors import HardwareError
+from drivers.interfaces import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
+
+TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
+#: A machine that is being cleaned is not to be interrupted (spec implement-cleaning-states).
+FORBIDDEN_IN = (State.CLEANING, State.CLEAN_WAIT)
+
+
+def request(
+    session: Session, node: Node, state: str, timeout: float | None, caller: Caller
+) -> None:
+    """
+    Bring a node to a power state; timeout: seconds, instead of the setting's.
+
+    The caller has locked the node's row. Raises Invalid, Conflict, NodeLocked, Unavailable.
+    """
+    if state not in TARGETS:
+        raise Invalid(f"target: {state!r} is no power state; there are {', '.join(TARGETS)}")
+    if node.provision_state in FORBIDDEN_IN:
+        raise Invalid(
+            f'The requested action "{state}" can not be performed on node "{node.uuid}" while it'
+            f' is in state "{node.provision_state}".'
+        )
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):
+        raise Conflict(f"Node {node.uuid} must not be powered off: disable_power_off is set.")
+    owner_of(session, node)
+    target = targets.of_node(session, node)
+    power = target.driver.power
+    if state not in power.supported:
+        raise Invalid(f"target: power interface {power.name} cannot do {state!r}")
+    try:
+        power.validate(target)
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+    node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON
+    node.last_error = None
+    operations.start(
+        session,
+        node,
+        "power",
+        planning.power(state, timeout),
+        {"target": state, "timeout": timeout},
+        caller,
+    )

@@ -1,0 +1,35 @@
+"""How Alembic reaches the database: on an URL, under a lock, one transaction per migration."""
+
+from alembic import context
+from sqlalchemy import text
+
+from app import models
+from app.db import connect
+
+LOCK = 0x1A607
+
+
+def run() -> None:
+    engine = connect(context.config.attributes["url"])
+    with engine.connect() as connection:
+        postgresql = connection.dialect.name == "postgresql"
+        if postgresql:
+            connection.execute(text("SET lock_timeout = '30s'"))
+            connection.execute(text(f"SELECT pg_advisory_lock({LOCK})"))
+            connection.commit()
+        context.configure(
+            connection=connection,
+            target_metadata=models.Base.metadata,
+            render_as_batch=True,
+            transaction_per_migration=True,
+            compare_type=True,
+        )
+        with context.begin_transaction():
+            context.run_migrations()
+        if postgresql:
+            connection.execute(text(f"SELECT pg_advisory_unlock({LOCK})"))
+        connection.commit()
+    engine.dispose()
+
+
+run()

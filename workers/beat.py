@@ -1,0 +1,96 @@
+"""
+Beat: the clock of periodic work.
+
+Celery's beat, whose leader is a leased row in the database and whose schedule is code: a second one
+stands by and takes over within seconds, and nothing that Redis forgets is missed.
+"""
+
+import os
+import socket
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from celery.beat import Scheduler, Service
+from sqlalchemy import Engine, or_, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from app import db, killpoints, log, queue
+from app.db import after, now
+from app.models import BeatLease
+from app.settings import Settings
+from workers import periodic
+
+logger = log.get(__name__)
+
+#: Seconds that a leader may be silent before another one leads.
+LEASE = 5.0
+
+
+def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
+    """Take or keep the lead; whether `holder` has it now."""
+    with db.transaction(engine) as session:
+        taken = session.execute(
+            update(BeatLease)
+            .where(BeatLease.id == 1, or_(BeatLease.holder == holder, BeatLease.until < now()))
+            .values(holder=holder, until=after(seconds))
+        )
+        if taken.rowcount:  # type: ignore[attr-defined]
+            return True
+        if session.get(BeatLease, 1) is not None:
+            return False
+        session.add(BeatLease(id=1, holder=holder, until=after(seconds)))
+    return True
+
+
+def step_down(engine: Engine, holder: str) -> None:
+    """Let the next one lead at once."""
+    with db.transaction(engine) as session:
+        session.execute(
+            update(BeatLease)
+            .where(BeatLease.id == 1, BeatLease.holder == holder)
+            .values(until=now())
+        )
+
+
+class LeasedScheduler(Scheduler):
+    """Sends what is due, as long as it leads."""
+
+    engine: ClassVar[Engine]
+    holder: ClassVar[str]
+    leading: ClassVar[bool] = False
+
+    def setup_schedule(self) -> None:
+        self.merge_inplace(self.app.conf.beat_schedule)
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        killpoints.reach("beating")
+        try:
+            leading = lead(self.engine, self.holder)
+        except IntegrityError:  # both saw no row; the other one was first
+            leading = False
+        except SQLAlchemyError as error:
+            logger.warning("beat.no_database", detail=str(error))
+            leading = False
+        if leading != self.leading:
+            type(self).leading = leading
+            logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
+        if not leading:
+            return 1.0
+        return min(float(super().tick(*args, **kwargs)), LEASE / 3)
+
+
+def main(settings: Settings) -> None:
+    """Run until a signal says to stop."""
+    killpoints.arm(settings.default.kill_points, "beat")
+    application = queue.celery(settings)
+    application.conf.beat_schedule = dict(periodic.schedule(settings))
+    application.conf.beat_max_loop_interval = 1
+    LeasedScheduler.engine = db.connect(settings.database.connection, pool_size=1)
+    LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
+    service = Service(application, max_interval=1, scheduler_cls=LeasedScheduler)
+    import signal  # beat's service leaves signals to whoever runs it
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    service.start()
+    step_down(LeasedScheduler.engine, LeasedScheduler.holder)

@@ -1,0 +1,173 @@
+"""
+A conductor: one Celery worker that steps of nodes are sent to.
+
+Its threads run steps. A thread of its own gives signs of life to the database, whatever pool and
+broker do. A second process of it, `now`, does periodic work, so that this never waits for steps.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from typing import Any
+from uuid import uuid4
+
+from celery import Celery
+from celery.apps.worker import Worker
+from celery.exceptions import Ignore
+from celery.signals import worker_ready, worker_shutting_down
+from kombu import Queue
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import killpoints, log, queue
+from app.db import retrying
+from app.parent import die_with_parent
+from app.runtime import Runtime, make
+from app.services import conductors
+from app.settings import Settings
+from workers import periodic, redis_server
+from workers.attempts import Conductor, run_step
+from workers.lease import Leases
+from workers.waker import Waker
+
+logger = log.get(__name__)
+
+NOW_THREADS = 4
+
+
+def main(settings: Settings, name: str) -> None:
+    """Be the conductor `name` until a signal, or another incarnation of it, says to stop."""
+    killpoints.arm(settings.default.kill_points, name)
+    now_process = _fork_now(settings, name)
+    application = queue.celery(settings)
+    runtime = make(settings, queue.sender(application))
+    for hardware_type, why in runtime.drivers.refused.items():
+        logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
+    incarnation = str(uuid4())
+    leases = Leases(
+        redis_server.client(settings.broker.url, settings.broker.connect_timeout),
+        incarnation,
+        settings.conductor.lease_ttl,
+        settings.broker.prefix,
+    )
+    conductor = Conductor(name, incarnation, runtime, leases, Waker(runtime))
+
+    @application.task(name=queue.STEP, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]
+    def step(operation: str, fence: int, cursor: int, last: bool) -> None:
+        if not run_step(conductor, operation, fence, cursor, last=last):
+            raise Ignore  # the rest of the chain is dropped; whoever goes on sends a new one
+
+    leases.start()
+    conductor.waker.start()
+    life = _Life(conductor, now_process)
+    worker = _worker(
+        application, name, [queue.queue_of(name)], settings.conductor.workers_pool_size
+    )
+    worker_ready.connect(life.begin, weak=False)
+    worker_shutting_down.connect(life.leave, weak=False)
+    try:
+        worker.start()
+    finally:
+        life.end()
+        leases.stop()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(now_process, signal.SIGTERM)
+
+
+class _Life:
+    """Registers the conductor and gives its signs of life."""
+
+    def __init__(self, conductor: Conductor, now_process: int) -> None:
+        self.conductor = conductor
+        self.now_process = now_process
+        self._ended = threading.Event()
+
+    def begin(self, **_: Any) -> None:
+        """The worker listens to its queue: nodes may belong to it from now on."""
+        runtime, settings = self.conductor.runtime, self.conductor.runtime.settings
+        interfaces = {
+            name: {kind: list(by_name) for kind, by_name in kinds.items()}
+            for name, kinds in runtime.drivers.types.items()
+        }
+        group = settings.conductor.conductor_group.lower()
+
+        def register() -> None:
+            with runtime.transaction() as session:
+                name, incarnation = self.conductor.name, self.conductor.incarnation
+                conductors.register(session, name, incarnation, group, interfaces)
+
+        retrying(register)
+        logger.info("conductor.registered", incarnation=self.conductor.incarnation, group=group)
+        threading.Thread(target=self._beat, name="life", daemon=True).start()
+
+    def _beat(self) -> None:
+        conductor, settings = self.conductor, self.conductor.runtime.settings
+        while not self._ended.wait(settings.conductor.heartbeat_interval):
+            if os.waitpid(self.now_process, os.WNOHANG)[0]:
+                logger.error("conductor.now_died")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            try:
+                with conductor.runtime.transaction() as session:
+                    ours = conductors.heartbeat(session, conductor.name, conductor.incarnation)
+            except SQLAlchemyError as error:
+                logger.warning("conductor.no_database", detail=str(error))
+                continue
+            if not ours:
+                logger.error("conductor.replaced", detail="its name belongs to another process now")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    def leave(self, **_: Any) -> None:
+        """Take no more nodes; what runs is finished."""
+        with contextlib.suppress(SQLAlchemyError), self.conductor.runtime.transaction() as session:
+            conductors.leave(session, self.conductor.name, self.conductor.incarnation)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.leave()
+
+
+def _worker(application: Celery, name: str, queues: list[str], threads: int) -> Worker:
+    application.conf.task_queues = [Queue(each, routing_key=each) for each in queues]
+    return Worker(
+        app=application,
+        hostname=name,
+        pool="threads",
+        concurrency=threads,
+        queues=queues,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        loglevel="WARNING",
+        quiet=True,
+        optimization="fair",
+    )
+
+
+def _fork_now(settings: Settings, name: str) -> int:
+    """Start the process that does periodic work; its pid. Before any thread is started."""
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        die_with_parent(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
+        _now(settings, name)
+        status = 0
+    except Exception:
+        logger.exception("now.crashed")
+    finally:
+        os._exit(status)
+    return 0
+
+
+def _now(settings: Settings, name: str) -> None:
+    application = queue.celery(settings)
+    runtime: Runtime = make(settings, queue.sender(application))
+    broker = redis_server.client(settings.broker.url, settings.broker.connect_timeout)
+    periodic.declare(application, runtime, name, broker)
+    queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
+    _worker(application, f"{name}.now", queues, NOW_THREADS).start()

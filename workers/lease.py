@@ -1,0 +1,131 @@
+"""
+The lease of a node: a fast gate in Redis before hardware is touched.
+
+It keeps two conductors from talking to one machine. What keeps them from writing is the fence in
+the node's row; so when Redis is gone, the row alone decides.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import redis
+
+from app import log
+from drivers.errors import LeaseLost
+
+logger = log.get(__name__)
+
+_RENEW = """
+local held = redis.call('GET', KEYS[1])
+if held == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0
+"""
+_RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """
+    One holder's right to give orders to one machine.
+
+    valid_until: by this process's monotonic clock, which runs on while the process is stopped.
+    still_ours: asks the database whether the node's fence is still the one this work was given.
+    """
+
+    key: str
+    value: str
+    still_ours: Callable[[], bool]
+    leases: "Leases"
+    valid_until: float = 0.0
+
+    def check(self) -> None:
+        """Called right before each order. Raises LeaseLost."""
+        if time.monotonic() < self.valid_until:
+            return
+        if not self.leases.regain(self) or not self.still_ours():
+            raise LeaseLost("another conductor was given this node meanwhile")
+
+
+@dataclass(slots=True)
+class Leases:
+    """All leases that this process holds, renewed together by a thread of their own."""
+
+    client: redis.Redis
+    holder: str
+    ttl: float
+    prefix: str
+    _held: set[Lease] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        threading.Thread(target=self._renew_forever, name="leases", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def take(self, node: str, fence: int, still_ours: Callable[[], bool]) -> Lease | None:
+        """The lease of a node, or None while somebody else holds it."""
+        lease = Lease(f"{self.prefix}:lease:{node}", f"{self.holder}:{fence}", still_ours, self)
+        try:
+            taken = self._set(lease)
+        except redis.RedisError:  # the row decides alone, before each order
+            taken = True
+        if not taken:
+            return None
+        with self._lock:
+            self._held.add(lease)
+        return lease
+
+    def give_back(self, lease: Lease) -> None:
+        with self._lock:
+            self._held.discard(lease)
+        try:
+            self.client.eval(_RELEASE, 1, lease.key, lease.value)
+        except redis.RedisError:  # it runs out by itself
+            return
+
+    def regain(self, lease: Lease) -> bool:
+        """Renew a lease that has run out, where nobody took it; True also without Redis."""
+        try:
+            renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
+            if renewed:
+                lease.valid_until = time.monotonic() + self.ttl
+            return bool(renewed) or self._set(lease)
+        except redis.RedisError:
+            return True
+
+    @property
+    def _ttl_ms(self) -> int:
+        return int(self.ttl * 1000)
+
+    def _set(self, lease: Lease) -> bool:
+        asked = time.monotonic()
+        if self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms):
+            lease.valid_until = asked + self.ttl
+            return True
+        return False
+
+    def _renew_forever(self) -> None:
+        while not self._stop.wait(self.ttl / 3):
+            with self._lock:
+                held = list(self._held)
+            if not held:
+                continue
+            asked = time.monotonic()
+            try:
+                with self.client.pipeline(transaction=False) as pipeline:
+                    for lease in held:
+                        pipeline.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
+                    answers = pipeline.execute()
+            except redis.RedisError as error:
+                logger.warning("leases.not_renewed", count=len(held), detail=str(error))
+                continue
+            for lease, renewed in zip(held, answers, strict=True):
+                if renewed:
+                    lease.valid_until = asked + self.ttl

@@ -1,0 +1,119 @@
+"""
+The waker: looks after the waits that this conductor has begun.
+
+One thread with an event loop calls a step again when its poll is due, and polls agents for the end
+of their command, at intervals that grow with the time that the command has run. It holds no truth:
+when it dies, a heartbeat or the reconciler wakes the operation, a little later.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import aiohttp
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import log
+from app.models import Operation, OperationState
+from app.runtime import Runtime
+from app.services import operations
+from drivers.agent.in_band import command_ended
+from drivers.errors import HardwareError
+from drivers.tls import context
+
+logger = log.get(__name__)
+
+#: Of the time that a command has run, the part that may pass until its end is seen.
+SHARE = 0.02
+
+
+def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
+    """Wake an operation if it still waits (under this fence); whether this call did."""
+    with runtime.transaction() as session:
+        node_id = session.get_one(Operation, operation_id).node_id
+        node = operations.lock(session, node_id)
+        operation = session.get_one(
+            Operation, operation_id, with_for_update=True, populate_existing=True
+        )
+        if operation.state != OperationState.WAITING:
+            return False
+        if fence is not None and operation.fence != fence:
+            return False
+        return operations.wake(session, node, operation)
+
+
+class Waker:
+    """`poll` and `watch` return at once and may be called from any thread."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._loop = asyncio.new_event_loop()
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="wake")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._http: aiohttp.ClientSession | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="waker", daemon=True).start()
+
+    def poll(self, operation_id: int, fence: int, delay: float) -> None:
+        """Call the step again after `delay` seconds."""
+        self._submit(lambda: self._poll(operation_id, fence, delay))
+
+    def watch(
+        self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
+    ) -> None:
+        """Call the step again when the agent's command has ended."""
+        self._submit(lambda: self._watch(operation_id, fence, url, token, ca))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _submit(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        def begin() -> None:
+            task = self._loop.create_task(make())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    async def _poll(self, operation_id: int, fence: int, delay: float) -> None:
+        await asyncio.sleep(delay)
+        await self._wake(operation_id, fence)
+
+    async def _watch(
+        self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
+    ) -> None:
+        settings = self._runtime.settings.agent
+        started = self._loop.time()
+        while True:
+            ran = self._loop.time() - started
+            pause = max(settings.poll_interval / 2, ran * SHARE)
+            await asyncio.sleep(min(pause, settings.max_poll_interval))
+            try:
+                document = await self._commands(url, token, ca)
+                if command_ended(document):
+                    break
+            except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
+                return  # it restarts, or is gone: its heartbeat tells, or the deadline
+        await self._wake(operation_id, fence)
+
+    async def _commands(self, url: str, token: str | None, ca: str | None) -> dict[str, Any]:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+        params = {"agent_token": token} if token else {}
+        ssl: Any = context(ca if ca is not None else self._runtime.settings.agent.verify_ca)
+        async with self._http.get(f"{url}/v1/commands/", params=params, ssl=ssl) as answer:
+            answer.raise_for_status()
+            document: dict[str, Any] = await answer.json()
+            return document
+
+    async def _wake(self, operation_id: int, fence: int) -> None:
+        try:
+            await self._loop.run_in_executor(
+                self._threads, wake, self._runtime, operation_id, fence
+            )
+        except SQLAlchemyError as error:  # the reconciler finds it overdue
+            logger.warning("wake.failed", operation_id=operation_id, detail=str(error))
