@@ -5,10 +5,14 @@ All times are naive UTC. Whatever decides about liveness or a deadline compares 
 the database's clock, never with the clock of the host that asks.
 """
 
+import fcntl
+import os
 import random
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,6 +98,7 @@ def connect(url: str, *, pool_size: int = 5) -> Engine:
     }
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": 30}, **options)
+        _GATES[engine] = _Gate(engine.url.database)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -101,6 +106,40 @@ def connect(url: str, *, pool_size: int = 5) -> Engine:
     return create_engine(
         url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, **options
     )
+
+
+class _Gate:
+    """
+    Writers of one SQLite file, one after the other, across threads and processes.
+
+    SQLite itself lets waiting writers poll, which costs time and is unfair; here the kernel wakes
+    the next one. A process that dies lets go. It is a matter of speed only: the database's own
+    lock is what keeps writers apart.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._thread = threading.Lock()
+        self._path = f"{path}.writer" if path and path != ":memory:" else None
+        self._file: int | None = None
+        self._pid = 0
+
+    def __enter__(self) -> None:
+        self._thread.acquire()
+        if self._path is None:
+            return
+        if self._pid != os.getpid():  # a forked process needs a lock of its own
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._pid = os.getpid()
+        assert self._file is not None
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._thread.release()
+
+
+_GATES: "weakref.WeakKeyDictionary[Engine, _Gate]" = weakref.WeakKeyDictionary()
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -125,10 +164,12 @@ def transaction(engine: Engine) -> Iterator[Session]:
     """
     A writing transaction; what `call_after_commit` was given runs once it is committed.
 
+    Nothing is flushed before the end, or before the caller says so.
+
     The caller may be repeated by `retrying`, so it must have no effect outside the database.
     """
-    with Session(engine, expire_on_commit=False) as session:
-        with session.begin():
+    with Session(engine, expire_on_commit=False, autoflush=False) as session:
+        with _GATES.get(engine, nullcontext()), session.begin():
             yield session
         for call in session.info.pop(AFTER_COMMIT, ()):
             call()

@@ -12,14 +12,25 @@ from flask import Flask, Response, g, request
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
-from app.api import BLUEPRINTS, auth, documentation, errors, versions
+from app.api import auth, documentation, errors, root, versions
+from app.api.agents import agents
 from app.api.answers import RUNTIME
+from app.api.conductors import conductors
+from app.api.drivers import drivers
+from app.api.history import history
+from app.api.node_states import node_states
+from app.api.nodes import nodes
+from app.api.operations import operations
+from app.api.ports import ports
 from app.api.routes import Json
 from app.errors import NotAcceptable
 from app.runtime import Runtime
 
 logger = log.get(__name__)
 
+BLUEPRINTS = (
+    root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
+)  # fmt: skip
 #: Paths that are what they seem; all others are under /v1, whether they say so or not.
 OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck", "/metrics")
 
@@ -44,6 +55,7 @@ def create_app(runtime: Runtime) -> Flask:
     api = Api(app, spec_kwargs={"marshmallow_plugin": documentation.Marshmallow()})
     for blueprint in BLUEPRINTS:
         api.register_blueprint(blueprint)
+    root.register(app)
     app.add_url_rule("/docs", view_func=documentation.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))

@@ -83,6 +83,7 @@ def sender(application: Celery) -> Callable[[Message], bool]:
             signature(
                 STEP,
                 kwargs={
+                    "node": message.node,
                     "operation": message.operation,
                     "fence": message.fence,
                     "cursor": cursor,

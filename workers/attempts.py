@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -64,22 +64,18 @@ class Attempt:
     reports: dict[str, Any] = field(default_factory=dict)
 
 
-def run_step(conductor: Conductor, operation: str, fence: int, cursor: int, *, last: bool) -> bool:
+def run_step(
+    conductor: Conductor, node: str, operation: str, fence: int, cursor: int, *, last: bool
+) -> bool:
     """
     What a message asks for, if it is still to be done.
 
     Returns whether the chain that the message belongs to goes on.
     """
     killpoints.reach("received")
-    runtime = conductor.runtime
-    node = _node_of(runtime, operation, fence, cursor)
-    if node is None:
-        return False
-
-    def still_ours() -> bool:
-        return _node_of(runtime, operation, fence) is not None
-
-    lease = conductor.leases.take(node, fence, still_ours)
+    lease = conductor.leases.take(
+        node, fence, lambda: _still_handed_out(conductor.runtime, operation, fence)
+    )
     if lease is None:
         logger.info("lease.held_by_another", node=node, operation=operation)
         return False  # the reconciler sends again
@@ -102,63 +98,87 @@ def run_step(conductor: Conductor, operation: str, fence: int, cursor: int, *, l
     return goes_on
 
 
-def _node_of(runtime: Runtime, operation: str, fence: int, cursor: int | None = None) -> str | None:
-    """The node of an operation that is still handed out under this fence (at this cursor)."""
-    query = (
-        select(Node.uuid)
-        .join(Operation, Operation.node_id == Node.id)
-        .where(Operation.uuid == operation, Operation.fence == fence)
-    )
-    if cursor is not None:
-        query = query.where(Operation.cursor == cursor, Operation.state == OperationState.QUEUED)
+def _still_handed_out(runtime: Runtime, operation: str, fence: int) -> bool:
+    """Whether nobody has raised the fence since."""
+    query = select(Operation.id).where(Operation.uuid == operation, Operation.fence == fence)
     with runtime.reading() as session:
-        return session.scalar(query)
+        return session.scalar(query) is not None
+
+
+# Built once: they are the hot path, and building a statement costs more than running it.
+_CLAIM_OPERATION = (
+    update(Operation)
+    .where(
+        Operation.uuid == bindparam("operation"),
+        Operation.cursor == bindparam("at"),
+        Operation.fence == bindparam("under"),
+        Operation.claimed < bindparam("at"),
+        Operation.state == OperationState.QUEUED,
+    )
+    .values(
+        claimed=bindparam("at"),
+        claimed_by=bindparam("incarnation"),
+        state=OperationState.RUNNING,
+        started_at=func.coalesce(Operation.started_at, now()),
+        deadline_at=after(bindparam("timeout")),
+        heartbeats=func.coalesce(
+            select(AgentRecord.heartbeats)
+            .where(AgentRecord.node_id == Operation.node_id)
+            .scalar_subquery(),
+            0,
+        ),
+    )
+    .execution_options(synchronize_session=False)
+)
+_START_STEP = (
+    update(OperationStep)
+    .where(
+        OperationStep.operation_id
+        == select(Operation.id).where(Operation.uuid == bindparam("operation")).scalar_subquery(),
+        OperationStep.position == bindparam("at"),
+    )
+    .values(
+        state=StepState.RUNNING,
+        conductor=bindparam("who"),
+        attempts=OperationStep.attempts + 1,
+        started_at=func.coalesce(OperationStep.started_at, now()),
+    )
+    .execution_options(synchronize_session=False)
+)
+_CLAIMED = (
+    select(Operation, Node, OperationStep, AgentRecord)
+    .join(Node, Node.id == Operation.node_id)
+    .join(
+        OperationStep,
+        (OperationStep.operation_id == Operation.id)
+        & (OperationStep.position == Operation.cursor),
+    )
+    .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
+    .where(Operation.uuid == bindparam("operation"))
+)
+_PORTS = select(Port).where(Port.node_id == bindparam("node_id"))
 
 
 def _claim(conductor: Conductor, uuid: str, fence: int, cursor: int) -> Attempt | None:
     """Claim a step, or learn that it is not, or no longer, to be run under this fence."""
-    runtime = conductor.runtime
-    with runtime.transaction() as session:
+    named = {"operation": uuid, "at": cursor}
+    with conductor.runtime.transaction() as session:
         claimed = session.execute(
-            update(Operation)
-            .where(
-                Operation.uuid == uuid,
-                Operation.cursor == cursor,
-                Operation.fence == fence,
-                Operation.claimed < cursor,
-                Operation.state == OperationState.QUEUED,
-            )
-            .values(
-                claimed=cursor,
-                claimed_by=conductor.incarnation,
-                state=OperationState.RUNNING,
-                started_at=func.coalesce(Operation.started_at, now()),
-                deadline_at=after(runtime.settings.conductor.step_timeout),
-            )
-            .execution_options(synchronize_session=False)
+            _CLAIM_OPERATION,
+            {
+                **named,
+                "under": fence,
+                "incarnation": conductor.incarnation,
+                "timeout": conductor.runtime.settings.conductor.step_timeout,
+            },
         )
         if not claimed.rowcount:  # type: ignore[attr-defined]
             return None
-        operation, node, step, agent = session.execute(
-            select(Operation, Node, OperationStep, AgentRecord)
-            .join(Node, Node.id == Operation.node_id)
-            .join(
-                OperationStep,
-                (OperationStep.operation_id == Operation.id)
-                & (OperationStep.position == Operation.cursor),
-            )
-            .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-            .where(Operation.uuid == uuid)
-        ).one()
-        ports = list(session.scalars(select(Port).where(Port.node_id == node.id)))
-        resumed = step.state == StepState.RUNNING
-        step.state, step.conductor = StepState.RUNNING, conductor.name
-        step.attempts += 1
-        step.started_at = step.started_at or utcnow()
-        operation.heartbeats = agent.heartbeats if agent else 0
-        session.flush()
+        session.execute(_START_STEP, {**named, "who": conductor.name})
+        operation, node, step, agent = session.execute(_CLAIMED, {"operation": uuid}).one()
+        ports = list(session.scalars(_PORTS, {"node_id": node.id}))
         session.expunge_all()
-        return Attempt(operation, node, step, ports, agent, resumed)
+        return Attempt(operation, node, step, ports, agent, resumed=step.deaths > 0)
 
 
 def _act(
@@ -216,16 +236,19 @@ def call(target: Target, step: OperationStep) -> Outcome:
     return outcome or Done()
 
 
+_LOCK = select(Operation).where(Operation.id == bindparam("id")).with_for_update()
+
+
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome, *, last: bool) -> bool:
     """Write what came of an attempt: the only code that ends one."""
     with conductor.runtime.transaction() as session:
         node = operations.lock(session, attempt.node.id)
-        operation = session.get_one(Operation, attempt.operation.id, with_for_update=True)
+        operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
         if not _is_ours(conductor, attempt, operation):
             operation.refused += 1
             logger.warning("step.refused", fence=attempt.operation.fence, now=operation.fence)
             return False
-        step = session.get_one(OperationStep, attempt.step.id)
+        step = operations.current_step(session, operation)
         _apply(session, node, attempt.reports)
         match outcome:
             case Done(result):

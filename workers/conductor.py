@@ -53,8 +53,8 @@ def main(settings: Settings, name: str) -> None:
     conductor = Conductor(name, incarnation, runtime, leases, Waker(runtime))
 
     @application.task(name=queue.STEP, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]
-    def step(operation: str, fence: int, cursor: int, last: bool) -> None:
-        if not run_step(conductor, operation, fence, cursor, last=last):
+    def step(node: str, operation: str, fence: int, cursor: int, last: bool) -> None:
+        if not run_step(conductor, node, operation, fence, cursor, last=last):
             raise Ignore  # the rest of the chain is dropped; whoever goes on sends a new one
 
     leases.start()

@@ -66,12 +66,21 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
         for member in conductors.members(runtime):
             application.send_task(task, queue=now_queue_of(member.name), expires=60)
 
-    tasks: Mapping[str, Callable[..., Any]] = {
+    def sync_power() -> None:
+        power_sync.sync(runtime, conductor)
+
+    def recover_power() -> None:
+        power_sync.recover(runtime, conductor)
+
+    def prune() -> None:
+        prune_history(runtime)
+
+    tasks: Mapping[str, Callable[..., None]] = {
         RECONCILE: reconcile,
         FAN_OUT: fan_out,
-        POWER_SYNC: lambda: power_sync.sync(runtime, conductor),
-        POWER_RECOVERY: lambda: power_sync.recover(runtime, conductor),
-        PRUNE_HISTORY: lambda: prune_history(runtime),
+        POWER_SYNC: sync_power,
+        POWER_RECOVERY: recover_power,
+        PRUNE_HISTORY: prune,
     }
     for name, work in tasks.items():
         application.task(name=name, acks_late=False, ignore_result=True)(work)

@@ -1,0 +1,1 @@
+"""The REST API. Only this package and `app.main` know Flask."""

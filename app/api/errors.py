@@ -7,7 +7,7 @@ An answer is `{"error_message": TEXT}` where TEXT is again a JSON document: clie
 import traceback
 
 import orjson
-from flask import Flask, Response, current_app, g
+from flask import Flask, Response, current_app, g, request
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
@@ -67,7 +67,8 @@ def _http_exception(error: HTTPException) -> Response:
     if status == 413:
         return flat(413, "Request body too large.")
     g.unrouted = True
-    response = unrouted(status, error.name, error.description or error.name)
+    told = f"{request.method} {request.path} is not something that this version of the API has."
+    response = unrouted(status, error.name, told if status in (404, 405) else error.name)
     for name, value in error.get_headers():
         if name == "Allow":
             response.headers[name] = value

@@ -47,6 +47,7 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
         "default_bios_interface": 40, "enabled_bios_interfaces": 40,
         "default_firmware_interface": 86, "enabled_firmware_interfaces": 86,
     },
+    "conductor": {},
     "history": {"project": 113, "state": 115, "target_provision_state": 115, "duration_seconds": 115},
 }
 

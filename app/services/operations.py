@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
@@ -69,6 +69,14 @@ def lock(session: Session, node_id: int) -> Node:
     return node
 
 
+_LOCK = (
+    select(Node)
+    .where(Node.id == bindparam("node_id"))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
+
+
 def start(
     session: Session,
     node: Node,
@@ -94,9 +102,10 @@ def start(
         cursor=0,
         sends=0,
     )
-    session.add(operation)
-    session.flush()
     operation.admitted_at = operation.created_at
+    session.add(operation)
+    session.flush()  # gives it its id
+    _steps_in(session)[operation.id] = []
     append(session, operation, rows, 0)
     hand_out(session, node, operation)
     return operation
@@ -125,11 +134,12 @@ def append(
     session: Session, operation: Operation, rows: Iterable[OperationStep], position: int
 ) -> None:
     """Add steps from a position on."""
+    known = steps_of(session, operation)
     for offset, row in enumerate(rows):
         row.operation_id, row.position = operation.id, position + offset
         row.state = StepState.PENDING
         session.add(row)
-    session.flush()
+        known.append(row)
 
 
 def hand_out(session: Session, node: Node, operation: Operation) -> None:
@@ -160,6 +170,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     rows = pending(session, operation)[:CHAIN]
     message = Message(
         owner.name,
+        node.uuid,
         operation.uuid,
         operation.fence,
         operation.cursor,
@@ -176,14 +187,23 @@ def send(session: Session, node: Node, operation: Operation) -> None:
 
 
 def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
-    """All steps of an operation, in order."""
-    return list(
-        session.scalars(
-            select(OperationStep)
-            .where(OperationStep.operation_id == operation.id)
-            .order_by(OperationStep.position)
-        )
-    )
+    """All steps of an operation, in order; read once per transaction."""
+    known = _steps_in(session)
+    if operation.id not in known:
+        known[operation.id] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
+    return known[operation.id]
+
+
+_STEPS = (
+    select(OperationStep)
+    .where(OperationStep.operation_id == bindparam("operation_id"))
+    .order_by(OperationStep.position)
+)
+
+
+def _steps_in(session: Session) -> dict[int, list[OperationStep]]:
+    steps: dict[int, list[OperationStep]] = session.info.setdefault("steps", {})
+    return steps
 
 
 def pending(session: Session, operation: Operation) -> list[OperationStep]:
@@ -197,12 +217,9 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
 
 
 def current_step(session: Session, operation: Operation) -> OperationStep:
-    return session.scalars(
-        select(OperationStep).where(
-            OperationStep.operation_id == operation.id,
-            OperationStep.position == operation.cursor,
-        )
-    ).one()
+    return next(
+        row for row in steps_of(session, operation) if row.position == operation.cursor
+    )
 
 
 # What comes of an attempt
@@ -252,12 +269,8 @@ def wait(
         operation.deadline_at = after(limit) if limit else None  # type: ignore[assignment]
     if operation.kind != "power" and Event.WAIT in MACHINE[State(node.provision_state)].moves:
         moves.move(node, Event.WAIT)
-        release(session, node)
-        return
-    session.flush()
-    agent = session.get(AgentRecord, node.id, populate_existing=True)
-    if outcome.poll_after is None and agent and agent.heartbeats > operation.heartbeats:
-        wake(session, node, operation)
+        _release(node)
+    _wake_if_called(session, node, operation)
 
 
 def callback_timeout(session: Session, node: Node) -> float:
@@ -312,31 +325,32 @@ def _replan(session: Session, node: Node, operation: Operation, step: OperationS
     """The agent has reported its steps: put them between those that are still to be run."""
     flow = Flow.DEPLOY if step.name == "deploy" else Flow(step.name.split("_")[1])
     rest = [row for row in pending(session, operation) if row.position > step.position]
+    session.flush()
     rows = planning.with_agent_steps(of(session), targets.of_node(session, node), flow, rest)
     for row in rest:
         session.delete(row)
-    session.flush()
+        steps_of(session, operation).remove(row)
+    session.flush()  # their positions are free before the new rows take them
     append(session, operation, rows, step.position + 1)
 
 
 def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
-    if operation.error is not None:
-        end(session, node, operation, OperationState.FAILED)
-        if operation.kind == "power":
-            node.target_power_state = None
-            record_error(session, node, operation)
-        else:
-            fire(session, node, operation, Event.FAIL)
-    else:
-        end(session, node, operation, OperationState.SUCCEEDED)
-        if operation.kind == "power":
-            node.target_power_state = None
-        else:
-            fire(session, node, operation, Event.DONE)
-    release(session, node)
+    """Nothing is left to do: the operation and its node arrive where they should."""
+    failed = operation.error is not None
+    end(node, operation, OperationState.FAILED if failed else OperationState.SUCCEEDED)
+    if operation.kind != "power":
+        fire(session, node, operation, Event.FAIL if failed else Event.DONE)
+        _release(node)
+        return
+    node.target_power_state = None
+    if failed:
+        record_error(session, node, operation)
+    _release(node)
+    session.flush()
+    _wake_what_waited(session, node)
 
 
-def end(session: Session, node: Node, operation: Operation, state: OperationState) -> None:
+def end(node: Node, operation: Operation, state: OperationState) -> None:
     operation.state = state
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
@@ -402,7 +416,7 @@ def wake(session: Session, node: Node, operation: Operation) -> bool:
     """
     Hand a waiting operation out again; False when another operation has the node just now.
 
-    `release` wakes it then, if the agent has called meanwhile.
+    It wakes when that one ends, if the agent has called meanwhile.
     """
     if operation.state != OperationState.WAITING:
         return False
@@ -427,19 +441,32 @@ def agent_called(session: Session, node: Node, agent: AgentRecord) -> None:
         wake(session, lock(session, node.id), operation)
 
 
-def release(session: Session, node: Node) -> None:
-    """Free the node; an operation whose agent called while the node was busy wakes now."""
+def _release(node: Node) -> None:
     node.reservation = node.operation_id = None
+
+
+def _wake_if_called(session: Session, node: Node, operation: Operation) -> None:
+    """A heartbeat that came since the step was claimed is not lost."""
+    if operation.wake_at is not None:
+        return
+    heartbeats = session.scalar(
+        select(AgentRecord.heartbeats).where(AgentRecord.node_id == node.id)
+    )
+    if heartbeats is not None and heartbeats > operation.heartbeats:
+        wake(session, node, operation)
+
+
+def _wake_what_waited(session: Session, node: Node) -> None:
+    """A change of power is over: go on with what its agent has called for meanwhile."""
     waiting = session.scalar(
         select(Operation).where(
             Operation.node_id == node.id,
             Operation.state == OperationState.WAITING,
-            Operation.wake_at.is_(None),
+            Operation.kind != "power",
         )
     )
-    agent = session.get(AgentRecord, node.id, populate_existing=True) if waiting else None
-    if waiting and agent and agent.heartbeats > waiting.heartbeats:
-        wake(session, node, waiting)
+    if waiting is not None:
+        _wake_if_called(session, node, waiting)
 
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
@@ -489,7 +516,7 @@ def supersede(session: Session, node: Node) -> None:
     ):
         for row in pending(session, operation):
             row.state = StepState.SKIPPED
-        end(session, node, operation, OperationState.ABORTED)
+        end(node, operation, OperationState.ABORTED)
 
 
 # Views

@@ -86,7 +86,8 @@ def request(
         raise Invalid(f'The action "{verb}" is not available in this release.')
     _check(node, verb, event, how)
     state = State(node.provision_state)
-    operations.supersede(session, node)
+    if MACHINE[state].kind in (Kind.WAIT, Kind.HOLD):
+        operations.supersede(session, node)
     node.last_error = None
     if MACHINE[state].moves[event] is State.MANAGEABLE:  # nothing to do but the move
         moves.move(node, event)
@@ -96,7 +97,6 @@ def request(
     _validate(target, how.validates)
     if event in (Event.DEPLOY, Event.REBUILD):
         _prepare_instance(node, arguments)
-        target = targets.of_node(session, node)
     moves.move(node, event, _aim(node, event))
     assert how.plan is not None
     rows = how.plan(of(session), node, target)

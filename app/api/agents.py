@@ -1,0 +1,98 @@
+"""What ramdisk agents call: lookup and heartbeat. Anybody may, without authentication."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+
+from app.api import node_view, versions
+from app.api.answers import empty, json, runtime
+from app.api.nodes import identified
+from app.api.routes import Routes
+from app.api.schemas.agents import Heartbeat, LookupQuery
+from app.db import retrying
+from app.errors import Invalid, NotFound
+from app.models import Node
+from app.services import agents as service
+from app.settings import Settings
+
+agents = Routes("agents", "What the ramdisk agents of machines call")
+
+TOKEN_SINCE = 62
+#: key of a heartbeat -> minor version that it appeared in
+SINCE = {
+    "agent_version": 36, "agent_token": 62, "agent_verify_ca": 68, "agent_status": 72,
+    "agent_status_message": 72,
+}  # fmt: skip
+SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
+
+
+@agents.at("GET", "/lookup", since=22)
+@agents.arguments(LookupQuery, location="query")
+def look_up(query: Mapping[str, Any]) -> Response:
+    """Tell a machine which node it is, and give its agent a token"""
+    settings = runtime().settings
+    if not settings.api.enable_ramdisk_endpoints:
+        raise NotFound("node", "lookup")
+    macs = [mac for each in query.get("addresses", ()) if (mac := service.normal_mac(each))]
+    if not macs and "node_uuid" not in query:
+        raise Invalid("At least one of 'addresses' and 'node_uuid' parameters is required")
+    with_token = versions.current() >= TOKEN_SINCE
+
+    def work() -> tuple[str, str | None, str | None]:
+        with runtime().transaction() as session:
+            node, token = service.lookup(
+                session, macs, query.get("node_uuid"), with_token=with_token
+            )
+            return node.uuid, token, node.management_interface
+
+    uuid, token, management = retrying(work)
+    with runtime().reading() as session:
+        node = node_view.one(session, Node.uuid == uuid, SHOWN)
+    return json({"node": node, "config": config(settings, token, management)})
+
+
+def config(settings: Settings, token: str | None, management: str | None) -> dict[str, Any]:
+    """What an agent is told about how to behave."""
+    return {
+        "heartbeat_timeout": settings.api.ramdisk_heartbeat_timeout,
+        "agent_token": token,
+        "agent_token_required": True,
+        "agent_md5_checksum_enable": settings.agent.allow_md5_checksum,
+        "agent_skip_bmc_detect": (management or "").startswith("redfish"),
+        "disable_deep_image_inspection": settings.conductor.disable_deep_image_inspection,
+        "permitted_image_formats": settings.conductor.permitted_image_formats,
+        "enable_bios_bootloader_install": settings.agent.enable_bios_bootloader_install,
+        "tls_min_version": settings.agent.tls_minimum_version,
+        "tls_cipher_suites": settings.agent.tls_ciphers,
+        "agent_containers": {
+            "allow_arbitrary_containers": False,
+            "allowed_containers": [],
+            "container_steps_file": "/etc/ironic-python-agent.d/mysteps.yaml",
+            "runner": "podman",
+            "pull_options": [],
+            "run_options": ["--rm", "--network=host"],
+        },
+        "metrics": {
+            "backend": "noop",
+            "prepend_host": False,
+            "prepend_uuid": False,
+            "prepend_host_reverse": True,
+            "global_prefix": None,
+        },
+        "metrics_statsd": {"statsd_host": "localhost", "statsd_port": 8125},
+    }
+
+
+@agents.at("POST", "/heartbeat/<ident>", since=22)
+@agents.arguments(Heartbeat, location="json_or_query")
+def heartbeat(sign: dict[str, Any], ident: str) -> Response:
+    """Record that the agent of a node is alive, and wake what waits for it"""
+    if not runtime().settings.api.enable_ramdisk_endpoints:
+        raise NotFound("node", ident)
+    for name, since in SINCE.items():
+        if sign.get(name) is not None and versions.current() < since:
+            raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
+    identified(ident)
+    service.heartbeat(runtime(), ident, sign)
+    return empty(202)

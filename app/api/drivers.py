@@ -1,0 +1,87 @@
+"""Drivers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from marshmallow import Schema
+
+from app.api import versions
+from app.api.answers import host, json, links, runtime
+from app.api.paging import chosen, shape
+from app.api.routes import Routes
+from app.api.schemas.common import FieldsQuery, Flag, NoQuery, Text, Words
+from app.errors import NotFound
+from app.services import drivers as service
+from app.services.drivers import LoadedDriver
+from drivers.interfaces import KINDS
+
+drivers = Routes("drivers", "Hardware types, and the interfaces that they accept")
+
+Query = Mapping[str, Any]
+View = dict[str, Any]
+
+SHORT = ("name", "hosts", "type", "properties")
+FULL = (
+    *SHORT,
+    *(f"default_{kind}_interface" for kind in KINDS),
+    *(f"enabled_{kind}_interfaces" for kind in KINDS),
+)
+
+
+class DriverQuery(Schema):
+    """Which drivers to list."""
+
+    type = Text(choices=("classic", "dynamic"))
+    detail = Flag()
+    fields_ = Words(data_key="fields")
+
+
+def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
+    base, path = host(), f"drivers/{driver.name}"
+    view: View = {
+        "name": driver.name,
+        "hosts": driver.hosts,
+        "type": "dynamic",
+        "properties": links(f"{path}/properties", base),
+    }
+    for kind in KINDS:
+        names = driver.interfaces.get(kind, [])
+        view[f"default_{kind}_interface"] = names[0] if names else None
+        view[f"enabled_{kind}_interfaces"] = names
+    return {name: view[name] for name in wanted if name != "links"} | {"links": links(path, base)}
+
+
+@drivers.at("GET", "/drivers", query="drivers")
+@drivers.arguments(DriverQuery, location="query")
+def list_drivers(query: Query) -> Response:
+    """List drivers"""
+    wanted = shape(query, "driver", short=SHORT, full=FULL)
+    with runtime().reading() as session:
+        found = service.loaded(session)
+    if query.get("type") == "classic":
+        found = {}
+    return json({"drivers": [_view(each, wanted) for each in found.values()]})
+
+
+@drivers.at("GET", "/drivers/<name>", query="drivers")
+@drivers.arguments(FieldsQuery, location="query")
+def show_driver(query: Query, name: str) -> Response:
+    """Show a driver"""
+    fields = query.get("fields_")
+    full = FULL if versions.current() >= 30 else SHORT
+    wanted = versions.visible("driver", full) if fields is None else chosen(fields, "driver", FULL)
+    with runtime().reading() as session:
+        return json(_view(service.find(session, name), wanted))
+
+
+@drivers.at("GET", "/drivers/<name>/properties")
+@drivers.arguments(NoQuery, location="query")
+def show_driver_properties(_query: Query, name: str) -> Response:
+    """Show what a driver needs to know of a node"""
+    with runtime().reading() as session:
+        service.find(session, name)
+    found = service.properties(runtime().drivers, name)
+    if not found and name not in runtime().drivers.types:
+        raise NotFound("driver", name)
+    return json(found)

@@ -1,0 +1,81 @@
+"""The history of a node."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api import versions
+from app.api.answers import host, json, runtime
+from app.api.nodes import identified
+from app.api.paging import collection, page_of
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.nodes import HistoryQuery
+from app.errors import NotFound
+from app.models import Node, NodeHistory
+from app.services.paging import cut
+
+history = Routes("history", "What happened to nodes")
+
+View = dict[str, Any]
+
+SHORT = ("uuid", "created_at", "severity", "event")
+FULL = (*SHORT, "event_type", "conductor", "user", "project")
+SORTABLE = frozenset(FULL)
+#: In the short form an event is cut to this many characters, when it is longer than `LONGEST`.
+CUT, LONGEST = 251, 255
+
+
+def _view(entry: NodeHistory, node_uuid: str, wanted: Sequence[str]) -> View:
+    view = {name: getattr(entry, name) for name in wanted}
+    href = f"{host()}/v1/nodes/{node_uuid}/history/{entry.uuid}"
+    return view | {"links": [{"href": href, "rel": "self"}]}
+
+
+def _node(session: Session, ident: str) -> Any:
+    row = session.execute(select(Node.id, Node.uuid).where(identified(ident))).one_or_none()
+    if row is None:
+        raise NotFound("node", ident)
+    return row
+
+
+@history.at("GET", "/nodes/<ident>/history", since=78)
+@history.arguments(HistoryQuery, location="query")
+def list_history(query: Mapping[str, Any], ident: str) -> Response:
+    """List what happened to a node"""
+    detail = query.get("detail", False)
+    wanted = versions.visible("history", FULL if detail else SHORT)
+    page = page_of(query, "history", sortable=SORTABLE)
+    with runtime().reading() as session:
+        node = _node(session, ident)
+        entries = session.scalars(
+            cut(
+                session,
+                select(NodeHistory).where(NodeHistory.node_id == node.id),
+                NodeHistory,
+                page,
+            )
+        ).all()
+    items = [_view(each, node.uuid, wanted) for each in entries]
+    for item in items:
+        if not detail and len(item["event"]) > LONGEST:
+            item["event"] = item["event"][:CUT] + "..."
+    last = entries[-1].uuid if len(entries) == page.limit else None
+    return json(collection("history", items, page, last=last))
+
+
+@history.at("GET", "/nodes/<ident>/history/<uuid>", since=78)
+@history.arguments(NoQuery, location="query")
+def show_history(_query: Any, ident: str, uuid: str) -> Response:
+    """Show one thing that happened to a node"""
+    with runtime().reading() as session:
+        node = _node(session, ident)
+        entry = session.scalar(
+            select(NodeHistory).where(NodeHistory.node_id == node.id, NodeHistory.uuid == uuid)
+        )
+    if entry is None:
+        raise NotFound("history entry", uuid)
+    return json(_view(entry, node.uuid, versions.visible("history", FULL)))

@@ -1,0 +1,55 @@
+"""
+What is never shown: values whose key says that they are secret.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+HIDDEN = "******"
+WORDS = (
+    "password", "passphrase", "secret", "token", "admin_pass", "adminpass", "new_pass",
+    "sys_pswd", "private_key", "sslkey", "encrypted_key", "fernetkey", "configdrive",
+    "chapsecret",
+)  # fmt: skip
+#: Keys of one document only.
+ALSO: Mapping[str, frozenset[str]] = {
+    "driver_info": frozenset({"snmp_auth_key", "snmp_priv_key"}),
+    "instance_info": frozenset({"image_url"}),
+}
+DOCUMENTS = ("driver_info", "driver_internal_info", "instance_info")
+
+_SECRET = re.compile("|".join(WORDS))
+_NONE: frozenset[str] = frozenset()
+
+
+def mask(value: Any, document: str = "") -> Any:
+    """A copy with asterisks for every secret value. document: the field that it is of."""
+    return _mask(value, ALSO.get(document, _NONE))
+
+
+def _mask(value: Any, also: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN
+            if _SECRET.search(lower := key.lower()) or lower in also
+            else _mask(inner, also)
+            if isinstance(inner, dict | list)
+            else inner
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_mask(inner, also) for inner in value]
+    return value
+
+
+def mask_text(text: str | None, document: str) -> Any:
+    """The same for a document in its JSON text; as it is, undecoded, when it holds no secret."""
+    if text is None or text in ("{}", "null"):
+        return {}
+    lower = text.lower()
+    if _SECRET.search(lower) or any(key in lower for key in ALSO.get(document, _NONE)):
+        return mask(orjson.loads(text), document)
+    return orjson.Fragment(text)

@@ -1,0 +1,131 @@
+"""The states of a node: power, provisioning."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from sqlalchemy.orm import Session
+
+from app.api import node_view, versions
+from app.api.answers import empty, host, json, runtime
+from app.api.auth import caller
+from app.api.nodes import identified, locked
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.nodes import PowerTarget, ProvisionTarget
+from app.errors import Invalid, NotFound
+from app.services import nodes as service
+from app.services import power, provisioning
+from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
+
+node_states = Routes("states", "What a node is doing, and what it should do")
+
+Fields = dict[str, Any]
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
+CONFIGDRIVE_KEYS: Mapping[str, int] = {
+    "meta_data": 56, "network_data": 56, "user_data": 56, "vendor_data": 59,
+}  # fmt: skip
+#: argument -> the verbs that take it
+TAKEN_BY: Mapping[str, tuple[str, ...]] = {
+    "clean_steps": ("clean",),
+    "deploy_steps": ("active", "deploy", "rebuild"),
+    "service_steps": ("service",),
+    "rescue_password": ("rescue",),
+    "disable_ramdisk": ("clean", "service"),
+}
+REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescue_password"}
+
+
+@node_states.at("GET", "/nodes/<ident>/states")
+@node_states.arguments(NoQuery, location="query")
+def show_states(_query: Any, ident: str) -> Response:
+    """Show the states of a node"""
+    wanted = versions.visible("node", node_view.STATES)
+    with runtime().reading() as session:
+        found = node_view.one(session, identified(ident), wanted)
+    if found is None:
+        raise NotFound("node", ident)
+    del found["links"]
+    return json(found)
+
+
+@node_states.at("PUT", "/nodes/<ident>/states/power")
+@node_states.arguments(PowerTarget, location="json_or_query")
+def change_power(fields: Fields, ident: str) -> Response:
+    """Change the power of a node"""
+    target, timeout = fields["target"], fields.get("timeout")
+    if target in (SOFT_OFF, SOFT_REBOOT) or timeout is not None:
+        versions.require(27, "soft power, or a timeout,")
+    asking = caller()
+
+    def work(session: Session) -> None:
+        power.request(session, locked(session, ident), target, timeout, asking)
+
+    service.when_free(runtime(), work)
+    return empty(202, location=f"{host()}/v1/nodes/{ident}/states")
+
+
+@node_states.at("PUT", "/nodes/<ident>/states/provision")
+@node_states.arguments(ProvisionTarget, location="json_or_query")
+def change_provision_state(fields: Fields, ident: str) -> Response:
+    """Ask for a change of the provision state"""
+    verb = fields.pop("target")
+    versions.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")
+    arguments = {name: value for name, value in fields.items() if value is not None}
+    check_arguments(verb, arguments)
+    asking = caller()
+
+    def work(session: Session) -> None:
+        provisioning.request(session, locked(session, ident), verb, arguments, asking)
+
+    service.when_free(runtime(), work)
+    return empty(202, location=f"{host()}/v1/nodes/{ident}/states")
+
+
+def check_arguments(verb: str, arguments: Fields) -> None:
+    """What comes with a verb fits it, and is whole. Raises Invalid, NotAcceptable."""
+    if "configdrive" in arguments:
+        check_configdrive(verb, arguments["configdrive"])
+    if "runbook" in arguments:
+        versions.require(92, "runbook")
+        if any(name.endswith("_steps") for name in arguments):
+            raise Invalid("runbook: give a runbook or steps, not both")
+    if "disable_ramdisk" in arguments:
+        versions.require(108 if verb == "service" else 70, "disable_ramdisk")
+    if "deploy_steps" in arguments:
+        versions.require(69, "deploy_steps")
+    for name, verbs in TAKEN_BY.items():
+        if name in arguments and verb not in verbs:
+            raise Invalid(f"{name}: only taken by {', '.join(verbs)}")
+        if name in arguments and name.endswith("_steps"):
+            check_allowed(name, arguments[name])
+    needed = REQUIRED.get(verb)
+    if needed and not arguments.get(needed) and "runbook" not in arguments:
+        raise Invalid(f"{needed}: {verb} needs it")
+    if not arguments.get("rescue_password", "-").strip():
+        raise Invalid("rescue_password: must not be blank")
+
+
+def check_allowed(name: str, steps: Sequence[Mapping[str, Any]]) -> None:
+    """No step that the operator forbids. Raises Invalid."""
+    forbidden = getattr(runtime().settings.api, f"disallow_{name}")
+    for step in steps:
+        label = f"{step.get('interface')}.{step['step']}"
+        if label in forbidden:
+            raise Invalid(f"{name}: {label} is not allowed here")
+
+
+def check_configdrive(verb: str, value: Any) -> None:
+    """A configuration drive may come along, in a form that the version knows."""
+    if verb not in ("active", "rebuild") or (verb == "rebuild" and versions.current() < 35):
+        raise Invalid(f"configdrive: not taken by {verb}")
+    if isinstance(value, dict):
+        if versions.current() < 56:
+            raise Invalid("configdrive: an object needs API version 1.56")
+        for key in value:
+            if versions.current() < CONFIGDRIVE_KEYS.get(key, versions.MAX + 1):
+                raise Invalid(f"configdrive: {key!r} is not known")
+    elif not isinstance(value, str) or not ("://" in value or _BASE64.fullmatch(value)):
+        raise Invalid("configdrive: neither an object, a URL, nor base64")

@@ -1,0 +1,78 @@
+"""
+Pages and shapes of lists: what a caller asked for, and the link to the next page.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import request
+
+from app.api import versions
+from app.api.answers import host, runtime
+from app.errors import Invalid
+from app.services.nodes import is_uuid
+from app.services.paging import Page
+
+Query = Mapping[str, Any]
+Item = dict[str, Any]
+
+DETAIL_SINCE = 43
+
+
+def page_of(query: Query, resource: str, *, sortable: Collection[str], by_uuid: bool = True) -> Page:
+    """The page that was asked for. Raises Invalid, NotAcceptable."""
+    descending = query.get("sort_dir") == "desc"
+    largest = runtime().settings.api.max_limit
+    marker, sort_key = query.get("marker"), query.get("sort_key", "id")
+    if marker is not None and by_uuid and not is_uuid(marker):
+        raise Invalid(f"marker: expected a UUID but received {marker!r}")
+    if sort_key != "id" and sort_key not in sortable:
+        raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
+    versions.require(versions.since(resource, sort_key), f"sort_key {sort_key}")
+    return Page(min(query.get("limit", largest), largest), marker, sort_key, descending)
+
+
+def shape(
+    query: Query,
+    resource: str,
+    *,
+    short: Sequence[str],
+    full: Sequence[str],
+    detail: bool = False,
+) -> list[str]:
+    """
+    The fields to show of each item: those asked for, or the full or the short form.
+
+    detail: the route is that of the full form. Raises Invalid, NotAcceptable.
+    """
+    fields, wants_detail = query.get("fields_"), query.get("detail")
+    if "detail" in query and versions.current() < DETAIL_SINCE and resource != "driver":
+        raise Invalid(f"parameter detail needs API version 1.{DETAIL_SINCE}")
+    if fields is None:
+        return versions.visible(resource, full if detail or wants_detail else short)
+    if detail or wants_detail:
+        raise Invalid("Can't fetch a subset of fields with 'detail' set.")
+    return chosen(fields, resource, full)
+
+
+def chosen(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[str]:
+    """The fields that were asked for by name. Raises Invalid, NotAcceptable."""
+    unknown = [field for field in fields if field not in full and field != "links"]
+    if unknown:
+        raise Invalid(f"Field(s) {', '.join(unknown)} are not valid for a {resource}.")
+    versions.check_fields(resource, fields)
+    return list(fields)
+
+
+def collection(name: str, items: list[Item], page: Page, *, last: str | None) -> Item:
+    """
+    The document of a list. last: the identity of its last row; the next page begins after it.
+    """
+    document: Item = {name: items}
+    if last is not None:
+        rest = [(key, value) for key, value in request.args.items(multi=True)]
+        kept = [(key, value) for key, value in rest if key not in ("limit", "marker")]
+        query = urlencode([*kept, ("limit", page.limit), ("marker", last)])
+        document["next"] = f"{host()}{request.path}?{query}"
+    return document

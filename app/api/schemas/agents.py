@@ -1,0 +1,24 @@
+"""What comes in from ramdisk agents."""
+
+from marshmallow import Schema
+
+from app.api.schemas.common import Text, Uuid, Words
+from app.services.agents import STATUSES
+
+
+class LookupQuery(Schema):
+    """What a machine knows of itself."""
+
+    addresses = Words(metadata={"description": "MAC addresses"})
+    node_uuid = Uuid()
+
+
+class Heartbeat(Schema):
+    """A sign of life."""
+
+    callback_url = Text(2048, required=True)
+    agent_token = Text(1024, allow_none=True)
+    agent_version = Text(64, allow_none=True)
+    agent_verify_ca = Text(65536, allow_none=True)
+    agent_status = Text(allow_none=True, choices=STATUSES)
+    agent_status_message = Text(65536, allow_none=True)

@@ -1,0 +1,141 @@
+"""
+Field types that several resources share. What they refuse is a 400 that names the field.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from marshmallow import Schema, ValidationError, fields, validate
+
+from app.services.agents import normal_mac
+from app.services.nodes import is_uuid
+
+_NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}")
+TRUE = {"1", "t", "true", "y", "yes", "on"}
+FALSE = {"0", "f", "false", "n", "no", "off"}
+
+
+class Text(fields.String):
+    """Text without NUL, which databases refuse, of limited length, or one of `choices`."""
+
+    def __init__(
+        self, longest: int = 255, shortest: int = 0, choices: Iterable[str] = (), **kwargs: Any
+    ) -> None:
+        allowed = [str(choice) for choice in choices]
+        checked = (
+            validate.OneOf(allowed, error="{input!r} is not one of {choices}.")
+            if allowed
+            else validate.Length(shortest, longest)
+        )
+        super().__init__(validate=checked, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if "\0" in text:
+            raise ValidationError("Must not contain NUL.")
+        return text
+
+
+class Uuid(Text):
+    """A UUID, normalised."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not is_uuid(text):
+            raise ValidationError(f"Expected a UUID but received {text!r}.")
+        return str(UUID(text))
+
+
+class Name(Text):
+    """A name of letters, digits and -._~ that cannot be taken for a UUID."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not _NAME.fullmatch(text) or is_uuid(text):
+            raise ValidationError("Must be letters, digits and -._~, and no UUID.")
+        return text
+
+
+class Ident(Text):
+    """A UUID or a name."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not is_ident(text):
+            raise ValidationError(f"Expected a UUID or name but received {text!r}.")
+        return text
+
+
+class Mac(Text):
+    """A MAC address, lower-cased, with colons."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        found = normal_mac(super()._deserialize(value, attr, data, **kwargs))
+        if found is None:
+            raise ValidationError(f"Expected a MAC address but received {value!r}.")
+        return found
+
+
+class Flag(fields.Field[bool]):
+    """true or false, or a word for it."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        word = str(value).lower() if isinstance(value, str | int) else ""
+        if word not in TRUE | FALSE:
+            raise ValidationError(f"{value!r} is neither true nor false.")
+        return word in TRUE
+
+
+class Document(fields.Dict):
+    """A JSON object; null counts as an empty one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(keys=fields.String(), allow_none=True, **kwargs)
+
+
+class Words(fields.Field[list[str]]):
+    """A list separated by commas; lower-cased unless they are values, each only once."""
+
+    def __init__(self, *, lower: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._lower = lower
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+        if not isinstance(value, str):
+            raise ValidationError("Expected words separated by commas.")
+        words = (part.strip() for part in value.split(","))
+        return list(dict.fromkeys(word.lower() if self._lower else word for word in words if word))
+
+
+class PageQuery(Schema):
+    """How a list is cut into pages."""
+
+    limit = fields.Integer(validate=validate.Range(1), metadata={"description": "Most items"})
+    marker = Text(metadata={"description": "UUID of the last item of the page before"})
+    sort_key = Text(metadata={"description": "The field to sort by"})
+    sort_dir = Text(choices=("asc", "desc"))
+
+
+class ListQuery(PageQuery):
+    """What every list takes."""
+
+    fields_ = Words(data_key="fields", metadata={"description": "The fields to show"})
+    detail = Flag(metadata={"description": "Show all fields"})
+
+
+class FieldsQuery(Schema):
+    """What every single resource takes."""
+
+    fields_ = Words(data_key="fields", metadata={"description": "The fields to show"})
+
+
+class NoQuery(Schema):
+    """Nothing."""
+
+
+def is_ident(text: str) -> bool:
+    return is_uuid(text) or bool(_NAME.fullmatch(text))

@@ -1,0 +1,72 @@
+"""What comes in about ports."""
+
+import re
+from typing import Any
+
+from marshmallow import Schema, ValidationError, validates
+
+from app.api.schemas.common import Document, Flag, Ident, ListQuery, Mac, Name, Text, Uuid, Words
+from app.services.agents import normal_mac
+
+LINK_KEYS = {"switch_id", "port_id", "switch_info", "hostname", "network_type"}
+VTEP_KEYS = {"vtep-logical-switch", "vtep-physical-switch"}
+_DATAPATH = re.compile(r"0x[0-9a-fA-F]{16}")
+
+
+class PortFields(Schema):
+    """What may be set when a port is made, and changed later."""
+
+    address = Mac()
+    node_uuid = Uuid()
+    name = Name(allow_none=True)
+    extra = Document()
+    local_link_connection = Document()
+    pxe_enabled = Flag(allow_none=True)
+    physical_network = Text(64, shortest=1, allow_none=True)
+    is_smartnic = Flag(allow_none=True)
+    description = Text(allow_none=True)
+    vendor = Text(32, allow_none=True)
+    category = Text(80, allow_none=True)
+    available_for_dynamic_portgroup = Flag(allow_none=True)
+
+    @validates("local_link_connection")
+    def _link(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
+        check_link(value or {})
+
+
+PortChange = PortFields.from_dict({}, name="PortChange")
+PortCreate = PortFields.from_dict(
+    {"uuid": Uuid(allow_none=True), "address": Mac(required=True), "node_ident": Ident()},
+    name="PortCreate",
+)
+
+
+class PortFilters(ListQuery):
+    """Which ports to list."""
+
+    node = Ident()
+    node_uuid = Uuid()
+    address = Mac()
+    shard = Text(4096)
+    conductor_groups = Words(lower=False)
+    description_contains = Text()
+
+
+def check_link(link: dict[str, Any]) -> None:
+    """How a port is wired. Raises ValidationError."""
+    if not link:
+        return
+    unknown = link.keys() - LINK_KEYS - VTEP_KEYS
+    if unknown:
+        raise ValidationError(f"{', '.join(sorted(unknown))}: not known.")
+    if not all(isinstance(value, str | None) for value in link.values()):
+        raise ValidationError("Every value must be text.")
+    kind = link.get("network_type")
+    if kind not in (None, "managed", "unmanaged"):
+        raise ValidationError(f"network_type: {kind!r} is not one of managed, unmanaged.")
+    switch = link.get("switch_id")
+    if switch is not None and not normal_mac(switch) and not _DATAPATH.fullmatch(switch):
+        raise ValidationError("switch_id: neither a MAC address nor a datapath id.")
+    whole = "port_id" in link and ("switch_id" in link or "hostname" in link)
+    if not whole and kind != "unmanaged":
+        raise ValidationError("port_id, and switch_id or hostname, are required.")

@@ -1,0 +1,89 @@
+"""What all tests share: databases of both kinds, and the honest report of what was not run."""
+
+import os
+import shutil
+
+import pytest
+from sqlalchemy import create_engine
+
+from app import db
+from tests import postgresql
+
+NOT_RUN = "NOT RUN: "
+
+
+def not_run(why):
+    """
+    End a test that cannot be run on this machine.
+
+    It is told by name at the end of the run; in CI, which is meant to have everything, it fails.
+    """
+    if os.environ.get("CI"):
+        pytest.fail(NOT_RUN + why, pytrace=False)
+    pytest.skip(NOT_RUN + why)
+
+
+def pytest_terminal_summary(terminalreporter):
+    missed = [
+        (report.nodeid, report.longrepr[2].partition(NOT_RUN)[2])
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple) and NOT_RUN in report.longrepr[2]
+    ]
+    if missed:
+        terminalreporter.section("NOT RUN", yellow=True, bold=True)
+        for name, why in missed:
+            terminalreporter.line(f"{name}: {why}")
+
+
+@pytest.fixture(scope="session")
+def postgresql_server():
+    try:
+        with postgresql.serving() as server:
+            yield server
+    except postgresql.NoServer as error:
+        not_run(str(error))
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory):
+    """A file with the newest schema, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "ingot.db"
+    db.upgrade(f"sqlite:///{path}")
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:  # all of it into the one file that is copied
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    engine.dispose()
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgresql_server):
+    """The name of a database with the newest schema, to be copied."""
+    url = postgresql_server.database()
+    db.upgrade(url)
+    return postgresql.name_of(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database(request, tmp_path):
+    """The URL of a database without any table, of either kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'ingot.db'}"
+        return
+    server = request.getfixturevalue("postgresql_server")
+    url = server.database()
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    """The URL of a database with the newest schema and no rows, of either kind."""
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "ingot.db")
+        yield f"sqlite:///{tmp_path / 'ingot.db'}"
+        return
+    server = request.getfixturevalue("postgresql_server")
+    url = server.database(request.getfixturevalue("migrated_postgresql"))
+    yield url
+    server.drop(url)

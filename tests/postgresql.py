@@ -1,0 +1,123 @@
+"""A private PostgreSQL server: on a unix socket, in a temporary directory, without fsync."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from app.parent import die_with_parent
+
+#: initdb and postgres refuse to run as root; this account is what they run as then.
+ACCOUNT = "postgres"
+
+
+class NoServer(Exception):
+    """There are no server programs, and they could not be installed; one line says why."""
+
+
+class Server:
+    """A running server; `folder` holds its data and its socket."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._made = 0
+
+    def execute(self, statement):
+        with psycopg.connect(f"postgresql:///postgres?{self._where}", autocommit=True) as session:
+            session.execute(statement)
+
+    def database(self, template="template1"):
+        """The URL of a new database, a copy of `template`."""
+        self._made += 1
+        name = f"t{self._made}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        return f"postgresql:///{name}?{self._where}"
+
+    def drop(self, url):
+        self.execute(f"DROP DATABASE {name_of(url)} WITH (FORCE)")
+
+    @property
+    def _where(self):
+        return f"host={self._folder}&user={ACCOUNT}"
+
+
+def name_of(url):
+    return url.partition("///")[2].partition("?")[0]
+
+
+@contextmanager
+def serving():
+    """A server of our own, gone in the end. Raises NoServer."""
+    programs = find()
+    with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
+        account = {"user": ACCOUNT, "group": ACCOUNT, "extra_groups": []}
+        if os.geteuid():
+            account = {}
+        else:
+            shutil.chown(folder, ACCOUNT, ACCOUNT)
+        data, parent = f"{folder}/data", os.getpid()
+        subprocess.run(
+            [programs / "initdb", "-D", data, "-U", ACCOUNT, "-A", "trust", "-E", "UTF8",
+             "--locale=C", "--no-sync", "--no-instructions"],
+            check=True, capture_output=True, cwd="/", **account,
+        )  # fmt: skip
+        settings = {
+            "listen_addresses": "", "unix_socket_directories": folder, "fsync": "off",
+            "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
+            "shared_buffers": "32MB", "log_min_messages": "fatal",
+        }  # fmt: skip
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with subprocess.Popen(
+            [programs / "postgres", "-D", data, *options],
+            stderr=subprocess.DEVNULL, cwd="/", **account,
+            preexec_fn=lambda: die_with_parent(parent),
+        ) as server:  # fmt: skip
+            try:
+                _await(programs, folder)
+                yield Server(folder)
+            finally:
+                server.kill()
+
+
+def _await(programs, folder):
+    """Return once the server in `folder` takes connections."""
+    ask = [programs / "pg_isready", "-q", "-h", folder, "-t", "1"]
+    for _ in range(300):
+        if subprocess.run(ask, check=False).returncode == 0:
+            return
+        time.sleep(0.02)
+    raise NoServer("the server did not start")
+
+
+def find():
+    """The directory of the server programs, installed first where we may. Raises NoServer."""
+    with open(Path(tempfile.gettempdir(), f"ingot-pg-install-{os.getuid()}"), "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # several test processes, one package manager
+        found = _installed()
+        if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+            _install()
+            found = _installed()
+    if found is None:
+        raise NoServer("no PostgreSQL server programs (initdb, postgres) on this machine")
+    return found
+
+
+def _installed():
+    on_path = shutil.which("initdb")
+    folders = [Path(on_path).parent] if on_path else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders += sorted(Path("/usr").glob("pgsql-*/bin"), reverse=True)
+    return next((each for each in folders if (each / "initdb").exists()), None)
+
+
+def _install():
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
+        command = ["apt-get", "-qq", *arguments]
+        subprocess.run(command, env=environ, check=False, capture_output=True, timeout=300)
