@@ -8,7 +8,7 @@ ServiceError            500
 ├─ Forbidden            403
 │  └─ NodeProtected     403
 ├─ NotFound             404   one class for all: NotFound("node", ident)
-├─ NotAcceptable        406   microversion out of range, or the field is newer than the one asked for
+├─ NotAcceptable        406   microversion out of range, or older than the field
 ├─ Conflict             409
 │  ├─ NodeLocked        409
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)

@@ -102,4 +102,3 @@ def sender(application: Celery) -> Callable[[Message], bool]:
         return True
 
     return send
-

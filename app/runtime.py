@@ -26,7 +26,8 @@ class Message:
     """
     A hint to a conductor that an operation can go on: its steps from `cursor` on, under `fence`.
 
-    node: its UUID. conductor: the name of its queue. labels: what the steps are called in Flower, the first first.
+    node: its UUID. conductor: the name of its queue. labels: what the steps are called in Flower,
+    the first first.
     """
 
     conductor: str

@@ -1,21 +1,24 @@
 """
-The API's processes: granian in front, and one application per process.
+The API's processes: granian in front of the application.
 
-granian forks its processes from this one, so that all that was imported is shared, and a process
-begins to serve some ten milliseconds after its fork.
+granian forks them from this one, which has made the application: a process begins to serve some
+ten milliseconds after its fork. What cannot be shared (the connections to database and broker) is
+opened afterwards, by each for itself.
 """
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from granian.constants import HTTPModes, Interfaces, Loops
+from granian.log import LogLevels
 from granian.server.mp import MPServer
 
+import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import log, queue, runtime
-from app.api import auth
 from app.main import create_app
 from app.parent import die_with_parent
 from app.services.turns import Turns
@@ -44,16 +47,20 @@ def main(settings: Settings) -> None:
     """
     Serve the API until SIGTERM or SIGINT.
 
-    Raises SettingsError when nobody could ever log in, SystemExit when a process fails.
+    Raises SettingsError when nobody could ever log in.
     """
-    auth.make(settings)
+    shared = runtime.make(settings, send=lambda _message: False)
+    app = create_app(shared)
     multiprocessing.set_start_method("fork", force=True)
     api = settings.api
     master = os.getpid()
 
     def load() -> Wsgi:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
         die_with_parent(master)
-        return application(settings)
+        shared.engine.dispose(close=False)
+        shared.send = queue.sender(queue.celery(settings))
+        return in_turn(app, Turns(api.blocking_threads, api.waiting_threads))
 
     server = MPServer(
         "ingot",
@@ -66,6 +73,7 @@ def main(settings: Settings) -> None:
         loop=Loops.asyncio,
         http=HTTPModes.auto,
         websockets=False,
+        log_level=LogLevels.error,
         log_dictconfig=LOGGING,
         ssl_cert=Path(api.cert_file) if api.enable_ssl_api and api.cert_file else None,
         ssl_key=Path(api.key_file) if api.enable_ssl_api and api.key_file else None,
@@ -77,14 +85,11 @@ def main(settings: Settings) -> None:
     server.serve(target_loader=load, wrap_loader=False)
 
 
-def application(settings: Settings) -> Wsgi:
-    """What one process serves: its own runtime, and turns for its threads."""
-    own = runtime.make(settings, queue.sender(queue.celery(settings)))
-    app = create_app(own)
-    turns = Turns(settings.api.blocking_threads, settings.api.waiting_threads)
+def in_turn(app: Wsgi, turns: Turns) -> Wsgi:
+    """The application, working on no more requests at once than there are turns."""
 
-    def in_turn(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with turns.taken():
             return app(environ, start_response)
 
-    return in_turn
+    return serve

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -47,6 +48,10 @@ class Server:
         return f"host={self._folder}&user={ACCOUNT}"
 
 
+def names_in(folder):
+    return set(os.listdir(folder)) if folder.is_dir() else set()
+
+
 def name_of(url):
     return url.partition("///")[2].partition("?")[0]
 
@@ -79,20 +84,21 @@ def serving():
             preexec_fn=lambda: die_with_parent(parent),
         ) as server:  # fmt: skip
             try:
-                _await(programs, folder)
+                _await(Server(folder))
                 yield Server(folder)
             finally:
-                server.kill()
+                server.send_signal(signal.SIGQUIT)  # no farewells: nothing here lasts
 
 
-def _await(programs, folder):
-    """Return once the server in `folder` takes connections."""
-    ask = [programs / "pg_isready", "-q", "-h", folder, "-t", "1"]
-    for _ in range(300):
-        if subprocess.run(ask, check=False).returncode == 0:
+def _await(server):
+    """Return once it takes connections. Raises NoServer."""
+    for _ in range(500):
+        try:
+            server.execute("SELECT 1")
             return
-        time.sleep(0.02)
-    raise NoServer("the server did not start")
+        except psycopg.OperationalError:
+            time.sleep(0.02)
+    raise NoServer("the PostgreSQL server did not start")
 
 
 def find():
@@ -109,11 +115,10 @@ def find():
 
 
 def _installed():
-    on_path = shutil.which("initdb")
-    folders = [Path(on_path).parent] if on_path else []
-    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    folders += sorted(Path("/usr").glob("pgsql-*/bin"), reverse=True)
-    return next((each for each in folders if (each / "initdb").exists()), None)
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders += [Path(each) for each in os.get_exec_path()]
+    complete = (each for each in folders if {"initdb", "postgres"} <= names_in(each))
+    return next(complete, None)
 
 
 def _install():

@@ -150,8 +150,7 @@ _CLAIMED = (
     .join(Node, Node.id == Operation.node_id)
     .join(
         OperationStep,
-        (OperationStep.operation_id == Operation.id)
-        & (OperationStep.position == Operation.cursor),
+        (OperationStep.operation_id == Operation.id) & (OperationStep.position == Operation.cursor),
     )
     .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
     .where(Operation.uuid == bindparam("operation"))
@@ -221,7 +220,11 @@ def call(target: Target, step: OperationStep) -> Outcome:
     """Run a step by the method that drivers may override for its flow."""
     driver = target.driver
     interface = driver.by_kind[step.interface]
-    document = {"interface": step.interface, "step": step.name, "args": dict(step.args)}
+    document: dict[str, Any] = {
+        "interface": step.interface,
+        "step": step.name,
+        "args": dict(step.args),
+    }
     if step.in_band:
         document |= {"priority": step.priority, "abortable": step.abortable}
         document["reboot_requested"] = step.reboot_requested
@@ -253,10 +256,8 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome, *, last: b
         match outcome:
             case Done(result):
                 goes_on = operations.done(session, node, operation, step, result)
-            case Failed(reason, code, retryable):
-                goes_on = operations.fail(
-                    session, node, operation, step, reason, code, retryable
-                )
+            case Failed():
+                goes_on = operations.fail(session, node, operation, step, outcome)
             case Wait():
                 operations.wait(session, node, operation, step, outcome)
                 _watch(conductor, session, operation, outcome)
@@ -288,9 +289,7 @@ def _watch(
     operation_id, fence = operation.id, operation.fence
     if outcome.poll_after is not None:
         delay = outcome.poll_after
-        call_after_commit(
-            session, lambda: conductor.waker.poll(operation_id, fence, delay)
-        )
+        call_after_commit(session, lambda: conductor.waker.poll(operation_id, fence, delay))
         return
     agent = session.get(AgentRecord, operation.node_id)
     if agent is not None and agent.url and outcome.progress.get("command"):

@@ -52,7 +52,7 @@ def main(settings: Settings, name: str) -> None:
     )
     conductor = Conductor(name, incarnation, runtime, leases, Waker(runtime))
 
-    @application.task(name=queue.STEP, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]
+    @application.task(name=queue.STEP, acks_late=True, ignore_result=True)
     def step(node: str, operation: str, fence: int, cursor: int, last: bool) -> None:
         if not run_step(conductor, node, operation, fence, cursor, last=last):
             raise Ignore  # the rest of the chain is dropped; whoever goes on sends a new one
@@ -159,9 +159,7 @@ def _fork_now(settings: Settings, name: str) -> int:
         status = 0
     except Exception:
         logger.exception("now.crashed")
-    finally:
-        os._exit(status)
-    return 0
+    os._exit(status)
 
 
 def _now(settings: Settings, name: str) -> None:

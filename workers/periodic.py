@@ -92,9 +92,7 @@ def prune_history(runtime: Runtime) -> int:
     batch = runtime.settings.conductor.node_history_cleanup_batch_count
     if not most or not batch:
         return 0
-    rank = func.row_number().over(
-        partition_by=NodeHistory.node_id, order_by=NodeHistory.id.desc()
-    )
+    rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=NodeHistory.id.desc())
     ranked = select(NodeHistory.id, rank.label("rank")).subquery()
     with runtime.transaction() as session:
         query = select(ranked.c.id).where(ranked.c.rank > most).limit(batch)

@@ -133,9 +133,7 @@ def _query(last: int, *, recovering: bool) -> Any:
             Node.maintenance, Node.fault == POWER_FAILURE, Node.provision_state != State.ENROLL
         )
     else:
-        query = query.where(
-            Node.maintenance.is_(False), Node.provision_state.not_in(_LEFT_ALONE)
-        )
+        query = query.where(Node.maintenance.is_(False), Node.provision_state.not_in(_LEFT_ALONE))
     return query.order_by(Node.id).limit(PAGE)
 
 

@@ -23,9 +23,9 @@ from app.models import (
     OperationStep,
     StepState,
 )
-from app.runtime import Runtime
+from app.runtime import Runtime, of
 from app.services import conductors, operations
-from drivers.steps import Resume
+from drivers.steps import Failed, Resume
 
 logger = log.get(__name__)
 
@@ -205,11 +205,12 @@ def _take_over(living: set[str]) -> Act:
             conductor=step.conductor,
             cause="died" if dead else "deadline",
         )
-        most = operations.of(session).settings.conductor.max_step_deaths
+        most = of(session).settings.conductor.max_step_deaths
         if step.deaths >= most:
             cause = "the conductor died" if dead else "its deadline passed"
             reason = f"{step.label}: {cause} {step.deaths} times while it ran"
-            if not operations.fail(session, node, operation, step, reason, "conductor_died"):
+            failure = Failed(reason, "conductor_died")
+            if not operations.fail(session, node, operation, step, failure):
                 return True
         elif step.resume == Resume.RESTART:
             _go_back(session, operation, step)

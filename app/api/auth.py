@@ -79,7 +79,9 @@ def read_htpasswd(path: str) -> Mapping[str, bytes]:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
-        raise SettingsError(f"[DEFAULT]http_basic_auth_user_file {path}: {error.strerror}") from None
+        raise SettingsError(
+            f"[DEFAULT]http_basic_auth_user_file {path}: {error.strerror}"
+        ) from None
     hashes = {}
     for number, line in enumerate(lines, 1):
         user, colon, stored = line.strip().partition(":")

@@ -27,9 +27,7 @@ FULL = (*SHORT, "drivers", "created_at", "updated_at")
 SORTABLE = frozenset(FULL) - {"alive", "drivers"}
 
 
-def _views(
-    session: Session, rows: Sequence[Conductor], wanted: Sequence[str]
-) -> list[View]:
+def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -> list[View]:
     timeout = of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in service.alive(session, timeout)}
     base, asked, result = host(), frozenset(wanted), []

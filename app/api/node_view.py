@@ -6,7 +6,8 @@ those only if a field needs them. Documents that hold no secret go from the data
 without being decoded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -21,6 +22,7 @@ from app.models import AgentRecord, Node, Operation, OperationStep
 from app.runtime import of
 from app.services import conductors, operations
 from app.services.nodes import INTERFACES
+from app.states import Kind, of_kind
 
 View = dict[str, Any]
 Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
@@ -49,29 +51,42 @@ STATES = (
     "boot_mode", "secure_boot",
 )  # fmt: skip
 
+_NODES = Node.__table__.c
+_AGENTS = AgentRecord.__table__.c
 _AGENT = (
-    AgentRecord.url.label("agent_url"),
-    AgentRecord.version.label("agent_version"),
-    AgentRecord.last_heartbeat_at.label("agent_last_heartbeat"),
-    AgentRecord.token.label("agent_secret_token"),
+    _AGENTS.url.label("agent_url"),
+    _AGENTS.version.label("agent_version"),
+    _AGENTS.last_heartbeat_at.label("agent_last_heartbeat"),
+    _AGENTS.token.label("agent_secret_token"),
 )
+_AGENT_FACTS = tuple(each.name for each in _AGENT)
+#: What a field that is computed is computed from.
+_SOURCES: Mapping[str, tuple[str, ...]] = {
+    "conductor": ("driver", "conductor_group"),
+    "driver_internal_info": ("provision_state",),
+    **{name: ("provision_state",) for name in STEPS},
+}
+#: An operation with steps is in progress only in these.
+_AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
 
 
-def query(wanted: Sequence[str]) -> Select[Any]:
+def query(wanted: Iterable[str]) -> Select[Any]:
     """A query for all that the wanted fields are made of; `id` and `uuid` are always there."""
-    names = [name for name in PLAIN if name in wanted or name == "uuid"]
-    if "conductor" in wanted:
-        names += [name for name in ("driver", "conductor_group") if name not in names]
-    columns: list[ColumnElement[Any]] = [Node.__table__.c[name] for name in ("id", *names)]
+    return _query(frozenset(wanted))
+
+
+@lru_cache(maxsize=256)
+def _query(wanted: frozenset[str]) -> Select[Any]:
+    needed = {"uuid", *wanted, *(source for name in wanted for source in _SOURCES.get(name, ()))}
+    names = ["id", *(name for name in PLAIN if name in needed)]
+    columns: list[ColumnElement[Any]] = [_NODES[name] for name in names]
     columns += [
-        cast(Node.__table__.c[name], Text).label(name)
-        for name in (*OPEN, *DOCUMENTS)
-        if name in wanted
+        cast(_NODES[name], Text).label(name) for name in (*OPEN, *DOCUMENTS) if name in wanted
     ]
-    if "driver_internal_info" in wanted:
-        joined = select(*columns, *_AGENT).select_from(Node)
-        return joined.outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-    return select(*columns)
+    if "driver_internal_info" not in wanted:
+        return select(*columns)
+    joined = select(*columns, *_AGENT).select_from(Node.__table__)
+    return joined.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
 
 
 def views(session: Session, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> list[View]:
@@ -82,7 +97,8 @@ def views(session: Session, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> 
     absent = {name: ABSENT[name] for name in ABSENT if name in asked}
     progress: Mapping[int, Progress] = {}
     if extra & STEPS.keys() or "driver_internal_info" in extra:
-        progress = operations.current(session, [row.id for row in rows])
+        working = [row.id for row in rows if row.provision_state in _AT_WORK]
+        progress = operations.current(session, working)
     members = conductors.members(of(session), session) if "conductor" in extra else ()
     result = []
     for row in rows:
@@ -106,10 +122,8 @@ def views(session: Session, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> 
                 if name in extra:
                     node[name] = _current_step(progress.get(key), flow)
             node.update(absent)
-            for name in node.keys() - asked:
-                del node[name]
-        elif "uuid" not in asked:
-            del node["uuid"]
+        for name in node.keys() - asked:
+            del node[name]
         node["links"] = links(f"nodes/{uuid}", base)
         for name in linked:
             node[name] = links(f"nodes/{uuid}/{name}", base)
@@ -147,8 +161,9 @@ def _age(node: View, version: int) -> None:
 
 def _add_agent(node: View, progress: Progress | None) -> None:
     """What Ironic keeps in `driver_internal_info` and we in tables of their own."""
-    facts = {each.name: node.pop(each.name) for each in _AGENT}
-    facts = {name: value for name, value in facts.items() if value is not None}
+    facts = {
+        name: value for name in _AGENT_FACTS if (value := node.pop(name)) is not None
+    }
     if "agent_secret_token" in facts:
         facts["agent_secret_token"] = HIDDEN
     for flow in STEPS.values():

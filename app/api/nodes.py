@@ -127,9 +127,7 @@ def create_node(fields: dict[str, Any]) -> Response:
     """Enroll a node"""
     versions.check_body("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
-    uuid = service.when_free(
-        runtime(), lambda session: service.create(session, fields, state).uuid
-    )
+    uuid = service.when_free(runtime(), lambda session: service.create(session, fields, state).uuid)
     return json(node_view.shown(uuid), 201, location=f"{host()}/v1/nodes/{uuid}")
 
 
@@ -222,9 +220,7 @@ def set_maintenance(fields: Query, ident: str) -> Response:
 @nodes.arguments(NoQuery, location="query")
 def clear_maintenance(_query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
-    service.when_free(
-        runtime(), lambda session: service.clear_maintenance(locked(session, ident))
-    )
+    service.when_free(runtime(), lambda session: service.clear_maintenance(locked(session, ident)))
     return empty(202)
 
 

@@ -50,9 +50,7 @@ def _step(step: OperationStep) -> View:
 def list_operations(_query: Any, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with runtime().reading() as session:
-        node = session.execute(
-            select(Node.id, Node.uuid).where(identified(ident))
-        ).one_or_none()
+        node = session.execute(select(Node.id, Node.uuid).where(identified(ident))).one_or_none()
         if node is None:
             raise NotFound("node", ident)
         found = service.of_node(session, node.id)

@@ -20,7 +20,9 @@ Item = dict[str, Any]
 DETAIL_SINCE = 43
 
 
-def page_of(query: Query, resource: str, *, sortable: Collection[str], by_uuid: bool = True) -> Page:
+def page_of(
+    query: Query, resource: str, *, sortable: Collection[str], by_uuid: bool = True
+) -> Page:
     """The page that was asked for. Raises Invalid, NotAcceptable."""
     descending = query.get("sort_dir") == "desc"
     largest = runtime().settings.api.max_limit

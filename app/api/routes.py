@@ -98,9 +98,7 @@ def depth(document: Any) -> int:
     while level := [each for each in level if isinstance(each, dict | list)]:
         deepest += 1
         level = [
-            value
-            for each in level
-            for value in (each.values() if isinstance(each, dict) else each)
+            value for each in level for value in (each.values() if isinstance(each, dict) else each)
         ]
     return deepest
 

@@ -119,7 +119,8 @@ def since(resource: str, field: str) -> int:
 
 def visible(resource: str, fields: Iterable[str]) -> list[str]:
     """Those of the fields that the request's version has."""
-    return [field for field in fields if since(resource, field) <= current()]
+    known, minor = FIELDS[resource], current()
+    return [field for field in fields if known.get(field, MIN) <= minor]
 
 
 def require(minor: int, what: str) -> None:

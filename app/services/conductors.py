@@ -79,7 +79,7 @@ def register(
         session.add(row)
     row.incarnation, row.conductor_group = incarnation, group
     row.interfaces, row.online = dict(interfaces), True
-    row.heartbeat_at = row.updated_at = now()  # type: ignore[assignment]
+    row.heartbeat_at = row.updated_at = now()
 
 
 def heartbeat(session: Session, name: str, incarnation: str) -> bool:

@@ -319,7 +319,7 @@ def _check_state(
     under_way = node.target_provision_state is not None and state not in CHANGEABLE
     if under_way or (state is State.INSPECTING and inspecting_counts):
         raise Conflict(
-            f'Node {node.uuid} can not be updated while a state transition is in progress: it is'
+            f"Node {node.uuid} can not be updated while a state transition is in progress: it is"
             f' in state "{state}".'
         )
 
@@ -345,7 +345,7 @@ def _check_use(node: Node, values: Mapping[str, Any]) -> None:
         new = values.get(field, getattr(node, field))
         if new != getattr(node, field) and not (unused or node.maintenance):
             raise Conflict(
-                f'{field}: cannot be changed while node {node.uuid} is in state'
+                f"{field}: cannot be changed while node {node.uuid} is in state"
                 f' "{node.provision_state}"'
             )
     instance = values.get("instance_uuid")
@@ -354,6 +354,6 @@ def _check_use(node: Node, values: Mapping[str, Any]) -> None:
     resource_class = values.get("resource_class", node.resource_class)
     if node.resource_class and resource_class != node.resource_class and not unused:
         raise Conflict(
-            f'resource_class: cannot be changed while node {node.uuid} is in state'
+            f"resource_class: cannot be changed while node {node.uuid} is in state"
             f' "{node.provision_state}"'
         )

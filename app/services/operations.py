@@ -31,7 +31,7 @@ from app.services import moves, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import owner_of
 from app.states import MACHINE, Event, Kind, State
-from drivers.steps import Flow, Wait
+from drivers.steps import Failed, Flow, Wait
 
 logger = log.get(__name__)
 
@@ -77,7 +77,7 @@ _LOCK = (
 )
 
 
-def start(
+def start(  # noqa: PLR0917 - the columns of a row
     session: Session,
     node: Node,
     kind: str,
@@ -164,7 +164,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
         operation.sent_at = operation.sent_to = None
         return
     node.reservation = owner.name
-    operation.sent_at = now()  # type: ignore[assignment]
+    operation.sent_at = now()
     operation.sent_to = owner.incarnation
     operation.sends += 1
     rows = pending(session, operation)[:CHAIN]
@@ -217,9 +217,7 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
 
 
 def current_step(session: Session, operation: Operation) -> OperationStep:
-    return next(
-        row for row in steps_of(session, operation) if row.position == operation.cursor
-    )
+    return next(row for row in steps_of(session, operation) if row.position == operation.cursor)
 
 
 # What comes of an attempt
@@ -247,7 +245,7 @@ def _go_on(session: Session, node: Node, operation: Operation, step: OperationSt
     operation.cursor = rest[0].position
     operation.state = OperationState.QUEUED
     operation.claimed_by = operation.deadline_at = None
-    operation.sent_at = now()  # type: ignore[assignment]
+    operation.sent_at = now()
     operation.sends = 1
     return True
 
@@ -260,13 +258,13 @@ def wait(
     operation.state = OperationState.WAITING
     operation.wake_at = None
     if outcome.poll_after is not None:
-        operation.wake_at = after(outcome.poll_after)  # type: ignore[assignment]
+        operation.wake_at = after(outcome.poll_after)
     if outcome.timeout is not None:
         step.deadline_at = step.deadline_at or session.scalar(select(after(outcome.timeout)))
         operation.deadline_at = step.deadline_at
     else:
         limit = callback_timeout(session, node)
-        operation.deadline_at = after(limit) if limit else None  # type: ignore[assignment]
+        operation.deadline_at = after(limit) if limit else None
     if operation.kind != "power" and Event.WAIT in MACHINE[State(node.provision_state)].moves:
         moves.move(node, Event.WAIT)
         _release(node)
@@ -282,27 +280,21 @@ def callback_timeout(session: Session, node: Node) -> float:
 
 
 def fail(
-    session: Session,
-    node: Node,
-    operation: Operation,
-    step: OperationStep,
-    reason: str,
-    code: str,
-    retryable: bool = False,
+    session: Session, node: Node, operation: Operation, step: OperationStep, failure: Failed
 ) -> bool:
     """
     A step has failed: tidy up, then enter the failed state. Returns whether there is a next step.
 
     A failure while tidying up is noted and does not stop the tidying.
     """
-    step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), reason
+    step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), failure.reason
     if step.source != "tidy":
         operation.error = {
-            "code": code,
-            "message": reason,
+            "code": failure.code,
+            "message": failure.reason,
             "step": step.label,
             "attempt": step.attempts,
-            "retryable": retryable,
+            "retryable": failure.retryable,
         }
         rest = [row for row in pending(session, operation) if row.position > step.position]
         for row in rest:
@@ -366,9 +358,9 @@ def end(node: Node, operation: Operation, state: OperationState) -> None:
 def fire(session: Session, node: Node, operation: Operation, event: Event) -> None:
     """Let an event of an operation happen to its node, with what belongs to it."""
     state = State(node.provision_state)
-    if event is Event.DONE and state is State.CLEANING:
-        if node.retired or node.target_provision_state == State.MANAGEABLE:
-            event = Event.MANAGE
+    stays = node.retired or node.target_provision_state == State.MANAGEABLE
+    if event is Event.DONE and state is State.CLEANING and stays:
+        event = Event.MANAGE
     passed = MACHINE[state].passed
     moves.move(node, event)
     if event is Event.FAIL:
@@ -480,28 +472,23 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
             select(age(AgentRecord.last_heartbeat_at)).where(AgentRecord.node_id == node.id)
         )
         if silence is not None and silence < limit:
-            operation.deadline_at = after(limit - silence)  # type: ignore[assignment]
+            operation.deadline_at = after(limit - silence)
             return
     reason = (
         f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
         if operation.wake_at is None
         else f"Timeout reached in step {step.label}: the machine did not get there in time"
     )
-    fail_waiting(session, node, operation, step, reason, "timeout")
+    fail_waiting(session, node, operation, step, Failed(reason, "timeout"))
 
 
 def fail_waiting(
-    session: Session,
-    node: Node,
-    operation: Operation,
-    step: OperationStep,
-    reason: str,
-    code: str,
+    session: Session, node: Node, operation: Operation, step: OperationStep, failure: Failed
 ) -> None:
     """Fail an operation that waits; its tidying is handed out like any other work."""
     if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.kind != "power":
         moves.move(node, Event.RESUME)
-    if fail(session, node, operation, step, reason, code):
+    if fail(session, node, operation, step, failure):
         hand_out(session, node, operation)
 
 

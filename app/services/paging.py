@@ -47,9 +47,7 @@ def cut(
     if isinstance(column.type, Boolean):
         keys[-2] = cast(column, Integer)
     if page.marker is not None:
-        found = session.execute(
-            select(*keys).where(columns[identity] == page.marker)
-        ).one_or_none()
+        found = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
         if found is None:
             raise NotFound(model.__tablename__.removesuffix("s"), page.marker)
         query = query.where(_beyond(keys, tuple(found), page.descending))

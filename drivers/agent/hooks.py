@@ -51,6 +51,6 @@ def raid_was_built(target: Target, result: Any) -> None:
 
 
 @post_clean_step_hook("raid", "delete_configuration")
-def raid_was_removed(target: Target, result: Any) -> None:  # noqa: ARG001 - a hook's signature
+def raid_was_removed(target: Target, result: Any) -> None:
     """Forget the RAID configuration, and the root disk that was on it."""
     target.report(raid_config={}, properties={"root_device": None})

@@ -19,7 +19,7 @@ class IpmiManagement(Management):
         credentials.read(target)
         _keep_on_timeout(target)
 
-    def supported_boot_devices(self, target: Target) -> list[str]:  # noqa: ARG002
+    def supported_boot_devices(self, target: Target) -> list[str]:
         return list(DEVICES)
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:

@@ -75,7 +75,11 @@ class NodeFields(Schema):
 
 _interfaces = {f"{kind}_interface": Text(allow_none=True) for kind in KINDS}
 NodeChange = NodeFields.from_dict(
-    {**_interfaces, "protected": Flag(allow_none=True), "protected_reason": Text(4096, allow_none=True)},
+    {
+        **_interfaces,
+        "protected": Flag(allow_none=True),
+        "protected_reason": Text(4096, allow_none=True),
+    },
     name="NodeChange",
 )
 NodeCreate = NodeFields.from_dict(

@@ -1,0 +1,154 @@
+"""The service from inside, without processes: rows, services and workers' functions."""
+
+import subprocess
+import uuid
+from types import SimpleNamespace
+
+import pytest
+
+from app import db, settings
+from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
+from app.runtime import make
+from app.services import conductors, operations, provisioning
+from app.services.caller import Caller
+from workers import redis_server
+from workers.attempts import Conductor as Claimant
+
+
+class AlwaysGiven:
+    """Leases that anybody gets: what is left is what the rows decide."""
+
+    def take(self, node, fence, still_ours):
+        return SimpleNamespace(check=lambda: None)
+
+    def give_back(self, lease):
+        pass
+
+
+class NoWaker:
+    """Waits are looked after by nobody."""
+
+    def poll(self, *_):
+        pass
+
+    def watch(self, *_):
+        pass
+
+
+class Inside:
+    """One process's view of the service: `sent` are the messages that it would have sent."""
+
+    def __init__(self, url, **environ):
+        self.url, self.environ = url, environ
+        self.sent = []
+        self.settings = settings.load({"INGOT_DATABASE_CONNECTION": url, **environ})
+        self.runtime = make(self.settings, self._send)
+
+    def _send(self, message):
+        self.sent.append(message)
+        return True
+
+    def another(self):
+        """Another process: connections, caches and gate of its own."""
+        return Inside(self.url, **self.environ)
+
+    def close(self):
+        self.runtime.engine.dispose()
+
+    def conductor(self, name="c-1", **columns):
+        """A registered conductor that claims steps here."""
+        claimant = Claimant(name, str(uuid.uuid4()), self.runtime, AlwaysGiven(), NoWaker())
+        with self.runtime.transaction() as session:
+            conductors.register(session, name, claimant.incarnation, "", self.drivers())
+        if columns:
+            self.change(Conductor, name, **columns)
+        self.runtime.cache.pop("members", None)
+        return claimant
+
+    def drivers(self):
+        return {
+            name: {kind: list(known) for kind, known in kinds.items()}
+            for name, kinds in self.runtime.drivers.types.items()
+        }
+
+    def node(self, state="enroll", **columns):
+        """The id of a new node."""
+        with self.runtime.transaction() as session:
+            node = Node(
+                uuid=str(uuid.uuid4()), driver="fake-hardware", provision_state=state, **columns
+            )
+            session.add(node)
+            session.flush()
+            return node.id
+
+    def request(self, node_id, verb):
+        """What the API does; returns the operation's uuid."""
+        with self.runtime.transaction() as session:
+            node = operations.lock(session, node_id)
+            provisioning.request(session, node, verb, {}, Caller())
+            session.flush()
+            return session.get_one(Operation, node.operation_id).uuid
+
+    def operation(self, name):
+        with self.runtime.reading() as session:
+            return session.query(Operation).filter_by(uuid=name).one()
+
+    def steps(self, name):
+        with self.runtime.reading() as session:
+            return operations.steps_of(
+                session, session.query(Operation).filter_by(uuid=name).one()
+            )
+
+    def read(self, node_id):
+        with self.runtime.reading() as session:
+            return session.get_one(Node, node_id)
+
+    def change(self, kind, which, **columns):
+        """Set columns of a row, found by id, uuid or name."""
+        with self.runtime.transaction() as session:
+            by = {"id": which}
+            if isinstance(which, str):
+                by = {"hostname" if kind is Conductor else "uuid": which}
+            row = session.query(kind).filter_by(**by).one()
+            for name, value in columns.items():
+                setattr(row, name, value)
+
+    def change_step(self, name, position, **columns):
+        row = self.steps(name)[position]
+        self.change(OperationStep, row.id, **columns)
+
+    def agent(self, node_id, **columns):
+        """The record of an agent that has called."""
+        with self.runtime.transaction() as session:
+            columns = {"url": "https://agent:9999", "token": "t", "heartbeats": 1, **columns}
+            session.add(AgentRecord(node_id=node_id, last_heartbeat_at=db.now(), **columns))
+
+
+@pytest.fixture
+def inside(database):
+    view = Inside(database)
+    yield view
+    view.close()
+
+
+@pytest.fixture
+def redis_url(tmp_path):
+    """The URL of an empty Redis of our own, without persistence."""
+    path = tmp_path / "redis.sock"
+    (tmp_path / "redis").mkdir()
+    command = redis_server.command(redis_server.find(), tmp_path, path)
+    with subprocess.Popen([*command, "--appendonly", "no"], stdout=subprocess.DEVNULL) as server:
+        try:
+            url = f"redis+socket://{path}"
+            redis_server.await_answer(url, 1, 10)
+            yield url
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def redis_client(redis_url):
+    with redis_server.client(redis_url, 2) as client:
+        yield client
+
+

@@ -1,0 +1,208 @@
+"""The schema and the races that only a real database decides, on SQLite and on PostgreSQL."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from app import db, models
+from app.errors import IllegalMove, NodeLocked
+from app.models import AgentRecord, Node, Operation
+from app.services import agents, operations
+from drivers.steps import Done, Wait
+from workers import attempts, reconciler, waker
+
+ROUNDS = 12
+
+
+def alembic(url):
+    config = Config()
+    config.set_main_option("script_location", str(db.MIGRATIONS))
+    config.attributes["url"] = url
+    return config
+
+
+def tables(url):
+    engine = db.connect(url)
+    try:
+        return set(inspect(engine).get_table_names()) - {"alembic_version"}
+    finally:
+        engine.dispose()
+
+
+def together(*calls, allowed=()):
+    """What the calls return, or the `allowed` errors they raise, when they begin at one moment."""
+    barrier = threading.Barrier(len(calls))
+
+    def run(call):
+        barrier.wait()
+        try:
+            return call()
+        except allowed as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+@pytest.fixture
+def other(inside):
+    """A second process at the same database."""
+    view = inside.another()
+    yield view
+    view.close()
+
+
+def test_migrations_go_up_down_and_up_again(empty_database):
+    command.upgrade(alembic(empty_database), "head")
+    assert set(models.Base.metadata.tables) == tables(empty_database)
+    command.downgrade(alembic(empty_database), "base")
+    assert set() == tables(empty_database)
+    command.upgrade(alembic(empty_database), "head")
+    assert set(models.Base.metadata.tables) == tables(empty_database)
+
+
+def test_the_migrations_make_what_the_models_say(database):
+    engine = db.connect(database)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert [] == compare_metadata(context, models.Base.metadata)
+    engine.dispose()
+
+
+def test_two_that_migrate_at_once_wait_for_each_other(empty_database):
+    # processes, as Alembic's context belongs to one process
+    import multiprocessing
+
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(db.upgrade, [empty_database] * 2)
+    assert set(models.Base.metadata.tables) == tables(empty_database)
+
+
+def test_one_of_many_requests_wins(inside, other):
+    inside.conductor()
+    node = inside.node()
+    asks = [partial(each.request, node, "manage") for each in [inside, other] * 8]
+    answers = together(*asks, allowed=(IllegalMove, NodeLocked))
+    winners = [each for each in answers if isinstance(each, str)]
+    assert 1 == len(winners)
+    assert 1 == inside.read(node).fence
+    assert 1 == len(inside.sent) + len(other.sent)
+
+
+def test_one_of_many_messages_claims_a_step(inside, other):
+    first, second = inside.conductor("c-1"), other.conductor("c-2")
+    for _ in range(ROUNDS):
+        name = inside.request(inside.node(), "manage")
+        run = partial(attempts.run_step, operation=name, fence=1, cursor=0, last=False)
+        outcomes = together(*[partial(run, each) for each in [first, second] * 3])
+        assert [False] * 5 + [True] == sorted(outcomes)
+        assert [1, 0] == [step.attempts for step in inside.steps(name)][:2]
+        assert 1 == inside.operation(name).cursor
+
+
+def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
+    dead, living = inside.conductor("c-1"), other.conductor("c-2")
+    take_over = reconciler._take_over({living.incarnation})
+    for _ in range(ROUNDS):
+        name = inside.request(inside.node(), "manage")
+        attempt = attempts._claim(dead, name, 1, 0)
+        together(
+            lambda: attempts._record(dead, attempt, Done(), last=False),
+            lambda: reconciler._each(other.runtime, take_over, attempt.operation.id),
+        )
+        operation, step = inside.operation(name), inside.steps(name)[0]
+        facts = operation.fence, operation.cursor, operation.refused, step.deaths, step.state
+        assert facts in {(1, 1, 0, 0, "done"), (2, 0, 1, 1, "running")}
+
+
+def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
+    dead, living = inside.conductor("c-1"), other.conductor("c-2")
+    node = inside.node()
+    name = inside.request(node, "manage")
+    attempt = attempts._claim(dead, name, 1, 0)
+    attempt.reports["power_state"] = "power on"
+    assert reconciler._each(
+        other.runtime, reconciler._take_over({living.incarnation}), attempt.operation.id
+    )
+    assert attempts.run_step(living, name, 2, 0, last=False)
+    assert not attempts._record(dead, attempt, Done(), last=False)
+    assert 1 == inside.operation(name).refused
+    assert 1 == inside.operation(name).cursor
+    assert "power off" == inside.read(node).power_state
+    assert 2 == inside.steps(name)[0].attempts
+
+
+def test_one_of_many_wakers_wakes(inside, other):
+    inside.conductor()
+    for _ in range(ROUNDS):
+        name = inside.request(inside.node(), "manage")
+        inside.change(Operation, name, state="waiting", claimed=0)
+        key = inside.operation(name).id
+        wakes = [partial(waker.wake, each.runtime, key) for each in [inside, other] * 3]
+        woken = together(*wakes)
+        assert [False] * 5 + [True] == sorted(woken)
+        assert 2 == inside.operation(name).fence
+
+
+def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, other):
+    conductor = inside.conductor()
+    sign = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
+    for _ in range(ROUNDS):
+        node = inside.node("available")
+        inside.agent(node)
+        name = inside.request(node, "active")
+        attempt = attempts._claim(conductor, name, 1, 0)
+        together(
+            lambda: attempts._record(conductor, attempt, Wait({"booted": True}), last=False),
+            lambda: agents.heartbeat(other.runtime, attempt.node.uuid, sign),
+        )
+        assert ("queued", 2) == (inside.operation(name).state, inside.operation(name).fence)
+        assert "deploying" == inside.read(node).provision_state
+
+
+def test_two_operations_of_one_node_are_never_both_worked_on(inside):
+    inside.conductor()
+    node = inside.node()
+    inside.request(node, "manage")
+    with pytest.raises(Exception, match=r"(?i)unique"), inside.runtime.transaction() as session:
+        session.add(
+            Operation(
+                uuid="another", node_id=node, kind="power", state="queued", created_at=db.utcnow()
+            )
+        )
+
+
+def test_a_node_locked_by_one_connection_waits_for_the_other(inside, other):
+    node = inside.node()
+
+    def count():
+        view = inside if threading.get_ident() % 2 else other
+        for _ in range(20):
+            with view.runtime.transaction() as session:
+                operations.lock(session, node).fence += 1
+
+    assert [None] * 4 == together(count, count, count, count)
+    assert 80 == inside.read(node).fence
+
+
+def test_the_agent_record_counts_every_heartbeat(inside, other):
+    inside.conductor()
+    node = inside.node("deploying")
+    inside.agent(node, heartbeats=0)
+    uuid = inside.read(node).uuid
+    sign = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
+
+    def beat(view):
+        return lambda: [agents.heartbeat(view.runtime, uuid, sign) for _ in range(10)] and None
+
+    assert [None] * 4 == together(*map(beat, [inside, other] * 2))
+    with inside.runtime.reading() as session:
+        assert 40 == session.get_one(AgentRecord, node).heartbeats
+        assert session.get_one(Node, node).reservation is None
