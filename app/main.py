@@ -59,11 +59,11 @@ def create_app(runtime: Runtime) -> Flask:
     app.add_url_rule("/docs", view_func=documentation.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))
-    app.wsgi_app = _under_v1(app.wsgi_app)  # type: ignore[method-assign]
+    app.wsgi_app = _under_v1(app.wsgi_app)  # type: ignore[method-assign, assignment]
     return app
 
 
-class Api(flask_smorest.Api):
+class Api(flask_smorest.Api):  # type: ignore[misc]
     """Documents the routes; errors are told in Ironic's shapes, not in its own."""
 
     def _register_error_handlers(self) -> None:

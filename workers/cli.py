@@ -154,3 +154,7 @@ def toml(value: Any) -> str:
             return f"[{', '.join(toml(one) for one in value)}]"
         case _:
             return json.dumps(value)
+
+
+if __name__ == "__main__":
+    main()

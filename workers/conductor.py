@@ -15,7 +15,7 @@ from uuid import uuid4
 from celery import Celery
 from celery.apps.worker import Worker
 from celery.exceptions import Ignore
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -129,6 +129,7 @@ class _Life:
 
 
 def _worker(application: Celery, name: str, queues: list[str], threads: int) -> Worker:
+    setup_logging.connect(_leave_logging_alone)
     application.conf.task_queues = [Queue(each, routing_key=each) for each in queues]
     return Worker(
         app=application,
@@ -139,10 +140,13 @@ def _worker(application: Celery, name: str, queues: list[str], threads: int) -> 
         without_gossip=True,
         without_mingle=True,
         without_heartbeat=True,
-        loglevel="WARNING",
         quiet=True,
         optimization="fair",
     )
+
+
+def _leave_logging_alone(**_: Any) -> None:
+    """Logging is set up already; a receiver is what tells Celery."""
 
 
 def _fork_now(settings: Settings, name: str) -> int:

@@ -14,6 +14,8 @@ from app.errors import Unauthorized
 from app.services.caller import Caller
 from app.settings import Settings, SettingsError
 
+OPTION = "[DEFAULT]http_basic_auth_user_file"
+
 Authenticate = Callable[[Request, str], Caller]
 
 #: What agents and clients may ask before anybody knows them.
@@ -88,9 +90,7 @@ def read_htpasswd(path: str) -> Mapping[str, bytes]:
         if not line.strip():
             continue
         if not colon or not stored.startswith(("$2a$", "$2b$", "$2y$")):
-            raise SettingsError(
-                f"[DEFAULT]http_basic_auth_user_file {path}: line {number} is not user:bcrypt-hash"
-            )
+            raise SettingsError(f"{OPTION} {path}: line {number} is not user:bcrypt-hash")
         hashes[user] = stored.encode()
     return hashes
 

@@ -18,6 +18,10 @@ from app.errors import ServiceError, TooLarge, Unavailable
 
 logger = log.get(__name__)
 
+#: This client (to 6.3 at least) raises TypeError on the Retry-After of a 409 or 503; without the
+#: header it waits and tries again by itself.
+NO_RETRY_AFTER = "python-ironicclient"
+
 
 def answer(status: int, message: str, debug: str | None = None) -> Response:
     """What a handler could not do."""
@@ -57,7 +61,7 @@ def _service_error(error: ServiceError) -> Response:
     if isinstance(error, TooLarge | TooDeep):
         return flat(error.status, str(error))
     response = answer(error.status, str(error))
-    if error.retry_after is not None:
+    if error.retry_after is not None and NO_RETRY_AFTER not in request.user_agent.string:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
 

@@ -4,6 +4,7 @@ What is never shown: values whose key says that they are secret.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -33,16 +34,18 @@ def mask(value: Any, document: str = "") -> Any:
 def _mask(value: Any, also: frozenset[str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: HIDDEN
-            if _SECRET.search(lower := key.lower()) or lower in also
-            else _mask(inner, also)
-            if isinstance(inner, dict | list)
-            else inner
+            key: HIDDEN if _is_secret(key, also) else _mask(inner, also)
             for key, inner in value.items()
         }
     if isinstance(value, list):
         return [_mask(inner, also) for inner in value]
     return value
+
+
+@lru_cache(maxsize=10_000)  # a rack's documents have the same few keys
+def _is_secret(key: str, also: frozenset[str]) -> bool:
+    lower = key.lower()
+    return lower in also or bool(_SECRET.search(lower))
 
 
 def mask_text(text: str | None, document: str) -> Any:

@@ -64,7 +64,7 @@ _AGENT_FACTS = tuple(each.name for each in _AGENT)
 _SOURCES: Mapping[str, tuple[str, ...]] = {
     "conductor": ("driver", "conductor_group"),
     "driver_internal_info": ("provision_state",),
-    **{name: ("provision_state",) for name in STEPS},
+    **dict.fromkeys(STEPS, ("provision_state",)),
 }
 #: An operation with steps is in progress only in these.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
@@ -161,9 +161,7 @@ def _age(node: View, version: int) -> None:
 
 def _add_agent(node: View, progress: Progress | None) -> None:
     """What Ironic keeps in `driver_internal_info` and we in tables of their own."""
-    facts = {
-        name: value for name in _AGENT_FACTS if (value := node.pop(name)) is not None
-    }
+    facts = {name: value for name in _AGENT_FACTS if (value := node.pop(name)) is not None}
     if "agent_secret_token" in facts:
         facts["agent_secret_token"] = HIDDEN
     for flow in STEPS.values():

@@ -8,7 +8,7 @@ Routes: how a handler says where it is, since when, and what it takes.
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, Never
 
 import flask_smorest
 import orjson
@@ -53,8 +53,14 @@ class Parser(FlaskParser):
         return body(req)
 
     def handle_error(
-        self, error: ValidationError, req: Request, schema: Schema, **_kwargs: Any
-    ) -> None:
+        self,
+        error: ValidationError,
+        req: Request,
+        schema: Schema,
+        *,
+        error_status_code: int | None,
+        error_headers: Mapping[str, str] | None,
+    ) -> Never:
         raise Invalid(explain(error.messages)) from error
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask import g
+from werkzeug.datastructures import Headers
 
 from app.errors import NotAcceptable
 from drivers.interfaces import KINDS
@@ -22,7 +23,8 @@ SERVICE = "baremetal"
 #: resource -> field -> minor version that it appeared in
 FIELDS: Mapping[str, Mapping[str, int]] = {
     "node": {
-        "name": 5, "driver_internal_info": 3, "clean_step": 7, "deploy_step": 44, "service_step": 87,
+        "name": 5, "driver_internal_info": 3, "clean_step": 7, "deploy_step": 44,
+        "service_step": 87,
         "inspection_started_at": 6, "inspection_finished_at": 6, "raid_config": 12,
         "target_raid_config": 12, "states": 14, "resource_class": 21,
         **{f"{kind}_interface": 31 for kind in KINDS},
@@ -36,7 +38,8 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
     "port": {
         "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19,
         "physical_network": 34, "is_smartnic": 53, "name": 88, "node_ident": 94,
-        "description": 97, "vendor": 100, "category": 101, "available_for_dynamic_portgroup": 111,
+        "description": 97, "vendor": 100, "category": 101,
+        "available_for_dynamic_portgroup": 111,
     },
     "driver": {
         "properties": 14, "type": 30,
@@ -48,7 +51,7 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
         "default_firmware_interface": 86, "enabled_firmware_interfaces": 86,
     },
     "conductor": {},
-    "history": {"project": 113, "state": 115, "target_provision_state": 115, "duration_seconds": 115},
+    "history": {"project": 113},
 }
 
 #: collection -> query parameter -> minor version that it appeared in
@@ -76,7 +79,7 @@ COLLECTIONS: Mapping[str, int] = {
 # fmt: on
 
 
-def negotiate(headers: Mapping[str, str]) -> int:
+def negotiate(headers: Headers) -> int:
     """The minor version that a request asks for. Raises NotAcceptable."""
     asked = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
     if asked is None:

@@ -6,16 +6,18 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session, load_only
+from sqlalchemy import Connection, Text, bindparam, func, select, update
+from sqlalchemy.orm import Session
 
 from app import log
 from app.db import now, retrying
 from app.errors import Invalid, NodeLocked, NotFound
-from app.models import AgentRecord, Node, Port
+from app.models import AgentRecord, Node, Operation, OperationState, Port
 from app.runtime import Runtime, of
 from app.services import nodes, operations
+from app.settings import Settings
 from app.states import State
 
 logger = log.get(__name__)
@@ -67,7 +69,7 @@ def lookup(
         condition = Node.id == found[0]
     node = session.scalar(select(Node).where(condition).with_for_update())
     settings = of(session).settings
-    if node is None or (settings.api.restrict_lookup and not _expected(session, node)):
+    if node is None or (settings.api.restrict_lookup and not _expected(settings, node)):
         raise nowhere
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
@@ -83,14 +85,14 @@ def lookup(
     return node, agent.token
 
 
-def _expected(session: Session, node: Node) -> bool:
+def _expected(settings: Settings, node: Node) -> bool:
     state = State(node.provision_state)
-    return state in EXPECTING or (state in FAST_TRACK and fast_track(session, node.driver_info))
+    return state in EXPECTING or (state in FAST_TRACK and fast_track(settings, node.driver_info))
 
 
-def fast_track(session: Session, driver_info: Mapping[str, Any]) -> bool:
+def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
     """Agents of this node are kept running between operations."""
-    chosen = driver_info.get("fast_track", of(session).settings.deploy.fast_track)
+    chosen = driver_info.get("fast_track", settings.deploy.fast_track)
     return str(chosen).lower() in ("true", "1", "yes", "on", "t", "y")
 
 
@@ -106,37 +108,75 @@ def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
     """
 
     def record() -> int | None:
-        with runtime.transaction() as session:
-            return _record(session, ident, sign)
+        with runtime.engine.begin() as connection:
+            return _record(connection, runtime.settings, ident, sign)
 
     def wake() -> None:
         with runtime.transaction() as session:
-            node = session.get(Node, node_id, options=[load_only(Node.id)])
-            agent = session.get(AgentRecord, node_id, options=[load_only(AgentRecord.node_id)])
+            node, agent = session.get(Node, node_id), session.get(AgentRecord, node_id)
             if node is not None and agent is not None:
                 operations.agent_called(session, node, agent)
 
     node_id = retrying(record)
-    if node_id is not None:
+    if node_id is None:
+        return
+    with runtime.engine.connect().execution_options(writes=False) as connection:
+        waiting = connection.scalar(_WAITING, {"node": node_id})
+    if waiting:
         retrying(wake)
 
 
-def _record(session: Session, ident: str, sign: Mapping[str, Any]) -> int | None:
+# Hundreds of machines may call at once, so these are made once and run without the ORM.
+_NODES, _AGENTS = Node.__table__.c, AgentRecord.__table__.c
+_KNOWN = select(
+    _NODES.id,
+    _NODES.uuid,
+    _NODES.provision_state,
+    _NODES.reservation,
+    _NODES.driver_info,
+    _AGENTS.token,
+    _AGENTS.url,
+    _AGENTS.verify_ca,
+).select_from(Node.__table__.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id))
+_BY_UUID = _KNOWN.where(_NODES.uuid == bindparam("ident"))
+_BY_NAME = _KNOWN.where(_NODES.name == bindparam("ident"))
+_TOLD = {
+    "version": "agent_version",
+    "verify_ca": "agent_verify_ca",
+    "status": "agent_status",
+    "status_message": "agent_status_message",
+}
+_HEARD = (
+    update(AgentRecord)
+    .where(_AGENTS.node_id == bindparam("node"), _AGENTS.token == bindparam("agent_token"))
+    .values(
+        url=bindparam("callback_url"),
+        heartbeats=_AGENTS.heartbeats + 1,
+        last_heartbeat_at=now(),
+        **{
+            column: func.coalesce(bindparam(key, type_=Text), _AGENTS[column])
+            for column, key in _TOLD.items()
+        },
+    )
+)
+_WAITING = (
+    select(Operation.__table__.c.id)
+    .where(
+        Operation.__table__.c.node_id == bindparam("node"),
+        Operation.__table__.c.state == OperationState.WAITING,
+        Operation.__table__.c.wake_at.is_(None),
+    )
+    .limit(1)
+)
+
+
+def _record(
+    connection: Connection, settings: Settings, ident: str, sign: Mapping[str, Any]
+) -> int | None:
     """The id of the node; None when nobody listens to its agent now."""
-    row = session.execute(
-        select(
-            Node.id,
-            Node.uuid,
-            Node.provision_state,
-            Node.reservation,
-            Node.driver_info,
-            AgentRecord.token,
-            AgentRecord.url,
-            AgentRecord.verify_ca,
-        )
-        .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-        .where(nodes.identified(ident))
-    ).one_or_none()
+    by_uuid = nodes.is_uuid(ident)
+    query = _BY_UUID if by_uuid else _BY_NAME
+    row = connection.execute(query, {"ident": str(UUID(ident)) if by_uuid else ident}).one_or_none()
     if row is None:
         raise NotFound("node", ident)
     token = sign.get("agent_token")
@@ -144,31 +184,18 @@ def _record(session: Session, ident: str, sign: Mapping[str, Any]) -> int | None
         raise Invalid("Agent token is required for heartbeat processing.")
     if not row.token or not secrets.compare_digest(row.token.encode(), token.encode()):
         raise Invalid("Invalid or missing agent token received.")
-    _check(of(session).settings.agent.require_tls, sign, row.url, row.verify_ca)
+    _check(settings.agent.require_tls, sign, row.url, row.verify_ca)
     if row.url is None and row.reservation is not None:
         raise NodeLocked(row.uuid, row.reservation)
     state = State(row.provision_state)
-    listening = state in LISTENING or (
-        state in LISTENING_ON_FAST_TRACK and fast_track(session, row.driver_info)
-    )
-    if not listening:
+    if state not in LISTENING and not (
+        state in LISTENING_ON_FAST_TRACK and fast_track(settings, row.driver_info)
+    ):
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
-    told = {
-        "url": sign["callback_url"],
-        "version": sign.get("agent_version"),
-        "verify_ca": sign.get("agent_verify_ca"),
-        "status": sign.get("agent_status"),
-        "status_message": sign.get("agent_status_message"),
-    }
-    updated = session.execute(
-        update(AgentRecord)
-        .where(AgentRecord.node_id == row.id, AgentRecord.token == token)
-        .values({key: value for key, value in told.items() if value is not None})
-        .values(heartbeats=AgentRecord.heartbeats + 1, last_heartbeat_at=now())
-        .execution_options(synchronize_session=False)
-    )
-    if not updated.rowcount:  # type: ignore[attr-defined]
+    told = {key: sign.get(key) for key in ("callback_url", *_TOLD.values())}
+    heard = connection.execute(_HEARD, {**told, "node": row.id, "agent_token": token})
+    if not heard.rowcount:  # forgotten in between
         raise Invalid("Invalid or missing agent token received.")
     return int(row.id)
 

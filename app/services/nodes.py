@@ -179,7 +179,7 @@ def change(
 
 
 def touch(node: Node) -> None:
-    node.updated_at = now()  # type: ignore[assignment]
+    node.updated_at = now()
 
 
 def set_maintenance(node: Node, reason: str | None) -> None:

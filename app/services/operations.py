@@ -438,11 +438,15 @@ def _release(node: Node) -> None:
 
 
 def _wake_if_called(session: Session, node: Node, operation: Operation) -> None:
-    """A heartbeat that came since the step was claimed is not lost."""
+    """
+    A heartbeat that came since the step was claimed is not lost.
+
+    The agent's row is locked: one that comes just now is recorded, and looks, after our commit.
+    """
     if operation.wake_at is not None:
         return
     heartbeats = session.scalar(
-        select(AgentRecord.heartbeats).where(AgentRecord.node_id == node.id)
+        select(AgentRecord.heartbeats).where(AgentRecord.node_id == node.id).with_for_update()
     )
     if heartbeats is not None and heartbeats > operation.heartbeats:
         wake(session, node, operation)

@@ -59,7 +59,8 @@ def _beyond(
     keys: list[ColumnElement[Any]], values: tuple[Any, ...], descending: bool
 ) -> ColumnElement[bool]:
     """Rows whose keys come after the values, compared one by one."""
-    ways, equal = [], []
+    ways: list[ColumnElement[bool]] = []
+    equal: list[ColumnElement[bool]] = []
     for column, value in zip(keys, values, strict=True):
         if value is not None:
             ways.append(and_(*equal, column < value if descending else column > value))

@@ -79,7 +79,7 @@ def change(
         for key, value in values.items():
             setattr(port, key, value)
         _check_smartnic(port)
-        port.updated_at = now()  # type: ignore[assignment]
+        port.updated_at = now()
 
 
 def remove(session: Session, port: Port) -> None:

@@ -51,6 +51,12 @@ def together(*calls, allowed=()):
         return list(pool.map(run, calls))
 
 
+def run(claimant, view, name, fence=1):
+    """What a message about the first step of an operation does."""
+    node = view.read(view.operation(name).node_id).uuid
+    return attempts.run_step(claimant, node, name, fence, 0, last=False)
+
+
 @pytest.fixture
 def other(inside):
     """A second process at the same database."""
@@ -99,10 +105,9 @@ def test_one_of_many_requests_wins(inside, other):
 def test_one_of_many_messages_claims_a_step(inside, other):
     first, second = inside.conductor("c-1"), other.conductor("c-2")
     for _ in range(ROUNDS):
-        name = inside.request(inside.node(), "manage")
-        run = partial(attempts.run_step, operation=name, fence=1, cursor=0, last=False)
-        outcomes = together(*[partial(run, each) for each in [first, second] * 3])
-        assert [False] * 5 + [True] == sorted(outcomes)
+        name = inside.request(inside.node("manageable"), "provide")
+        runs = [partial(run, each, inside, name) for each in [first, second] * 3]
+        assert [False] * 5 + [True] == sorted(together(*runs))
         assert [1, 0] == [step.attempts for step in inside.steps(name)][:2]
         assert 1 == inside.operation(name).cursor
 
@@ -111,7 +116,7 @@ def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
     dead, living = inside.conductor("c-1"), other.conductor("c-2")
     take_over = reconciler._take_over({living.incarnation})
     for _ in range(ROUNDS):
-        name = inside.request(inside.node(), "manage")
+        name = inside.request(inside.node("manageable"), "provide")
         attempt = attempts._claim(dead, name, 1, 0)
         together(
             lambda: attempts._record(dead, attempt, Done(), last=False),
@@ -124,18 +129,18 @@ def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
 
 def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
     dead, living = inside.conductor("c-1"), other.conductor("c-2")
-    node = inside.node()
-    name = inside.request(node, "manage")
+    node = inside.node("manageable")
+    name = inside.request(node, "provide")
     attempt = attempts._claim(dead, name, 1, 0)
     attempt.reports["power_state"] = "power on"
     assert reconciler._each(
         other.runtime, reconciler._take_over({living.incarnation}), attempt.operation.id
     )
-    assert attempts.run_step(living, name, 2, 0, last=False)
+    assert run(living, other, name, fence=2)
     assert not attempts._record(dead, attempt, Done(), last=False)
     assert 1 == inside.operation(name).refused
     assert 1 == inside.operation(name).cursor
-    assert "power off" == inside.read(node).power_state
+    assert inside.read(node).power_state is None
     assert 2 == inside.steps(name)[0].attempts
 
 

@@ -1,0 +1,161 @@
+"""
+A machine to provision, made of other people's parts: sushy-tools' emulator is its BMC; when the
+emulator switches it on from the agent's medium, an agent that speaks ironic-python-agent's protocol
+runs on it.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import requests
+
+from drivers.simulator.agent import Agent
+
+UUID = "8d6f1a5e-7f3b-4a53-9a1e-0d2f5c6b7a80"
+MAC = "52:54:00:8d:6f:1a"
+IMAGE = b"the bytes of an operating system\n" * 4096
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Machine:
+    """
+    The machine itself: what the emulator tells of its power, it does.
+
+    told: every power state that the BMC reported, in order. agent: the one that runs, if any.
+    """
+
+    def __init__(self):
+        self.api_url = None
+        self.bmc_url = None
+        self.told = []
+        self.agent = None
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self):
+                length = int(self.headers["Content-Length"])
+                outer.changed(json.loads(self.rfile.read(length)))
+                self.send_response(200)
+                self.end_headers()
+
+            def do_GET(self):
+                content = IMAGE if self.path == "/disk.raw" else b"agent medium"
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def image_info(self):
+        return {
+            "image_source": f"{self.url}/disk.raw",
+            "image_os_hash_algo": "sha256",
+            "image_os_hash_value": hashlib.sha256(IMAGE).hexdigest(),
+        }
+
+    def changed(self, system):
+        power = system["power_state"]
+        if self.told and self.told[-1] == power:
+            return
+        self.told.append(power)
+        from_cd = system.get("boot_device") == "Cd" and (system.get("boot_image") or {}).get("Cd")
+        if power == "On" and from_cd:
+            self._run(self._boot())
+        elif power == "Off" and self.agent is not None:
+            self._run(self._halt())
+
+    def stop(self):
+        if self.agent is not None:
+            self._run(self._halt())
+        self._server.shutdown()
+        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self, work):
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    async def _boot(self):
+        self.agent = Agent(self.api_url, [MAC], "127.0.0.1", 0, on_power=self._ordered)
+        machine = self.agent.machine
+        machine.faults = replace(
+            machine.faults, heartbeat_gap=0.5, retry_factor=0.05, step_seconds=0.3
+        )
+        await self.agent.start()
+
+    async def _halt(self):
+        agent, self.agent = self.agent, None
+        await agent.stop()
+
+    def _ordered(self, _kind):
+        """The agent switches its machine off: the BMC sees that."""
+        reset = f"{self.bmc_url}/redfish/v1/Systems/{UUID}/Actions/ComputerSystem.Reset"
+        threading.Thread(
+            target=requests.post,
+            args=(reset,),
+            kwargs={"json": {"ResetType": "ForceOff"}, "timeout": 10},
+        ).start()
+
+
+@contextmanager
+def running(folder: Path):
+    """The machine behind its BMC; stops both."""
+    machine = Machine()
+    port = free_port()
+    config = folder / "emulator.py"
+    config.write_text(
+        f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
+        f"SUSHY_EMULATOR_LISTEN_PORT = {port}\n"
+        f"SUSHY_EMULATOR_FAKE_DRIVER = True\n"
+        f"SUSHY_EMULATOR_STATE_DIR = {str(folder)!r}\n"
+        f"EXTERNAL_NOTIFICATION_URL = {machine.url!r}\n"
+        f"SUSHY_EMULATOR_FAKE_SYSTEMS = [{{'uuid': {UUID!r}, 'name': 'e2e', 'power_state': 'Off',"
+        f" 'external_notifier': True, 'nics': [{{'mac': {MAC!r}, 'ip': '127.0.0.1'}}]}}]\n"
+    )
+    program = shutil.which("sushy-emulator", path=str(Path(sys.executable).parent))
+    with open(folder / "emulator.log", "wb") as log:
+        emulator = subprocess.Popen(
+            [program, "--config", str(config)],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )
+    try:
+        machine.bmc_url = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            try:
+                requests.get(f"{machine.bmc_url}/redfish/v1/", timeout=2)
+                break
+            except requests.ConnectionError:
+                threading.Event().wait(0.1)
+        yield machine
+    finally:
+        emulator.terminate()
+        emulator.wait(10)
+        machine.stop()

@@ -1,0 +1,118 @@
+"""
+The main job on real input: the real `baremetal` CLI and openstacksdk take a Redfish machine, whose
+BMC somebody else wrote, from enrolment to an instance and back.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import openstack
+import pytest
+
+from tests.e2e import bare_metal
+
+BIN = Path(sys.executable).parent
+
+
+@contextmanager
+def service(folder):
+    """`ingot up` as a user starts it; yields its URL."""
+    environ = {**os.environ, "INGOT_AGENT_REQUIRE_TLS": "false"}
+    with open(folder / "service.log", "wb") as log:
+        up = subprocess.Popen(
+            [BIN / "ingot", "up", "--data-dir", folder / "data", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environ,
+            text=True,
+        )
+    try:
+        word, _, url = up.stdout.readline().strip().partition(" ")
+        assert word == "ready", (folder / "service.log").read_text()
+        yield url
+    finally:
+        up.terminate()
+        assert up.wait(90) == 0
+        up.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("e2e")
+    with bare_metal.running(folder) as machine, service(folder) as url:
+        machine.api_url = url
+        yield machine, url
+
+
+def baremetal(url, *arguments):
+    """Run the real CLI; its JSON answer, or None where it has none."""
+    done = subprocess.run(
+        [BIN / "baremetal", "--os-auth-type", "none", "--os-endpoint", url, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stderr}"
+    return json.loads(done.stdout) if "json" in arguments else None
+
+
+def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_back(world):
+    machine, url = world
+    node = baremetal(
+        url, "node", "create", "--driver", "redfish", "--name", "rack1-u7",
+        "--driver-info", f"redfish_address={machine.bmc_url}",
+        "--driver-info", f"redfish_system_id=/redfish/v1/Systems/{bare_metal.UUID}",
+        "--driver-info", "redfish_username=admin",
+        "--driver-info", "redfish_password=secret",
+        "--driver-info", f"deploy_iso={machine.url}/agent.iso",
+        "-f", "json",
+    )  # fmt: skip
+    assert node["provision_state"] == "enroll"
+    assert node["driver_info"]["redfish_password"] == "******"
+    port = baremetal(url, "port", "create", "--node", node["uuid"], bare_metal.MAC, "-f", "json")
+    assert port["address"] == bare_metal.MAC
+
+    baremetal(url, "node", "manage", "--wait", "60", "rack1-u7")
+    node = baremetal(url, "node", "show", "rack1-u7", "-f", "json")
+    assert (node["provision_state"], node["power_state"]) == ("manageable", "power off")
+
+    baremetal(url, "node", "provide", "--wait", "150", "rack1-u7")
+    assert_available(url)
+    cleaned = [each["step"]["step"] for each in steps_done(url, "provide") if each["in_band"]]
+    assert cleaned == ["erase_devices_metadata", "erase_devices"]
+
+    for name, value in machine.image_info.items():
+        baremetal(url, "node", "set", "rack1-u7", "--instance-info", f"{name}={value}")
+    baremetal(url, "node", "deploy", "--wait", "150", "rack1-u7")
+    node = baremetal(url, "node", "show", "rack1-u7", "-f", "json")
+    assert (node["provision_state"], node["power_state"]) == ("active", "power on")
+
+    connection = openstack.connect(
+        auth_type="none", baremetal_endpoint_override=url, load_yaml_config=False
+    )
+    shown = connection.baremetal.get_node("rack1-u7")
+    assert (shown.id, shown.provision_state) == (node["uuid"], "active")
+    assert [each.address for each in connection.baremetal.ports(node=shown.id)] == [bare_metal.MAC]
+    connection.baremetal.set_node_provision_state(shown, "deleted", wait=True, timeout=150)
+    node = assert_available(url)
+    assert (node["instance_info"], node["power_state"]) == ({}, "power off")
+
+
+def assert_available(url):
+    node = baremetal(url, "node", "show", "rack1-u7", "-f", "json")
+    assert (node["provision_state"], node["last_error"]) == ("available", None)
+    return node
+
+
+def steps_done(url, kind):
+    import requests
+
+    answer = requests.get(f"{url}/v1/nodes/rack1-u7/operations", timeout=10).json()
+    newest = next(each for each in answer["operations"] if each["kind"] == kind)
+    operation = requests.get(f"{url}/v1/operations/{newest['uuid']}", timeout=10).json()
+    return operation["steps"]

@@ -1,0 +1,229 @@
+"""
+A fleet: `ingot up` as real processes, and the few requests that tests make of it.
+
+    with Fleet(tmp_path, conductors=2) as fleet:
+        nodes = fleet.create_nodes(10)
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import redis
+import requests
+
+from drivers.simulator import media
+
+ROOT = Path(__file__).parents[1]
+#: Seconds for what should take a few: the machine may be busy with other tests.
+PATIENCE = 60.0
+#: Of deaths and losses it is known soon, for tests to be short.
+QUICK = {
+    "INGOT_HOST": "fleet",
+    "INGOT_LOG_FORMAT": "json",
+    "INGOT_CONDUCTOR_HEARTBEAT_INTERVAL": "0.3",
+    "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "1.5",
+    "INGOT_CONDUCTOR_LEASE_TTL": "1",
+    "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "0.3",
+    "INGOT_CONDUCTOR_RESEND_AFTER": "1",
+    "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "5",
+}
+#: Simulated machines have no certificates, and are looked at often.
+AGENTS = {
+    "INGOT_AGENT_REQUIRE_TLS": "false",
+    "INGOT_AGENT_POLL_INTERVAL": "0.2",
+    "INGOT_AGENT_POST_DEPLOY_GET_POWER_STATE_RETRY_INTERVAL": "0.2",
+}
+
+
+def until(condition, what="it", seconds=PATIENCE, between=0.05):
+    """Wait until `condition()` is true, and return its value."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what} did not happen in {seconds:g} s"
+        time.sleep(between)
+    return value
+
+
+class Fleet:
+    """
+    One `ingot up`, ready when entered, and in the end nothing of it is left running.
+
+    The conductors are called fleet-1, fleet-2, ... `environ` are settings; underneath is `QUICK`.
+    """
+
+    def __init__(self, folder, *options, conductors=2, restart=False, ready=True, **environ):
+        self.folder, self._ready = Path(folder), ready
+        self.data, self.pidfile = self.folder / "data", self.folder / "up.pid"
+        self._log = self.folder / f"log-{time.monotonic_ns()}"
+        self._mark = f"{self._log}"
+        self.http = requests.Session()
+        self.http.trust_env = False
+        self.http.headers["X-OpenStack-Ironic-API-Version"] = "1.96"
+        self.command = [
+            sys.executable, "-m", "workers.cli", "up", "--port", "0", "--data-dir", str(self.data),
+            "--pidfile", str(self.pidfile), "--conductors", str(conductors),
+            *([] if restart else ["--no-restart"]), *options,
+        ]  # fmt: skip
+        self.environ = {**os.environ, **QUICK, **environ, "FLEET_MARK": self._mark}
+        self.environ.pop("INGOT_CONFIG", None)
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            self.command, cwd=ROOT, env=self.environ, text=True,
+            stdout=subprocess.PIPE, stderr=self._log.open("w"),
+        )  # fmt: skip
+        if self._ready:
+            line = self.process.stdout.readline()
+            if not line.startswith("ready "):
+                self._end()
+                raise AssertionError(f"not ready: {line!r}\n{self._log.read_text()[-4000:]}")
+            self.url = line.split()[1]
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(20)
+        left = self.running()
+        self._end()
+        if kind is None:
+            assert set() == left, "something of it was left running"
+        else:
+            print(f"--- end of {self._log}\n{self._log.read_text()[-6000:]}")
+
+    def _end(self):
+        for pid in {self.process.pid, *self.running()}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+        self.http.close()
+
+    # processes
+
+    def pids(self):
+        return json.loads(self.pidfile.read_text())
+
+    def conductor(self, number):
+        """The pid of conductor `number`."""
+        return self.pids()["conductors"][f"fleet-{number}"]
+
+    def running(self):
+        """Every living process that it or a descendant of it started."""
+        found = set()
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+                marked = f"FLEET_MARK={self._mark}" in (path / "environ").read_text().split("\0")
+                # Redis overwrites its environment
+                if state != "Z" and (
+                    marked or (path / "cwd").readlink().is_relative_to(self.data)
+                ):
+                    found.add(int(path.name))
+        return found
+
+    def stopped(self, pid):
+        """Whether a process was stopped by SIGSTOP."""
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def log(self, event):
+        """The lines of the log about an event."""
+        lines = []
+        for line in self._log.read_text().splitlines():
+            with suppress(ValueError):
+                lines.append(json.loads(line))
+        return [each for each in lines if isinstance(each, dict) and each.get("event") == event]
+
+    def redis(self):
+        """A client of its own Redis."""
+        return redis.Redis(unix_socket_path=str(self.data / "redis.sock"), socket_timeout=5)
+
+    # requests
+
+    def get(self, path, **query):
+        answer = self.http.get(f"{self.url}/v1/{path}", params=query, timeout=30)
+        assert 200 == answer.status_code, answer.text
+        return answer.json()
+
+    def create_nodes(self, count, **fields):
+        """
+        Enrol nodes; returns their UUIDs.
+
+        They are the same each time, so that each node always belongs to the same conductor.
+        """
+        nodes = [str(uuid.uuid5(uuid.NAMESPACE_OID, f"node {i}")) for i in range(count)]
+        for node in nodes:
+            self._create("nodes", {"uuid": node, "driver": "fake-hardware", **fields})
+        return nodes
+
+    def enrol(self, simulator):
+        """A node for each simulated machine, with an image to deploy; returns their UUIDs."""
+        image = {"ipa-api-url": "an-image"}
+        instance_info = {
+            "image_source": simulator.medium("an-image"),
+            "image_checksum": hashlib.sha256(media.medium(image)).hexdigest(),
+        }
+        for machine in simulator.machines:
+            driver_info = machine.driver_info() | {"deploy_iso": simulator.medium(self.url)}
+            node = {"uuid": machine.uuid, "driver": "redfish", "driver_info": driver_info}
+            self._create("nodes", node | {"instance_info": instance_info})
+            for mac in machine.macs:
+                self._create("ports", {"node_uuid": machine.uuid, "address": mac})
+        return [machine.uuid for machine in simulator.machines]
+
+    def _create(self, collection, body):
+        answer = self.http.post(f"{self.url}/v1/{collection}", json=body, timeout=30)
+        assert 201 == answer.status_code, answer.text
+
+    def request(self, node, verb):
+        """Ask for a verb; the answer."""
+        path = f"{self.url}/v1/nodes/{node}/states/provision"
+        return self.http.put(path, json={"target": verb}, timeout=30)
+
+    def provision(self, nodes, verb):
+        """Ask for a verb on each node; all must be accepted."""
+        for node in nodes:
+            answer = self.request(node, verb)
+            assert 202 == answer.status_code, answer.text
+
+    def states(self):
+        """node -> provision state"""
+        found = self.get("nodes", fields="uuid,provision_state", limit=1000)["nodes"]
+        return {each["uuid"]: each["provision_state"] for each in found}
+
+    def await_state(self, nodes, state, seconds=PATIENCE):
+        """Wait until all nodes are in a state, or tell where they stayed."""
+        end = time.monotonic() + seconds
+        while True:
+            now = self.states()
+            counts = Counter(now[node] for node in nodes)
+            if counts == {state: len(nodes)}:
+                return
+            if time.monotonic() > end:
+                stuck = next(node for node in nodes if now[node] != state)
+                operation = json.dumps(self.operations(stuck)[:1], indent=1)
+                raise AssertionError(f"wanted {state!r}, got {dict(counts)}; {stuck}: {operation}")
+            time.sleep(0.05)
+
+    def operations(self, node):
+        """The operations of a node, the newest first, with their steps."""
+        found = self.get(f"nodes/{node}/operations")["operations"]
+        return [self.get(f"operations/{each['uuid']}") for each in found]
+
+    def operation(self, node, kind):
+        """The newest operation of a kind, with its steps."""
+        found = self.get(f"nodes/{node}/operations")["operations"]
+        newest = next(each for each in found if each["kind"] == kind)
+        return self.get(f"operations/{newest['uuid']}")

@@ -1,0 +1,96 @@
+"""Kill points: they fire where, for whom and for what they were asked, and nowhere else."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from app import killpoints
+
+SCRIPT = """
+from app import killpoints
+killpoints.arm([{entry!r}], "c-1")
+killpoints.reach("received")
+killpoints.reach("claimed", "clean")
+print("alive", flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    killpoints.arm([], "nobody")
+
+
+@pytest.fixture
+def paused(monkeypatch):
+    pauses = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
+
+
+@pytest.mark.parametrize(
+    ("entry", "fires"),
+    [
+        ("claimed=pause-1.5", True),
+        ("any:claimed=pause-1.5", True),
+        ("c-1:claimed=pause-1.5", True),
+        ("c-1:claimed:clean=pause-1.5", True),
+        ("c-1:claimed:any=pause-1.5", True),
+        ("c-2:claimed=pause-1.5", False),
+        ("c-1:claimed:active=pause-1.5", False),
+        ("c-1:acted:clean=pause-1.5", False),
+    ],
+)
+def test_an_entry_fires_for_its_process_point_and_kind(entry, fires, paused):
+    killpoints.arm([entry], "c-1")
+    killpoints.reach("claimed", "clean")
+    assert ([1.5] if fires else []) == paused
+
+
+def test_arming_anew_forgets_what_was_armed(paused):
+    killpoints.arm(["claimed=pause-1"], "c-1")
+    killpoints.arm([], "c-1")
+    killpoints.reach("claimed")
+    assert [] == paused
+
+
+def test_a_point_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match=r"'claimd'.*claimed"):
+        killpoints.arm(["c-1:claimd=die"], "c-1")
+
+
+@pytest.mark.parametrize(
+    ("entry", "status", "output"),
+    [("claimed:clean=die", -signal.SIGKILL, ""), ("c-2:claimed=die", 0, "alive\n")],
+)
+def test_die_kills_the_process_at_that_point(entry, status, output):
+    # two parts are process and point: a kind needs all three
+    entry = f"any:{entry}" if entry.startswith("claimed") else entry
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(entry=entry)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (status, output) == (ran.returncode, ran.stdout)
+
+
+def test_stop_stops_it_until_somebody_lets_it_go_on():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(entry="claimed=stop")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        process.send_signal(signal.SIGCONT)
+        assert ("alive\n", None) == process.communicate(timeout=30)
+        assert 0 == process.returncode
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,116 @@
+"""What belongs to certain moves, and what is forgotten of an agent."""
+
+import pytest
+
+from app.models import AgentRecord, Node
+from app.services.moves import CLEAN_FAILURE, forget_agent, settle
+from app.states import Event, State
+
+
+class Agents:
+    """A session that finds one agent, and nothing else."""
+
+    def __init__(self, agent=None):
+        self.agent = agent
+
+    def get(self, model, key):
+        assert (AgentRecord, 7) == (model, key)
+        return self.agent
+
+
+def settled(node, state, event, agent=None):
+    node.id = 7
+    settle(Agents(agent), node, state, event, None)
+    return node
+
+
+def tenanted():
+    return Node(
+        instance_info={"image_source": "http://images/a.raw"},
+        instance_uuid="i",
+        instance_name="web",
+        lessee="tenant",
+        driver_internal_info={"automatic_lessee": True, "instance": {}, "agent_secure": "kept"},
+    )
+
+
+def agent(**fields):
+    return AgentRecord(
+        url="https://10.0.0.9:9999",
+        token="t" * 32,
+        verify_ca="PEM",
+        steps={"clean": []},
+        hardware_manager_version={"generic": "1"},
+        heartbeats=4,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("event", [Event.CLEAN, Event.FAIL])
+def test_nothing_of_the_tenant_is_left_however_the_tear_down_went(event):
+    node = settled(tenanted(), State.DELETING, event)
+    assert ({}, None, None, None) == (
+        node.instance_info,
+        node.instance_uuid,
+        node.instance_name,
+        node.lessee,
+    )
+    assert {"agent_secure": "kept"} == node.driver_internal_info
+
+
+def test_a_lessee_that_an_operator_chose_stays():
+    node = tenanted()
+    node.driver_internal_info = {}
+    assert "tenant" == settled(node, State.DELETING, Event.CLEAN).lessee
+
+
+def test_a_failed_clean_puts_the_node_into_maintenance_and_says_why():
+    node = settled(Node(last_error="disk sda refused"), State.CLEANING, Event.FAIL)
+    assert (True, CLEAN_FAILURE, "disk sda refused") == (
+        node.maintenance,
+        node.fault,
+        node.maintenance_reason,
+    )
+
+
+@pytest.mark.parametrize("event", [Event.DONE, Event.MANAGE])
+def test_a_good_clean_ends_the_maintenance_of_a_failed_one_and_no_other(event):
+    failed = Node(maintenance=True, fault=CLEAN_FAILURE, maintenance_reason="disk sda refused")
+    settled(failed, State.CLEANING, event)
+    assert (False, None, None) == (failed.maintenance, failed.fault, failed.maintenance_reason)
+    repaired = Node(maintenance=True, fault=None, maintenance_reason="memory is replaced")
+    settled(repaired, State.CLEANING, event)
+    assert (True, "memory is replaced") == (repaired.maintenance, repaired.maintenance_reason)
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        (State.CLEANING, Event.DONE),
+        (State.CLEANING, Event.FAIL),
+        (State.DEPLOYING, Event.DONE),
+        (State.DEPLOYING, Event.FAIL),
+    ],
+)
+def test_the_agent_of_a_flow_that_is_over_is_not_trusted_any_longer(state, event):
+    over = agent(pregenerated=False)
+    settled(Node(), state, event, over)
+    assert (None, None, None, {}, {}) == (
+        over.url,
+        over.token,
+        over.verify_ca,
+        over.steps,
+        over.hardware_manager_version,
+    )
+
+
+def test_the_agent_of_a_flow_that_goes_on_is_kept():
+    busy = agent(pregenerated=False)
+    settled(Node(), State.CLEANING, Event.WAIT, busy)
+    assert "https://10.0.0.9:9999" == busy.url
+
+
+def test_a_token_made_for_the_boot_media_outlives_a_power_cycle():
+    gone = agent(pregenerated=True)
+    forget_agent(gone)
+    assert (None, "t" * 32, 4) == (gone.url, gone.token, gone.heartbeats)

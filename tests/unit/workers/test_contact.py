@@ -1,0 +1,47 @@
+"""Who was out of touch with the database itself must not call others dead."""
+
+import pytest
+
+from workers.reconciler import Contact
+
+TIMEOUT = 15.0
+
+
+class Clock:
+    def __init__(self):
+        self.time = 1000.0
+
+    def __call__(self):
+        return self.time
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def contact(clock):
+    return Contact(TIMEOUT, clock)
+
+
+def made_after(contact, clock, seconds):
+    clock.time += seconds
+    return contact.made()
+
+
+def test_a_process_that_has_just_begun_has_to_wait_for_a_whole_timeout(contact, clock):
+    assert [False] * 7 + [True] * 3 == [made_after(contact, clock, 2) for _ in range(10)]
+
+
+def test_short_gaps_do_not_matter(contact, clock):
+    made_after(contact, clock, TIMEOUT)
+    assert made_after(contact, clock, TIMEOUT)
+
+
+def test_after_a_gap_longer_than_the_timeout_the_wait_begins_anew(contact, clock):
+    made_after(contact, clock, TIMEOUT)
+    assert contact.made()
+    assert not made_after(contact, clock, TIMEOUT + 0.1)
+    assert not made_after(contact, clock, TIMEOUT - 0.1)
+    assert made_after(contact, clock, 0.1)
