@@ -87,7 +87,7 @@ class Fleet:
             line = self.process.stdout.readline()
             if not line.startswith("ready "):
                 self._end()
-                raise AssertionError(f"not ready: {line!r}\n{self._log.read_text()[-4000:]}")
+                raise AssertionError(f"not ready: {line!r}\n{self.text()[-4000:]}")
             self.url = line.split()[1]
         return self
 
@@ -101,7 +101,7 @@ class Fleet:
         if kind is None:
             assert set() == left, "something of it was left running"
         else:
-            print(f"--- end of {self._log}\n{self._log.read_text()[-6000:]}")
+            print(f"--- end of {self._log}\n{self.text()[-6000:]}")
 
     def _end(self):
         for pid in {self.process.pid, *self.running()}:
@@ -141,10 +141,14 @@ class Fleet:
     def log(self, event):
         """The lines of the log about an event."""
         lines = []
-        for line in self._log.read_text().splitlines():
+        for line in self.text().splitlines():
             with suppress(ValueError):
                 lines.append(json.loads(line))
         return [each for each in lines if isinstance(each, dict) and each.get("event") == event]
+
+    def text(self):
+        """All that it has logged."""
+        return self._log.read_text()
 
     def redis(self):
         """A client of its own Redis."""
@@ -198,10 +202,14 @@ class Fleet:
             answer = self.request(node, verb)
             assert 202 == answer.status_code, answer.text
 
-    def states(self):
-        """node -> provision state"""
-        found = self.get("nodes", fields="uuid,provision_state", limit=1000)["nodes"]
-        return {each["uuid"]: each["provision_state"] for each in found}
+    def states(self, *others):
+        """node -> provision state, or a tuple of it and other fields"""
+        fields = ("provision_state", *others)
+        found = self.get("nodes", fields=",".join(("uuid", *fields)), limit=1000)["nodes"]
+        return {
+            each["uuid"]: tuple(each[name] for name in fields) if others else each[fields[0]]
+            for each in found
+        }
 
     def await_state(self, nodes, state, seconds=PATIENCE):
         """Wait until all nodes are in a state, or tell where they stayed."""

@@ -189,16 +189,11 @@ def commands(url: str) -> str:
     listing = f"curl -s {url}/v1/nodes"
     if client.exists():
         listing = f"{client} --os-auth-type none --os-endpoint {url} node list"
-    return "\n".join(
-        (
-            f"the service runs at {url}, until Ctrl-C; try",
-            f"  {listing}",
-            f"  curl -s {url}/v1/nodes/{name}/operations   # what was done, step by step",
-            f"  curl -s -X PUT {url}/v1/nodes/{name}/states/provision"
-            " -H 'X-OpenStack-Ironic-API-Version: 1.115'"
-            """ --json '{"target": "manage"}'""",
-        )
-    )
+    return f"""\
+the service runs at {url} until Ctrl-C; try
+  {listing}
+  curl -s -X PUT {url}/v1/nodes/{name}/states/power?target=power%20on
+  curl -s {url}/v1/nodes/{name}/operations"""
 
 
 def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
@@ -244,7 +239,7 @@ def main() -> int:
         parser.error(f"--machines: from 1 to {MOST_MACHINES}")
     if not 0 <= arguments.pace <= 100:
         parser.error("--pace: from 0 to 100")
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
     try:
         return play(Console(), arguments.machines, arguments.pace, once=arguments.once)

@@ -36,6 +36,7 @@ SETTINGS = {
     "INGOT_HOST": "conductor",
     "INGOT_LOG_FORMAT": "json",
     "INGOT_AGENT_REQUIRE_TLS": "false",
+    "INGOT_AGENT_POST_DEPLOY_GET_POWER_STATE_RETRY_INTERVAL": "1",
     "INGOT_CONDUCTOR_HEARTBEAT_INTERVAL": "0.5",
     "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "3",
     "INGOT_CONDUCTOR_LEASE_TTL": "2",
@@ -233,7 +234,7 @@ def _image() -> Iterator[Image]:
             if self.command == "GET":
                 self.wfile.write(content)
 
-        do_HEAD = do_GET
+        do_HEAD = do_GET  # noqa: N815 - the library's name
 
         def log_message(self, *_: Any) -> None:
             """The table is on the terminal."""

@@ -77,12 +77,12 @@ class HttpBasic:
 
 
 def read_htpasswd(path: str) -> Mapping[str, bytes]:
-    """user -> bcrypt hash. Raises SettingsError for a file that cannot be read or is no htpasswd."""
+    """user -> bcrypt hash. Raises SettingsError for a file that is no such htpasswd."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
         raise SettingsError(
-            f"[DEFAULT]http_basic_auth_user_file {path}: {error.strerror}"
+            f"{OPTION} {path}: {error.strerror}"
         ) from None
     hashes = {}
     for number, line in enumerate(lines, 1):

@@ -149,7 +149,8 @@ class AgentDeploy(Deploy):
             outcome = nest(target.driver.power.power_on(target.part("power")), "power", {})
             if not isinstance(outcome, Done):
                 return outcome
-            return Wait({"booted": True})
+            if not target.agent.url:  # else it was faster than our look at the power state
+                return Wait({"booted": True})
         return in_band.collect(target, Flow.DEPLOY)
 
     @step(deploy=60, resume=Resume.PROBE)

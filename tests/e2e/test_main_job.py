@@ -13,6 +13,7 @@ from pathlib import Path
 
 import openstack
 import pytest
+import requests
 
 from tests.e2e import bare_metal
 
@@ -83,7 +84,7 @@ def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_bac
 
     baremetal(url, "node", "provide", "--wait", "150", "rack1-u7")
     assert_available(url)
-    cleaned = [each["step"]["step"] for each in steps_done(url, "provide") if each["in_band"]]
+    cleaned = [each["step"] for each in steps_done(url, "provide") if each["in_band"]]
     assert cleaned == ["erase_devices_metadata", "erase_devices"]
 
     for name, value in machine.image_info.items():
@@ -110,9 +111,8 @@ def assert_available(url):
 
 
 def steps_done(url, kind):
-    import requests
-
-    answer = requests.get(f"{url}/v1/nodes/rack1-u7/operations", timeout=10).json()
-    newest = next(each for each in answer["operations"] if each["kind"] == kind)
-    operation = requests.get(f"{url}/v1/operations/{newest['uuid']}", timeout=10).json()
-    return operation["steps"]
+    headers = {"X-OpenStack-Ironic-API-Version": "latest"}
+    answer = requests.get(f"{url}/v1/nodes/rack1-u7/operations", headers=headers, timeout=10)
+    newest = next(each for each in answer.json()["operations"] if each["kind"] == kind)
+    operation = requests.get(f"{url}/v1/operations/{newest['uuid']}", headers=headers, timeout=10)
+    return operation.json()["steps"]

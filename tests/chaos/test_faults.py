@@ -1,0 +1,173 @@
+"""Whatever dies, stops or forgets, and however many ask at once: every node arrives."""
+
+import os
+import shutil
+import signal
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from drivers.simulator.simulator import running
+from tests.fleet import AGENTS, Fleet, until
+
+#: Fake hardware that takes its time, so that something can happen meanwhile.
+SLOW = {
+    "INGOT_FAKE_VENDOR_DELAY": "0.2,1",
+    "INGOT_FAKE_DEPLOY_DELAY": "0.2,1",
+    "INGOT_FAKE_BOOT_DELAY": "0.2,1",
+}
+
+
+def at_once(ask, items):
+    """What `ask` returns for each item, as many as possible asked at the same time."""
+    with ThreadPoolExecutor(min(100, len(items))) as pool:
+        return list(pool.map(ask, items))
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """A fleet whose dead come back, and its 20 nodes, manageable."""
+    with Fleet(tmp_path_factory.mktemp("busy"), restart=True, **SLOW) as fleet:
+        fleet.nodes = fleet.create_nodes(20)
+        fleet.provision(fleet.nodes, "manage")
+        fleet.await_state(fleet.nodes, "manageable")
+        yield fleet
+
+
+def clean_and_go_back(fleet, meanwhile):
+    """Clean all nodes; something happens while they are at it."""
+    fleet.provision(fleet.nodes, "provide")
+    until(lambda: "clean wait" in fleet.states().values(), "the first wait")
+    meanwhile()
+    fleet.await_state(fleet.nodes, "available")
+    assert {"succeeded"} == {fleet.operation(node, "provide")["state"] for node in fleet.nodes}
+    fleet.provision(fleet.nodes, "manage")
+    fleet.await_state(fleet.nodes, "manageable")
+
+
+def test_redis_that_forgets_everything_is_made_up_for(busy):
+    with busy.redis() as client:
+        clean_and_go_back(busy, client.flushall)
+        until(lambda: client.exists("ingot:epoch"), "the notice that it was empty")
+    assert busy.log("broker.was_empty")
+
+
+def test_redis_that_dies_with_its_data_is_made_up_for(busy):
+    def kill():
+        (pid,) = busy.pids()["redis"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: pid not in busy.pids()["redis"], "the death of Redis")
+        shutil.rmtree(busy.data / "redis", ignore_errors=True)
+        (busy.data / "redis").mkdir(exist_ok=True)
+
+    clean_and_go_back(busy, kill)
+
+
+def test_beat_that_dies_is_replaced_and_messages_lost_meanwhile_are_sent_again(busy):
+    def kill():
+        (pid,) = busy.pids()["beat"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: pid not in busy.pids()["beat"], "the death of beat")
+        with busy.redis() as client:
+            client.flushall()
+
+    clean_and_go_back(busy, kill)
+
+
+def test_a_request_is_carried_out_though_the_api_dies_before_it_sends(tmp_path):
+    with Fleet(tmp_path, INGOT_KILL_POINTS="api:committed:manage=die") as fleet:
+        nodes = fleet.create_nodes(4)
+        for node in nodes:
+            with pytest.raises(requests.ConnectionError):
+                fleet.request(node, "manage")
+        fleet.await_state(nodes, "manageable")
+        assert [1] * 4 == [len(fleet.operations(node)) for node in nodes]
+
+
+def test_a_conductor_that_was_given_up_for_dead_writes_nothing(tmp_path):
+    with Fleet(tmp_path, INGOT_KILL_POINTS="fleet-1:acted:provide=stop") as fleet:
+        nodes = fleet.create_nodes(12)
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+        fleet.provision(nodes, "provide")
+        until(lambda: fleet.stopped(fleet.conductor(1)), "the stop")
+        fleet.await_state(nodes, "available")
+        before = {node: fleet.get(f"nodes/{node}") for node in nodes}
+        held = [node for node in nodes if any_deaths(fleet.operation(node, "provide"))]
+
+        def refused():
+            os.kill(fleet.conductor(1), signal.SIGCONT)  # it stops again at the next one
+            return all(fleet.operation(node, "provide")["refused"] for node in held)
+
+        assert held
+        until(refused, "the refusal")
+        assert len(held) <= len(fleet.log("step.refused"))
+        assert before == {node: fleet.get(f"nodes/{node}") for node in nodes}
+
+
+def any_deaths(operation):
+    return sum(step["deaths"] for step in operation["steps"])
+
+
+def test_a_conductor_that_is_told_to_stop_leaves_nothing_undone(tmp_path):
+    with Fleet(tmp_path, **SLOW) as fleet:
+        nodes = fleet.create_nodes(20)
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+        fleet.provision(nodes, "provide")
+        os.kill(fleet.conductor(1), signal.SIGTERM)
+        until(lambda: "fleet-1" not in fleet.pids()["conductors"], "its end")
+        fleet.await_state(nodes, "available")
+        assert 0 == sum(any_deaths(fleet.operation(node, "provide")) for node in nodes)
+
+
+def test_one_of_a_hundred_requests_for_one_node_is_accepted(tmp_path):
+    with Fleet(tmp_path, conductors=1) as fleet:
+        (node,) = fleet.create_nodes(1)
+        answers = Counter(
+            each.status_code for each in at_once(lambda _: fleet.request(node, "manage"), range(100))
+        )
+        assert 1 == answers.pop(202)
+        assert {400, 409} >= set(answers)
+        assert 99 == answers.total()
+        fleet.await_state([node], "manageable")
+        assert 1 == len(fleet.operations(node))
+
+
+def test_three_hundred_nodes_are_accepted_at_once_and_all_arrive(tmp_path):
+    with Fleet(tmp_path) as fleet:
+        nodes = fleet.create_nodes(300)
+        for verb, state in (("manage", "manageable"), ("provide", "available")):
+            answers = at_once(lambda node: fleet.request(node, verb).status_code, nodes)
+            assert {202: 300} == Counter(answers)
+            fleet.await_state(nodes, state)
+
+
+def test_nothing_is_left_when_the_supervisor_is_killed_and_a_second_one_is_refused(tmp_path):
+    with Fleet(tmp_path) as fleet:
+        before = fleet.running()
+        with Fleet(tmp_path, ready=False) as second:
+            assert 1 == second.process.wait(30)
+            assert "in use by another ingot up" in second.text()
+        assert before == fleet.running()
+        fleet.process.kill()
+        until(lambda: not fleet.running(), "the end of all")
+
+
+def test_a_node_that_waits_for_its_agent_survives_a_restart_of_everything(tmp_path):
+    pace = {"boot_seconds": 1, "step_seconds": 0.1, "heartbeat_gap": 0.5, "retry_factor": 0.05}
+    with running(machines=3, **pace) as simulator:
+        with Fleet(tmp_path, conductors=1, **AGENTS) as fleet:
+            nodes = fleet.enrol(simulator)
+            fleet.provision(nodes, "manage")
+            fleet.await_state(nodes, "manageable")
+            fleet.provision(nodes, "provide")
+            until(lambda: "clean wait" in fleet.states().values(), "a wait")
+        port = fleet.url.rpartition(":")[2]
+        with Fleet(tmp_path, "--port", port, conductors=1, **AGENTS) as again:
+            again.await_state(nodes, "available")
+            assert {"succeeded"} == {
+                operation["state"] for node in nodes for operation in again.operations(node)
+            }

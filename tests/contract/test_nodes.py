@@ -1,0 +1,363 @@
+"""Nodes: enrolled, listed, changed, locked, removed."""
+
+from uuid import uuid4
+
+import pytest
+
+from app.db import now
+from app.models import AgentRecord, Conductor, Node, NodeHistory, Operation, OperationStep
+
+from .conftest import fault
+
+
+def test_a_new_node_is_enrolled_with_its_drivers_interfaces(api):
+    answer = api("POST", "/v1/nodes", {"driver": "fake-hardware", "name": "n1", "owner": "me"})
+    node = answer.json
+
+    assert 201 == answer.status_code
+    assert f"http://localhost/v1/nodes/{node['uuid']}" == answer.headers["Location"]
+    assert ("enroll", "fake", "noop", "rack-1") == (
+        node["provision_state"],
+        node["power_interface"],
+        node["network_interface"],
+        node["conductor"],
+    )
+    assert node == api("GET", "/v1/nodes/n1").json
+
+
+def test_before_enrolment_was_known_new_nodes_were_available(api):
+    node = api.at("1.10")("POST", "/v1/nodes", {"driver": "fake-hardware"}).json
+
+    assert "available" == node["provision_state"]
+    assert api.at("1.1")("GET", f"/v1/nodes/{node['uuid']}").json["provision_state"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ({}, 400, "driver"),
+        ({"driver": "nonesuch"}, 400, "no live conductor has loaded 'nonesuch'"),
+        ({"driver": "fake-hardware", "conductor_group": "far"}, 400, "'far'"),
+        ({"driver": "fake-hardware", "power_interface": "steam"}, 400, "steam"),
+        ({"driver": "fake-hardware", "colour": "red"}, 400, "colour"),
+        ({"driver": "fake-hardware", "provision_state": "active"}, 400, "provision_state"),
+        ({"driver": "fake-hardware", "name": "maintenance"}, 400, "reserved"),
+        ({"driver": "fake-hardware", "name": "a b"}, 400, "name"),
+        ({"driver": "fake-hardware", "name": "x" * 256}, 400, "name"),
+        ({"driver": "fake-hardware", "uuid": "1"}, 400, "uuid"),
+        ({"driver": "fake-hardware", "extra": []}, 400, "extra"),
+        ({"driver": "fake-hardware", "properties": {"memory_mb": "much"}}, 400, "memory_mb"),
+        ({"driver": "fake-hardware", "description": "\0"}, 400, "description"),
+        ({"driver": "fake-hardware", "parent_node": str(uuid4())}, 400, "parent_node"),
+        ({"driver": "fake-hardware", "network_data": {"cables": []}}, 400, "cables"),
+    ],
+)
+def test_a_node_that_cannot_be_is_refused(api, body, status, says):
+    answer = api("POST", "/v1/nodes", body)
+
+    assert status == answer.status_code
+    assert says in fault(answer)["faultstring"]
+
+
+def test_a_field_that_is_too_new_is_not_acceptable_in_a_body(api):
+    body = {"driver": "fake-hardware", "owner": "me"}
+
+    assert 406 == api.at("1.49")("POST", "/v1/nodes", body).status_code
+    assert 201 == api.at("1.49")("POST", "/v1/nodes", {**body, "owner": None}).status_code
+
+
+def test_names_and_uuids_are_unique(api):
+    body = {"driver": "fake-hardware", "name": "n1", "uuid": str(uuid4())}
+    assert 201 == api("POST", "/v1/nodes", body).status_code
+
+    answer = api("POST", "/v1/nodes", {**body, "uuid": str(uuid4())})
+    assert (409, "A node with name n1 already exists.") == (
+        answer.status_code,
+        fault(answer)["faultstring"],
+    )
+    assert 409 == api("POST", "/v1/nodes", {**body, "name": "n2"}).status_code
+
+
+def test_a_driver_needs_a_conductor_that_is_alive(api):
+    with api.runtime.transaction() as session:
+        session.query(Conductor).one().online = False
+
+    assert 400 == api("POST", "/v1/nodes", {"driver": "fake-hardware"}).status_code
+
+
+def test_secrets_are_masked_wherever_they_are(api):
+    body = {
+        "driver": "fake-hardware",
+        "driver_info": {"redfish_password": "x", "redfish_username": "u", "a": [{"x_token": 1}]},
+        "instance_info": {"configdrive": "x", "image_url": "http://u:p@h/", "image_source": "s"},
+    }
+    uuid = api("POST", "/v1/nodes", body).json["uuid"]
+    shown = [
+        api("GET", f"/v1/nodes/{uuid}").json,
+        api("GET", "/v1/nodes/detail").json["nodes"][0],
+        api("GET", "/v1/nodes?fields=driver_info,instance_info").json["nodes"][0],
+    ]
+
+    for node in shown:
+        assert {
+            "redfish_password": "******",
+            "redfish_username": "u",
+            "a": [{"x_token": "******"}],
+        } == node["driver_info"]
+        assert {
+            "configdrive": "******",
+            "image_url": "******",
+            "image_source": "s",
+        } == node["instance_info"]
+
+
+@pytest.mark.parametrize("order", ["sort_key=name", "sort_key=owner&sort_dir=desc", "sort_dir=desc",
+                                   "sort_key=maintenance", "sort_key=created_at"])  # fmt: skip
+def test_pages_show_every_node_once(api, order):
+    for number in range(7):
+        api.node(name=f"n{number}", owner=[None, "a", "b"][number % 3], maintenance=number % 2)
+    whole = [node["uuid"] for node in api("GET", f"/v1/nodes?{order}").json["nodes"]]
+
+    seen, url = [], f"/v1/nodes?{order}&limit=3&provision_state=enroll"
+    while url:
+        page = api("GET", url).json
+        seen += [node["uuid"] for node in page["nodes"]]
+        url = page.get("next")
+        assert url is None or "provision_state=enroll" in url
+
+    assert whole == seen
+    assert 7 == len(seen)
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("limit=0", 400), ("limit=-1", 400), ("limit=x", 400), ("limit=5000", 200),
+        ("marker=x", 400), ("marker=00000000-0000-4000-8000-000000000000", 404), ("sort_key=extra", 400),
+        ("sort_key=fence", 400), ("sort_dir=up", 400), ("fields=nonesuch", 400),
+        ("fields=uuid&detail=true", 400), ("detail=maybe", 400), ("provision_state=odd", 400),
+        ("fault=odd", 400), ("associated=perhaps", 400), ("chassis_uuid=x", 400),
+    ],
+)  # fmt: skip
+def test_queries_are_checked(api, query, status):
+    assert status == api("GET", f"/v1/nodes?{query}").status_code
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["a", "b"]),
+        ("maintenance=yes", ["b"]),
+        ("associated=1", ["a"]),
+        ("associated=off", ["b"]),
+        ("owner=me", ["a"]),
+        ("project=you", ["b"]),
+        ("provision_state=active", ["b"]),
+        ("description_contains=50%25", ["a"]),
+        ("driver=redfish", []),
+        ("conductor=rack-1", ["a", "b"]),
+        ("conductor=rack-2", []),
+        ("shard=s1,s2", ["a"]),
+        ("sharded=false", ["b"]),
+        ("parent_node=a", ["child"]),
+        ("include_children=true", ["a", "b", "child"]),
+        ("retired=false&resource_class=gold", ["b"]),
+    ],
+)
+def test_lists_are_filtered(api, query, found):
+    first = api.node(name="a", instance_uuid=str(uuid4()), owner="me", description="50% off",
+                     shard="s1")  # fmt: skip
+    api.node(name="b", maintenance=True, lessee="you", provision_state="active",
+             resource_class="gold", description="500")  # fmt: skip
+    api.node(name="child", parent_node=first["uuid"])
+
+    assert found == [node["name"] for node in api("GET", f"/v1/nodes?{query}").json["nodes"]]
+
+
+def test_a_patch_changes_keys_deep_inside(api):
+    uuid = api.node(extra={"a": {"b": 1}, "list": [1, 2]})["uuid"]
+    answer = api("PATCH", f"/v1/nodes/{uuid}", [
+        {"op": "replace", "path": "/extra/a/b", "value": 2},
+        {"op": "add", "path": "/extra/list/-", "value": 3},
+        {"op": "remove", "path": "/extra/list/0"},
+        {"op": "add", "path": "/name", "value": "n1"},
+        {"op": "add", "path": "/automated_clean", "value": "false"},
+    ])  # fmt: skip
+
+    assert 200 == answer.status_code
+    assert {"a": {"b": 2}, "list": [2, 3]} == answer.json["extra"]
+    assert ("n1", False) == (answer.json["name"], answer.json["automated_clean"])
+    assert answer.json["updated_at"]
+
+    removed = api("PATCH", "/v1/nodes/n1", [
+        {"op": "remove", "path": f"/{field}"}
+        for field in ("extra", "name", "automated_clean", "maintenance")
+    ])  # fmt: skip
+    assert ({}, None, None, False) == tuple(
+        removed.json[field] for field in ("extra", "name", "automated_clean", "maintenance")
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"op": "replace", "path": "/uuid", "value": str(uuid4())},
+        {"op": "replace", "path": "/provision_state", "value": "active"},
+        {"op": "add", "path": "/traits", "value": []},
+        {"op": "test", "path": "/name", "value": "x"},
+        {"op": "add", "path": "/name"},
+        {"op": "add", "path": "name", "value": "x"},
+        {"op": "add", "path": "/", "value": "x"},
+        {"op": "add", "path": "/name", "value": None},
+        {"op": "add", "path": "/extra/a", "value": 1, "from": "/x"},
+        {"op": "remove", "path": "/extra/missing"},
+        {"op": "replace", "path": "/extra/missing/deeper", "value": 1},
+        {"op": "remove", "path": "/driver"},
+        {"op": "replace", "path": "/extra", "value": "text"},
+        {"op": "add", "path": "/protected_reason", "value": "why"},
+        "text",
+    ],
+)
+def test_a_patch_that_makes_no_sense_is_refused(api, change):
+    uuid = api.node()["uuid"]
+
+    assert 400 == api("PATCH", f"/v1/nodes/{uuid}", [change]).status_code
+
+
+def test_an_empty_patch_changes_nothing(api):
+    uuid = api.node(reservation="rack-1")["uuid"]
+    answer = api("PATCH", f"/v1/nodes/{uuid}", [])
+
+    assert (200, None) == (answer.status_code, answer.json["updated_at"])
+
+
+@pytest.mark.parametrize(
+    ("node", "change", "status"),
+    [
+        ({"provision_state": "cleaning", "target_provision_state": "available"}, "/extra/a", 409),
+        ({"provision_state": "cleaning", "target_provision_state": "available"}, "/retired", 200),
+        ({"provision_state": "clean failed", "target_provision_state": "available"}, "/extra/a", 200),
+        ({"provision_state": "deploy hold", "target_provision_state": "active"}, "/extra/a", 409),
+        ({"provision_state": "inspecting", "target_provision_state": "manageable"}, "/extra/a", 409),
+        ({"provision_state": "available"}, "/retired", 409),
+        ({"provision_state": "active"}, "/retired", 200),
+        ({"provision_state": "active"}, "/protected", 200),
+        ({"provision_state": "available"}, "/protected", 409),
+        ({"provision_state": "active", "resource_class": "gold"}, "/resource_class", 409),
+        ({"provision_state": "active"}, "/resource_class", 200),
+        ({"provision_state": "active"}, "/raid_interface", 409),
+        ({"provision_state": "active", "maintenance": True}, "/raid_interface", 200),
+        ({"provision_state": "manageable"}, "/raid_interface", 200),
+        ({"instance_uuid": str(uuid4())}, "/instance_uuid", 409),
+        ({"reservation": "rack-1"}, "/extra/a", 409),
+        ({"console_enabled": True}, "/driver", 409),
+    ],
+)  # fmt: skip
+def test_what_a_node_is_doing_decides_what_may_be_changed(api, node, change, status):
+    values = {
+        "/resource_class": "silver", "/raid_interface": "no-raid", "/instance_uuid": str(uuid4()),
+        "/driver": "redfish",
+    }  # fmt: skip
+    uuid = api.node(**node)["uuid"]
+    body = [{"op": "add", "path": change, "value": values.get(change, True)}]
+
+    assert status == api("PATCH", f"/v1/nodes/{uuid}", body).status_code
+
+
+def test_a_new_driver_may_bring_its_own_interfaces(api):
+    uuid = api.node()["uuid"]
+    body = [
+        {"op": "replace", "path": "/driver", "value": "redfish"},
+        {"op": "replace", "path": "/network_interface", "value": "noop"},
+    ]
+
+    assert 400 == api("PATCH", f"/v1/nodes/{uuid}", body).status_code
+    changed = api("PATCH", f"/v1/nodes/{uuid}?reset_interfaces=true", body)
+    assert (200, "redfish", "redfish") == (
+        changed.status_code,
+        changed.json["driver"],
+        changed.json["power_interface"],
+    )
+    assert 400 == api("PATCH", f"/v1/nodes/{uuid}?reset_interfaces=true", []).status_code
+
+
+def test_clearing_a_switch_clears_its_reason(api):
+    uuid = api.node(provision_state="active", maintenance=True, maintenance_reason="m",
+                    fault="power failure", protected=True, protected_reason="p", retired=True,
+                    retired_reason="r")["uuid"]  # fmt: skip
+    node = api("PATCH", f"/v1/nodes/{uuid}", [
+        {"op": "replace", "path": f"/{field}", "value": False}
+        for field in ("maintenance", "protected", "retired")
+    ]).json  # fmt: skip
+
+    reasons = ("maintenance_reason", "fault", "protected_reason", "retired_reason")
+    assert [None] * 4 == [node[field] for field in reasons]
+
+
+def test_maintenance_is_set_and_cleared(api):
+    uuid = api.node(fault="power failure")["uuid"]
+    path = f"/v1/nodes/{uuid}/maintenance"
+
+    answer = api("PUT", path, {"reason": "disk"})
+    assert (202, b"") == (answer.status_code, answer.data)
+    assert "Content-Type" not in answer.headers
+    assert "disk" == api("GET", f"/v1/nodes/{uuid}").json["maintenance_reason"]
+
+    assert 202 == api("DELETE", path).status_code
+    node = api("GET", f"/v1/nodes/{uuid}").json
+    assert (False, None, None) == (node["maintenance"], node["maintenance_reason"], node["fault"])
+    assert 202 == api("PUT", f"{path}?reason=by+query").status_code
+
+
+@pytest.mark.parametrize(
+    ("node", "status"),
+    [
+        ({}, 204),
+        ({"provision_state": "available"}, 204),
+        ({"provision_state": "active"}, 409),
+        ({"provision_state": "active", "maintenance": True}, 204),
+        ({"instance_uuid": str(uuid4())}, 409),
+        ({"protected": True, "maintenance": True}, 403),
+        ({"reservation": "rack-1", "maintenance": True}, 409),
+    ],
+)
+def test_what_a_node_is_doing_decides_whether_it_may_be_deleted(api, node, status):
+    uuid = api.node(**node)["uuid"]
+
+    assert status == api("DELETE", f"/v1/nodes/{uuid}").status_code
+    assert (404 if status == 204 else 200) == api("GET", f"/v1/nodes/{uuid}").status_code
+
+
+def test_deleting_a_node_leaves_nothing_of_it(api):
+    uuid = api.node()["uuid"]
+    api("POST", "/v1/ports", {"node_uuid": uuid, "address": "52:54:00:00:00:01"})
+    api("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "manage"})
+    with api.runtime.transaction() as session:
+        node = session.query(Node).one()
+        node.reservation, node.maintenance, node.operation_id = None, True, None
+        session.add(AgentRecord(node_id=node.id))
+        session.add(NodeHistory(uuid=str(uuid4()), node_id=node.id, created_at=now(),
+                                severity="INFO", event_type="x", event="y"))  # fmt: skip
+        assert session.query(OperationStep).count()
+
+    assert 204 == api("DELETE", f"/v1/nodes/{uuid}").status_code
+    with api.runtime.reading() as session:
+        for model in (Node, AgentRecord, NodeHistory, Operation, OperationStep):
+            assert 0 == session.query(model).count()
+
+
+def test_a_node_is_checked_without_asking_its_bmc(api):
+    uuid = api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
+    results = api("GET", f"/v1/nodes/{uuid}/validate").json
+
+    assert results == api("GET", f"/v1/nodes/validate?node_uuid={uuid}").json
+    assert False is results["power"]["result"]
+    assert "redfish_address" in results["power"]["reason"]
+    assert "vendor" not in results
+
+
+def test_an_identifier_that_can_be_none_is_refused(api):
+    assert 400 == api("GET", "/v1/nodes/a%20b").status_code
+    assert 404 == api("GET", f"/v1/nodes/{uuid4()}").status_code
+    api.node(name="n1")
+    assert 404 == api.at("1.4")("GET", "/v1/nodes/n1").status_code

@@ -1,0 +1,207 @@
+"""Versions, headers, paths and errors: what holds for every request."""
+
+import orjson
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from app.api import root
+
+from .conftest import fault
+
+
+@pytest.mark.parametrize(
+    ("asked", "spoken"),
+    [
+        ({}, "1.1"),
+        ({"X-OpenStack-Ironic-API-Version": "1.50"}, "1.50"),
+        ({"X-OpenStack-Ironic-API-Version": "latest"}, "1.115"),
+        ({"OpenStack-API-Version": "baremetal 1.60"}, "1.60"),
+        ({"OpenStack-API-Version": "compute 2.1, baremetal latest"}, "1.115"),
+        ({"OpenStack-API-Version": "compute 2.1"}, "1.1"),
+        (
+            {"OpenStack-API-Version": "baremetal 1.60", "X-OpenStack-Ironic-API-Version": "1.9"},
+            "1.60",
+        ),
+    ],
+)
+def test_a_request_speaks_the_version_it_asks_for(api, asked, spoken):
+    answer = api.client.get("/v1/nodes", headers=asked)
+
+    assert (200, spoken) == (answer.status_code, answer.headers["X-OpenStack-Ironic-API-Version"])
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nodes"])
+@pytest.mark.parametrize("version", ["abc", "1", "1.2.3", "2.1", "1.0", "1.116", "1.-1", ""])
+def test_a_version_that_is_not_there_is_not_acceptable(api, path, version):
+    answer = api.at(version)("GET", path)
+
+    assert 406 == answer.status_code
+    assert "1.1" == answer.headers["X-OpenStack-Ironic-API-Minimum-Version"]
+    assert "1.115" == answer.headers["X-OpenStack-Ironic-API-Maximum-Version"]
+    assert "X-OpenStack-Ironic-API-Version" not in answer.headers
+    assert ("faultstring" if path != "/v1/nodes" else "description") in fault(answer)
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodes/", "/nodes", "/nodes/"])
+def test_a_path_may_leave_out_the_version_and_end_in_a_slash(api, path):
+    assert {"nodes": []} == api("GET", path).json
+    assert 200 == api("HEAD", path).status_code
+
+
+def test_an_agent_reads_the_version_from_the_root(api):
+    document = api.at(None)("GET", "/").json
+
+    assert "1.115" == document["default_version"]["version"]
+    assert [document["default_version"]] == document["versions"]
+
+
+def test_the_v1_document_links_what_the_version_has(api):
+    assert "conductors" in api("GET", "/v1").json
+    assert "conductors" not in api.at("1.48")("GET", "/v1/").json
+
+
+def test_every_answer_names_its_request(api):
+    answer = api("GET", "/v1/nowhere")
+
+    assert answer.headers["Openstack-Request-Id"].startswith("req-")
+    assert answer.headers["Openstack-Request-Id"] == answer.headers["X-Openstack-Request-Id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/nowhere", 404), ("PUT", "/v1/nodes", 405), ("GET", "/v1//nodes", 404)],
+)
+def test_what_is_not_routed_is_told_in_the_routers_shape(api, method, path, status):
+    answer = api(method, path, Accept="text/html")
+
+    assert (status, "application/json") == (answer.status_code, answer.content_type)
+    assert {"code", "title", "description"} == fault(answer).keys()
+    assert status == fault(answer)["code"]
+    assert ("Allow" in answer.headers) == (status == 405)
+    assert "X-OpenStack-Ironic-API-Version" not in answer.headers
+
+
+def test_what_a_handler_refuses_is_encoded_twice(api):
+    answer = api("GET", "/v1/nodes/missing")
+
+    assert 404 == answer.status_code
+    assert {
+        "faultcode": "Client",
+        "faultstring": "Node missing could not be found.",
+        "debuginfo": None,
+    } == fault(answer)
+
+
+def test_a_bug_is_a_bare_500(api, monkeypatch):
+    def crash(*_args):
+        raise KeyError("the password is sesame")
+
+    monkeypatch.setattr("app.services.drivers.loaded", crash)
+    answer = api("GET", "/v1/drivers")
+
+    assert 500 == answer.status_code
+    assert {
+        "faultcode": "Server",
+        "faultstring": "Internal server error.",
+        "debuginfo": None,
+    } == fault(answer)
+
+
+def test_a_database_out_of_reach_is_unavailable(api, monkeypatch):
+    def unreachable(_session):
+        raise OperationalError("SELECT 1", {}, ConnectionRefusedError())
+
+    monkeypatch.setattr("app.services.drivers.loaded", unreachable)
+    answer = api("GET", "/v1/drivers")
+
+    assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])
+
+
+def test_the_client_that_breaks_on_retry_after_does_not_get_it(api):
+    node = api.node(reservation="rack-1")
+    path = f"/v1/nodes/{node['uuid']}/maintenance"
+
+    assert "2" == api("PUT", path, {}).headers["Retry-After"]
+    answer = api("PUT", path, {}, **{"User-Agent": "python-ironicclient"})
+    assert 409 == answer.status_code
+    assert "Retry-After" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"driver": "fake-hardware", "extra": ' + b'{"a":' * 30 + b"1" + b"}" * 31, 400),
+        (b'{"driver": "fake-hardware", "extra": {"a": "' + b"x" * (1 << 20) + b'"}}', 413),
+        (b"\xff\xfe", 400),
+    ],
+)
+def test_bodies_that_cannot_be_read_are_refused(api, body, status):
+    headers = {"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "1.115"}
+    answer = api.client.post("/v1/nodes", data=body, headers=headers)
+
+    assert status == answer.status_code
+    if b"{" * 2 in body or status == 413:
+        assert {"faultcode", "faultstring"} == answer.json.keys()
+
+
+def test_a_body_that_is_not_json_is_refused(api):
+    assert 400 == api.client.post("/v1/nodes", data={"driver": "fake-hardware"}).status_code
+
+
+@pytest.mark.parametrize("path", ["/v1/nodes?colour=red", "/v1/ports?colour=red", "/v1/drivers?x="])
+def test_a_query_parameter_that_is_not_known_is_refused(api, path):
+    assert 400 == api("GET", path).status_code
+
+
+@pytest.mark.parametrize(
+    ("version", "path", "status"),
+    [
+        ("1.48", "/v1/conductors", 404),
+        ("1.49", "/v1/conductors", 200),
+        ("1.7", "/v1/nodes?fields=uuid", 406),
+        ("1.42", "/v1/nodes?detail=true", 400),
+        ("1.20", "/v1/nodes?resource_class=x", 406),
+        ("1.49", "/v1/nodes?fields=uuid,owner", 406),
+        ("1.49", "/v1/nodes?sort_key=owner", 406),
+        ("1.29", "/v1/drivers?type=dynamic", 406),
+        ("1.21", "/v1/lookup?addresses=52:54:00:00:00:01", 404),
+        ("1.77", "/v1/nodes/x/history", 404),
+    ],
+)
+def test_what_is_too_new_for_the_version_is_not_there(api, version, path, status):
+    assert status == api.at(version)("GET", path).status_code
+
+
+def test_fields_that_are_too_new_are_not_shown(api):
+    uuid = api.node()["uuid"]
+    shown = {
+        version: api.at(f"1.{version}")("GET", f"/v1/nodes/{uuid}").json.keys()
+        for version in (1, 49, 50)
+    }
+
+    assert "name" not in shown[1]
+    assert {"owner"} == shown[50] - shown[49]
+
+
+def test_the_documentation_describes_every_route(api):
+    spec = api.at(None)("GET", "/openapi.json").json
+    rules = {
+        (str(rule).replace("<", "{").replace(">", "}"), method.lower())
+        for rule in api.client.application.url_map.iter_rules()
+        if str(rule).startswith("/v1")
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+    }
+
+    assert rules == {(path, method) for path, about in spec["paths"].items() for method in about
+                     if method != "parameters"}  # fmt: skip
+    assert "<script>" in api.at(None)("GET", "/docs").text
+
+
+def test_the_health_check_asks_the_database(api, monkeypatch):
+    assert 200 == api.at(None)("GET", "/healthcheck").status_code
+    monkeypatch.setattr(root, "text", lambda _sql: (_ for _ in ()).throw(
+        OperationalError("SELECT 1", {}, ConnectionRefusedError())))  # fmt: skip
+    assert 503 == api.at(None)("GET", "/healthcheck").status_code
+    assert orjson.loads(api.at(None)("GET", "/healthcheck").data)
