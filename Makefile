@@ -25,7 +25,7 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 	@$(BIN)/ingot up $(ARGS)
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(DEV)  ## Format, lint, types, import contracts, generated docs
 	$(BIN)/ruff format --check .

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 #: Libraries whose chatter begins at WARNING whatever we log.
-QUIET = ("alembic", "asyncio", "celery.beat", "kombu", "sqlalchemy", "sushy", "urllib3")
+QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")
 
 SHARED: list[structlog.typing.Processor] = [
     structlog.contextvars.merge_contextvars,

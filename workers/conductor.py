@@ -20,7 +20,6 @@ from kombu import Queue
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import killpoints, log, queue
-from app.db import retrying
 from app.parent import die_with_parent
 from app.runtime import Runtime, make
 from app.services import conductors
@@ -54,14 +53,18 @@ def main(settings: Settings, name: str) -> None:
 
     @application.task(name=queue.STEP, acks_late=True, ignore_result=True)
     def step(node: str, operation: str, fence: int, cursor: int, last: bool) -> None:
-        if not run_step(conductor, node, operation, fence, cursor, last=last):
+        goes_on = run_step(conductor, node, operation, fence, cursor, last=last)
+        if not goes_on and not last:
             raise Ignore  # the rest of the chain is dropped; whoever goes on sends a new one
 
     leases.start()
     conductor.waker.start()
     life = _Life(conductor, now_process)
     worker = _worker(
-        application, name, [queue.queue_of(name)], settings.conductor.workers_pool_size
+        application,
+        f"conductor@{name}",
+        [queue.queue_of(name)],
+        settings.conductor.workers_pool_size,
     )
     worker_ready.connect(life.begin, weak=False)
     worker_shutting_down.connect(life.leave, weak=False)
@@ -80,43 +83,52 @@ class _Life:
     def __init__(self, conductor: Conductor, now_process: int) -> None:
         self.conductor = conductor
         self.now_process = now_process
+        self._registered = False
         self._ended = threading.Event()
 
     def begin(self, **_: Any) -> None:
         """The worker listens to its queue: nodes may belong to it from now on."""
-        runtime, settings = self.conductor.runtime, self.conductor.runtime.settings
-        interfaces = {
-            name: {kind: list(by_name) for kind, by_name in kinds.items()}
-            for name, kinds in runtime.drivers.types.items()
-        }
-        group = settings.conductor.conductor_group.lower()
+        threading.Thread(target=self._live, name="life", daemon=True).start()
 
-        def register() -> None:
-            with runtime.transaction() as session:
-                name, incarnation = self.conductor.name, self.conductor.incarnation
-                conductors.register(session, name, incarnation, group, interfaces)
-
-        retrying(register)
-        logger.info("conductor.registered", incarnation=self.conductor.incarnation, group=group)
-        threading.Thread(target=self._beat, name="life", daemon=True).start()
-
-    def _beat(self) -> None:
-        conductor, settings = self.conductor, self.conductor.runtime.settings
-        while not self._ended.wait(settings.conductor.heartbeat_interval):
+    def _live(self) -> None:
+        interval = self.conductor.runtime.settings.conductor.heartbeat_interval
+        while not self._ended.is_set():
             if os.waitpid(self.now_process, os.WNOHANG)[0]:
-                logger.error("conductor.now_died")
-                os.kill(os.getpid(), signal.SIGTERM)
+                self._give_up("conductor.now_died")
                 return
             try:
-                with conductor.runtime.transaction() as session:
-                    ours = conductors.heartbeat(session, conductor.name, conductor.incarnation)
+                if not self._registered:
+                    self._register()
+                elif not self._heartbeat():
+                    self._give_up("conductor.replaced")
+                    return
             except SQLAlchemyError as error:
                 logger.warning("conductor.no_database", detail=str(error))
-                continue
-            if not ours:
-                logger.error("conductor.replaced", detail="its name belongs to another process now")
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
+            self._ended.wait(interval)
+
+    def _register(self) -> None:
+        runtime, name = self.conductor.runtime, self.conductor.name
+        incarnation = self.conductor.incarnation
+        interfaces = {
+            hardware_type: {kind: list(by_name) for kind, by_name in kinds.items()}
+            for hardware_type, kinds in runtime.drivers.types.items()
+        }
+        group = runtime.settings.conductor.conductor_group.lower()
+        with runtime.transaction() as session:
+            conductors.register(session, name, incarnation, group, interfaces)
+        self._registered = True
+        logger.info("conductor.registered", incarnation=incarnation, group=group)
+
+    def _heartbeat(self) -> bool:
+        """False: the name belongs to another process now."""
+        conductor = self.conductor
+        with conductor.runtime.transaction() as session:
+            return conductors.heartbeat(session, conductor.name, conductor.incarnation)
+
+    def _give_up(self, event: str) -> None:
+        """End as by a signal: what runs is finished, and whoever watches starts a new one."""
+        logger.error(event)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def leave(self, **_: Any) -> None:
         """Take no more nodes; what runs is finished."""
@@ -128,12 +140,12 @@ class _Life:
         self.leave()
 
 
-def _worker(application: Celery, name: str, queues: list[str], threads: int) -> Worker:
+def _worker(application: Celery, hostname: str, queues: list[str], threads: int) -> Worker:
     setup_logging.connect(_leave_logging_alone)
     application.conf.task_queues = [Queue(each, routing_key=each) for each in queues]
     return Worker(
         app=application,
-        hostname=name,
+        hostname=hostname,
         pool="threads",
         concurrency=threads,
         queues=queues,
@@ -172,4 +184,4 @@ def _now(settings: Settings, name: str) -> None:
     broker = redis_server.client(settings.broker.url, settings.broker.connect_timeout)
     periodic.declare(application, runtime, name, broker)
     queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
-    _worker(application, f"{name}.now", queues, NOW_THREADS).start()
+    _worker(application, f"now@{name}", queues, NOW_THREADS).start()

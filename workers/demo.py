@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-import requests
 from rich.console import Console
 
 from app.states import MACHINE, Kind, State
@@ -22,7 +21,7 @@ from workers import demo_view
 from workers.demo_api import Api, Line
 from workers.demo_stage import DemoError, Stage, stage
 from workers.demo_strike import Strike
-from workers.demo_view import View
+from workers.demo_view import View, span
 
 #: Seconds between two looks at the nodes.
 TICK = 0.4
@@ -54,9 +53,8 @@ class Result:
     machines: int
     seconds: list[float] = field(default_factory=list)
 
-    def row(self) -> tuple[str, str, str, str]:
-        ends = (f"{pick(self.seconds):.1f} s" if self.seconds else "-" for pick in (min, max))
-        return (self.name, f"{len(self.seconds)} of {self.machines}", *ends)  # type: ignore[return-value]
+    def row(self) -> Sequence[str]:
+        return (self.name, f"{len(self.seconds)} of {self.machines}", *span(self.seconds))
 
 
 class Show:
@@ -81,13 +79,13 @@ class Show:
         return len(self.on_the_way) == len(self.stage.machines)
 
     def summary(self) -> list[Sequence[str]]:
-        return [each.row() for each in self.results] + self.strike.rows()
+        return [*(each.row() for each in self.results), self.strike.row()]
 
     def look(self, title: str) -> list[Line]:
         """Show where all nodes stand. Raises DemoError."""
         self.stage.check()
         lines = self.api.lines()
-        self.view.show(f"Ingot demo   {self.stage.url}   {title}", lines, self.strike.notes)
+        self.view.show(title, lines, self.strike.notes)
         return lines
 
     def _enrol(self) -> None:
@@ -164,8 +162,9 @@ class Show:
 
     def _inspect_disks(self, sha256: str | None, wanted: str) -> None:
         """Look into the machines themselves, beside the service."""
-        answer = requests.get(f"{self.stage.control}/sim/machines", timeout=30)
-        disks = {each["name"]: each["disk"] for each in answer.json()}
+        with Api(self.stage.control) as simulator:
+            machines = simulator.call("GET", "/sim/machines")
+        disks = {each["name"]: each["disk"] for each in machines}
         good = 0
         for uuid, name in list(self.on_the_way.items()):
             found = disks[name]["sha256"] if disks[name] else None
@@ -182,18 +181,21 @@ def stuck(line: Line) -> bool:
     return kind in (Kind.STABLE, Kind.FAILED) and not line.reserved
 
 
-def commands(url: str) -> str:
-    """What to try while the service runs."""
-    name = "sim-0000"
-    client = Path(sys.executable).with_name("baremetal")
-    listing = f"curl -s {url}/v1/nodes"
+def commands(url: str, uuid: str) -> str:
+    """What to try while the service runs; uuid: a node's."""
+    client, ingot = (Path(sys.executable).with_name(name) for name in ("baremetal", "ingot"))
+    lines = [
+        f"the service runs at {url} until Ctrl-C (what it can do: {url}/docs); try",
+        f"  curl -s {url}/v1/nodes/{uuid}/operations",
+        f"  curl -s -X PUT '{url}/v1/nodes/{uuid}/states/power?target=power%20on'",
+    ]
     if client.exists():
-        listing = f"{client} --os-auth-type none --os-endpoint {url} node list"
-    return f"""\
-the service runs at {url} until Ctrl-C; try
-  {listing}
-  curl -s -X PUT {url}/v1/nodes/{name}/states/power?target=power%20on
-  curl -s {url}/v1/nodes/{name}/operations"""
+        lines.append(f"  {client} --os-auth-type none --os-endpoint {url} node list")
+    else:
+        lines.append(f"  curl -s {url}/v1/nodes")
+    if ingot.exists():
+        lines.append(f"  {ingot} config")
+    return "\n".join(lines)
 
 
 def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
@@ -210,7 +212,8 @@ def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
         demo_view.summary(console, show.summary())
         status = 0 if arrived else 1
         if not once:
-            console.print(commands(scene.url), highlight=False, soft_wrap=True, markup=False)
+            uuid = api.lines()[0].uuid
+            console.print(commands(scene.url, uuid), highlight=False, soft_wrap=True, markup=False)
             wait(scene)
     return status
 

@@ -130,18 +130,24 @@ def stage(machines: int, pace: float) -> Iterator[Stage]:
     pace: scales the time that machines take. Raises DemoError.
     """
     with contextlib.ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory(prefix="ingot-demo-", ignore_cleanup_errors=True)
+        try:
+            temporary = tempfile.TemporaryDirectory(prefix="ingot-demo-")
+        except OSError as error:
+            raise DemoError(f"no temporary directory: {error.strerror}") from None
         folder = Path(stack.enter_context(temporary))
-        stack.callback(_deaf)
-        # children first: a process with threads must not fork
-        rack = _start(stack, folder, "simulator", _simulator(machines, pace))
-        pidfile = folder / "pids.json"
-        port = PORT if stack.enter_context(_port_is_ours(PORT)) else 0
-        service = _start(stack, folder, "ingot up", _service(folder, pidfile, port))
-        described = json.loads(rack.first_line())
-        url = service.first_line().removeprefix("ready ")
-        image = stack.enter_context(_image())
-        yield Stage(url, described["url"], described["machines"], image, [rack, service], pidfile)
+        try:
+            # children first: a process with threads must not fork
+            rack = _start(stack, folder, "the simulator", _simulator(machines, pace))
+            pidfile = folder / "pids.json"
+            port = PORT if stack.enter_context(_port_is_ours(PORT)) else 0
+            service = _start(stack, folder, "ingot up", _service(folder, pidfile, port))
+            described = json.loads(rack.first_line())
+            url = service.first_line().removeprefix("ready ")
+            image = stack.enter_context(_image())
+            control, fleet = described["url"], described["machines"]
+            yield Stage(url, control, fleet, image, [rack, service], pidfile)
+        finally:
+            _deaf()
 
 
 def _deaf() -> None:

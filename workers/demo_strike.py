@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from workers.demo_api import Line
+from workers.demo_view import span
 
 #: The share of all steps after which it strikes.
-SHARE = 0.4
+SHARE = 0.5
 
 
 @dataclass(slots=True)
@@ -71,10 +72,7 @@ class Strike:
                 if not self.in_hand:
                     self.say(f"all nodes of the killed {self.victim} go on after {elapsed:.1f} s")
 
-    def rows(self) -> list[Sequence[str]]:
-        """Rows of the summary."""
-        if not self.victim:
-            return []
+    def row(self) -> Sequence[str]:
+        """Its row of the summary."""
         count = f"{len(self.seconds)} of {len(self.seconds) + len(self.in_hand)}"
-        ends = (f"{pick(self.seconds):.1f} s" if self.seconds else "-" for pick in (min, max))
-        return [(f"{self.victim} killed, taken over", count, *ends)]
+        return (f"{self.victim or 'no conductor'} killed, taken over", count, *span(self.seconds))

@@ -63,7 +63,8 @@ class View(ABC):
 
 
 def make(console: Console) -> View:
-    return Terminal(console) if console.is_terminal else Plain(console)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return Terminal(console) if live else Plain(console)
 
 
 class Plain(View):
@@ -103,7 +104,8 @@ class Terminal(View):
         self._draw()
 
     def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
-        table = Table(title=f"{title}   {self.clock()}", title_justify="left", expand=True)
+        heading = f"Ingot demo   {self.clock()}   {title}"
+        table = Table(title=heading, title_justify="left", expand=True)
         for name, share in COLUMNS.items():
             table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=share)
         for line in lines:
@@ -142,6 +144,11 @@ def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
         ProgressBar(total=max(line.total, 1), completed=line.done),
         Text(told, style=failed),
     )
+
+
+def span(seconds: Sequence[float]) -> tuple[str, str]:
+    """The first and the last of the times after which something was reached."""
+    return (f"{min(seconds):.1f} s", f"{max(seconds):.1f} s") if seconds else ("-", "-")
 
 
 def summary(console: Console, rows: Sequence[Sequence[str]]) -> None:

@@ -5,13 +5,14 @@ from typing import Any
 
 import orjson
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import update
 
 from app import runtime as app_runtime
 from app.main import create_app
 from app.models import Base, Conductor, Node
-from app.runtime import Runtime
+from app.runtime import Message, Runtime
 from app.settings import Settings
 
 NEWEST = "1.115"
@@ -19,10 +20,15 @@ NEWEST = "1.115"
 
 @dataclass
 class Api:
-    """Speaks to the application in a microversion, and looks into its database."""
+    """
+    Speaks to the application in a microversion, and looks into its database.
+
+    sent: the messages that left for the workers.
+    """
 
     client: FlaskClient
     runtime: Runtime
+    sent: list[Message]
     version: str | None = NEWEST
 
     def at(self, version: str | None) -> "Api":
@@ -53,39 +59,50 @@ def fault(answer: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def settings(tmp_path):
-    base = Settings()
-    return replace(
-        base,
-        database=replace(base.database, connection=f"sqlite:///{tmp_path / 'test.db'}"),
-        conductor=replace(base.conductor, node_locked_retry_interval=0.01),
-    )
+def kind():
+    """The kind of database; a test that is run on each is parametrized by it."""
+    return "sqlite"
+
+
+@pytest.fixture(scope="session")
+def applications(tmp_path_factory, request):
+    """kind of database -> its application; each is made once, and emptied for each test."""
+    made: dict[str, tuple[Runtime, Flask]] = {}
+
+    def of(kind: str) -> tuple[Runtime, Flask]:
+        if kind not in made:
+            if kind == "sqlite":
+                url = f"sqlite:///{tmp_path_factory.mktemp('contract') / 'ingot.db'}"
+            else:
+                url = request.getfixturevalue("postgresql_server").database()
+            base = Settings()
+            settings = replace(
+                base,
+                database=replace(base.database, connection=url),
+                conductor=replace(base.conductor, node_locked_retry_interval=0.01),
+            )
+            runtime = app_runtime.make(settings, send=lambda _message: True)
+            Base.metadata.create_all(runtime.engine)
+            made[kind] = runtime, create_app(runtime)
+        return made[kind]
+
+    yield of
+    for runtime, _ in made.values():
+        runtime.engine.dispose()
 
 
 @pytest.fixture
-def sent():
-    """The messages that left for the workers."""
-    return []
-
-
-@pytest.fixture
-def runtime(settings, sent):
-    def send(message):
-        sent.append(message)
-        return True
-
-    made = app_runtime.make(settings, send)
-    Base.metadata.create_all(made.engine)
-    with made.transaction() as session:
-        loaded = {
-            name: {kind: list(names) for kind, names in kinds.items()}
-            for name, kinds in made.drivers.types.items()
-        }
+def api(applications, kind):
+    runtime, app = applications(kind)
+    runtime.cache.clear()
+    sent: list[Message] = []
+    runtime.send = lambda message: bool(sent.append(message) or True)
+    loaded = {
+        name: {kind: list(names) for kind, names in kinds.items()}
+        for name, kinds in runtime.drivers.types.items()
+    }
+    with runtime.transaction() as session:
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(table.delete())
         session.add(Conductor(hostname="rack-1", incarnation="1", interfaces=loaded))
-    yield made
-    made.engine.dispose()
-
-
-@pytest.fixture
-def api(runtime):
-    return Api(create_app(runtime).test_client(), runtime)
+    return Api(app.test_client(), runtime, sent)

@@ -66,6 +66,7 @@ def test_a_field_that_is_too_new_is_not_acceptable_in_a_body(api):
     assert 201 == api.at("1.49")("POST", "/v1/nodes", {**body, "owner": None}).status_code
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_names_and_uuids_are_unique(api):
     body = {"driver": "fake-hardware", "name": "n1", "uuid": str(uuid4())}
     assert 201 == api("POST", "/v1/nodes", body).status_code
@@ -111,6 +112,7 @@ def test_secrets_are_masked_wherever_they_are(api):
         } == node["instance_info"]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("order", ["sort_key=name", "sort_key=owner&sort_dir=desc", "sort_dir=desc",
                                    "sort_key=maintenance", "sort_key=created_at"])  # fmt: skip
 def test_pages_show_every_node_once(api, order):
@@ -143,6 +145,7 @@ def test_queries_are_checked(api, query, status):
     assert status == api("GET", f"/v1/nodes?{query}").status_code
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -174,6 +177,7 @@ def test_lists_are_filtered(api, query, found):
     assert found == [node["name"] for node in api("GET", f"/v1/nodes?{query}").json["nodes"]]
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_patch_changes_keys_deep_inside(api):
     uuid = api.node(extra={"a": {"b": 1}, "list": [1, 2]})["uuid"]
     answer = api("PATCH", f"/v1/nodes/{uuid}", [
@@ -328,6 +332,7 @@ def test_what_a_node_is_doing_decides_whether_it_may_be_deleted(api, node, statu
     assert (404 if status == 204 else 200) == api("GET", f"/v1/nodes/{uuid}").status_code
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_deleting_a_node_leaves_nothing_of_it(api):
     uuid = api.node()["uuid"]
     api("POST", "/v1/ports", {"node_uuid": uuid, "address": "52:54:00:00:00:01"})

@@ -1,0 +1,199 @@
+"""The real server, spoken to by the real clients."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import openstack
+import psutil
+import pytest
+import requests
+from sqlalchemy.orm import Session
+
+from app import db
+from app.models import Conductor
+from drivers import registry
+
+SERVE = "import os; from app import serve, settings; serve.main(settings.load(os.environ))"
+NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(database, port, **settings):
+    environ = {
+        **os.environ,
+        "INGOT_DATABASE_CONNECTION": database,
+        "INGOT_BROKER_URL": "redis://127.0.0.1:1/0",  # nobody there: messages are only hints
+        "INGOT_API_PORT": str(port),
+        "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "1000",
+        **settings,
+    }
+    return subprocess.Popen([sys.executable, "-c", SERVE], env=environ, stderr=subprocess.PIPE)
+
+
+def await_answer(url, process):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            return requests.get(url, timeout=5)
+        except requests.ConnectionError:
+            assert process.poll() is None, process.stderr.read().decode()
+            time.sleep(0.02)
+    raise AssertionError("the server does not answer")
+
+
+@pytest.fixture(scope="module")
+def database(migrated_sqlite, tmp_path_factory):
+    path = tmp_path_factory.mktemp("server") / "ingot.db"
+    shutil.copy(migrated_sqlite, path)
+    engine = db.connect(f"sqlite:///{path}")
+    with Session(engine) as session:
+        session.add(
+            Conductor(
+                hostname="rack-1",
+                incarnation="1",
+                interfaces={
+                    name: {kind: list(names) for kind, names in kinds.items()}
+                    for name, kinds in registry.load().types.items()
+                },
+            )
+        )
+        session.commit()
+    engine.dispose()
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(scope="module")
+def server(database):
+    port = free_port()
+    process = start(database, port)
+    url = f"http://127.0.0.1:{port}"
+    await_answer(url, process)
+    yield url
+    process.terminate()
+    assert 0 == process.wait(10)
+    process.stderr.close()
+
+
+def test_the_command_line_client_works_unchanged(server):
+    def baremetal(*words):
+        program = Path(sys.executable).with_name("baremetal")
+        command = [program, "--os-auth-type", "none", "--os-endpoint", server, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert 0 == done.returncode, done.stderr
+        return done.stdout.strip()
+
+    only = ("-f", "value", "-c")
+    uuid = baremetal("node", "create", "--driver", "fake-hardware", "--name", "cli", *only, "uuid")
+    baremetal("node", "set", "cli", "--extra", "a=b", "--automated-clean", "--owner", "me")
+    baremetal("node", "unset", "cli", "--automated-clean", "--owner")
+    assert "{'a': 'b'}" == baremetal("node", "show", "cli", *only, "extra")
+    assert uuid in baremetal("node", "list")
+    baremetal("port", "create", "52:54:00:00:00:aa", "--node", uuid)
+    assert "52:54:00:00:00:aa" in baremetal("port", "list", "--node", "cli")
+    assert "fake-hardware" in baremetal("driver", "list")
+    assert "rack-1" in baremetal("conductor", "list")
+    baremetal("node", "manage", "cli")
+    assert "verifying" == baremetal("node", "show", "cli", *only, "provision_state")
+
+
+def test_the_python_sdk_works_unchanged(server):
+    cloud = openstack.connect(
+        auth_type="none", endpoint=server, baremetal_endpoint_override=server, region_name="x"
+    )
+    node = cloud.baremetal.create_node(driver="fake-hardware", name="sdk", owner="me")
+    cloud.baremetal.update_node(node, description="described")
+    port = cloud.baremetal.create_port(node_id=node.id, address="52:54:00:00:00:bb")
+
+    assert "described" == cloud.baremetal.get_node("sdk").description
+    assert node.id in [each.id for each in cloud.baremetal.nodes(details=True)]
+    assert [port.id] == [each.id for each in cloud.baremetal.ports(node=node.id)]
+    assert "fake-hardware" in [each.name for each in cloud.baremetal.drivers()]
+    cloud.baremetal.set_node_maintenance(node, reason="why")
+    assert cloud.baremetal.validate_node(node, required=None)["power"].result
+    assert cloud.baremetal.find_node("nonesuch") is None
+    cloud.baremetal.delete_node(node)
+    cloud.close()
+
+
+def test_requests_that_wait_do_not_hold_up_the_others(server):
+    node = requests.post(f"{server}/v1/nodes", json={"driver": "fake-hardware"}, headers=NEWEST)
+    path = f"{server}/v1/nodes/{node.json()['uuid']}"
+    locked = {"json": {"target": "manage"}, "headers": NEWEST}
+    assert 202 == requests.put(f"{path}/states/provision", **locked).status_code
+
+    def wait_for_the_lock(_number):
+        return requests.put(f"{path}/maintenance", json={}, headers=NEWEST).status_code
+
+    with ThreadPoolExecutor(20) as pool:
+        waiting = pool.map(wait_for_the_lock, range(20))
+        took = []
+        for _ in range(10):
+            begun = time.monotonic()
+            assert 200 == requests.get(f"{server}/v1/nodes", headers=NEWEST).status_code
+            took.append(time.monotonic() - begun)
+        assert {409} == set(waiting)
+    assert sorted(took)[5] < 0.5
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_whichever_way_it_ends_nothing_is_left_running(database, how):
+    port = free_port()
+    process = start(database, port)
+    await_answer(f"http://127.0.0.1:{port}", process)
+    family = [process, *psutil.Process(process.pid).children(recursive=True)]
+    assert 3 == len(family)
+
+    begun = time.monotonic()
+    process.send_signal(how)
+    process.wait(10)
+    _, left = psutil.wait_procs(family[1:], timeout=2)
+    process.stderr.close()
+
+    assert [] == left
+    assert time.monotonic() - begun < 2
+
+
+def test_what_is_not_built_stops_the_start_with_one_line(database):
+    process = start(database, free_port(), INGOT_AUTH_STRATEGY="keystone")
+    _, told = process.communicate(timeout=30)
+
+    assert 0 != process.returncode
+    assert told.decode().strip().endswith("[DEFAULT]auth_strategy: keystone is not built yet")
+
+
+def test_http_basic_lets_in_who_is_in_the_file(database, tmp_path):
+    bcrypt = pytest.importorskip("bcrypt")
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    (tmp_path / "htpasswd").write_text(f"ali:{hashed}\n")
+    port = free_port()
+    process = start(
+        database,
+        port,
+        INGOT_AUTH_STRATEGY="http_basic",
+        INGOT_HTTP_BASIC_AUTH_USER_FILE=str(tmp_path / "htpasswd"),
+    )
+    url = f"http://127.0.0.1:{port}"
+
+    assert 200 == await_answer(url, process).status_code
+    nodes = f"{url}/v1/nodes"
+    refused = requests.get(nodes, headers={"Accept": "*/*"})
+    assert (401, True) == (refused.status_code, "WWW-Authenticate" in refused.headers)
+    assert 401 == requests.get(nodes, auth=("ali", "wrong")).status_code
+    assert 401 == requests.get(nodes, auth=("baba", "sesame")).status_code
+    assert [200] * 2 == [requests.get(nodes, auth=("ali", "sesame")).status_code] * 2
+    assert 404 == requests.get(f"{url}/v1/lookup?node_uuid=x").status_code
+    process.terminate()
+    process.wait(10)
+    process.stderr.close()

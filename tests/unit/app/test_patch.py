@@ -1,0 +1,52 @@
+"""JSON patches."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import Invalid
+from app.services import patch
+
+DOCUMENTS = st.dictionaries(
+    st.text("ab", min_size=1, max_size=2), st.integers() | st.lists(st.integers(), max_size=3)
+)
+
+
+def change(document, *changes):
+    parsed = patch.parse(list(changes), document.keys(), escapes=True)
+    return patch.apply(document, parsed)
+
+
+def test_changes_are_applied_one_by_one():
+    result = change(
+        {"extra": {"a": 1}, "name": "n"},
+        {"op": "add", "path": "/extra/b", "value": {"c": 1}},
+        {"op": "replace", "path": "/extra/b/c", "value": 2},
+        {"op": "remove", "path": "/extra/a"},
+        {"op": "remove", "path": "/name"},
+    )
+
+    assert {"extra": {"b": {"c": 2}}, "name": None} == result
+
+
+def test_escaped_keys_reach_any_key():
+    result = change({"extra": {}}, {"op": "add", "path": "/extra/a~1b~0c d", "value": 1})
+
+    assert {"extra": {"a/b~c d": 1}} == result
+
+
+@given(DOCUMENTS, st.sampled_from(["add", "replace", "remove"]), st.text("ab/~01-", max_size=6))
+def test_the_document_itself_is_never_changed(extra, op, path):
+    before = {"extra": {**extra}}
+    try:
+        change(before, {"op": op, "path": f"/extra/{path}", "value": [1]})
+    except Invalid:
+        pass
+
+    assert {"extra": extra} == before
+
+
+@pytest.mark.parametrize("index", ["3", "-1", "x", "٣", "99999999999"])
+def test_an_item_that_is_not_there_is_refused(index):
+    with pytest.raises(Invalid):
+        change({"steps": [1, 2]}, {"op": "replace", "path": f"/steps/{index}", "value": 1})

@@ -1,0 +1,159 @@
+"""The documentation: its example works, its links lead somewhere, its generated pages can be told."""
+
+import json
+import re
+import sys
+import threading
+import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from drivers.errors import InvalidDriverInfo, LeaseLost, Refused, Unreachable
+from drivers.interfaces import POWER_OFF, POWER_ON
+from drivers.registry import load
+from drivers.steps import Done, Flow, Wait
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+def blocks(page):
+    """file name -> text, of the code blocks that begin with their file's name."""
+    text = (ROOT / page).read_text()
+    found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", text, re.DOTALL)
+    return dict(found)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """The guide's driver as pip would install it; its modules by name."""
+    files = blocks("docs/drivers.md")
+    project = tomllib.loads(files["pyproject.toml"])["project"]
+    about = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    lines = [
+        line
+        for group, entries in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {where}" for name, where in entries.items()))
+    ]
+    (about / "entry_points.txt").write_text("\n".join(lines))
+    modules = [name.removesuffix(".py") for name in files if name.endswith(".py")]
+    for name in modules:
+        (tmp_path / f"{name}.py").write_text(files[f"{name}.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    yield {name: __import__(name) for name in modules}
+    for name in modules:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def strip():
+    """A power strip with one outlet; `orders` are the bodies that it was sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.answer()
+
+        def do_PUT(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            server.orders.append(body)
+            server.on = body["on"]
+            self.answer()
+
+        def answer(self):
+            self.send_response(200 if self.path == "/outlets/4" else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps({"on": server.on}).encode())
+
+        def log_message(self, *arguments):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.on, server.orders = True, []
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_the_guides_driver_is_found_by_its_entry_point(installed):
+    registry = load(enabled_types=["acme"])
+    assert {} == registry.refused
+    assert "acme-strip" == registry.default("acme", "power")
+    (step,) = registry.driver("acme", {}).power.get_steps(None, Flow.CLEAN)
+    assert ("drain", False, ["seconds"]) == (
+        step.name,
+        step.needs_ramdisk,
+        [arg.name for arg in step.args],
+    )
+
+
+def test_the_guides_driver_switches_a_machine_and_looks_before_it_orders(installed, strip):
+    make = installed["test_ingot_acme"].target
+    target = make(strip.url)
+    power = target.driver.power
+    power.validate(target)
+    assert POWER_ON == power.get_power_state(target)
+    assert Done() == power.change(target, POWER_ON)
+    assert [] == strip.orders
+    assert Done() == power.change(target, POWER_OFF)
+    assert [{"on": False}] == strip.orders
+    assert POWER_OFF == target.reports["power_state"]
+
+
+def test_the_guides_step_waits_and_may_be_repeated(installed, strip):
+    make = installed["test_ingot_acme"].target
+    target = make(strip.url)
+    waits = Wait({"drained": False}, poll_after=5)
+    assert waits == target.driver.power.run(target, "drain", {"seconds": 5})
+    assert waits == target.driver.power.run(target, "drain", {"seconds": 5})
+    assert [{"on": False}] == strip.orders
+    assert Done() == target.driver.power.drain(make(strip.url, progress=waits.progress))
+
+
+def test_the_guides_driver_gives_no_order_once_the_node_was_given_away(installed, strip):
+    def lost():
+        raise LeaseLost
+
+    target = installed["test_ingot_acme"].target(strip.url, before_order=lost)
+    with pytest.raises(LeaseLost):
+        target.driver.power.drain(target)
+    assert [] == strip.orders
+
+
+def test_the_guides_driver_says_what_is_wrong(installed, strip):
+    make = installed["test_ingot_acme"].target
+    target = make(strip.url)
+    with pytest.raises(InvalidDriverInfo, match="strip_url"):
+        target.driver.power.validate(make(""))
+    with pytest.raises(Refused, match="404"):
+        target.driver.power.get_power_state(make(f"{strip.url}/elsewhere"))
+    with pytest.raises(Unreachable):
+        target.driver.power.get_power_state(make("http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in link:
+            assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("name", generate.PAGES)
+def test_a_page_is_the_same_each_time_it_is_generated(name):
+    assert generate.render(name) == generate.render(name)
+
+
+def test_pages_that_are_missing_or_changed_are_named(tmp_path):
+    for name in generate.PAGES:
+        (tmp_path / name).write_text(generate.render(name))
+    assert [] == generate.stale(tmp_path)
+    (tmp_path / "api.md").unlink()
+    (tmp_path / "states.md").write_text("old")
+    assert ["states.md", "api.md"] == generate.stale(tmp_path)
