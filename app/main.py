@@ -23,7 +23,7 @@ from app.api.nodes import nodes
 from app.api.operations import operations
 from app.api.ports import ports
 from app.api.routes import Json
-from app.errors import NotAcceptable
+from app.errors import Invalid, NotAcceptable
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -85,6 +85,8 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
                 return errors.answer(406, str(error))
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
         g.unrouted = False
+        if "\0" in request.path:  # no database takes it
+            raise Invalid("A path cannot contain NUL.")
         g.caller = authenticate(request, g.request_id)
         return None
 

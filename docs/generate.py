@@ -249,7 +249,7 @@ def drivers() -> Lines:
                 "abortable",
                 "needs the ramdisk",
                 "after a death",
-                "",
+                "does",
             )
             yield from table(head, (_step(interface, step) for step in interface.steps.values()))
     yield "## Frames\n"

@@ -26,7 +26,7 @@ from app.models import (
     StepState,
 )
 from app.runtime import Runtime
-from app.services import moves, operations, targets
+from app.services import moves, operations, outcomes, targets
 from drivers.errors import HardwareError, LeaseLost
 from drivers.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.target import Target
@@ -255,11 +255,11 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome, *, last: b
         _apply(session, node, attempt.reports)
         match outcome:
             case Done(result):
-                goes_on = operations.done(session, node, operation, step, result)
+                goes_on = outcomes.done(session, node, operation, step, result)
             case Failed():
-                goes_on = operations.fail(session, node, operation, step, outcome)
+                goes_on = outcomes.fail(session, node, operation, step, outcome)
             case Wait():
-                operations.wait(session, node, operation, step, outcome)
+                outcomes.wait(session, node, operation, step, outcome)
                 _watch(conductor, session, operation, outcome)
                 return False
         in_chain = isinstance(outcome, Done) and not last and not step.collects

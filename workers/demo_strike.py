@@ -56,7 +56,7 @@ class Strike:
             if line.conductor == victim:
                 self.dead.add(line.claimed_by)
                 self.in_hand[line.uuid] = line.name
-                self.notes[line.uuid] = f"{victim} was killed"
+                self.notes[line.uuid] = "conductor killed"
         self.say(f"{victim} killed (SIGKILL to {self.pid}) with {len(self.in_hand)} nodes in hand")
 
     def _follow(self, lines: Sequence[Line]) -> None:
@@ -68,7 +68,7 @@ class Strike:
             if line.uuid in self.in_hand and line.claimed_by not in self.dead:
                 del self.in_hand[line.uuid]
                 self.seconds.append(elapsed)
-                self.notes[line.uuid] = f"taken over by {line.conductor} after {elapsed:.1f} s"
+                self.notes[line.uuid] = f"resumed in {elapsed:.1f} s"
                 if not self.in_hand:
                     self.say(f"all nodes of the killed {self.victim} go on after {elapsed:.1f} s")
 

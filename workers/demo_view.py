@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
@@ -28,10 +29,10 @@ STYLES = {
     Kind.FAILED: "bold red",
 }
 NOTES = {
-    OperationState.QUEUED: "a conductor is to go on",
-    OperationState.RUNNING: "a conductor works",
-    OperationState.WAITING: "the machine works",
-    OperationState.HELD: "an operator is to go on",
+    OperationState.QUEUED: "due",
+    OperationState.RUNNING: "conductor works",
+    OperationState.WAITING: "machine works",
+    OperationState.HELD: "operator's turn",
 }
 
 Notes = Mapping[str, str]
@@ -105,7 +106,14 @@ class Terminal(View):
 
     def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
         heading = f"Ingot demo   {self.clock()}   {title}"
-        table = Table(title=heading, title_justify="left", expand=True)
+        table = Table(
+            title=heading,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+            expand=True,
+        )
         for name, share in COLUMNS.items():
             table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=share)
         for line in lines:
@@ -124,7 +132,7 @@ class Terminal(View):
 #: Column -> its share of the width; None: as wide as what is in it.
 COLUMNS: Mapping[str, int | None] = {
     "node": None, "state": None, "power": None, "conductor": None, "step": 4, "k/n": None,
-    "progress": 2, "note": 5,
+    "": 2, "note": 5,
 }  # fmt: skip
 
 
@@ -139,7 +147,7 @@ def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
         Text(line.provision_state, style=STYLES[MACHINE[State(line.provision_state)].kind]),
         Text(line.power_state.removeprefix("power ")),
         Text(line.conductor),
-        Text(line.step),
+        Text(line.step.partition(".")[2]),
         Text(f"{line.done}/{line.total}" if line.total else "", justify="right"),
         ProgressBar(total=max(line.total, 1), completed=line.done),
         Text(told, style=failed),

@@ -17,7 +17,7 @@ from app import log
 from app.models import Node
 from app.ring import owner
 from app.runtime import Runtime
-from app.services import conductors, operations, planning, targets
+from app.services import conductors, history, operations, planning, targets
 from app.services.caller import Caller
 from app.states import State
 from drivers.errors import HardwareError
@@ -203,7 +203,7 @@ def _give_up(row: _Row, state: str | None, why: str) -> None:
     node.power_state = state
     node.last_error = f"During power synchronisation: {why}"
     node.maintenance, node.maintenance_reason, node.fault = True, node.last_error, POWER_FAILURE
-    operations.history(row.session, node, "monitoring", node.last_error, "ERROR")
+    history.add(row.session, node, "monitoring", node.last_error, "ERROR")
 
 
 def _recovered(row: _Row, state: str) -> None:

@@ -24,7 +24,7 @@ from app.models import (
     StepState,
 )
 from app.runtime import Runtime, of
-from app.services import conductors, operations
+from app.services import conductors, operations, outcomes
 from drivers.steps import Failed, Resume
 
 logger = log.get(__name__)
@@ -166,12 +166,12 @@ def _expire(session: Session, node: Node, operation: Operation) -> bool:
         return False
     if node.maintenance and operation.wake_at is None:
         return False  # an operator is at it: agents of nodes in maintenance may take their time
-    operations.expire(session, node, operation)
+    outcomes.expire(session, node, operation)
     return True
 
 
 def _wake(session: Session, node: Node, operation: Operation) -> bool:
-    return operations.wake(session, node, operation)
+    return outcomes.wake(session, node, operation)
 
 
 def _resend(session: Session, node: Node, operation: Operation) -> bool:
@@ -210,7 +210,7 @@ def _take_over(living: set[str]) -> Act:
             cause = "the conductor died" if dead else "its deadline passed"
             reason = f"{step.label}: {cause} {step.deaths} times while it ran"
             failure = Failed(reason, "conductor_died")
-            if not operations.fail(session, node, operation, step, failure):
+            if not outcomes.fail(session, node, operation, step, failure):
                 return True
         elif step.resume == Resume.RESTART:
             _go_back(session, operation, step)

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import log
 from app.models import Operation, OperationState
 from app.runtime import Runtime
-from app.services import operations
+from app.services import operations, outcomes
 from drivers.agent.in_band import command_ended
 from drivers.errors import HardwareError
 from drivers.tls import context
@@ -41,7 +41,7 @@ def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
             return False
         if fence is not None and operation.fence != fence:
             return False
-        return operations.wake(session, node, operation)
+        return outcomes.wake(session, node, operation)
 
 
 class Waker:

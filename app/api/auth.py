@@ -81,9 +81,7 @@ def read_htpasswd(path: str) -> Mapping[str, bytes]:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:
-        raise SettingsError(
-            f"{OPTION} {path}: {error.strerror}"
-        ) from None
+        raise SettingsError(f"{OPTION} {path}: {error.strerror}") from None
     hashes = {}
     for number, line in enumerate(lines, 1):
         user, colon, stored = line.strip().partition(":")

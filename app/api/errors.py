@@ -14,7 +14,7 @@ from werkzeug.exceptions import HTTPException
 
 from app import log
 from app.api.answers import RUNTIME, json
-from app.errors import ServiceError, TooLarge, Unavailable
+from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
 
 logger = log.get(__name__)
 
@@ -63,6 +63,8 @@ def _service_error(error: ServiceError) -> Response:
     response = answer(error.status, str(error))
     if error.retry_after is not None and NO_RETRY_AFTER not in request.user_agent.string:
         response.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, Unauthorized):
+        response.headers["WWW-Authenticate"] = 'Basic realm="Baremetal API"'
     return response
 
 

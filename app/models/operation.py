@@ -104,8 +104,8 @@ class OperationStep(Base):
     source: driver, agent, template, runbook, caller, or frame: what surrounds the steps of a flow.
     flow: the step list that it belongs to, None for frames. event: what happens to the node when
     it is done. collects: the agent's steps are known after it, and the rest is planned anew.
-    deaths: conductors that died while they ran it. progress: of its last `Wait`. deadline_at: when it
-    has failed by its own limit, whatever it waits for.
+    deaths: conductors that died while they ran it. progress: of its last `Wait`. deadline_at: when
+    it has failed by its own limit, whatever it waits for.
     """
 
     __tablename__ = "operation_steps"

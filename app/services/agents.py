@@ -16,7 +16,7 @@ from app.db import now, retrying
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import AgentRecord, Node, Operation, OperationState, Port
 from app.runtime import Runtime, of
-from app.services import nodes, operations
+from app.services import nodes, outcomes
 from app.settings import Settings
 from app.states import State
 
@@ -115,7 +115,7 @@ def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
         with runtime.transaction() as session:
             node, agent = session.get(Node, node_id), session.get(AgentRecord, node_id)
             if node is not None and agent is not None:
-                operations.agent_called(session, node, agent)
+                outcomes.agent_called(session, node, agent)
 
     node_id = retrying(record)
     if node_id is None:

@@ -18,7 +18,7 @@ from app.errors import (
 )
 from app.models import Node, OperationStep
 from app.runtime import Runtime, of
-from app.services import moves, operations, planning, targets
+from app.services import moves, operations, outcomes, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import owner_of
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
@@ -87,7 +87,7 @@ def request(
     _check(node, verb, event, how)
     state = State(node.provision_state)
     if MACHINE[state].kind in (Kind.WAIT, Kind.HOLD):
-        operations.supersede(session, node)
+        outcomes.supersede(session, node)
     node.last_error = None
     if MACHINE[state].moves[event] is State.MANAGEABLE:  # nothing to do but the move
         moves.move(node, event)

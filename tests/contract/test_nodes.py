@@ -363,6 +363,7 @@ def test_a_node_is_checked_without_asking_its_bmc(api):
 
 def test_an_identifier_that_can_be_none_is_refused(api):
     assert 400 == api("GET", "/v1/nodes/a%20b").status_code
+    assert 400 == api("GET", "/v1/operations/%00").status_code
     assert 404 == api("GET", f"/v1/nodes/{uuid4()}").status_code
     api.node(name="n1")
     assert 404 == api.at("1.4")("GET", "/v1/nodes/n1").status_code

@@ -105,7 +105,7 @@ class Words(fields.Field[list[str]]):
         self._lower = lower
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or "\0" in value:
             raise ValidationError("Expected words separated by commas.")
         words = (part.strip() for part in value.split(","))
         return list(dict.fromkeys(word.lower() if self._lower else word for word in words if word))

@@ -1,5 +1,7 @@
 """JSON patches."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,10 +40,8 @@ def test_escaped_keys_reach_any_key():
 @given(DOCUMENTS, st.sampled_from(["add", "replace", "remove"]), st.text("ab/~01-", max_size=6))
 def test_the_document_itself_is_never_changed(extra, op, path):
     before = {"extra": {**extra}}
-    try:
+    with suppress(Invalid):
         change(before, {"op": op, "path": f"/extra/{path}", "value": [1]})
-    except Invalid:
-        pass
 
     assert {"extra": extra} == before
 

@@ -270,6 +270,14 @@ def test_a_whole_disk_image_is_deployed(agent):
     assert "uefi" == agent.received[3][1]["target_boot_mode"]
 
 
+def test_an_agent_that_calls_before_the_power_is_seen_to_be_on_is_not_waited_for(agent):
+    agent.answers = {
+        "deploy.get_deploy_steps": {"deploy_steps": {}, "hardware_manager_version": {"m": "1"}}
+    }
+    node = target(interfaces=DIRECT, agent=agent.seen(), power_state="power on")
+    assert Done() == node.driver.deploy.deploy(node)
+
+
 def test_an_agent_that_does_not_switch_off_is_switched_off(agent):
     node = target(interfaces=DIRECT, agent=agent.seen(), power_state="power on")
     outcome, node = run_to_end(node, "deploy", "tear_down_agent", lambda _node: None)
