@@ -32,7 +32,7 @@ BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
 )  # fmt: skip
 #: Paths that are what they seem; all others are under /v1, whether they say so or not.
-OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck", "/metrics")
+OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck")
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 

@@ -410,11 +410,6 @@ class Healthcheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    enabled: bool = option(True, "Answer GET /metrics in Prometheus's format")
-
-
-@dataclass(frozen=True, slots=True)
 class KeystoneAuthtoken:
     auth_url: str | None = option(None, "Keystone's URL")
     www_authenticate_uri: str | None = option(None, "Keystone's URL as told to callers")
@@ -478,7 +473,6 @@ class Settings:
     inspection_rules: InspectionRules = group(InspectionRules)
     inventory: Inventory = group(Inventory)
     healthcheck: Healthcheck = group(Healthcheck)
-    metrics: Metrics = group(Metrics)
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     fake: Fake = group(Fake)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)

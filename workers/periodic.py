@@ -83,7 +83,8 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
         PRUNE_HISTORY: prune,
     }
     for name, work in tasks.items():
-        application.task(name=name, acks_late=False, ignore_result=True)(work)
+        register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
+        register(work)
 
 
 def prune_history(runtime: Runtime) -> int:

@@ -9,6 +9,7 @@ between commit and send, a dead conductor, a missed poll all end here.
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
@@ -67,14 +68,13 @@ def reconcile(runtime: Runtime, contact: Contact) -> dict[str, int]:
     killpoints.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
     with runtime.reading() as session:
-        known, fresh = conductors.known(session), conductors.living(session, timeout)
         online = {each.incarnation for each in conductors.alive(session, timeout)}
-        living = fresh if contact.made() else known
+        judge = partial(conductors.living, timeout=timeout) if contact.made() else conductors.known
         todo = {
             "expired": (_expire, _ids(session, _expired())),
             "woken": (_wake, _ids(session, _overdue())),
             "called": (_wake, _ids(session, _called())),
-            "taken_over": (_take_over(living), _ids(session, _abandoned(living))),
+            "taken_over": (_take_over(judge), _ids(session, _abandoned(judge(session)))),
             "resent": (_resend, _ids(session, _unsent(runtime, online))),
         }
     counts = {}
@@ -188,9 +188,11 @@ def resend_all(runtime: Runtime) -> int:
     return sum(_each(runtime, _resend, operation_id) for operation_id in ids)
 
 
-def _take_over(living: set[str]) -> Act:
+def _take_over(judge: Callable[[Session], set[str]]) -> Act:
+    """judge: who is alive; asked anew each time, as another may have claimed it since."""
+
     def take_over(session: Session, node: Node, operation: Operation) -> bool:
-        dead = operation.claimed_by not in living
+        dead = operation.claimed_by not in judge(session)
         moment = session.scalar(select(now()))
         late = operation.deadline_at is not None and moment and operation.deadline_at < moment
         if operation.state != OperationState.RUNNING or not (dead or late):

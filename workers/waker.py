@@ -27,6 +27,8 @@ logger = log.get(__name__)
 
 #: Of the time that a command has run, the part that may pass until its end is seen.
 SHARE = 0.02
+#: Looks in a row without an answer, after which an agent is left to its heartbeats.
+ERRORS = 5
 
 
 def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
@@ -88,17 +90,19 @@ class Waker:
     ) -> None:
         settings = self._runtime.settings.agent
         started = self._loop.time()
-        while True:
+        errors = 0
+        while errors < ERRORS:
             ran = self._loop.time() - started
             pause = max(settings.poll_interval / 2, ran * SHARE)
             await asyncio.sleep(min(pause, settings.max_poll_interval))
             try:
                 document = await self._commands(url, token, ca)
+                errors = 0
                 if command_ended(document):
-                    break
+                    await self._wake(operation_id, fence)
+                    return
             except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
-                return  # it restarts, or is gone: its heartbeat tells, or the deadline
-        await self._wake(operation_id, fence)
+                errors += 1  # it restarts, or is gone: then its heartbeat tells, or the deadline
 
     async def _commands(self, url: str, token: str | None, ca: str | None) -> dict[str, Any]:
         if self._http is None:

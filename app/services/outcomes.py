@@ -77,12 +77,14 @@ def wait(
     operation.wake_at = None
     if outcome.poll_after is not None:
         operation.wake_at = after(outcome.poll_after)
-    if outcome.timeout is not None:
-        step.deadline_at = step.deadline_at or session.scalar(select(after(outcome.timeout)))
-        operation.deadline_at = step.deadline_at
+    limit = outcome.timeout or callback_timeout(session, node)
+    if not limit:
+        operation.deadline_at = step.deadline_at = None
+    elif outcome.poll_after is None and outcome.timeout is None:  # each heartbeat begins it anew
+        operation.deadline_at, step.deadline_at = after(limit), None
     else:
-        limit = callback_timeout(session, node)
-        operation.deadline_at = after(limit) if limit else None
+        step.deadline_at = step.deadline_at or session.scalar(select(after(limit)))
+        operation.deadline_at = step.deadline_at
     if operation.kind != "power" and Event.WAIT in MACHINE[State(node.provision_state)].moves:
         moves.move(node, Event.WAIT)
         _release(node)

@@ -21,6 +21,9 @@ from drivers.target import Target
 #: the key by which a step that we sent is known again in the agent's list
 MARK = "ingot_step"
 RESTARTS = 2
+#: Seconds until an agent that is busy, or did not answer, is tried again: its next heartbeat may be
+#: minutes away.
+RETRY = 5.0
 
 
 class Verdict(StrEnum):
@@ -115,9 +118,9 @@ def once(target: Target, order: Order) -> Outcome:
         verdict, _ = judge([command], order, command.get("id"))
         return _outcome(target, order, verdict, command, progress)
     except AgentBusy:
-        return Wait(progress)
+        return Wait(progress, poll_after=RETRY)
     except Unreachable:  # it may have arrived all the same: the next call looks first
-        return Wait({**progress, "sent": True})
+        return Wait({**progress, "sent": True}, poll_after=RETRY)
 
 
 def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
@@ -167,7 +170,7 @@ def collect(target: Target, flow: Flow) -> Outcome:
             raise
         answer = {f"{flow}_steps": {}, "hardware_manager_version": {}}
     except (AgentBusy, Unreachable):
-        return Wait(target.progress)
+        return Wait(target.progress, poll_after=RETRY)
     by_manager = answer.get(f"{flow}_steps")
     version = answer.get("hardware_manager_version")
     if not isinstance(by_manager, dict) or not isinstance(version, dict):
@@ -258,8 +261,8 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
         outcome = nest(driver.power.reboot(target.part("power")), "power", progress)
         if not isinstance(outcome, Done):
             return outcome
-        target.forget_agent()
-        return Wait({**progress, "rebooting": "agent"})
+        # called again at once: what we know of the agent is from before the reboot
+        return Wait({**progress, "rebooting": "agent"}, poll_after=0)
     outcome = collect(target, flow)
     if not isinstance(outcome, Done):
         return outcome

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import openstack
@@ -30,7 +31,9 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(database, port, **settings):
+@contextmanager
+def started(database, port, **settings):
+    """A server's process; whatever comes of the test, it is gone afterwards."""
     environ = {
         **os.environ,
         "INGOT_DATABASE_CONNECTION": database,
@@ -39,7 +42,14 @@ def start(database, port, **settings):
         "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "1000",
         **settings,
     }
-    return subprocess.Popen([sys.executable, "-c", SERVE], env=environ, stderr=subprocess.PIPE)
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE], env=environ, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=10)
 
 
 def await_answer(url, process):
@@ -77,13 +87,10 @@ def database(migrated_sqlite, tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(database):
     port = free_port()
-    process = start(database, port)
     url = f"http://127.0.0.1:{port}"
-    await_answer(url, process)
-    yield url
-    process.terminate()
-    assert 0 == process.wait(10)
-    process.stderr.close()
+    with started(database, port) as process:
+        await_answer(url, process)
+        yield url
 
 
 def test_the_command_line_client_works_unchanged(server):
@@ -150,27 +157,28 @@ def test_requests_that_wait_do_not_hold_up_the_others(server):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_whichever_way_it_ends_nothing_is_left_running(database, how):
     port = free_port()
-    process = start(database, port)
-    await_answer(f"http://127.0.0.1:{port}", process)
-    family = [process, *psutil.Process(process.pid).children(recursive=True)]
-    assert 3 == len(family)
+    with started(database, port) as process:
+        await_answer(f"http://127.0.0.1:{port}", process)
+        family = [process, *psutil.Process(process.pid).children(recursive=True)]
+        assert 3 == len(family)
 
-    begun = time.monotonic()
-    process.send_signal(how)
-    process.wait(10)
-    _, left = psutil.wait_procs(family[1:], timeout=2)
-    process.stderr.close()
+        begun = time.monotonic()
+        process.send_signal(how)
+        status = process.wait(10)
+        _, left = psutil.wait_procs(family[1:], timeout=2)
 
     assert [] == left
     assert time.monotonic() - begun < 2
+    assert (-how if how == signal.SIGKILL else 0) == status
 
 
 def test_what_is_not_built_stops_the_start_with_one_line(database):
-    process = start(database, free_port(), INGOT_AUTH_STRATEGY="keystone")
-    _, told = process.communicate(timeout=30)
+    with started(database, free_port(), INGOT_AUTH_STRATEGY="keystone") as process:
+        told = process.stderr.read().decode()
+        status = process.wait(30)
 
-    assert 0 != process.returncode
-    assert told.decode().strip().endswith("[DEFAULT]auth_strategy: keystone is not built yet")
+    assert 0 != status
+    assert told.strip().endswith("[DEFAULT]auth_strategy: keystone is not built yet")
 
 
 def test_http_basic_lets_in_who_is_in_the_file(database, tmp_path):
@@ -178,22 +186,18 @@ def test_http_basic_lets_in_who_is_in_the_file(database, tmp_path):
     hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
     (tmp_path / "htpasswd").write_text(f"ali:{hashed}\n")
     port = free_port()
-    process = start(
-        database,
-        port,
-        INGOT_AUTH_STRATEGY="http_basic",
-        INGOT_HTTP_BASIC_AUTH_USER_FILE=str(tmp_path / "htpasswd"),
-    )
     url = f"http://127.0.0.1:{port}"
-
-    assert 200 == await_answer(url, process).status_code
-    nodes = f"{url}/v1/nodes"
-    refused = requests.get(nodes, headers={"Accept": "*/*"})
-    assert (401, True) == (refused.status_code, "WWW-Authenticate" in refused.headers)
-    assert 401 == requests.get(nodes, auth=("ali", "wrong")).status_code
-    assert 401 == requests.get(nodes, auth=("baba", "sesame")).status_code
-    assert [200] * 2 == [requests.get(nodes, auth=("ali", "sesame")).status_code] * 2
-    assert 404 == requests.get(f"{url}/v1/lookup?node_uuid=x").status_code
-    process.terminate()
-    process.wait(10)
-    process.stderr.close()
+    settings = {
+        "INGOT_AUTH_STRATEGY": "http_basic",
+        "INGOT_HTTP_BASIC_AUTH_USER_FILE": str(tmp_path / "htpasswd"),
+    }
+    with started(database, port, **settings) as process:
+        assert 200 == await_answer(url, process).status_code
+        nodes = f"{url}/v1/nodes"
+        refused = requests.get(nodes, headers={"Accept": "*/*"})
+        assert (401, True) == (refused.status_code, "WWW-Authenticate" in refused.headers)
+        assert 401 == requests.get(nodes, auth=("ali", "wrong")).status_code
+        assert 401 == requests.get(nodes, auth=("baba", "sesame")).status_code
+        right = [requests.get(nodes, auth=("ali", "sesame")).status_code for _ in range(2)]
+        assert [200, 200] == right
+        assert 404 == requests.get(f"{url}/v1/lookup?node_uuid=x").status_code

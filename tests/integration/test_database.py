@@ -114,7 +114,7 @@ def test_one_of_many_messages_claims_a_step(inside, other):
 
 def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
     dead, living = inside.conductor("c-1"), other.conductor("c-2")
-    take_over = reconciler._take_over({living.incarnation})
+    take_over = reconciler._take_over(lambda _: {living.incarnation})
     for _ in range(ROUNDS):
         name = inside.request(inside.node("manageable"), "provide")
         attempt = attempts._claim(dead, name, 1, 0)
@@ -134,7 +134,7 @@ def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
     attempt = attempts._claim(dead, name, 1, 0)
     attempt.reports["power_state"] = "power on"
     assert reconciler._each(
-        other.runtime, reconciler._take_over({living.incarnation}), attempt.operation.id
+        other.runtime, reconciler._take_over(lambda _: {living.incarnation}), attempt.operation.id
     )
     assert run(living, other, name, fence=2)
     assert not attempts._record(dead, attempt, Done(), last=False)

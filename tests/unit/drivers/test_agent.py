@@ -88,7 +88,7 @@ def test_after_a_death_the_step_before_it_is_not_taken_for_ours(agent, node):
 def test_a_busy_agent_is_asked_again_later(agent, node):
     agent.refusal = (409, "Agent is busy")
     waiting = clean(node)
-    assert Wait() == waiting
+    assert Wait(poll_after=in_band.RETRY) == waiting
     agent.refusal = None
     clean(again(node, waiting))
     assert ["clean.execute_clean_step"] == agent.names()
@@ -97,7 +97,7 @@ def test_a_busy_agent_is_asked_again_later(agent, node):
 def test_an_order_whose_answer_was_lost_is_looked_for_before_it_is_sent_again(agent, node):
     gone = replace(node, agent=replace(node.agent, url="http://127.0.0.1:1"))
     lost = clean(gone)
-    assert Wait({"sent": True}) == lost
+    assert Wait({"sent": True}, poll_after=in_band.RETRY) == lost
     waiting = clean(again(node, lost))
     assert ["clean.execute_clean_step"] == agent.names()
     assert "id-1" == waiting.progress["command"]
@@ -131,8 +131,7 @@ def test_a_step_that_asks_for_a_reboot_gets_one_and_the_agent_is_awaited(agent, 
     assert 0 == rebooting.poll_after
     booting_node = again(node, rebooting)
     booting = clean(booting_node, step)
-    assert isinstance(booting, Wait)
-    assert booting.poll_after is None
+    assert 0 == booting.poll_after
     assert booting_node.reports["agent"] is None
     assert Wait(booting.progress) == clean(again(node, booting, agent=Agent()), step)
     agent.restart()

@@ -1,7 +1,5 @@
 """The simulator, as its clients see it: sushy for the BMC, a small service for the agent."""
 
-# ruff: noqa: SIM300 - expected == actual
-
 import asyncio
 import hashlib
 import json

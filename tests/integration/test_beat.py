@@ -1,0 +1,96 @@
+"""Beat: one leads, the others stand by."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from app import db
+from app.models import BeatLease
+from tests.fleet import until
+from workers import beat
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def engine(database):
+    made = db.connect(database)
+    yield made
+    made.dispose()
+
+
+def test_the_first_leads_and_keeps_the_lead_while_it_asks(engine):
+    assert beat.lead(engine, "first", 5)
+    assert not beat.lead(engine, "second", 5)
+    assert beat.lead(engine, "first", 5)
+
+
+def test_the_second_leads_when_the_first_was_silent_for_too_long(engine):
+    assert beat.lead(engine, "first", 0.2)
+    until(lambda: beat.lead(engine, "second", 5), "the end of the lease", 5, 0.02)
+    assert not beat.lead(engine, "first", 5)
+
+
+def test_who_steps_down_is_followed_at_once(engine):
+    assert beat.lead(engine, "first", 60)
+    beat.step_down(engine, "second")  # has no lead to give
+    assert not beat.lead(engine, "second", 60)
+    beat.step_down(engine, "first")
+    time.sleep(0.01)
+    assert beat.lead(engine, "second", 60)
+
+
+def test_one_of_many_that_begin_at_once_leads(engine):
+    def ask(holder):
+        try:
+            return beat.lead(engine, holder, 60)
+        except IntegrityError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert 1 == sum(pool.map(ask, "abcdefgh"))
+
+
+def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(tmp_path, redis_url, redis_client):
+    url = f"sqlite:///{tmp_path / 'ingot.db'}"
+    db.upgrade(url)
+    engine = db.connect(url)
+    environ = {
+        **os.environ,
+        "INGOT_DATABASE_CONNECTION": url,
+        "INGOT_BROKER_URL": redis_url,
+        "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "0.2",
+    }
+    command = [sys.executable, "-m", "workers.cli", "beat"]
+    beats = [
+        subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
+
+    def leader():
+        with db.reading(engine) as session:
+            lease = session.get(BeatLease, 1)
+            return lease and next(each for each in beats if f":{each.pid}:" in lease.holder)
+
+    try:
+        first = until(leader, "a lead")
+        until(redis_client.keys, "a message")
+        first.send_signal(signal.SIGKILL)
+        (second,) = [each for each in beats if each is not first]
+        until(lambda: leader() is second, "the take-over")
+        redis_client.flushall()
+        until(redis_client.keys, "a message after all was forgotten")
+        second.terminate()
+        assert 0 == second.wait(20)
+    finally:
+        for each in beats:
+            each.kill()
+            each.wait()
+        engine.dispose()

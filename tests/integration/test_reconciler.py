@@ -1,0 +1,245 @@
+"""The reconciler finds what nobody drives, and leaves alone what somebody does."""
+
+import pytest
+
+from app.db import after
+from app.errors import Unavailable
+from app.models import AgentRecord, Conductor, Node, Operation
+from drivers.steps import Done, Wait
+from workers import attempts, periodic, reconciler
+
+#: Long in touch with the database: may call others dead.
+TRUSTED = reconciler.Contact(timeout=0)
+
+
+def reconcile(inside, contact=TRUSTED):
+    """One pass; what it did, without what it did not do."""
+    inside.runtime.cache.clear()
+    return {what: n for what, n in reconciler.reconcile(inside.runtime, contact).items() if n}
+
+
+def claim(inside, claimant, name):
+    operation = inside.operation(name)
+    attempt = attempts._claim(claimant, name, operation.fence, operation.cursor)
+    assert attempt
+    return attempt
+
+
+@pytest.fixture
+def cleaning(inside):
+    """A conductor, c-1, and a node that has just been told to clean itself: (node, operation)"""
+    inside.claimant = inside.conductor("c-1")
+    node = inside.node("manageable")
+    return node, inside.request(node, "provide")
+
+
+def test_a_message_that_was_not_sent_for_long_is_sent_again_ever_more_rarely(inside, cleaning):
+    _, name = cleaning
+    first = inside.settings.conductor.resend_after
+    assert {} == reconcile(inside)
+    for sends, patience in [(1, first), (2, 2 * first), (3, 4 * first), (9, 60)]:
+        inside.change(Operation, name, sends=sends, sent_at=after(1 - patience))
+        assert {} == reconcile(inside)
+        inside.change(Operation, name, sends=sends, sent_at=after(-1 - patience))
+        assert {"resent": 1} == reconcile(inside)
+    assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.sent]
+
+
+def test_what_was_sent_to_an_earlier_life_of_a_conductor_is_sent_again_at_once(inside, cleaning):
+    reborn = inside.conductor("c-1")
+    assert {"resent": 1} == reconcile(inside)
+    assert reborn.incarnation == inside.operation(cleaning[1]).sent_to
+    assert {} == reconcile(inside)
+
+
+def test_what_was_sent_to_one_that_leaves_goes_to_another(inside, cleaning):
+    inside.conductor("c-2")
+    inside.change(Conductor, "c-1", online=False)
+    assert {"resent": 1} == reconcile(inside)
+    assert "c-2" == inside.sent[-1].conductor
+    assert "c-2" == inside.read(cleaning[0]).reservation
+
+
+def test_an_operation_that_nobody_serves_waits_for_a_conductor(inside, cleaning):
+    node, name = cleaning
+    inside.change(Conductor, "c-1", online=False)
+    reconcile(inside)
+    assert inside.operation(name).sent_at is None
+    assert inside.read(node).reservation
+    with pytest.raises(Unavailable):
+        inside.request(inside.node(), "manage")
+    inside.conductor("c-2")
+    reconcile(inside)
+    assert "c-2" == inside.sent[-1].conductor
+
+
+def test_a_claim_of_a_live_conductor_is_left_alone(inside, cleaning):
+    claim(inside, inside.claimant, cleaning[1])
+    assert {} == reconcile(inside)
+
+
+def test_a_claim_of_a_silent_conductor_is_taken_over(inside, cleaning):
+    node, name = cleaning
+    claim(inside, inside.claimant, name)
+    inside.conductor("c-2")
+    inside.change(Conductor, "c-1", heartbeat_at=after(-16))
+    assert {"taken_over": 1} == reconcile(inside)
+    operation, step = inside.operation(name), inside.steps(name)[0]
+    assert ("queued", 2, 0) == (operation.state, operation.fence, operation.cursor)
+    assert 1 == step.deaths
+    assert ("c-2", name, 2, 0) == (
+        inside.sent[-1].conductor, *[getattr(inside.sent[-1], each) for each in ("operation", "fence", "cursor")]
+    )  # fmt: skip
+    assert "c-2" == inside.read(node).reservation
+
+
+def test_who_was_out_of_touch_itself_calls_nobody_dead(inside, cleaning):
+    claim(inside, inside.claimant, cleaning[1])
+    inside.conductor("c-2")
+    inside.change(Conductor, "c-1", heartbeat_at=after(-16))
+    moment = 100.0
+    contact = reconciler.Contact(15, clock=lambda: moment)
+    for moment, expected in [
+        (100.0, {}), (114.0, {}), (116.0, {"taken_over": 1}),
+    ]:  # fmt: skip
+        assert expected == reconcile(inside, contact)
+    moment += 20  # a pause of a whole timeout: nothing is certain any more
+    claim(inside, inside.claimant, cleaning[1])
+    assert {} == reconcile(inside, contact)
+
+
+def test_a_name_that_is_registered_anew_orphans_the_old_claims_at_once(inside, cleaning):
+    claim(inside, inside.claimant, cleaning[1])
+    inside.conductor("c-1")
+    assert {"taken_over": 1} == reconcile(inside, reconciler.Contact(15))
+
+
+def test_a_claim_by_one_that_came_meanwhile_is_not_taken_for_a_dead_one(inside, cleaning):
+    _, name = cleaning
+    act = reconciler._take_over(reconciler.conductors.known)
+    reborn = inside.conductor("c-1")
+    attempt = claim(inside, reborn, name)
+    assert not reconciler._each(inside.runtime, act, attempt.operation.id)
+    assert 1 == inside.operation(name).fence
+
+
+def test_a_call_that_takes_longer_than_it_may_is_taken_over_from_a_live_conductor(inside, cleaning):
+    _, name = cleaning
+    attempt = claim(inside, inside.claimant, name)
+    inside.change(Operation, name, deadline_at=after(-1))
+    assert {"taken_over": 1} == reconcile(inside)
+    assert not attempts._record(inside.claimant, attempt, Done(), last=False)
+    assert 1 == inside.operation(name).refused
+
+
+def test_a_step_that_kills_three_conductors_fails_and_says_so(inside, cleaning):
+    node, name = cleaning
+    for _ in range(3):
+        claim(inside, inside.claimant, name)
+        inside.claimant = inside.conductor("c-1")
+        assert {"taken_over": 1} == reconcile(inside)
+    operation = inside.operation(name)
+    assert ("failed", "conductor_died") == (operation.state, operation.error["code"])
+    cause = "deploy.prepare_cleaning: the conductor died 3 times while it ran"
+    found = inside.read(node)
+    assert ("clean failed", True, cause) == (
+        found.provision_state, found.maintenance, found.last_error
+    )  # fmt: skip
+    assert found.reservation is None
+
+
+def test_a_step_that_needs_its_agent_anew_goes_back_to_the_boot(inside):
+    claimant = inside.conductor("c-1")
+    node = inside.node("manageable", deploy_interface="direct", boot_interface="fake")
+    name = inside.request(node, "provide")
+    steps = inside.steps(name)
+    boot = next(row.position for row in steps if row.label == "boot.prepare_ramdisk")
+    for position in range(boot + 3):
+        inside.change_step(name, position, state="done")
+    inside.change_step(name, boot + 2, state="running", resume="restart", progress={"booted": 1})
+    inside.change(Operation, name, cursor=boot + 2, claimed=boot + 1)
+    claim(inside, claimant, name)
+    inside.conductor("c-1")
+    assert {"taken_over": 1} == reconcile(inside)
+    assert boot == inside.operation(name).cursor
+    assert ["pending"] * 3 == [row.state for row in inside.steps(name)[boot : boot + 3]]
+    assert {} == inside.steps(name)[boot + 2].progress
+
+
+def wait(inside, name, outcome):
+    attempt = claim(inside, inside.claimant, name)
+    attempts._record(inside.claimant, attempt, outcome, last=False)
+    assert "waiting" == inside.operation(name).state
+
+
+def test_a_poll_that_nobody_has_seen_to_is_made_up_for(inside, cleaning):
+    node, name = cleaning
+    wait(inside, name, Wait({"asked": True}, poll_after=0))
+    assert ("clean wait", None) == (inside.read(node).provision_state, inside.read(node).reservation)
+    inside.change(Operation, name, wake_at=after(-1))
+    assert {} == reconcile(inside)  # the waker of its conductor comes first
+    inside.change(Operation, name, wake_at=after(-3))
+    assert {"woken": 1} == reconcile(inside)
+    assert ("cleaning", "c-1") == (
+        inside.read(node).provision_state, inside.read(node).reservation
+    )  # fmt: skip
+    assert {"asked": True} == claim(inside, inside.claimant, name).step.progress
+
+
+def test_a_heartbeat_that_woke_nobody_is_made_up_for(inside, cleaning):
+    node, name = cleaning
+    inside.agent(node)
+    wait(inside, name, Wait())
+    assert {} == reconcile(inside)
+    with inside.runtime.transaction() as session:
+        agent = session.get_one(AgentRecord, node)
+        agent.heartbeats, agent.last_heartbeat_at = 2, after(-3)
+    assert {"called": 1} == reconcile(inside)
+
+
+def test_an_agent_that_never_calls_fails_the_node_at_its_deadline(inside, cleaning):
+    node, name = cleaning
+    wait(inside, name, Wait())
+    assert {} == reconcile(inside)
+    inside.change(Operation, name, deadline_at=after(-1))
+    assert {"expired": 1} == reconcile(inside)
+    found = inside.read(node)
+    assert ("clean failed", True, "clean failure") == (
+        found.provision_state, found.maintenance, found.fault
+    )  # fmt: skip
+    assert "Timeout reached" in found.last_error
+    assert "timeout" == inside.operation(name).error["code"]
+
+
+def test_an_agent_that_has_called_gets_more_time(inside, cleaning):
+    node, name = cleaning
+    inside.agent(node)
+    wait(inside, name, Wait())
+    inside.change(Operation, name, deadline_at=after(-1))
+    assert {"expired": 1} == reconcile(inside)
+    assert "waiting" == inside.operation(name).state
+    assert {} == reconcile(inside)
+
+
+def test_the_agent_of_a_node_in_maintenance_may_take_its_time(inside, cleaning):
+    node, name = cleaning
+    wait(inside, name, Wait())
+    inside.change(Operation, name, deadline_at=after(-1))
+    inside.change(Node, node, maintenance=True)
+    assert {} == reconcile(inside)
+
+
+def test_all_that_is_queued_is_sent_again_once_when_redis_was_emptied(
+    inside, cleaning, redis_client
+):
+    from celery import Celery
+
+    application = Celery(set_as_current=False)
+    periodic.declare(application, inside.runtime, "c-1", redis_client)
+    reconcile_task = application.tasks[periodic.RECONCILE]
+    for sent in (2, 2):
+        reconcile_task()
+        assert sent == len(inside.sent)
+    redis_client.flushall()
+    reconcile_task()
+    assert 3 == len(inside.sent)
