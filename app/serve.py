@@ -18,7 +18,7 @@ from granian.log import LogLevels
 from granian.server.mp import MPServer
 
 import drivers.builtin  # noqa: F401 - before the fork, as it takes long
-from app import log, queue, runtime
+from app import killpoints, log, queue, runtime
 from app.main import create_app
 from app.parent import die_with_parent
 from app.services.turns import Turns
@@ -49,6 +49,7 @@ def main(settings: Settings) -> None:
 
     Raises SettingsError when nobody could ever log in.
     """
+    killpoints.arm(settings.default.kill_points, "api")
     shared = runtime.make(settings, send=lambda _message: False)
     app = create_app(shared)
     multiprocessing.set_start_method("fork", force=True)

@@ -137,7 +137,9 @@ class Fleet:
                 if f"FLEET_MARK={self._mark}" in (path / "environ").read_text().split("\0"):
                     marked.add(int(path.name))
         # Redis overwrites its environment
-        return {pid for pid in marked | self._inside() - self._others if _state(pid) not in ("Z", "")}
+        return {
+            pid for pid in marked | self._inside() - self._others if _state(pid) not in ("Z", "")
+        }
 
     def _inside(self):
         """Every process whose working directory is in the data directory."""

@@ -81,7 +81,7 @@ def serving():
         with subprocess.Popen(
             [programs / "postgres", "-D", data, *options],
             stderr=subprocess.DEVNULL, cwd="/", **account,
-            preexec_fn=lambda: die_with_parent(parent),
+            preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no other thread yet
         ) as server:  # fmt: skip
             try:
                 _await(Server(folder))

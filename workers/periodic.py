@@ -14,7 +14,7 @@ from sqlalchemy import delete, func, select
 
 from app import log
 from app.models import NodeHistory
-from app.queue import SHARED_QUEUE, now_queue_of
+from app.queue import SHARED_QUEUE, now_queue_of, queue_of
 from app.runtime import Runtime
 from app.services import conductors
 from app.settings import Settings
@@ -55,12 +55,15 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
     epoch = f"{runtime.settings.broker.prefix}:epoch"
 
+    def backlog(name: str) -> int:
+        return int(broker.llen(queue_of(name)))
+
     def reconcile() -> None:
         if not broker.exists(epoch):  # the broker was emptied: nothing sent is still under way
             count = reconciler.resend_all(runtime)
             broker.set(epoch, conductor, nx=True)
             logger.warning("broker.was_empty", resent=count)
-        reconciler.reconcile(runtime, contact)
+        reconciler.reconcile(runtime, contact, backlog)
 
     def fan_out(task: str) -> None:
         for member in conductors.members(runtime):

@@ -63,19 +63,27 @@ class Contact:
         return moment - self.since >= self.timeout
 
 
-def reconcile(runtime: Runtime, contact: Contact) -> dict[str, int]:
-    """One pass; how many operations were handled, by what was done."""
+def reconcile(
+    runtime: Runtime, contact: Contact, backlog: Callable[[str], int] = lambda _name: 0
+) -> dict[str, int]:
+    """
+    One pass; how many operations were handled, by what was done.
+
+    backlog: how many messages a conductor, by its name, has not yet taken from its queue.
+    """
     killpoints.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
     with runtime.reading() as session:
-        online = {each.incarnation for each in conductors.alive(session, timeout)}
+        alive = conductors.alive(session, timeout)
+        online = {each.incarnation for each in alive}
+        behind = {each.incarnation for each in alive if backlog(each.name)}
         judge = partial(conductors.living, timeout=timeout) if contact.made() else conductors.known
         todo = {
             "expired": (_expire, _ids(session, _expired())),
             "woken": (_wake, _ids(session, _overdue())),
             "called": (_wake, _ids(session, _called())),
             "taken_over": (_take_over(judge), _ids(session, _abandoned(judge(session)))),
-            "resent": (_resend, _ids(session, _unsent(runtime, online))),
+            "resent": (_resend, _ids(session, _unsent(runtime, online, behind))),
         }
     counts = {}
     for name, (act, ids) in todo.items():
@@ -134,10 +142,13 @@ def _abandoned(living: Iterable[str]) -> tuple[object, ...]:
     )
 
 
-def _unsent(runtime: Runtime, online: Iterable[str]) -> tuple[object, ...]:
+def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> tuple[object, ...]:
     """
     Queued, and no message is known to be under way: never sent, sent to one that is gone, or not
     claimed for so long that it counts as lost.
+
+    behind: conductors that have not emptied their queue; what was sent to them may still be in it,
+    and sending more to them would only make it longer.
     """
     first = runtime.settings.conductor.resend_after
     patience = [
@@ -151,7 +162,7 @@ def _unsent(runtime: Runtime, online: Iterable[str]) -> tuple[object, ...]:
             Operation.sent_at.is_(None),
             Operation.sent_to.is_(None),
             Operation.sent_to.not_in(online),
-            *patience,
+            Operation.sent_to.not_in(behind) & or_(*patience),
             age(Operation.sent_at) > RESEND_AT_MOST,
         ),
     )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -12,15 +13,23 @@ from tests.fleet import AGENTS, Fleet, until
 LIFE = {"manage": "manageable", "provide": "available", "active": "active", "deleted": "available"}
 
 
+def gone(fleet, name):
+    return name not in fleet.pids()["conductors"]
+
+
+def one_is(fleet, state_and_conductor):
+    return state_and_conductor in fleet.states("conductor").values()
+
+
 @pytest.mark.parametrize("point", ["claimed", "acted", "recorded"])
 def test_nodes_arrive_when_a_conductor_dies_in_each_verb(tmp_path, point):
     """Of five conductors one dies in each of the four verbs; the fifth is left."""
     points = [f"fleet-{number}:{point}:{verb}=die" for number, verb in enumerate(LIFE, 1)]
     with Fleet(tmp_path, conductors=5, INGOT_KILL_POINTS=",".join(points)) as fleet:
-        nodes = fleet.create_nodes(24)
+        nodes = fleet.create_nodes(16)
         for number, (verb, state) in enumerate(LIFE.items(), 1):
             fleet.provision(nodes, verb)
-            until(lambda: f"fleet-{number}" not in fleet.pids()["conductors"], "the death")
+            until(partial(gone, fleet, f"fleet-{number}"), "the death")
             fleet.await_state(nodes, state)
         assert ["fleet-5"] == list(fleet.pids()["conductors"])
         found = [operation for node in nodes for operation in fleet.operations(node)]
@@ -46,7 +55,7 @@ def test_nodes_that_wait_for_their_agent_get_another_conductor(tmp_path):
             [("provide", "clean wait", "available"), ("active", "wait call-back", "active")], 1
         ):
             fleet.provision(nodes, verb)
-            until(lambda: (waiting, f"fleet-{number}") in fleet.states("conductor").values(), waiting)
+            until(partial(one_is, fleet, (waiting, f"fleet-{number}")), waiting)
             os.kill(fleet.conductor(number), signal.SIGKILL)
             fleet.await_state(nodes, state)
         assert ["fleet-3"] == list(fleet.pids()["conductors"])

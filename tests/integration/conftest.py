@@ -95,9 +95,7 @@ class Inside:
 
     def steps(self, name):
         with self.runtime.reading() as session:
-            return operations.steps_of(
-                session, session.query(Operation).filter_by(uuid=name).one()
-            )
+            return operations.steps_of(session, session.query(Operation).filter_by(uuid=name).one())
 
     def read(self, node_id):
         with self.runtime.reading() as session:
@@ -150,5 +148,3 @@ def redis_url(tmp_path):
 def redis_client(redis_url):
     with redis_server.client(redis_url, 2) as client:
         yield client
-
-

@@ -58,7 +58,9 @@ def test_one_of_many_that_begin_at_once_leads(engine):
         assert 1 == sum(pool.map(ask, "abcdefgh"))
 
 
-def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(tmp_path, redis_url, redis_client):
+def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(
+    tmp_path, redis_url, redis_client
+):
     url = f"sqlite:///{tmp_path / 'ingot.db'}"
     db.upgrade(url)
     engine = db.connect(url)

@@ -119,8 +119,8 @@ def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
         name = inside.request(inside.node("manageable"), "provide")
         attempt = attempts._claim(dead, name, 1, 0)
         together(
-            lambda: attempts._record(dead, attempt, Done(), last=False),
-            lambda: reconciler._each(other.runtime, take_over, attempt.operation.id),
+            partial(attempts._record, dead, attempt, Done(), last=False),
+            partial(reconciler._each, other.runtime, take_over, attempt.operation.id),
         )
         operation, step = inside.operation(name), inside.steps(name)[0]
         facts = operation.fence, operation.cursor, operation.refused, step.deaths, step.state
@@ -165,8 +165,8 @@ def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, oth
         name = inside.request(node, "active")
         attempt = attempts._claim(conductor, name, 1, 0)
         together(
-            lambda: attempts._record(conductor, attempt, Wait({"booted": True}), last=False),
-            lambda: agents.heartbeat(other.runtime, attempt.node.uuid, sign),
+            partial(attempts._record, conductor, attempt, Wait({"booted": True}), last=False),
+            partial(agents.heartbeat, other.runtime, attempt.node.uuid, sign),
         )
         assert ("queued", 2) == (inside.operation(name).state, inside.operation(name).fence)
         assert "deploying" == inside.read(node).provision_state

@@ -45,6 +45,15 @@ def test_a_message_that_was_not_sent_for_long_is_sent_again_ever_more_rarely(ins
     assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.sent]
 
 
+def test_what_may_still_be_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
+    inside.change(Operation, cleaning[1], sent_at=after(-59))
+    for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:
+        done = reconciler.reconcile(inside.runtime, TRUSTED, backlog.__getitem__)
+        assert expected == {what: n for what, n in done.items() if n}
+    inside.change(Operation, cleaning[1], sent_at=after(-61))
+    assert 1 == reconciler.reconcile(inside.runtime, TRUSTED, lambda _: 1)["resent"]
+
+
 def test_what_was_sent_to_an_earlier_life_of_a_conductor_is_sent_again_at_once(inside, cleaning):
     reborn = inside.conductor("c-1")
     assert {"resent": 1} == reconcile(inside)
@@ -97,15 +106,11 @@ def test_who_was_out_of_touch_itself_calls_nobody_dead(inside, cleaning):
     claim(inside, inside.claimant, cleaning[1])
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", heartbeat_at=after(-16))
-    moment = 100.0
-    contact = reconciler.Contact(15, clock=lambda: moment)
-    for moment, expected in [
-        (100.0, {}), (114.0, {}), (116.0, {"taken_over": 1}),
-    ]:  # fmt: skip
-        assert expected == reconcile(inside, contact)
-    moment += 20  # a pause of a whole timeout: nothing is certain any more
+    clock = iter([100, 100, 114, 116, 136]).__next__  # at the start, and at each pass
+    contact = reconciler.Contact(15, clock)
+    assert [{}, {}, {"taken_over": 1}] == [reconcile(inside, contact) for _ in range(3)]
     claim(inside, inside.claimant, cleaning[1])
-    assert {} == reconcile(inside, contact)
+    assert {} == reconcile(inside, contact)  # a gap of a whole timeout: nothing is certain now
 
 
 def test_a_name_that_is_registered_anew_orphans_the_old_claims_at_once(inside, cleaning):
@@ -175,7 +180,10 @@ def wait(inside, name, outcome):
 def test_a_poll_that_nobody_has_seen_to_is_made_up_for(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait({"asked": True}, poll_after=0))
-    assert ("clean wait", None) == (inside.read(node).provision_state, inside.read(node).reservation)
+    assert ("clean wait", None) == (
+        inside.read(node).provision_state,
+        inside.read(node).reservation,
+    )
     inside.change(Operation, name, wake_at=after(-1))
     assert {} == reconcile(inside)  # the waker of its conductor comes first
     inside.change(Operation, name, wake_at=after(-3))

@@ -33,7 +33,7 @@ def environment():
 
 def test_each_role_has_its_service():
     assert {"migrate", "api", "conductor", "beat"} == set(OURS)
-    assert {"redis", "postgres", "flower", "prometheus"} == set(SERVICES) - set(OURS)
+    assert {"redis", "postgres", "flower"} == set(SERVICES) - set(OURS)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -90,4 +90,4 @@ def test_what_a_service_waits_for_and_mounts_exists():
 
 def test_only_the_api_is_published_beyond_what_watches():
     published = {name for name, service in SERVICES.items() if "ports" in service}
-    assert {"api", "flower", "prometheus"} == published
+    assert {"api", "flower"} == published
