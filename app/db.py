@@ -132,11 +132,21 @@ class _Gate:
             self._pid = os.getpid()
         assert self._file is not None
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        os.pwrite(self._file, f"{self._pid:<10}".encode(), 0)
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
+            os.pwrite(self._file, f"{0:<10}".encode(), 0)
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._thread.release()
+
+
+def writer(url: str) -> int | None:
+    """The pid of the process that is writing to a SQLite file just now, if any."""
+    path = Path(f"{url.removeprefix('sqlite:///')}.writer")
+    if not url.startswith("sqlite:///") or not path.exists():
+        return None
+    return int(path.read_text() or 0) or None
 
 
 _GATES: "weakref.WeakKeyDictionary[Engine, _Gate]" = weakref.WeakKeyDictionary()

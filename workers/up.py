@@ -290,6 +290,9 @@ class _Supervisor:
         while wait_for_signal(wait) not in STOPS:
             self.children.reap()
             wait = self.children.start_due()
+            if self.settings.database.connection.startswith("sqlite"):
+                wait = min(wait or 1.0, 1.0)
+                free_database(self.settings.database.connection)
         return 0
 
     def stop(self) -> None:
@@ -326,6 +329,33 @@ class _Supervisor:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(pids) + "\n")
         temporary.replace(path)
+
+
+def free_database(url: str, patience: float = 0.5) -> bool:
+    """
+    Let a process that was stopped (SIGSTOP) while it wrote to SQLite finish its transaction, and
+    stop it again: it would keep all others from writing. Whether there was one.
+    """
+    from app import db  # imported already, by then
+
+    pid = db.writer(url)
+    if pid is None or not _is_stopped(pid):
+        return False
+    logger.warning("database.held_by_a_stopped_process", pid=pid)
+    end = time.monotonic() + patience
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+        while db.writer(url) == pid and time.monotonic() < end:
+            time.sleep(0.0005)
+        os.kill(pid, signal.SIGSTOP)
+    return True
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -69,6 +69,20 @@ def owner_of(session: Session, node: Node) -> Member:
     return found
 
 
+def require_served(session: Session, node: Node) -> None:
+    """
+    There is a conductor for the node, be it dead just now: then what is asked for is queued.
+
+    Raises Unavailable when none of the node's group has ever loaded its driver.
+    """
+    try:
+        owner_of(session, node)
+    except Unavailable:
+        rows = session.execute(select(Conductor.conductor_group, Conductor.interfaces))
+        if not any(group == node.conductor_group and node.driver in types for group, types in rows):
+            raise
+
+
 def register(
     session: Session, name: str, incarnation: str, group: str, interfaces: Mapping[str, Any]
 ) -> None:

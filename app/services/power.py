@@ -8,7 +8,7 @@ from app.errors import Conflict, Invalid, NodeLocked
 from app.models import Node
 from app.services import operations, planning, targets
 from app.services.caller import Caller
-from app.services.conductors import owner_of
+from app.services.conductors import require_served
 from app.states import State
 from drivers.errors import HardwareError
 from drivers.interfaces import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
@@ -37,7 +37,7 @@ def request(
         raise NodeLocked(node.uuid, node.reservation)
     if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):
         raise Conflict(f"Node {node.uuid} must not be powered off: disable_power_off is set.")
-    owner_of(session, node)
+    require_served(session, node)
     target = targets.of_node(session, node)
     power = target.driver.power
     if state not in power.supported:

@@ -20,7 +20,7 @@ from app.models import Node, OperationStep
 from app.runtime import Runtime, of
 from app.services import moves, operations, outcomes, planning, targets
 from app.services.caller import Caller
-from app.services.conductors import owner_of
+from app.services.conductors import require_served
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.errors import HardwareError
 from drivers.target import Target
@@ -92,7 +92,7 @@ def request(
     if MACHINE[state].moves[event] is State.MANAGEABLE:  # nothing to do but the move
         moves.move(node, event)
         return
-    owner_of(session, node)
+    require_served(session, node)
     target = targets.of_node(session, node)
     _validate(target, how.validates)
     if event in (Event.DEPLOY, Event.REBUILD):

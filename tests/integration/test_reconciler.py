@@ -75,11 +75,14 @@ def test_an_operation_that_nobody_serves_waits_for_a_conductor(inside, cleaning)
     reconcile(inside)
     assert inside.operation(name).sent_at is None
     assert inside.read(node).reservation
+    later = inside.request(inside.node(), "manage")
+    assert "queued" == inside.operation(later).state
     with pytest.raises(Unavailable):
-        inside.request(inside.node(), "manage")
+        inside.request(inside.node(conductor_group="nobody's"), "manage")
     inside.conductor("c-2")
     reconcile(inside)
-    assert "c-2" == inside.sent[-1].conductor
+    assert {"c-2"} == {message.conductor for message in inside.sent[-2:]}
+    assert {name, later} == {message.operation for message in inside.sent[-2:]}
 
 
 def test_a_claim_of_a_live_conductor_is_left_alone(inside, cleaning):

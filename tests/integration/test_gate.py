@@ -1,0 +1,42 @@
+"""The gate of SQLite's writers, and a writer that is stopped in the middle."""
+
+import os
+import signal
+import time
+
+from sqlalchemy import text
+
+from app import db
+from workers.up import free_database
+
+
+def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ingot.db'}"
+    engine = db.connect(url)
+    with db.transaction(engine) as session:
+        session.execute(text("CREATE TABLE t (x)"))
+    engine.dispose()
+    child = os.fork()
+    if child == 0:
+        own = db.connect(url)
+        with db.transaction(own) as session:
+            session.execute(text("INSERT INTO t VALUES (1)"))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(60)
+        os._exit(0)
+    try:
+        os.waitpid(child, os.WUNTRACED)
+        assert child == db.writer(url)
+
+        assert free_database(url)
+
+        assert not free_database(url)
+        os.waitpid(child, os.WUNTRACED)  # it is stopped again
+        with db.transaction(engine) as session:
+            session.execute(text("INSERT INTO t VALUES (2)"))
+        with db.reading(engine) as session:
+            assert [1, 2] == sorted(session.scalars(text("SELECT x FROM t")))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        engine.dispose()
