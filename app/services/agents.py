@@ -111,11 +111,9 @@ def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
         with runtime.engine.begin() as connection:
             return _record(connection, runtime.settings, ident, sign)
 
-    def wake() -> None:
+    def wake(node_id: int) -> None:
         with runtime.transaction() as session:
-            node, agent = session.get(Node, node_id), session.get(AgentRecord, node_id)
-            if node is not None and agent is not None:
-                outcomes.agent_called(session, node, agent)
+            outcomes.agent_called(session, node_id)
 
     node_id = retrying(record)
     if node_id is None:
@@ -123,7 +121,7 @@ def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
     with runtime.engine.connect().execution_options(writes=False) as connection:
         waiting = connection.scalar(_WAITING, {"node": node_id})
     if waiting:
-        retrying(wake)
+        retrying(lambda: wake(node_id))
 
 
 # Hundreds of machines may call at once, so these are made once and run without the ORM.

@@ -36,8 +36,8 @@ from drivers.steps import Failed, Flow, Wait
 
 logger = log.get(__name__)
 
-#: The frame that tidies up after a failure in a state.
-TIDY: Mapping[State, str] = {
+#: The flow whose frame and steps are at work in a state.
+FLOW_OF: Mapping[State, str] = {
     State.CLEANING: "clean",
     State.DEPLOYING: "deploy",
     State.DELETING: "delete",
@@ -133,7 +133,7 @@ def _go_on(session: Session, node: Node, operation: Operation, step: OperationSt
 
 
 def _tidy_rows(session: Session, node: Node) -> list[OperationStep]:
-    flow = TIDY.get(State(node.provision_state))
+    flow = FLOW_OF.get(State(node.provision_state))
     if flow is None:
         return []
     return planning.tidy(targets.of_node(session, node), flow)
@@ -141,7 +141,7 @@ def _tidy_rows(session: Session, node: Node) -> list[OperationStep]:
 
 def _replan(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
     """The agent has reported its steps: put them between those that are still to be run."""
-    flow = Flow.DEPLOY if step.name == "deploy" else Flow(step.name.split("_")[1])
+    flow = Flow(FLOW_OF[State(node.provision_state)])
     rest = [row for row in pending(session, operation) if row.position > step.position]
     session.flush()
     rows = planning.with_agent_steps(of(session), targets.of_node(session, node), flow, rest)
@@ -228,17 +228,18 @@ def wake(session: Session, node: Node, operation: Operation) -> bool:
     return True
 
 
-def agent_called(session: Session, node: Node, agent: AgentRecord) -> None:
+def agent_called(session: Session, node_id: int) -> None:
     """The agent has given a sign of life: wake the operation that waits for it, if any."""
+    node = lock(session, node_id)
     operation = session.scalar(
         select(Operation).where(
-            Operation.node_id == node.id,
+            Operation.node_id == node_id,
             Operation.state == OperationState.WAITING,
             Operation.wake_at.is_(None),
         )
     )
     if operation is not None:
-        wake(session, lock(session, node.id), operation)
+        wake(session, node, operation)
 
 
 def _release(node: Node) -> None:
