@@ -1,6 +1,5 @@
 """A private PostgreSQL server: on a unix socket, in a temporary directory, without fsync."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from app.parent import die_with_parent
+from tests import debian
 
 #: initdb and postgres refuse to run as root; this account is what they run as then.
 ACCOUNT = "postgres"
@@ -102,13 +102,8 @@ def _await(server):
 
 
 def find():
-    """The directory of the server programs, installed first where we may. Raises NoServer."""
-    with open(Path(tempfile.gettempdir(), f"ingot-pg-install-{os.getuid()}"), "w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # several test processes, one package manager
-        found = _installed()
-        if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-            _install()
-            found = _installed()
+    """The directory of the server programs. Raises NoServer."""
+    found = debian.provide(_installed, "postgresql")
     if found is None:
         raise NoServer("no PostgreSQL server programs (initdb, postgres) on this machine")
     return found
@@ -119,10 +114,3 @@ def _installed():
     folders += [Path(each) for each in os.get_exec_path()]
     complete = (each for each in folders if {"initdb", "postgres"} <= names_in(each))
     return next(complete, None)
-
-
-def _install():
-    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
-        command = ["apt-get", "-qq", *arguments]
-        subprocess.run(command, env=environ, check=False, capture_output=True, timeout=300)

@@ -23,6 +23,8 @@ from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.sessions import Sessions, sessions
 from drivers.steps import Done
 from drivers.target import Target
+from tests import debian
+from tests.conftest import not_run
 
 ROOT = Path(__file__).parents[2]
 SECRET = "tr0ub4dor&3"
@@ -31,16 +33,9 @@ SECRET = "tr0ub4dor&3"
 @pytest.fixture(scope="session")
 def ipmitool() -> str:
     """The program, from the system's packages if need be."""
-    if shutil.which("ipmitool") is None and os.getuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(
-            ["apt-get", "install", "-y", "-q", "ipmitool"],
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-    found = shutil.which("ipmitool")
+    found = debian.provide(lambda: shutil.which("ipmitool"), "ipmitool")
     if found is None:
-        pytest.skip("NOT RUN: ipmitool")
+        not_run("ipmitool")
     return found
 
 
