@@ -42,5 +42,6 @@ def reach(point: str, kind: str = "any") -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         elif action == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(0.1)  # the signal may stop another thread first, and this one a moment later
         elif action.startswith("pause-"):
             time.sleep(float(action.removeprefix("pause-")))

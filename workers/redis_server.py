@@ -49,12 +49,13 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def socket_path(data_dir: Path) -> Path:
-    """The socket of a data directory: in it, or under the temporary one where that is too long."""
-    path = data_dir / "redis.sock"
-    if len(os.fsencode(path)) <= LONGEST_SOCKET:
-        return path
+    """The socket of a data directory: in it, or in a temporary one where that is too long."""
     name = hashlib.blake2b(os.fsencode(data_dir), digest_size=8).hexdigest()
-    return Path(tempfile.gettempdir(), f"ingot-{os.getuid()}-{name}", path.name)
+    private = f"ingot-{os.getuid()}-{name}"
+    folders = (data_dir, Path(tempfile.gettempdir(), private), Path("/tmp", private))  # noqa: S108
+    paths = [folder / "redis.sock" for folder in folders]
+    short = (path for path in paths if len(os.fsencode(path)) <= LONGEST_SOCKET)
+    return next(short, paths[-1])
 
 
 def make_private(folder: Path) -> None:

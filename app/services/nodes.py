@@ -19,6 +19,7 @@ from app.errors import (
     NodeLocked,
     NodeProtected,
     NotFound,
+    Unavailable,
 )
 from app.models import AgentRecord, Node, NodeHistory, Operation, OperationStep, Port
 from app.runtime import Runtime, of
@@ -91,7 +92,8 @@ def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
     """
     Run `work` in a transaction; again, a little later, when the node is locked.
 
-    Raises NodeLocked when it stays so for `[conductor]node_locked_retry_attempts` tries.
+    Raises NodeLocked when it stays so for `[conductor]node_locked_retry_attempts` tries, or when
+    too many other requests wait for something already.
     """
 
     def attempt() -> T:
@@ -102,9 +104,12 @@ def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
     for _ in range(settings.node_locked_retry_attempts - 1):
         try:
             return retrying(attempt)
-        except NodeLocked:
-            with given_away():
-                time.sleep(settings.node_locked_retry_interval)
+        except NodeLocked as locked:
+            try:
+                with given_away():
+                    time.sleep(settings.node_locked_retry_interval)
+            except Unavailable:  # too many wait already: tell at once what is the matter
+                raise locked from None
     return retrying(attempt)
 
 
