@@ -13,8 +13,7 @@ ServiceError            500
 │  ├─ NodeLocked        409
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
 ├─ TooLarge             413
-├─ Unavailable          503   the database or every conductor is out of reach; try again
-└─ Timeout              504   a conductor or BMC did not answer in time
+└─ Unavailable          503   the database or every conductor is out of reach; try again
 
 Bugs are not in this tree: they are answered with a bare 500 and logged with their traceback.
 """
@@ -126,11 +125,4 @@ class Unavailable(ServiceError):
     """The service cannot do this now."""
 
     status = 503
-    retry_after = 5
-
-
-class Timeout(ServiceError):
-    """No answer in time."""
-
-    status = 504
     retry_after = 5

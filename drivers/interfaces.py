@@ -291,10 +291,6 @@ class Deploy(Interface):
     #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue") -> its frame
     frames: ClassVar[Mapping[str, Frame]] = {}
 
-    def has_decomposed_deploy_steps(self) -> bool:
-        """False: `deploy.deploy` alone does everything, driven by heartbeats."""
-        return True
-
     def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         """Run a step that the agent reported; `step["args"]` are its arguments."""
         raise NotSupported(f"{self.name} deploy has no agent to run {step['step']!r}")

@@ -99,12 +99,7 @@ Act = Callable[[Session, Node, Operation], bool]
 def _each(runtime: Runtime, act: Act, operation_id: int) -> bool:
     """Act on one operation under its node's lock; each is a transaction of its own."""
     with runtime.transaction() as session:
-        node_id = session.get_one(Operation, operation_id).node_id
-        node = operations.lock(session, node_id)
-        operation = session.get_one(
-            Operation, operation_id, with_for_update=True, populate_existing=True
-        )
-        return act(session, node, operation)
+        return act(session, *operations.lock_operation(session, operation_id))
 
 
 def _ids(session: Session, condition: tuple[object, ...]) -> list[int]:

@@ -16,7 +16,6 @@ import aiohttp
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import log
-from app.models import Operation, OperationState
 from app.runtime import Runtime
 from app.services import operations, outcomes
 from drivers.agent.in_band import command_ended
@@ -34,13 +33,7 @@ ERRORS = 5
 def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
     """Wake an operation if it still waits (under this fence); whether this call did."""
     with runtime.transaction() as session:
-        node_id = session.get_one(Operation, operation_id).node_id
-        node = operations.lock(session, node_id)
-        operation = session.get_one(
-            Operation, operation_id, with_for_update=True, populate_existing=True
-        )
-        if operation.state != OperationState.WAITING:
-            return False
+        node, operation = operations.lock_operation(session, operation_id)
         if fence is not None and operation.fence != fence:
             return False
         return outcomes.wake(session, node, operation)

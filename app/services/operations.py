@@ -54,6 +54,16 @@ _LOCK = (
 )
 
 
+def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation]:
+    """An operation and its node, both locked, as they are now. Raises NotFound."""
+    node_id = session.get_one(Operation, operation_id).node_id
+    node = lock(session, node_id)
+    operation = session.get_one(
+        Operation, operation_id, with_for_update=True, populate_existing=True
+    )
+    return node, operation
+
+
 def start(  # noqa: PLR0917 - the columns of a row
     session: Session,
     node: Node,

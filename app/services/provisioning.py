@@ -33,13 +33,13 @@ class Verb:
     """
     How an event that somebody asks for is carried out.
 
-    kind: of the operation. plan: its steps; None: the move is all there is. validates: the
-    interfaces whose settings must be right before anything begins. in_maintenance: whether a node
-    in maintenance takes it. protected: whether a protected node refuses it.
+    kind: of the operation. plan: its steps. validates: the interfaces whose settings must be right
+    before anything begins. in_maintenance: whether a node in maintenance takes it. protected:
+    whether a protected node refuses it.
     """
 
     kind: str
-    plan: Plan | None = None
+    plan: Plan
     validates: tuple[str, ...] = ()
     in_maintenance: bool = True
     protected: bool = False
@@ -75,21 +75,19 @@ def request(
     event = VERBS.get(verb)
     if event is None:
         raise Invalid(f'The requested action "{verb}" could not be understood.')
-    if not allows(node.provision_state, event):
-        if node.reservation is not None:
-            raise NodeLocked(node.uuid, node.reservation)
-        raise IllegalMove(verb, node.uuid, node.provision_state)
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
+    if not allows(node.provision_state, event):
+        raise IllegalMove(verb, node.uuid, node.provision_state)
     how = _VERBS.get(event)
     if how is None:
         raise Invalid(f'The action "{verb}" is not available in this release.')
     _check(node, verb, event, how)
-    state = State(node.provision_state)
-    if MACHINE[state].kind in (Kind.WAIT, Kind.HOLD):
+    row = MACHINE[State(node.provision_state)]
+    if row.kind in (Kind.WAIT, Kind.HOLD):
         outcomes.supersede(session, node)
     node.last_error = None
-    if MACHINE[state].moves[event] is State.MANAGEABLE:  # nothing to do but the move
+    if row.moves[event] is State.MANAGEABLE:  # nothing to do but the move
         moves.move(node, event)
         return
     require_served(session, node)
@@ -97,8 +95,7 @@ def request(
     _validate(target, how.validates)
     if event in (Event.DEPLOY, Event.REBUILD):
         _prepare_instance(node, arguments)
-    moves.move(node, event, _aim(node, event))
-    assert how.plan is not None
+    moves.move(node, event, MACHINE[row.moves[event]].target)
     rows = how.plan(of(session), node, target)
     shown = {key: value for key, value in arguments.items() if key != "configdrive"}
     if rows:
@@ -125,11 +122,6 @@ def _validate(target: Target, kinds: tuple[str, ...]) -> None:
             raise Invalid(
                 f"Failed to validate {kind} interface of node {target.uuid}: {error}"
             ) from error
-
-
-def _aim(node: Node, event: Event) -> State | None:
-    row = MACHINE[MACHINE[State(node.provision_state)].moves[event]]
-    return row.target if row.kind is not Kind.STABLE else None
 
 
 def _prepare_instance(node: Node, arguments: Mapping[str, Any]) -> None:
