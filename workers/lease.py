@@ -62,12 +62,17 @@ class Leases:
     _held: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _renewing: threading.Thread | None = None
 
     def start(self) -> None:
-        threading.Thread(target=self._renew_forever, name="leases", daemon=True).start()
+        self._renewing = threading.Thread(target=self._renew_forever, name="leases", daemon=True)
+        self._renewing.start()
 
     def stop(self) -> None:
+        """Renew no more; whoever owns the connection may close it afterwards."""
         self._stop.set()
+        if self._renewing is not None:
+            self._renewing.join(self.ttl)
 
     def take(self, node: str, fence: int, still_ours: Callable[[], bool]) -> Lease | None:
         """The lease of a node, or None while somebody else holds it."""
