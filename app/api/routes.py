@@ -144,10 +144,12 @@ class Routes(flask_smorest.Blueprint):
         since: int = versions.MIN,
         gone: int = 404,
         query: str | None = None,
+        rule: str | None = None,
     ) -> Callable[[View], View]:
         """
         Answer `method` on `path` (and HEAD with GET) from a minor version on; older requests get
-        `gone`: 404, 405 or 406. query: whose parameters' versions are checked.
+        `gone`: 404, 405 or 406. query: whose parameters' versions are checked. rule: the policy
+        that callers must satisfy.
         """
 
         def decorate(view: View) -> View:
@@ -161,7 +163,8 @@ class Routes(flask_smorest.Blueprint):
                     versions.check_query(query, request.args)
                 return view(*args, **kwargs)
 
-            documented = self.doc(summary=_summary(view), **{"x-since": f"1.{since}"})(checked)
+            facts = {"x-since": f"1.{since}"} | ({"x-policy": rule} if rule else {})
+            documented = self.doc(summary=_summary(view), **facts)(checked)
             self.route(path, methods=[method], endpoint=view.__name__)(documented)
             return view
 
