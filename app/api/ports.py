@@ -1,85 +1,60 @@
 """Ports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from flask import Response, request
-from sqlalchemy import ColumnElement, Row, Select, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.api import versions
-from app.api.answers import empty, host, json, links, runtime
+from app.api.answers import empty, runtime
 from app.api.nodes import identified, patched
-from app.api.paging import chosen, collection, page_of, shape
+from app.api.resources import Resource
 from app.api.routes import Routes, body
-from app.api.schemas.common import FieldsQuery, NoQuery, is_ident
+from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
 from app.errors import Forbidden, Invalid, NotFound
 from app.models import Node, Port
 from app.services import nodes as node_service
 from app.services import patch
 from app.services import ports as service
-from app.services.paging import cut
 
 ports = Routes("ports", "The network interfaces of nodes")
 
 Query = Mapping[str, Any]
-View = dict[str, Any]
 
-SHORT = ("uuid", "address")
-PLAIN = (
-    "uuid", "address", "name", "extra", "internal_info", "local_link_connection", "pxe_enabled",
-    "physical_network", "is_smartnic", "description", "vendor", "category",
-    "available_for_dynamic_portgroup", "created_at", "updated_at",
+PORT = Resource(
+    name="port",
+    path="ports",
+    model=Port,
+    short=("uuid", "address"),
+    plain=(
+        "uuid", "address", "name", "extra", "internal_info", "local_link_connection",
+        "pxe_enabled", "physical_network", "is_smartnic", "description", "vendor", "category",
+        "available_for_dynamic_portgroup", "created_at", "updated_at",
+    ),
+    joined={"node_uuid": Node.__table__.c.uuid},
+    source=lambda: Port.__table__.join(Node.__table__),
+    computed={"portgroup_uuid": lambda _row, _base: None},
+    named=88,
 )  # fmt: skip
-FULL = (*PLAIN, "node_uuid", "portgroup_uuid")
-SORTABLE = frozenset(PLAIN) - {"extra", "internal_info", "local_link_connection"}
 CHANGE = PortChange()
 CHANGEABLE = frozenset(CHANGE.fields)
-NAMES_SINCE = 88
-
-
-def _query(wanted: Sequence[str]) -> Select[Any]:
-    names = ["id", *(name for name in PLAIN if name in wanted or name == "uuid")]
-    columns: list[ColumnElement[Any]] = [Port.__table__.c[name] for name in names]
-    joined = select(*columns, Node.uuid.label("node_uuid"))
-    return joined.select_from(Port).join(Node, Node.id == Port.node_id)
-
-
-def _views(rows: Sequence[Row[Any]], wanted: Sequence[str]) -> list[View]:
-    base, asked, result = host(), frozenset(wanted), []
-    for row in rows:
-        port: View = {name: value for name, value in row._mapping.items() if name in asked}
-        if "portgroup_uuid" in asked:
-            port["portgroup_uuid"] = None
-        port["links"] = links(f"ports/{row.uuid}", base)
-        result.append(port)
-    return result
-
-
-def _shown(condition: ColumnElement[bool], wanted: Sequence[str]) -> View | None:
-    with runtime().reading() as session:
-        rows = session.execute(_query(wanted).where(condition)).all()
-    return _views(rows, wanted)[0] if rows else None
-
-
-def _whole() -> list[str]:
-    return versions.visible("port", FULL)
 
 
 @ports.at("GET", "/ports", query="ports")
 @ports.arguments(PortFilters, location="query")
 def list_ports(query: Query) -> Response:
     """List ports"""
-    return _list(query, detail=False)
+    return PORT.listing(query, lambda selected: _filtered(selected, query))
 
 
 @ports.at("GET", "/ports/detail", query="ports")
 @ports.arguments(PortFilters, location="query")
 def list_port_details(query: Query) -> Response:
     """List ports with all their fields"""
-    return _list(query, detail=True)
+    return PORT.details(query, lambda selected: _filtered(selected, query))
 
 
 @ports.at("GET", "/nodes/<ident>/ports", query="ports")
@@ -90,26 +65,16 @@ def list_ports_of_node(query: Query, ident: str) -> Response:
         node_id = session.scalar(select(Node.id).where(identified(ident)))
     if node_id is None:
         raise NotFound("node", ident)
-    return _list(query, detail=False, node_id=node_id)
+    return PORT.listing(
+        query, lambda selected: _filtered(selected, query).where(Port.node_id == node_id)
+    )
 
 
-def _list(query: Query, *, detail: bool, node_id: int | None = None) -> Response:
-    wanted = shape(query, "port", short=SHORT, full=FULL, detail=detail)
-    page = page_of(query, "port", sortable=SORTABLE)
+def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     if ("node" in query or "node_uuid" in query) and "shard" in query:
         raise Forbidden("Ask for the ports of a node or of a shard, not of both.")
     if "conductor_groups" in query and query.keys() & {"node", "node_uuid", "address"}:
         raise Invalid("conductor_groups: cannot be combined with node or address")
-    selected = _query(wanted)
-    if node_id is not None:
-        selected = selected.where(Port.node_id == node_id)
-    with runtime().reading() as session:
-        rows = session.execute(cut(session, _filtered(selected, query), Port, page)).all()
-    last = rows[-1].uuid if len(rows) == page.limit else None
-    return json(collection("ports", _views(rows, wanted), page, last=last))
-
-
-def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     for name in ("node", "node_uuid"):
         if name in query:
             selected = selected.where(node_service.identified(query[name]))
@@ -138,7 +103,7 @@ def create_port(fields: dict[str, Any]) -> Response:
     uuid = node_service.when_free(
         runtime(), lambda session: service.create(session, idents[0], fields).uuid
     )
-    return json(_shown(Port.uuid == uuid, _whole()), 201, location=f"{host()}/v1/ports/{uuid}")
+    return PORT.created(uuid)
 
 
 def _check_link_version(values: Query) -> None:
@@ -153,22 +118,7 @@ def _check_link_version(values: Query) -> None:
 @ports.arguments(FieldsQuery, location="query")
 def show_port(query: Query, ident: str) -> Response:
     """Show a port"""
-    fields = query.get("fields_")
-    wanted = _whole() if fields is None else chosen(fields, "port", FULL)
-    found = _shown(_identified(ident), wanted)
-    if found is None:
-        raise NotFound("port", ident)
-    return json(found)
-
-
-def _identified(ident: str) -> ColumnElement[bool]:
-    if not is_ident(ident):
-        raise Invalid(f"Expected a UUID or name but received {ident!r}.")
-    if node_service.is_uuid(ident):
-        return Port.uuid == str(UUID(ident))
-    if versions.current() < NAMES_SINCE:
-        raise Invalid(f"Expected a UUID but received {ident!r}.")
-    return Port.name == ident
+    return PORT.show(query, ident)
 
 
 @ports.at("PATCH", "/ports/<ident>")
@@ -176,21 +126,19 @@ def _identified(ident: str) -> ColumnElement[bool]:
 def change_port(_query: Query, ident: str) -> Response:
     """Change a port by a JSON patch"""
     version = versions.current()
-    _identified(ident)
     changes = patch.parse(body(request), CHANGEABLE, escapes=version >= 98)
     for each in changes:
         versions.require(versions.since("port", each.field), f"field {each.field}")
 
     def work(session: Session) -> str:
-        port = service.find(session, ident)
+        port = PORT.find(session, ident)
         if changes:
             values = patched(CHANGE, port, changes)
             _check_link_version(values)
             service.change(session, port, values, inspecting_counts=version >= 39)
         return port.uuid
 
-    uuid = node_service.when_free(runtime(), work)
-    return json(_shown(Port.uuid == uuid, _whole()))
+    return PORT.changed(node_service.when_free(runtime(), work))
 
 
 @ports.at("DELETE", "/ports/<ident>")
