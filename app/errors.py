@@ -12,6 +12,7 @@ ServiceError            500
 ├─ Conflict             409
 │  ├─ NodeLocked        409
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
+├─ PreconditionFailed   412   the resource has changed since it was read
 ├─ TooLarge             413
 └─ Unavailable          503   the database or every conductor is out of reach; try again
 
@@ -113,6 +114,12 @@ class AlreadyExists(Conflict):
     def __init__(self, kind: str, field: str, value: object) -> None:
         article = "An" if kind[0] in "aeiou" else "A"
         super().__init__(f"{article} {kind} with {field} {value} already exists.")
+
+
+class PreconditionFailed(ServiceError):
+    """The resource has changed since it was read."""
+
+    status = 412
 
 
 class TooLarge(ServiceError):

@@ -153,6 +153,7 @@ class Api:
     ramdisk_heartbeat_timeout: int = seconds(300, "Longest seconds between heartbeats of an agent")
     ask_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware")
     max_wait: float = seconds(600, "Longest seconds that ?wait= may ask for")
+    idempotency_key_lifetime: float = seconds(86400, "Seconds that the answer to a request with an Idempotency-Key is remembered")
     disallow_clean_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that no caller may ask for when cleaning")
     disallow_deploy_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that no caller may ask for when deploying")
     disallow_service_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that no caller may ask for when servicing")
@@ -417,8 +418,13 @@ class KeystoneAuthtoken:
     username: str | None = option(None, "Our user")
     password: str | None = option(None, "Our password", secret=True)
     user_domain_name: str = option("Default", "Our user's domain")
+    user_domain_id: str | None = option(None, "The same by its id")
     project_name: str = option("service", "Our project")
     project_domain_name: str = option("Default", "Our project's domain")
+    project_domain_id: str | None = option(None, "The same by its id")
+    system_scope: str | None = option(None, "all: work with the whole system instead of a project", choices=("all",))
+    application_credential_id: str | None = option(None, "Our credential, for auth_type v3applicationcredential")
+    application_credential_secret: str | None = option(None, "Its secret", secret=True)
     region_name: str | None = option(None, "Region")
     interface: str = option("internal", "Which of Keystone's endpoints")
     cafile: str | None = option(None, "CA file for Keystone")
@@ -429,7 +435,16 @@ class KeystoneAuthtoken:
     token_cache_time: int = seconds(300, "Seconds that a token is believed without asking")
     service_token_roles: tuple[str, ...] = option(("service",), "Roles that make a service token")
     service_token_roles_required: bool = option(True, "Believe no other service token")
-    http_connect_timeout: float | None = option(None, "Seconds for Keystone to answer", minimum=0)
+    service_type: str | None = option("baremetal", "Our name in access rules of application credentials")
+    http_connect_timeout: int | None = option(None, "Seconds for Keystone to answer", minimum=1)
+    http_request_max_retries: int = count(3, "Tries to reach Keystone")
+
+
+@dataclass(frozen=True, slots=True)
+class OsloPolicy:
+    policy_file: str = option("/etc/ingot/policy.yaml", "Rules that replace those of docs/policy.md, YAML; read again when it changes")
+    policy_dirs: tuple[str, ...] = option(("/etc/ingot/policy.d",), "Directories of more such files")
+    enforce_scope: bool = option(True, "Refuse tokens of a scope that a rule is not made for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,6 +489,7 @@ class Settings:
     inventory: Inventory = group(Inventory)
     healthcheck: Healthcheck = group(Healthcheck)
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
+    oslo_policy: OsloPolicy = group(OsloPolicy)
     fake: Fake = group(Fake)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -13,7 +13,8 @@ from celery import Celery
 from sqlalchemy import delete, func, select
 
 from app import log
-from app.models import NodeHistory
+from app.db import after
+from app.models import Answered, NodeHistory
 from app.queue import SHARED_QUEUE, now_queue_of, queue_of
 from app.runtime import Runtime
 from app.services import conductors
@@ -27,6 +28,9 @@ FAN_OUT = "ingot.fan_out"
 POWER_SYNC = "ingot.power_sync"
 POWER_RECOVERY = "ingot.power_recovery"
 PRUNE_HISTORY = "ingot.prune_history"
+PRUNE_ANSWERED = "ingot.prune_answered"
+#: Seconds between two looks at what was answered, and how many rows go at once.
+PRUNE_ANSWERED_EVERY, PRUNE_AT_ONCE = 600, 10_000
 
 
 def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
@@ -37,6 +41,7 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
         (FAN_OUT, conductor.sync_power_state_interval, (POWER_SYNC,)),
         (FAN_OUT, conductor.power_failure_recovery_interval, (POWER_RECOVERY,)),
         (PRUNE_HISTORY, conductor.node_history_cleanup_interval, ()),
+        (PRUNE_ANSWERED, PRUNE_ANSWERED_EVERY, ()),
     )
     return {
         ".".join((task, *arguments)): {
@@ -78,12 +83,16 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
     def prune() -> None:
         prune_history(runtime)
 
+    def forget_answers() -> None:
+        prune_answered(runtime)
+
     tasks: Mapping[str, Callable[..., None]] = {
         RECONCILE: reconcile,
         FAN_OUT: fan_out,
         POWER_SYNC: sync_power,
         POWER_RECOVERY: recover_power,
         PRUNE_HISTORY: prune,
+        PRUNE_ANSWERED: forget_answers,
     }
     for name, work in tasks.items():
         register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
@@ -104,3 +113,14 @@ def prune_history(runtime: Runtime) -> int:
         if surplus:
             session.execute(delete(NodeHistory).where(NodeHistory.id.in_(surplus)))
         return len(surplus)
+
+
+def prune_answered(runtime: Runtime) -> int:
+    """Forget requests older than `[api]idempotency_key_lifetime`; returns how many."""
+    lifetime = runtime.settings.api.idempotency_key_lifetime
+    with runtime.transaction() as session:
+        old = select(Answered.id).where(Answered.created_at < after(-lifetime))
+        keys = list(session.scalars(old.order_by(Answered.id).limit(PRUNE_AT_ONCE)))
+        if keys:
+            session.execute(delete(Answered).where(Answered.id.in_(keys)))
+        return len(keys)

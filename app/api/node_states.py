@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
+from app.api.idempotency import once
 from app.api.nodes import identified, locked
 from app.api.routes import Routes
-from app.api.schemas.common import NoQuery
-from app.api.schemas.nodes import PowerTarget, ProvisionTarget
+from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.errors import Invalid, NotFound
-from app.services import nodes as service
 from app.services import power, provisioning
+from app.services.resting import await_rest
 from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
 
 node_states = Routes("states", "What a node is doing, and what it should do")
@@ -39,10 +39,16 @@ REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescu
 
 
 @node_states.at("GET", "/nodes/<ident>/states")
-@node_states.arguments(NoQuery, location="query")
-def show_states(_query: Any, ident: str) -> Response:
-    """Show the states of a node"""
+@node_states.arguments(StatesQuery, location="query")
+def show_states(query: Fields, ident: str) -> Response:
+    """Show the states of a node; with `wait`, once nothing is under way any more"""
     wanted = versions.visible("node", node_view.STATES)
+    seconds = query.get("wait", 0)
+    if seconds:
+        longest = runtime().settings.api.max_wait
+        if seconds > longest:
+            raise Invalid(f"wait: at most {longest:g} seconds")
+        await_rest(runtime(), identified(ident), seconds)
     with runtime().reading() as session:
         found = node_view.one(session, identified(ident), wanted)
     if found is None:
@@ -63,8 +69,7 @@ def change_power(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         power.request(session, locked(session, ident), target, timeout, asking)
 
-    service.when_free(runtime(), work)
-    return empty(202, location=f"{host()}/v1/nodes/{ident}/states")
+    return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
 @node_states.at("PUT", "/nodes/<ident>/states/provision")
@@ -80,8 +85,7 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         provisioning.request(session, locked(session, ident), verb, arguments, asking)
 
-    service.when_free(runtime(), work)
-    return empty(202, location=f"{host()}/v1/nodes/{ident}/states")
+    return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
 def check_arguments(verb: str, arguments: Fields) -> None:

@@ -8,7 +8,7 @@ from marshmallow import ValidationError
 from sqlalchemy import Select, or_
 from sqlalchemy.orm import Session
 
-from app.api import node_view, versions
+from app.api import etags, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.routes import Routes, body, explain
@@ -51,9 +51,15 @@ def identified(ident: str) -> Any:
 
 
 def locked(session: Session, ident: str) -> Node:
-    """The node that a path names, its row locked. Raises Invalid, NotFound."""
+    """
+    The node that a path names, its row locked.
+
+    Raises Invalid, NotFound, and PreconditionFailed when the request's If-Match is not met.
+    """
     identified(ident)
-    return service.lock(session, ident)
+    node = service.lock(session, ident)
+    etags.check(session, node)
+    return node
 
 
 @nodes.at("GET", "/nodes", query="nodes")

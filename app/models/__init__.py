@@ -4,6 +4,7 @@ from app.models.agent import AgentRecord
 from app.models.base import Base
 from app.models.conductor import BeatLease, Conductor
 from app.models.history import NodeHistory
+from app.models.idempotency import Answered
 from app.models.node import Node
 from app.models.operation import (
     ACTIVE,
@@ -19,6 +20,7 @@ __all__ = [
     "ACTIVE",
     "ENDED",
     "AgentRecord",
+    "Answered",
     "Base",
     "BeatLease",
     "Conductor",

@@ -125,6 +125,15 @@ class NodePatchQuery(Schema):
     reset_interfaces = Flag()
 
 
+class StatesQuery(Schema):
+    """How long to wait for a node to rest."""
+
+    wait = fields.Float(
+        validate=validate.Range(0),
+        metadata={"description": "Answer once nothing is under way, or after so many seconds"},
+    )
+
+
 class PowerTarget(Schema):
     """A power state to reach."""
 
