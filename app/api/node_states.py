@@ -50,10 +50,9 @@ def show_states(query: Fields, ident: str) -> Response:
             raise Invalid(f"wait: at most {longest:g} seconds")
         await_rest(runtime(), identified(ident), seconds)
     with runtime().reading() as session:
-        found = node_view.one(session, identified(ident), wanted)
+        found = node_view.one(session, identified(ident), wanted, linked=False)
     if found is None:
         raise NotFound("node", ident)
-    del found["links"]
     return json(found)
 
 

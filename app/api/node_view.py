@@ -2,22 +2,25 @@
 What a caller sees of nodes: columns as they are, and what is computed beside them.
 
 A page costs one query for the nodes and their agents, and two for the operations in progress,
-those only if a field needs them. Documents that hold no secret go from the database to the answer
-without being decoded.
+those only if a field needs them. The database writes each node's columns as JSON; what is computed
+is added to that text, and documents that hold no secret pass through it undecoded.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Row, Select, Text, cast, select
+from flask import Response, request
+from sqlalchemy import ColumnElement, FromClause, Row, Select, Text, cast, select
 from sqlalchemy.orm import Session
 
 from app import ring
-from app.api import versions
-from app.api.answers import host, links, runtime
+from app.api import etags, json_rows, versions
+from app.api.answers import OPTIONS, host, json, links, runtime
 from app.api.masking import DOCUMENTS, HIDDEN, mask, mask_text
+from app.errors import NotFound
 from app.models import AgentRecord, Node, Operation, OperationStep
 from app.runtime import of
 from app.services import conductors, operations
@@ -45,6 +48,8 @@ PLAIN = (
 )  # fmt: skip
 FULL = (*PLAIN, *OPEN, *DOCUMENTS, *STEPS, *ABSENT, "conductor")
 SORTABLE = frozenset(PLAIN)
+#: The version from which every state is told.
+AGED = 39
 STATES = (
     "console_enabled", "last_error", "power_state", "provision_state", "provision_updated_at",
     "target_power_state", "target_provision_state", "raid_config", "target_raid_config",
@@ -60,81 +65,135 @@ _AGENT = (
     _AGENTS.token.label("agent_secret_token"),
 )
 _AGENT_FACTS = tuple(each.name for each in _AGENT)
-#: What a field that is computed is computed from.
-_SOURCES: Mapping[str, tuple[str, ...]] = {
-    "conductor": ("driver", "conductor_group"),
-    "driver_internal_info": ("provision_state",),
-    **dict.fromkeys(STEPS, ("provision_state",)),
-}
+#: Columns that what is computed is computed from.
+_SOURCES = ("id", "uuid", "provision_state", "driver", "conductor_group")
 #: An operation with steps is in progress only in these.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
+#: Stands for the node's UUID in the text of its links.
+_UUID = "<uuid>"
 
 
-def query(wanted: Iterable[str]) -> Select[Any]:
-    """A query for all that the wanted fields are made of; `id` and `uuid` are always there."""
-    return _query(frozenset(wanted))
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """
+    What is read to show some fields of nodes.
+
+    parts: with how many JSON texts each row begins. computed: the fields that are not in these.
+    """
+
+    query: Select[Any]
+    parts: int
+    computed: frozenset[str]
 
 
-@lru_cache(maxsize=256)
-def _query(wanted: frozenset[str]) -> Select[Any]:
-    needed = {"uuid", *wanted, *(source for name in wanted for source in _SOURCES.get(name, ()))}
-    names = ["id", *(name for name in PLAIN if name in needed)]
-    columns: list[ColumnElement[Any]] = [_NODES[name] for name in names]
-    columns += [
-        cast(_NODES[name], Text).label(name) for name in (*OPEN, *DOCUMENTS) if name in wanted
-    ]
-    if "driver_internal_info" not in wanted:
-        return select(*columns)
-    joined = select(*columns, *_AGENT).select_from(Node.__table__)
-    return joined.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
+def reading(wanted: Iterable[str]) -> Reading:
+    """How to read the wanted fields, in the request's version."""
+    return _reading(frozenset(wanted), versions.current() < AGED)
 
 
-def views(session: Session, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> list[View]:
-    """The rows of such a query, as the caller sees them."""
-    base, version, asked = host(), versions.current(), frozenset(wanted)
-    extra = asked - frozenset(PLAIN)
-    linked = [name for name in LINKED if name in asked]
-    absent = {name: ABSENT[name] for name in ABSENT if name in asked}
+@lru_cache(maxsize=512)
+def _reading(wanted: frozenset[str], aged: bool) -> Reading:
+    computed = wanted & {*DOCUMENTS, *STEPS, *ABSENT, "conductor"}
+    if aged:
+        computed |= wanted & {"provision_state"}
+    parts = json_rows.objects(
+        [_NODES[name] for name in (*PLAIN, *OPEN) if name in wanted - computed]
+    )
+    columns: list[ColumnElement[Any]] = [*parts, *(_NODES[name] for name in _SOURCES)]
+    columns += [cast(_NODES[name], Text).label(name) for name in DOCUMENTS if name in wanted]
+    source: FromClause = Node.__table__
+    if "driver_internal_info" in wanted:
+        columns += _AGENT
+        source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
+    return Reading(select(*columns).select_from(source), len(parts), computed)
+
+
+def views(
+    session: Session,
+    rows: Sequence[Row[Any]],
+    wanted: Sequence[str],
+    *,
+    conductor: str | None = None,
+    linked: bool = True,
+) -> list[orjson.Fragment]:
+    """
+    The rows of a `Reading` as the caller sees them, each a ready JSON object.
+
+    conductor: only nodes that belong to it. linked: with links to the node and to what it has.
+    """
+    read, version = reading(wanted), versions.current()
+    parts, computed = read.parts, read.computed
+    linking = _links(wanted) if linked else ""
+    absent = {name: ABSENT[name] for name in ABSENT if name in computed}
+    steps = [(name, flow) for name, flow in STEPS.items() if name in computed]
+    masked = [name for name in DOCUMENTS if name in computed]
     progress: Mapping[int, Progress] = {}
-    if extra & STEPS.keys() or "driver_internal_info" in extra:
+    if steps or "driver_internal_info" in computed:
         working = [row.id for row in rows if row.provision_state in _AT_WORK]
         progress = operations.current(session, working)
-    members = conductors.members(of(session), session) if "conductor" in extra else ()
+    owned = "conductor" in computed or conductor is not None
+    members = conductors.members(of(session), session) if owned else ()
     result = []
     for row in rows:
-        node: View = dict(row._mapping)
-        key, uuid = node.pop("id"), node["uuid"]
-        if version < 39:
-            _age(node, version)
-        if "conductor" in extra:
-            owner = ring.owner(uuid, node["driver"], node["conductor_group"], members)
-            node["conductor"] = owner.name if owner else None
-        for name in OPEN:
-            if name in extra:
-                node[name] = orjson.Fragment(node[name] or "{}")
-        for name in DOCUMENTS:
-            if name in extra:
-                node[name] = mask_text(node[name], name)
-        if "driver_internal_info" in extra:
-            _add_agent(node, progress.get(key))
-        if extra:
-            for name, flow in STEPS.items():
-                if name in extra:
-                    node[name] = _current_step(progress.get(key), flow)
-            node.update(absent)
-        for name in node.keys() - asked:
-            del node[name]
-        node["links"] = links(f"nodes/{uuid}", base)
-        for name in linked:
-            node[name] = links(f"nodes/{uuid}/{name}", base)
-        result.append(node)
+        more: View = dict(absent)
+        if owned:
+            owner = ring.owner(row.uuid, row.driver, row.conductor_group, members)
+            name = owner.name if owner else None
+            if conductor is not None and name != conductor:
+                continue
+            if "conductor" in computed:
+                more["conductor"] = name
+        if "provision_state" in computed:
+            more["provision_state"] = _aged(row.provision_state, version)
+        for document in masked:
+            more[document] = mask_text(getattr(row, document), document)
+        if "driver_internal_info" in computed:
+            _add_agent(more, row, progress.get(row.id))
+        for field, flow in steps:
+            more[field] = _current_step(progress.get(row.id), flow)
+        texts = [json_rows.members(row[:parts])] if parts else []
+        if more:
+            texts.append(orjson.dumps(more, option=OPTIONS).decode()[1:-1])
+        if linking:
+            texts.append(linking.replace(_UUID, row.uuid))
+        result.append(orjson.Fragment(f"{{{','.join(texts)}}}"))
     return result
 
 
-def one(session: Session, condition: ColumnElement[bool], wanted: Sequence[str]) -> View | None:
+def _links(wanted: Sequence[str]) -> str:
+    """The members of a node's document that link to it and to what it has."""
+    base, asked = host(), frozenset(wanted)
+    document = {"links": links(f"nodes/{_UUID}", base)}
+    for name in LINKED:
+        if name in asked:
+            document[name] = links(f"nodes/{_UUID}/{name}", base)
+    return orjson.dumps(document).decode()[1:-1]
+
+
+def one(
+    session: Session, condition: ColumnElement[bool], wanted: Sequence[str], *, linked: bool = True
+) -> orjson.Fragment | None:
     """The node that meets a condition, or None."""
-    rows = session.execute(query(wanted).where(condition)).all()
-    return views(session, rows, wanted)[0] if rows else None
+    rows = session.execute(reading(wanted).query.where(condition)).all()
+    return views(session, rows, wanted, linked=linked)[0] if rows else None
+
+
+def tagged(condition: ColumnElement[bool], wanted: Sequence[str], status: int = 200) -> Response:
+    """
+    The answer that shows a node, with its entity tag; where it is new, with its location.
+
+    Raises NotFound.
+    """
+    with runtime().reading() as session:
+        query = reading(wanted).query.add_columns(*etags.PARTS).where(condition)
+        row = session.execute(query).one_or_none()
+        if row is None:
+            raise NotFound("node", request.path.rpartition("/")[2])
+        response = json(views(session, [row], wanted)[0], status)
+    response.headers["ETag"] = etags.of(row[-len(etags.PARTS) :])
+    if status == 201:
+        response.headers["Location"] = f"{host()}/v1/nodes/{row.uuid}"
+    return response
 
 
 def whole() -> list[str]:
@@ -142,26 +201,16 @@ def whole() -> list[str]:
     return versions.visible("node", (*FULL, *LINKED))
 
 
-def shown(uuid: str) -> View:
-    """A node that was just written, whole."""
-    with runtime().reading() as session:
-        found = one(session, Node.uuid == uuid, whole())
-    assert found is not None
-    return found
-
-
-def _age(node: View, version: int) -> None:
-    """States that older versions did not know."""
-    state = node.get("provision_state")
+def _aged(state: str, version: int) -> str | None:
+    """A state in the words of a version that did not know all of them."""
     if state == "inspect wait":
-        node["provision_state"] = "inspecting"
-    elif state == "available" and version < 2:
-        node["provision_state"] = None
+        return "inspecting"
+    return None if state == "available" and version < 2 else state
 
 
-def _add_agent(node: View, progress: Progress | None) -> None:
+def _add_agent(node: View, row: Row[Any], progress: Progress | None) -> None:
     """What Ironic keeps in `driver_internal_info` and we in tables of their own."""
-    facts = {name: value for name in _AGENT_FACTS if (value := node.pop(name)) is not None}
+    facts = {name: value for name in _AGENT_FACTS if (value := getattr(row, name)) is not None}
     if "agent_secret_token" in facts:
         facts["agent_secret_token"] = HIDDEN
     for flow in STEPS.values():

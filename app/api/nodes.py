@@ -9,7 +9,7 @@ from sqlalchemy import Select, or_
 from sqlalchemy.orm import Session
 
 from app.api import etags, node_view, versions
-from app.api.answers import empty, host, json, runtime
+from app.api.answers import empty, json, runtime
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.routes import Routes, body, explain
 from app.api.schemas.common import FieldsQuery, NoQuery, is_ident
@@ -21,7 +21,7 @@ from app.api.schemas.nodes import (
     NodePatchQuery,
     ValidateQuery,
 )
-from app.errors import Invalid, NotFound
+from app.errors import Invalid
 from app.models import Node
 from app.services import nodes as service
 from app.services import patch, targets
@@ -81,17 +81,11 @@ def _list(query: Query, *, detail: bool) -> Response:
     wanted = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_view.whole()
-    needed = wanted if "conductor" not in query else [*wanted, "conductor"]
     page = page_of(query, "node", sortable=node_view.SORTABLE)
     with runtime().reading() as session:
-        selected = _filtered(node_view.query(needed), query)
+        selected = _filtered(node_view.reading(wanted).query, query)
         rows = session.execute(cut(session, selected, Node, page)).all()
-        items = node_view.views(session, rows, needed)
-    if "conductor" in query:
-        items = [each for each in items if each["conductor"] == query["conductor"]]
-        if "conductor" not in wanted:
-            for each in items:
-                del each["conductor"]
+        items = node_view.views(session, rows, wanted, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
 
@@ -134,7 +128,7 @@ def create_node(fields: dict[str, Any]) -> Response:
     versions.check_body("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
     uuid = service.when_free(runtime(), lambda session: service.create(session, fields, state).uuid)
-    return json(node_view.shown(uuid), 201, location=f"{host()}/v1/nodes/{uuid}")
+    return node_view.tagged(Node.__table__.c.uuid == uuid, node_view.whole(), 201)
 
 
 @nodes.at("GET", "/nodes/<ident>", query="nodes")
@@ -145,11 +139,7 @@ def show_node(query: Query, ident: str) -> Response:
         wanted = chosen(query["fields_"], "node", node_view.FULL)
     else:
         wanted = node_view.whole()
-    with runtime().reading() as session:
-        found = node_view.one(session, identified(ident), wanted)
-    if found is None:
-        raise NotFound("node", ident)
-    return json(found)
+    return node_view.tagged(identified(ident), wanted)
 
 
 @nodes.at("PATCH", "/nodes/<ident>", query="nodes")
@@ -181,7 +171,8 @@ def change_node(query: Query, ident: str) -> Response:
             )
         return node.uuid
 
-    return json(node_view.shown(service.when_free(runtime(), work)))
+    uuid = service.when_free(runtime(), work)
+    return node_view.tagged(Node.__table__.c.uuid == uuid, node_view.whole())
 
 
 def patched(schema: Any, row: Any, changes: list[patch.Change]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def chosen(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[st
     return list(fields)
 
 
-def collection(name: str, items: list[Item], page: Page, *, last: str | None) -> Item:
+def collection(name: str, items: Sequence[Any], page: Page, *, last: str | None) -> Item:
     """
     The document of a list. last: the identity of its last row; the next page begins after it.
     """

@@ -54,6 +54,8 @@ UNUSED = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE, 
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 RETIREMENT = {"retired", "retired_reason"}
 
+_COLUMNS = Node.__table__.c
+
 
 def is_uuid(ident: str) -> bool:
     try:
@@ -66,10 +68,10 @@ def is_uuid(ident: str) -> bool:
 def identified(ident: str, *, by_name: bool = True) -> Any:
     """The condition that a node is the one meant by a UUID or name. Raises NotFound."""
     if is_uuid(ident):
-        return Node.uuid == str(UUID(ident))
+        return _COLUMNS.uuid == str(UUID(ident))
     if not by_name:
         raise NotFound("node", ident)
-    return Node.name == ident
+    return _COLUMNS.name == ident
 
 
 def find(session: Session, ident: str) -> Node:
