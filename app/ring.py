@@ -31,7 +31,9 @@ def owners(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -
 def owner(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Member | None:
     """The member that the node belongs to, or None when nobody serves it."""
     able = [each for each in members if each.group == group and driver in each.drivers]
-    return max(able, key=lambda each: _score(each.name, node_uuid), default=None)
+    if len(able) < 2:
+        return able[0] if able else None
+    return max(able, key=lambda each: _score(each.name, node_uuid))
 
 
 def _score(name: str, node_uuid: str) -> bytes:

@@ -124,9 +124,11 @@ def views(
     read, version = reading(wanted), versions.current()
     parts, computed = read.parts, read.computed
     linking = _links(wanted) if linked else ""
-    absent = {name: ABSENT[name] for name in ABSENT if name in computed}
     steps = [(name, flow) for name, flow in STEPS.items() if name in computed]
     masked = [name for name in DOCUMENTS if name in computed]
+    at_rest = {name: ABSENT[name] for name in ABSENT if name in computed}
+    at_rest |= {name: {} for name, _ in steps}
+    resting = _members(at_rest)
     progress: Mapping[int, Progress] = {}
     if steps or "driver_internal_info" in computed:
         working = [row.id for row in rows if row.provision_state in _AT_WORK]
@@ -135,39 +137,47 @@ def views(
     members = conductors.members(of(session), session) if owned else ()
     result = []
     for row in rows:
-        more: View = dict(absent)
+        key, uuid, state, driver, group = row[parts : parts + len(_SOURCES)]
+        more: View = {}
         if owned:
-            owner = ring.owner(row.uuid, row.driver, row.conductor_group, members)
+            owner = ring.owner(uuid, driver, group, members)
             name = owner.name if owner else None
             if conductor is not None and name != conductor:
                 continue
             if "conductor" in computed:
                 more["conductor"] = name
         if "provision_state" in computed:
-            more["provision_state"] = _aged(row.provision_state, version)
+            more["provision_state"] = _aged(state, version)
         for document in masked:
             more[document] = mask_text(getattr(row, document), document)
-        if "driver_internal_info" in computed:
-            _add_agent(more, row, progress.get(row.id))
-        for field, flow in steps:
-            more[field] = _current_step(progress.get(row.id), flow)
-        texts = [json_rows.members(row[:parts])] if parts else []
-        if more:
-            texts.append(orjson.dumps(more, option=OPTIONS).decode()[1:-1])
-        if linking:
-            texts.append(linking.replace(_UUID, row.uuid))
-        result.append(orjson.Fragment(f"{{{','.join(texts)}}}"))
+        current = progress.get(key)
+        if "driver_internal_info" in computed and (current or row.agent_url is not None):
+            _add_agent(more, row, current)
+        if current:
+            more |= at_rest | {field: _current_step(current, flow) for field, flow in steps}
+        texts = [
+            json_rows.members(row[:parts]) if parts else "",
+            _members(more),
+            "" if current else resting,
+            linking.replace(_UUID, uuid),
+        ]
+        result.append(orjson.Fragment(f"{{{','.join(text for text in texts if text)}}}"))
     return result
+
+
+def _members(document: View) -> str:
+    """The text of a JSON object without its braces."""
+    return orjson.dumps(document, option=OPTIONS).decode()[1:-1] if document else ""
 
 
 def _links(wanted: Sequence[str]) -> str:
     """The members of a node's document that link to it and to what it has."""
     base, asked = host(), frozenset(wanted)
-    document = {"links": links(f"nodes/{_UUID}", base)}
+    document: View = {"links": links(f"nodes/{_UUID}", base)}
     for name in LINKED:
         if name in asked:
             document[name] = links(f"nodes/{_UUID}/{name}", base)
-    return orjson.dumps(document).decode()[1:-1]
+    return _members(document)
 
 
 def one(
@@ -230,8 +240,8 @@ def _steps(progress: Progress | None, flow: str) -> list[OperationStep]:
     return [each for each in progress[2] if each.flow == flow] if progress else []
 
 
-def _current_step(progress: Progress | None, flow: str) -> View:
-    current = progress[1] if progress else None
+def _current_step(progress: Progress, flow: str) -> View:
+    current = progress[1]
     return step_view(current) if current is not None and current.flow == flow else {}
 
 

@@ -91,34 +91,34 @@ def _list(query: Query, *, detail: bool) -> Response:
 
 
 def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
-    columns = Node.__table__.c
+    columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
     for name in EQUAL:
         if name in query:
             selected = selected.where(columns[name] == query[name])
     if "associated" in query:
-        free = Node.instance_uuid.is_(None)
+        free = columns.instance_uuid.is_(None)
         selected = selected.where(~free if query["associated"] else free)
     if "project" in query:
         project = query["project"]
-        selected = selected.where(or_(Node.owner == project, Node.lessee == project))
+        selected = selected.where(or_(columns.owner == project, columns.lessee == project))
     if "description_contains" in query:
         part = query["description_contains"]
-        selected = selected.where(Node.description.contains(part, autoescape=True))
+        selected = selected.where(columns.description.contains(part, autoescape=True))
     if "shard" in query:
-        selected = selected.where(Node.shard.in_(query["shard"].split(",")))
+        selected = selected.where(columns.shard.in_(query["shard"].split(",")))
     if "sharded" in query:
-        unsharded = Node.shard.is_(None)
+        unsharded = columns.shard.is_(None)
         selected = selected.where(~unsharded if query["sharded"] else unsharded)
     if "parent_node" in query:
-        selected = selected.where(Node.parent_node == _parent(query["parent_node"]))
+        selected = selected.where(columns.parent_node == _parent(query["parent_node"]))
     elif not query.get("include_children"):
-        selected = selected.where(Node.parent_node.is_(None))
+        selected = selected.where(columns.parent_node.is_(None))
     return selected
 
 
 def _parent(ident: str) -> Any:
     """The UUID of a node that may be given by name, as a part of a query."""
-    return Select(Node.uuid).where(service.identified(ident)).scalar_subquery()
+    return Select(Node.__table__.c.uuid).where(service.identified(ident)).scalar_subquery()
 
 
 @nodes.at("POST", "/nodes")
@@ -179,15 +179,16 @@ def patched(schema: Any, row: Any, changes: list[patch.Change]) -> dict[str, Any
     """field -> new value of what the changes touch, checked. Raises Invalid."""
     fields = {each.field for each in changes}
     values = patch.apply({name: getattr(row, name, None) for name in fields}, changes)
-    for name in ("driver", "address", "node_uuid"):
-        if name in values and values[name] is None:
+    for name, value in values.items():
+        if value is None and not schema.fields[name].allow_none:
             raise Invalid(f"{name}: cannot be removed")
     for each in changes:
         if each.path == ("name",) and each.op != "remove" and each.value is None:
             raise Invalid("name: use remove")
     try:
         loaded: dict[str, Any] = schema.load(
-            {name: value for name, value in values.items() if value is not None}, partial=True
+            {name: value for name, value in values.items() if value is not None},
+            partial=tuple(schema.fields),  # by name, so that it does not hold for what is inside
         )
     except ValidationError as error:
         raise Invalid(explain(error.messages)) from error
