@@ -1,13 +1,18 @@
 """The tables. Importing this package makes all of them known."""
 
 from app.models.agent import AgentRecord
+from app.models.allocation import Allocation, AllocationState
 from app.models.base import Base
+from app.models.chassis import Chassis
 from app.models.conductor import BeatLease, Conductor
+from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
 from app.models.idempotency import Answered
+from app.models.inspection import InspectionReport, InspectionRule
 from app.models.node import Node
 from app.models.operation import (
     ACTIVE,
+    BESIDE,
     ENDED,
     Operation,
     OperationState,
@@ -15,20 +20,39 @@ from app.models.operation import (
     StepState,
 )
 from app.models.port import Port
+from app.models.portgroup import Portgroup
+from app.models.template import DeployTemplate, Runbook
+from app.models.trait import NodeTrait
+from app.models.volume import VolumeConnector, VolumeTarget
 
 __all__ = [
     "ACTIVE",
+    "BESIDE",
     "ENDED",
     "AgentRecord",
+    "Allocation",
+    "AllocationState",
     "Answered",
     "Base",
     "BeatLease",
+    "BiosSetting",
+    "Chassis",
     "Conductor",
+    "DeployTemplate",
+    "FirmwareComponent",
+    "InspectionReport",
+    "InspectionRule",
     "Node",
     "NodeHistory",
+    "NodeInventory",
+    "NodeTrait",
     "Operation",
     "OperationState",
     "OperationStep",
     "Port",
+    "Portgroup",
+    "Runbook",
     "StepState",
+    "VolumeConnector",
+    "VolumeTarget",
 ]

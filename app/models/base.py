@@ -1,5 +1,6 @@
 """What all models share."""
 
+import re
 from datetime import datetime
 
 from sqlalchemy import DateTime, MetaData
@@ -21,6 +22,11 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {datetime: DateTime()}
+
+
+def kind_of(model: type[Base]) -> str:
+    """What messages call a row: VolumeTarget is a volume target."""
+    return re.sub("(?<!^)(?=[A-Z])", " ", model.__name__).lower()
 
 
 class Timestamped:

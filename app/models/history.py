@@ -9,7 +9,12 @@ from app.models.base import Base
 
 
 class NodeHistory(Base):
-    """One notable event; `event_type` and `severity` are Ironic's words."""
+    """
+    One notable event; `event_type` and `severity` are Ironic's words.
+
+    state, target_provision_state: the node's provision states at that time. duration_seconds: for
+    how long it had been in that state.
+    """
 
     __tablename__ = "node_history"
     __table_args__ = (Index("ix_node_history_node", "node_id", "id"),)
@@ -22,5 +27,8 @@ class NodeHistory(Base):
     event_type: Mapped[str] = mapped_column(String(64))
     event: Mapped[str] = mapped_column(Text)
     conductor: Mapped[str | None] = mapped_column(String(255))
+    state: Mapped[str | None] = mapped_column(String(16))
+    target_provision_state: Mapped[str | None] = mapped_column(String(16))
+    duration_seconds: Mapped[int | None]
     user: Mapped[str | None] = mapped_column(String(64))
     project: Mapped[str | None] = mapped_column(String(64))

@@ -3,12 +3,16 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, String, Text
+from sqlalchemy import JSON, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Base, Timestamped
 
 Document = dict[str, Any]
+
+#: Available, without an instance. `ix_nodes_free` holds these nodes and no others, and databases
+#: use it when a query says this to the letter; plainer words lead SQLite to another index.
+FREE = text("coalesce(instance_uuid, provision_state) = 'available'")
 
 
 class Node(Timestamped, Base):
@@ -29,6 +33,8 @@ class Node(Timestamped, Base):
         Index("ix_nodes_lessee", "lessee"),
         Index("ix_nodes_shard", "shard"),
         Index("ix_nodes_parent_node", "parent_node"),
+        Index("ix_nodes_chassis_uuid", "chassis_uuid"),
+        Index("ix_nodes_free", "resource_class", "id", sqlite_where=FREE, postgresql_where=FREE),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -57,6 +63,7 @@ class Node(Timestamped, Base):
     description: Mapped[str | None] = mapped_column(Text)
     shard: Mapped[str | None] = mapped_column(String(255))
     parent_node: Mapped[str | None] = mapped_column(String(36))
+    chassis_uuid: Mapped[str | None] = mapped_column(ForeignKey("chassis.uuid"))
 
     automated_clean: Mapped[bool | None]
     protected: Mapped[bool] = mapped_column(default=False)

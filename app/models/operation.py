@@ -31,6 +31,7 @@ class StepState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
+    ABORTED = "aborted"
 
 
 ACTIVE = (
@@ -40,6 +41,8 @@ ACTIVE = (
     OperationState.HELD,
 )
 ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABORTED)
+#: Kinds of operations that leave the node in its provision state, whatever comes of them.
+BESIDE = ("power", "boot_mode", "secure_boot", "vmedia", "console", "vendor", "discovery")
 
 
 class Operation(Base):
@@ -48,11 +51,15 @@ class Operation(Base):
 
     cursor: position of the step that is next or under way. fence: the node's fence when this
     operation was last handed out. claimed: the highest cursor that was claimed under that fence,
-    by the incarnation `claimed_by`. deadline_at: when the claimed or waiting step has failed.
+    by the incarnation `claimed_by`. claim: names the attempt that claimed last, until the operation
+    is handed out again. deadline_at: when the claimed or waiting step has failed.
     wake_at: when a waiting step is called again; None: the agent wakes it. heartbeats: the agent's
     counter at the last claim. sent_at, sent_to: when and to which incarnation the last message
     went; sends counts those at this cursor. error: {code, message, step, attempt, retryable} of the
-    failure. refused: late writes that the fence kept out.
+    failure. refused: late writes that the fence kept out. asked_steps: what a caller, a runbook or
+    templates asked for, [{interface, step, args, priority?, source, children?}], in their order;
+    the plan is made from it again when the agent has reported its steps. aborting: it was aborted,
+    and only tidies up.
     """
 
     __tablename__ = "operations"
@@ -82,6 +89,7 @@ class Operation(Base):
     fence: Mapped[int] = mapped_column(default=0)
     claimed: Mapped[int] = mapped_column(default=-1)
     claimed_by: Mapped[str | None] = mapped_column(String(36))
+    claim: Mapped[str | None] = mapped_column(String(36))
     heartbeats: Mapped[int] = mapped_column(default=0)
     deadline_at: Mapped[datetime | None]
     wake_at: Mapped[datetime | None]
@@ -90,11 +98,18 @@ class Operation(Base):
     sent_to: Mapped[str | None] = mapped_column(String(36))
     sends: Mapped[int] = mapped_column(default=0)
     refused: Mapped[int] = mapped_column(default=0)
+    asked_steps: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    aborting: Mapped[bool] = mapped_column(default=False)
 
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+    @property
+    def moves_node(self) -> bool:
+        """Whether its end, and its waits, are moves of the node's provision state."""
+        return self.kind not in BESIDE
 
 
 class OperationStep(Base):
@@ -105,7 +120,11 @@ class OperationStep(Base):
     flow: the step list that it belongs to, None for frames. event: what happens to the node when
     it is done. collects: the agent's steps are known after it, and the rest is planned anew.
     deaths: conductors that died while they ran it. progress: of its last `Wait`. deadline_at: when
-    it has failed by its own limit, whatever it waits for.
+    it has failed by its own limit, whatever it waits for; timeout: that limit in seconds. tries,
+    backoff: how often it is tried in all when faults are transient, and the seconds before the
+    second try; faults: how many there were, `error` has the last. abort_after: the operation is
+    aborted when this step, which must not be interrupted, has ended. child: UUID of the child node
+    that it is run on instead.
     """
 
     __tablename__ = "operation_steps"
@@ -130,6 +149,12 @@ class OperationStep(Base):
     state: Mapped[str] = mapped_column(String(16), default=StepState.PENDING)
     attempts: Mapped[int] = mapped_column(default=0)
     deaths: Mapped[int] = mapped_column(default=0)
+    tries: Mapped[int] = mapped_column(default=1)
+    backoff: Mapped[float] = mapped_column(Float, default=0)
+    faults: Mapped[int] = mapped_column(default=0)
+    timeout: Mapped[float | None] = mapped_column(Float)
+    abort_after: Mapped[bool] = mapped_column(default=False)
+    child: Mapped[str | None] = mapped_column(String(36))
     conductor: Mapped[str | None] = mapped_column(String(255))
     progress: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON)

@@ -17,6 +17,7 @@ class Port(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
+    portgroup_id: Mapped[int | None] = mapped_column(ForeignKey("portgroups.id"), index=True)
     address: Mapped[str] = mapped_column(String(18), unique=True)
     extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)

@@ -1,0 +1,19 @@
+"""A chassis: what several nodes share a case with."""
+
+from typing import Any
+
+from sqlalchemy import JSON, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.models.base import Base, Timestamped
+
+
+class Chassis(Timestamped, Base):
+    """Nodes name theirs by its UUID, which never changes."""
+
+    __tablename__ = "chassis"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    description: Mapped[str | None] = mapped_column(String(255))
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
