@@ -4,19 +4,24 @@ Ingot's own hardware types, and the interfaces that each accepts, the default fi
 
 from collections.abc import Mapping, Sequence
 
+from drivers.agent.anaconda import AnacondaDeploy
 from drivers.agent.deploy import CustomAgent, Direct
+from drivers.agent.inspect import AgentInspect
 from drivers.agent.netboot import Ipxe
 from drivers.agent.raid import AgentRaid
+from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
 from drivers.fake import hardware as fake
-from drivers.interfaces import Interface
+from drivers.interface import Interface
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
+from drivers.ipmi.vendor import IpmiVendor
 from drivers.noop import (
     NoBios,
     NoConsole,
     NoFirmware,
     NoInspect,
+    NoopDeploy,
     NoopManagement,
     NoopNetwork,
     NoopStorage,
@@ -24,23 +29,28 @@ from drivers.noop import (
     NoRescue,
     NoVendor,
 )
+from drivers.redfish.bios import RedfishBios
 from drivers.redfish.boot import RedfishVirtualMedia
+from drivers.redfish.firmware import RedfishFirmware
+from drivers.redfish.inspect import RedfishInspect
 from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
+from drivers.redfish.vendor import RedfishVendor
 from drivers.registry import HardwareType
+from drivers.storage import ExternalStorage
 
 #: What a machine of any make can use.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "bios": (NoBios,),
     "boot": (Ipxe,),
     "console": (NoConsole,),
-    "deploy": (Direct, CustomAgent),
+    "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
-    "inspect": (NoInspect,),
+    "inspect": (AgentInspect, NoInspect),
     "network": (NoopNetwork,),
     "raid": (NoRaid, AgentRaid),
     "rescue": (NoRescue, AgentRescue),
-    "storage": (NoopStorage,),
+    "storage": (NoopStorage, ExternalStorage),
     "vendor": (NoVendor,),
 }
 
@@ -51,9 +61,13 @@ class Redfish(HardwareType):
     name = "redfish"
     interfaces = {
         **_GENERIC,
+        "bios": (RedfishBios, NoBios),
         "boot": (RedfishVirtualMedia, Ipxe),
+        "firmware": (RedfishFirmware, NoFirmware),
+        "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
         "power": (RedfishPower,),
+        "vendor": (RedfishVendor, NoVendor),
     }
 
 
@@ -65,6 +79,7 @@ class Ipmi(HardwareType):
         **_GENERIC,
         "management": (IpmiManagement, NoopManagement),
         "power": (IpmiPower,),
+        "vendor": (IpmiVendor, NoVendor),
     }
 
 
@@ -73,19 +88,19 @@ class FakeHardware(HardwareType):
 
     name = "fake-hardware"
     interfaces = {
-        "bios": (fake.FakeBios, NoBios),
+        "bios": (fake.FakeBios, NoBios, RedfishBios),
         "boot": (fake.FakeBoot, Ipxe, RedfishVirtualMedia),
         "console": (fake.FakeConsole, NoConsole),
-        "deploy": (fake.FakeDeploy, Direct, CustomAgent),
-        "firmware": (fake.FakeFirmware, NoFirmware),
-        "inspect": (fake.FakeInspect, NoInspect),
+        "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
+        "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),
+        "inspect": (fake.FakeInspect, NoInspect, AgentInspect, RedfishInspect),
         "management": (fake.FakeManagement, NoopManagement, RedfishManagement, IpmiManagement),
         "network": (NoopNetwork,),
         "power": (fake.FakePower, RedfishPower, IpmiPower),
         "raid": (fake.FakeRaid, NoRaid, AgentRaid),
         "rescue": (fake.FakeRescue, NoRescue, AgentRescue),
-        "storage": (fake.FakeStorage, NoopStorage),
-        "vendor": (fake.FakeVendor, NoVendor),
+        "storage": (NoopStorage, ExternalStorage, fake.FakeStorage),
+        "vendor": (fake.FakeVendor, NoVendor, RedfishVendor, IpmiVendor),
     }
 
 

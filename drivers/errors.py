@@ -7,6 +7,9 @@ HardwareError
 ├─ Unexpected       it answered, but not sense
 ├─ NotSupported     this machine, or this driver, cannot do it
 ├─ InvalidDriverInfo  the node's settings do not let the driver work; names the field
+├─ BadImage         an image cannot be had, or is not what it is said to be; names its URL
+├─ BadArgument      a step was given an argument that it cannot use; names it
+├─ InspectionFailed  what was found cannot be used, or a rule says so
 ├─ AgentBusy        the agent is running another command; ask again at the next wake-up
 └─ LeaseLost        the caller may no longer give orders to this machine
 
@@ -52,6 +55,24 @@ class InvalidDriverInfo(HardwareError):
     """The node's settings do not let its driver work."""
 
     code = "invalid_driver_info"
+
+
+class BadImage(HardwareError):
+    """An image cannot be had, or is not what it is said to be."""
+
+    code = "bad_image"
+
+
+class BadArgument(HardwareError):
+    """A step cannot use an argument that it was given."""
+
+    code = "bad_argument"
+
+
+class InspectionFailed(HardwareError):
+    """What was found cannot be used, or a rule says that it must not be."""
+
+    code = "inspection_failed"
 
 
 class AgentBusy(HardwareError):

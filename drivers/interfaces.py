@@ -1,122 +1,31 @@
 """
-The interfaces of a driver: what each must do, and the frames that flows are built from.
+The interfaces of a driver, one class for each kind: what it must do, and its frames.
 
 Every method that takes a `Target` may be repeated: an operation interrupted by the death of its
 conductor calls it again. A method used as a step returns an `Outcome` (None counts as `Done()`).
-
-A *frame* is what surrounds the steps of a flow: plain rows of (interface, method), run before and
-after the steps themselves. An interface states its frames as data, so the API can plan, and an
-operator can see, everything that will happen.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from drivers import mega_step, raid_schema
 from drivers.errors import HardwareError, NotSupported
+from drivers.interface import Frame, Interface
+from drivers.passthru import functions
 from drivers.steps import (
-    MARK,
     Done,
     Failed,
     Flow,
     Outcome,
-    Step,
     Wait,
 )
 from drivers.target import Target
 
 if TYPE_CHECKING:
-    from drivers.bmc import Bmcs
+    pass
 
 POWER_ON, POWER_OFF, REBOOT = "power on", "power off", "rebooting"
 SOFT_OFF, SOFT_REBOOT = "soft power off", "soft rebooting"
-
-Rows = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """
-    What surrounds the steps of one flow.
-
-    before, after: methods run before the first and after the last step.
-    collect: the (interface, method) after which the agent's own steps are known, so that the rest
-        of the flow is planned anew; None when no agent takes part.
-    on_failure: methods run when the flow has failed, before the node enters its failed state.
-    """
-
-    before: Rows = ()
-    after: Rows = ()
-    collect: tuple[str, str] | None = None
-    on_failure: Rows = ()
-
-
-class Interface:
-    """
-    What all interfaces share: a kind ("power"), a name ("redfish"), steps, validation.
-
-    A class may also define methods that are not steps: the rows of a frame, or what other
-    interfaces call. Instances hold no state of a node.
-    """
-
-    kind: ClassVar[str]
-    name: ClassVar[str]
-    steps: ClassVar[Mapping[str, Step]] = {}
-    #: driver_info key -> description, shown at /v1/drivers/{name}/properties
-    properties: ClassVar[Mapping[str, str]] = {}
-    #: every connection to a BMC that this process has; set by the registry
-    bmcs: "Bmcs"
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        found: dict[str, Step] = {}
-        for attribute in sorted(dir(cls)):
-            mark = getattr(getattr(cls, attribute, None), MARK, None)
-            if mark is not None:
-                found[attribute] = replace(mark, interface=getattr(cls, "kind", ""), name=attribute)
-        cls.steps = found
-
-    def validate(self, target: Target) -> None:
-        """Check the node's settings without touching the machine. Raises InvalidDriverInfo."""
-
-    def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
-        """The steps that this interface offers for a flow, priority 0 included."""
-        return [
-            declared.in_flow(flow)
-            for declared in self.steps.values()
-            if flow in declared.priorities
-        ]
-
-    def run(self, target: Target, method: str, args: Mapping[str, Any]) -> Outcome:
-        """Call a step or the row of a frame."""
-        outcome = getattr(self, method)(target, **args)
-        return Done() if outcome is None else outcome
-
-    # The seed specs' names for the above, for drivers written against them.
-
-    def get_clean_steps(self, target: Target) -> list[dict[str, Any]]:
-        """Enabled clean steps as {interface, step, priority}, by decreasing priority."""
-        return self._enabled(target, Flow.CLEAN)
-
-    def get_deploy_steps(self, target: Target) -> list[dict[str, Any]]:
-        """Enabled deploy steps as {interface, step, priority}, by decreasing priority."""
-        return self._enabled(target, Flow.DEPLOY)
-
-    def execute_clean_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
-        """Run one of `get_clean_steps`; `step["args"]` are its arguments."""
-        return self.run(target, step["step"], step.get("args") or {})
-
-    def execute_deploy_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
-        """Run one of `get_deploy_steps`; `step["args"]` are its arguments."""
-        return self.run(target, step["step"], step.get("args") or {})
-
-    def _enabled(self, target: Target, flow: Flow) -> list[dict[str, Any]]:
-        enabled = [
-            {"interface": found.interface, "step": found.name, "priority": found.priorities[flow]}
-            for found in self.get_steps(target, flow)
-            if found.priorities[flow] > 0
-        ]
-        return sorted(enabled, key=lambda entry: -entry["priority"])
 
 
 class Power(Interface):
@@ -241,6 +150,10 @@ class Management(Interface):
 
     kind = "management"
 
+    def mac_addresses(self, target: Target) -> list[str]:
+        """Of the machine's network interfaces, as far as the BMC tells. Raises HardwareError."""
+        return []
+
     def supported_boot_devices(self, target: Target) -> list[str]:
         """Names out of Ironic's list: pxe, disk, cdrom, bios, safe, wanboot, ..."""
         return []
@@ -261,11 +174,66 @@ class Management(Interface):
         """Takes effect at the next start. Raises NotSupported for a mode the machine lacks."""
         raise NotSupported(f"{self.name} management cannot set the boot mode")
 
+    def change_boot_mode(self, target: Target, mode: str) -> None:
+        """Row of an operation: the machine has this boot mode, and the node says so."""
+        if self.get_boot_mode(target) != mode:
+            self.set_boot_mode(target, mode)
+        target.report(boot_mode=mode)
+
+    def get_secure_boot(self, target: Target) -> bool | None:
+        """Whether only signed systems boot; None when the machine does not tell."""
+        return None
+
+    def set_secure_boot(self, target: Target, state: bool) -> None:
+        """Takes effect at the next start."""
+        raise NotSupported(f"{self.name} management cannot change secure boot")
+
+    def change_secure_boot(self, target: Target, state: bool) -> None:
+        """Row of an operation: secure boot is as wanted, and the node says so."""
+        if self.get_secure_boot(target) != state:
+            self.set_secure_boot(target, state)
+        target.report(secure_boot=state)
+
+    def inject_nmi(self, target: Target) -> None:
+        """Interrupt the machine, for its system to write a dump."""
+        raise NotSupported(f"{self.name} management cannot inject an NMI")
+
+    def indicators(self, target: Target) -> list[dict[str, Any]]:
+        """
+        The lights of the machine: [{name, component, readonly, states}].
+
+        component: chassis, system, disk, power or nic. states: of on, off, blinking, unknown.
+        """
+        raise NotSupported(f"{self.name} management knows no indicators")
+
+    def get_indicator(self, target: Target, component: str, name: str) -> str:
+        """The state of one light. Raises NotSupported when there is none of that name."""
+        raise NotSupported(f"{self.name} management knows no indicators")
+
+    def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
+        """Raises NotSupported when there is none of that name, or it knows no such state."""
+        raise NotSupported(f"{self.name} management knows no indicators")
+
+    def virtual_media(self, target: Target) -> list[dict[str, Any]]:
+        """The media that the BMC can show: [{media_types, inserted, image}]."""
+        raise NotSupported(f"{self.name} management has no virtual media")
+
+    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
+        """Row of an operation: the medium (cdrom, disk or floppy) shows this image."""
+        raise NotSupported(f"{self.name} management has no virtual media")
+
+    def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
+        """Row of an operation: the media of these types are empty."""
+        raise NotSupported(f"{self.name} management has no virtual media")
+
 
 class Boot(Interface):
     """Make the machine boot the agent's ramdisk, or its instance."""
 
     kind = "boot"
+    #: what it can boot instead of the disk: boot_iso, ramdisk (with a kernel), either of them with
+    #: a config drive: ramdisk_configdrive; kickstart (an installer), iscsi_volume
+    options: ClassVar[frozenset[str]] = frozenset()
 
     def prepare_ramdisk(self, target: Target) -> Outcome | None:
         """Row of frames: the next power-on boots the agent."""
@@ -288,8 +256,46 @@ class Deploy(Interface):
     """Put an instance on the machine, clean it, and take it down."""
 
     kind = "deploy"
-    #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue") -> its frame
+    #: what the machine boots once it is deployed: "local" (its disk), "ramdisk" or "kickstart"
+    boot_option: ClassVar[str] = "local"
+    #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue", "adopt") -> its frame
     frames: ClassVar[Mapping[str, Frame]] = {}
+
+    def frame(self, target: Target, flow: str) -> Frame:
+        """What surrounds the steps of a flow, for this node."""
+        return self.frames.get(flow, Frame())
+
+    def has_decomposed_deploy_steps(self) -> bool:
+        """
+        False: all of a deployment is the step `deploy`, driven by the agent's heartbeats as
+        `drivers.mega_step` says, and the agent's own steps take no part.
+        """
+        return True
+
+    def deploy(self, target: Target) -> Outcome | None:
+        """The step that every deployment has: the agent runs."""
+        raise NotImplementedError
+
+    def continue_deploy(self, target: Target) -> Outcome | None:
+        """Of a mega step: the agent has called, and is told to write the image."""
+        raise NotImplementedError
+
+    def deploy_is_done(self, target: Target) -> bool:
+        """Of a mega step: whether the agent has written the image."""
+        raise NotImplementedError
+
+    def reboot_to_instance(self, target: Target) -> Outcome | None:
+        """Of a mega step: the machine boots what was written."""
+        raise NotImplementedError
+
+    def execute_deploy_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
+        if step["step"] == "deploy" and not self.has_decomposed_deploy_steps():
+            return mega_step.run(self, target)
+        return super().execute_deploy_step(target, step)
+
+    def adopt(self, target: Target) -> Outcome | None:
+        """Row of frames: the machine runs its instance already; nothing is ordered."""
+        return Done()
 
     def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         """Run a step that the agent reported; `step["args"]` are its arguments."""
@@ -300,6 +306,17 @@ class Network(Interface):
     """Put the machine on the network that a flow needs."""
 
     kind = "network"
+    #: whether VIFs that are attached are kept on the node's ports; else they are forgotten
+    keeps_vifs: ClassVar[bool] = True
+
+    def physical_networks(self, vif: Mapping[str, Any]) -> frozenset[str]:
+        """
+        The physical networks that a VIF can be reached on; none given: any.
+
+        vif: `id` and whatever else the caller knows of it. Talks to nobody.
+        """
+        named = vif.get("physical_network")
+        return frozenset([named] if isinstance(named, str) else ())
 
     def add_cleaning_network(self, target: Target) -> Outcome | None:
         """Row of frames."""
@@ -333,6 +350,14 @@ class Network(Interface):
         """Row of frames."""
         return Done()
 
+    def add_inspection_network(self, target: Target) -> Outcome | None:
+        """Row of frames."""
+        return Done()
+
+    def remove_inspection_network(self, target: Target) -> Outcome | None:
+        """Row of frames."""
+        return Done()
+
     def configure_tenant_networks(self, target: Target) -> Outcome | None:
         """Row of frames."""
         return Done()
@@ -353,6 +378,18 @@ class Console(Interface):
 
     kind = "console"
 
+    def start_console(self, target: Target) -> Outcome | None:
+        """Row of an operation: the console can be reached."""
+        raise NotSupported(f"{self.name}: this node has no console")
+
+    def stop_console(self, target: Target) -> Outcome | None:
+        """Row of an operation: the console can no longer be reached."""
+        raise NotSupported(f"{self.name}: this node has no console")
+
+    def get_console(self, target: Target) -> dict[str, Any]:
+        """How to reach it: {type, url}."""
+        raise NotSupported(f"{self.name}: this node has no console")
+
 
 class Firmware(Interface):
     """Firmware versions and updates."""
@@ -365,8 +402,12 @@ class Inspect(Interface):
 
     kind = "inspect"
 
+    def frame(self, target: Target) -> Frame:
+        """All that an inspection is, for this node."""
+        return Frame(before=(("inspect", "inspect_hardware"),))
+
     def inspect_hardware(self, target: Target) -> Outcome | None:
-        """Report what was found."""
+        """Row of frames: report what was found."""
         raise NotSupported(f"{self.name}: this node has no inspection")
 
 
@@ -374,6 +415,16 @@ class Raid(Interface):
     """RAID configuration."""
 
     kind = "raid"
+    #: what a target configuration may hold
+    schema: ClassVar[raid_schema.Document] = raid_schema.SCHEMA
+
+    def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
+        """Check a target configuration. Raises InvalidDriverInfo that names what is wrong."""
+        raid_schema.check(config, self.schema)
+
+    def logical_disk_properties(self) -> dict[str, str]:
+        """property of a logical disk -> description"""
+        return raid_schema.descriptions(self.schema)
 
 
 class Rescue(Interface):
@@ -394,12 +445,31 @@ class Storage(Interface):
     """Volumes that the machine boots from or uses."""
 
     kind = "storage"
+    #: whether targets are to have the node's volume connectors and targets
+    uses_volumes: ClassVar[bool] = True
+
+    def should_write_image(self, target: Target) -> bool:
+        """Whether an image is written to the machine's own disk: it boots from no volume."""
+        return all(volume.boot_index != 0 for volume in target.volume_targets)
 
 
 class Vendor(Interface):
-    """What only one vendor has."""
+    """What only one vendor has; see `drivers.passthru` for functions that are called by name."""
 
     kind = "vendor"
+
+    def call(self, target: Target, function: str, arguments: Mapping[str, Any]) -> Any:
+        """What a function returns (JSON). Raises NotSupported when there is none of that name."""
+        if function not in functions(self):
+            raise NotSupported(f"{self.name}: there is no vendor function {function!r}")
+        return getattr(self, function)(target, **arguments)
+
+    def call_as_step(self, target: Target, function: str, arguments: Mapping[str, Any]) -> Outcome:
+        """Row of an operation: the function was called."""
+        outcome = self.call(target, function, arguments)
+        if isinstance(outcome, Done | Wait | Failed):
+            return outcome
+        return Done({"returned": outcome})
 
 
 #: Every kind, in the order in which Ironic lists them.

@@ -5,12 +5,13 @@ Interfaces that do nothing.
 """
 
 from drivers.errors import NotSupported
+from drivers.interface import Interface
 from drivers.interfaces import (
     Bios,
     Console,
+    Deploy,
     Firmware,
     Inspect,
-    Interface,
     Management,
     Network,
     Raid,
@@ -18,6 +19,7 @@ from drivers.interfaces import (
     Storage,
     Vendor,
 )
+from drivers.steps import Done, Outcome, step
 from drivers.target import Target
 
 
@@ -59,6 +61,21 @@ class NoVendor(_Absent, Vendor):
     name = "no-vendor"
 
 
+class NoopDeploy(Deploy):
+    """
+    The machine runs what it runs: nothing is written, booted or erased.
+
+    For machines that are only to be watched and switched.
+    """
+
+    name = "noop"
+
+    @step(deploy=100)
+    def deploy(self, target: Target) -> Outcome:
+        """Accepted and not done."""
+        return Done()
+
+
 class NoopManagement(Management):
     """The machine boots what it boots; nothing is ordered."""
 
@@ -72,9 +89,11 @@ class NoopNetwork(Network):
     """The machine stays on the network that it is on."""
 
     name = "noop"
+    keeps_vifs = False
 
 
 class NoopStorage(Storage):
     """The machine boots from its own disks."""
 
     name = "noop"
+    uses_volumes = False

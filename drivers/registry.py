@@ -16,15 +16,17 @@ from typing import Any, ClassVar
 
 from drivers.bmc import Bmcs
 from drivers.errors import InvalidDriverInfo
+from drivers.interface import Interface
 from drivers.interfaces import (
     KINDS,
     Boot,
     Deploy,
-    Interface,
+    Inspect,
     Management,
     Network,
     Power,
     Raid,
+    Storage,
 )
 from drivers.steps import Flow, Step
 from drivers.target import Target
@@ -63,8 +65,16 @@ class Driver:
         return self.by_kind["deploy"]  # type: ignore[return-value]
 
     @property
+    def inspect(self) -> Inspect:
+        return self.by_kind["inspect"]  # type: ignore[return-value]
+
+    @property
     def network(self) -> Network:
         return self.by_kind["network"]  # type: ignore[return-value]
+
+    @property
+    def storage(self) -> Storage:
+        return self.by_kind["storage"]  # type: ignore[return-value]
 
     @property
     def raid(self) -> Raid:

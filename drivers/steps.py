@@ -73,7 +73,18 @@ class Failed:
     retryable: bool = False
 
 
-Outcome = Done | Wait | Failed
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """
+    An operator goes on: the step is called again, with `progress`, when the node is released.
+
+    Only in flows whose states have a hold state: cleaning, deploying, servicing.
+    """
+
+    progress: Progress = field(default_factory=dict)
+
+
+Outcome = Done | Wait | Failed | Hold
 
 
 def nest(outcome: Outcome | None, name: str, progress: Progress) -> Outcome:
@@ -98,12 +109,27 @@ class Arg:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """
+    How often a step is tried again after a transient fault (a `retryable` failure).
+
+    attempts: tries in all. backoff: seconds before the second try; doubles with each. None: what
+        `[conductor]step_attempts` and `step_backoff` say.
+    """
+
+    attempts: int | None = None
+    backoff: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """
     A declared step.
 
     priorities: flow -> priority (higher runs first; 0 runs only when asked for by name). A flow
         that is missing does not know the step.
+    timeout: seconds from its first wait after which the step has failed; None: the callback
+        timeout of the flow, which each heartbeat begins anew.
     """
 
     interface: str
@@ -115,6 +141,8 @@ class Step:
     in_band: bool = False
     resume: Resume = Resume.RERUN
     reboot_requested: bool = False
+    timeout: float | None = None
+    retry: Retry = Retry()
     #: flow -> (abortable, needs_ramdisk), as each decorator said; they may differ by flow
     by_flow: Mapping[Flow, tuple[bool, bool]] = field(default_factory=dict)
 
@@ -138,6 +166,8 @@ def step(
     abortable: bool | None = None,
     needs_ramdisk: bool = True,
     resume: Resume | str = Resume.RERUN,
+    timeout: float | None = None,
+    retry: Retry = Retry(),
 ) -> Callable[[Method], Method]:
     """
     Declare a method as a step of the flows that are given a priority.
@@ -173,6 +203,8 @@ def step(
                 abortable=all(each for each, _ in by_flow.values()),
                 needs_ramdisk=any(each for _, each in by_flow.values()),
                 resume=Resume(resume) if before is None else declared.resume,
+                timeout=declared.timeout if timeout is None else timeout,
+                retry=retry if before is None else declared.retry,
                 by_flow=by_flow,
             ),
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from drivers.errors import InvalidDriverInfo
+from drivers.inspection.subject import NO_MATERIAL, Material
 
 if TYPE_CHECKING:
     from drivers.registry import Driver
@@ -19,9 +20,15 @@ Options = Mapping[str, Mapping[str, Any]]
 
 #: What a driver may report, beside `driver_internal_info`, `properties` (both merged key by key;
 #: None removes a key), `agent` (see `forget_agent`) and `agent_steps` ({flow: [step, ...]}).
+#: bios_settings: all of them, [{name, value, attribute_type?, ...}]. firmware: all components,
+#: [{component, current_version, vendor?, model?, serial_number?, last_version_flashed?}].
+#: findings: what came of an inspection.
 REPORTABLE = frozenset(
-    {"power_state", "boot_mode", "secure_boot", "raid_config", "health", "instance_info"}
-)
+    {
+        "bios_settings", "boot_mode", "console_enabled", "findings", "firmware", "health",
+        "instance_info", "power_state", "raid_config", "secure_boot",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +42,38 @@ class Nic:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeConnector:
+    """How storage knows the node. type: of `connector_id`: iqn, ip, mac, wwnn, wwpn, ..."""
+
+    uuid: str
+    type: str
+    connector_id: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeTarget:
+    """
+    A volume. boot_index: 0 for the one to boot from. properties: how to reach it, with secrets:
+    for volume_type iscsi, target_portal, target_iqn, target_lun, auth_username, ...
+    """
+
+    uuid: str
+    volume_type: str
+    volume_id: str
+    boot_index: int
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """
     The ramdisk agent that last announced itself for this node, if any.
 
     steps: {flow: [step as the agent reported it]}, from its last `get_*_steps`.
+    status, status_message: what an installer says of its work: start, end or error.
+    silent_for: seconds since its last heartbeat.
     """
 
     url: str | None = None
@@ -48,6 +82,9 @@ class Agent:
     version: str | None = None
     steps: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     hardware_manager_version: Mapping[str, str] = field(default_factory=dict)
+    status: str | None = None
+    status_message: str | None = None
+    silent_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +92,8 @@ class Target:
     """
     One node, as its driver sees it.
 
+    volume_connectors, volume_targets: by boot_index; empty for a storage interface that uses none.
+    material: what an inspection begins with; empty for steps of other interfaces.
     record: the node as the agent expects it in `params.node` of a command (a JSON object).
     options: settings by group and name, as `app.settings` knows them: options["agent"]["..."].
     step_id: names the row that is being run, the same for all attempts of it; "" when unknown.
@@ -75,7 +114,10 @@ class Target:
     provision_state: str | None = None
     disable_power_off: bool = False
     nics: tuple[Nic, ...] = ()
+    volume_connectors: tuple[VolumeConnector, ...] = ()
+    volume_targets: tuple[VolumeTarget, ...] = ()
     agent: Agent = Agent()
+    material: Material = NO_MATERIAL
     record: Mapping[str, Any] = field(default_factory=dict)
     options: Options = field(default_factory=dict)
     step_id: str = ""

@@ -1,44 +1,30 @@
 """
-Deploying with the agent: interface `direct`.
+Deploying with the agent: interfaces `direct` and `custom-agent`.
 
 The agent boots from its ramdisk, says which steps it can do, fetches the image itself and writes it
-to the disk; then the machine boots from that disk. `AgentDeploy` is what every interface of this
-kind shares; `Direct` adds the writing of an image.
+to the disk; then the machine boots from that disk. `AgentDeploy` is what both share; `Direct` adds
+the writing of an image.
+
+A node that boots from a volume has nothing to write: no agent is booted for it, unless somebody
+asks for the step `boot_agent`.
 """
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from drivers.agent import client, image, in_band
+from drivers.agent import client, fast_track, image, image_server, in_band, published
+from drivers.agent.flows import AgentFlows
 from drivers.errors import HardwareError, LeaseLost
-from drivers.interfaces import POWER_OFF, Deploy, Frame
-from drivers.steps import Done, Flow, Outcome, Resume, Wait, nest, step
+from drivers.interface import Frame
+from drivers.interfaces import POWER_OFF
+from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, nest, step
 from drivers.target import Target
 
-_BOOT_AGENT = (("boot", "prepare_ramdisk"), ("power", "power_on"))
 
+class AgentDeploy(AgentFlows):
+    """The six steps of a deployment, but for the writing of an image."""
 
-class AgentDeploy(Deploy):
-    """Cleaning, deploying and servicing through the agent."""
-
-    frames = {
-        "clean": Frame(
-            before=(
-                ("power", "power_off"),
-                ("network", "add_cleaning_network"),
-                *_BOOT_AGENT,
-                ("deploy", "await_clean_agent"),
-            ),
-            collect=("deploy", "await_clean_agent"),
-            after=(
-                ("power", "power_off"),
-                ("boot", "clean_up_ramdisk"),
-                ("network", "remove_cleaning_network"),
-                ("power", "reset_if_kept_on"),
-            ),
-            # never powered off: the operator may want to see what the agent did
-            on_failure=(("boot", "clean_up_ramdisk"), ("network", "remove_cleaning_network")),
-        ),
+    frames = AgentFlows.frames | {
         "deploy": Frame(
             before=(
                 ("power", "power_off"),
@@ -54,73 +40,7 @@ class AgentDeploy(Deploy):
                 ("network", "remove_provisioning_network"),
             ),
         ),
-        "delete": Frame(
-            before=(
-                ("power", "power_off"),
-                ("boot", "clean_up_instance"),
-                ("network", "unconfigure_tenant_networks"),
-                ("network", "remove_provisioning_network"),
-            ),
-        ),
-        "service": Frame(
-            before=(
-                ("power", "power_off"),
-                ("boot", "clean_up_instance"),
-                ("network", "unconfigure_tenant_networks"),
-                ("network", "add_servicing_network"),
-                *_BOOT_AGENT,
-                ("deploy", "await_service_agent"),
-            ),
-            collect=("deploy", "await_service_agent"),
-            after=(
-                ("power", "power_off"),
-                ("boot", "clean_up_ramdisk"),
-                ("network", "remove_servicing_network"),
-                ("network", "configure_tenant_networks"),
-                ("boot", "prepare_instance"),
-                ("power", "power_on"),
-            ),
-        ),
-        "rescue": Frame(
-            before=(
-                ("power", "power_off"),
-                ("boot", "clean_up_instance"),
-                ("network", "unconfigure_tenant_networks"),
-                ("network", "add_rescuing_network"),
-                *_BOOT_AGENT,
-                ("rescue", "rescue"),
-                ("boot", "clean_up_ramdisk"),
-                ("network", "remove_rescuing_network"),
-                ("network", "configure_tenant_networks"),
-            ),
-            on_failure=(
-                ("power", "power_off"),
-                ("boot", "clean_up_ramdisk"),
-                ("network", "remove_rescuing_network"),
-            ),
-        ),
-        "unrescue": Frame(
-            before=(
-                ("power", "power_off"),
-                ("boot", "clean_up_ramdisk"),
-                ("rescue", "unrescue"),
-                ("boot", "prepare_instance"),
-                ("power", "power_on"),
-            ),
-        ),
     }
-    properties = {
-        "deploy_forces_oob_reboot": "true: the BMC, not the agent, powers off after a deployment",
-        "agent_verify_ca": "Authorities that signed the agent's certificate; or true, false",
-    }
-
-    def await_clean_agent(self, target: Target) -> Outcome:
-        """Row of frames: the agent runs, and its clean steps are known."""
-        return in_band.collect(target, Flow.CLEAN)
-
-    def await_service_agent(self, target: Target) -> Outcome:
-        """Row of frames: the agent runs, and its service steps are known."""
-        return in_band.collect(target, Flow.SERVICE)
 
     def prepare(self, target: Target) -> Outcome:
         """Row of frames: what is to be deployed makes sense."""
@@ -133,19 +53,38 @@ class AgentDeploy(Deploy):
         )
         return Done()
 
-    def stop_after_failure(self, target: Target) -> Outcome:
-        """Row of frames: the machine is off, unless `power_off_after_deploy_failure` is not set."""
-        if target.options["deploy"]["power_off_after_deploy_failure"]:
-            return target.driver.power.power_off(target)
-        return Done()
+    def frame(self, target: Target, flow: str) -> Frame:
+        found = super().frame(target, flow)
+        if flow == Flow.DEPLOY and _boots_from_volume(target):
+            rows = tuple(row for row in found.before if row != ("boot", "prepare_ramdisk"))
+            found = replace(found, before=rows, collect=("deploy", "boot_agent"))
+        return found
 
-    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
-        return in_band.execute(target, flow, step)
+    def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
+        steps = super().get_steps(target, flow)
+        from_volume = target is not None and _boots_from_volume(target)
+        left_out = "write_image" if from_volume else "boot_agent"
+        return [step for step in steps if step.name != left_out]
 
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
-        """The agent runs, and its deploy steps are known."""
-        if not target.progress.get("booted"):
+        """The agent runs, and its deploy steps are known; nothing for a machine with a volume."""
+        if _boots_from_volume(target):
+            return Done()
+        return self._await_agent(target)
+
+    @step(deploy=0)
+    def boot_agent(self, target: Target) -> Outcome:
+        """The agent runs on a machine that boots from a volume, for the sake of its own steps."""
+        progress = target.progress
+        if "agent" not in progress:
+            outcome = nest(target.driver.boot.prepare_ramdisk(target.part("boot")), "boot", {})
+            if not isinstance(outcome, Done):
+                return outcome
+        return nest(self._await_agent(target.part("agent")), "agent", {})
+
+    def _await_agent(self, target: Target) -> Outcome:
+        if not target.progress.get("booted") and not fast_track.runs(target):
             outcome = nest(target.driver.power.power_on(target.part("power")), "power", {})
             if not isinstance(outcome, Done):
                 return outcome
@@ -209,6 +148,8 @@ class AgentDeploy(Deploy):
         return target.driver.power.power_on(target)
 
     def _needs_bootloader(self, target: Target) -> bool:
+        if _boots_from_volume(target):
+            return False
         return not image.is_whole_disk(target) or image.boot_mode(target) == "uefi"
 
     def _install_bootloader(self, target: Target) -> Outcome:
@@ -241,17 +182,50 @@ class Direct(AgentDeploy):
     """The agent fetches an image over HTTP and writes it to the disk."""
 
     name = "direct"
+    properties = AgentDeploy.properties | {
+        "image_download_source": "http: the agent fetches images itself; local: conductors do",
+        "image_http_proxy": "URL of the proxy through which agents fetch http images",
+        "image_https_proxy": "URL of the proxy through which agents fetch https images",
+        "image_no_proxy": "Hosts that agents reach without a proxy, separated by commas",
+    }
 
     def validate(self, target: Target) -> None:
-        image.validate(target)
+        if not _boots_from_volume(target):
+            image.validate(target)
+
+    def frame(self, target: Target, flow: str) -> Frame:
+        found = super().frame(target, flow)
+        if flow == Flow.DEPLOY and not _boots_from_volume(target) and published.needed(target):
+            done = (("deploy", "withdraw_image"),)
+            found = replace(found, after=found.after + done, on_failure=found.on_failure + done)
+        return found
+
+    def prepare(self, target: Target) -> Outcome:
+        super().prepare(target)
+        if not _boots_from_volume(target):
+            target.report(driver_internal_info={image.EXAMINED: image.examine(target)})
+        return Done()
+
+    def withdraw_image(self, target: Target) -> Outcome:
+        """Row of frames: this conductor serves the image no longer."""
+        published.withdraw(target)
+        return Done()
 
     @step(deploy=80, resume=Resume.PROBE)
     def write_image(self, target: Target) -> Outcome:
         """The image, and the config drive, are on the disk."""
-        return in_band.execute(target, Flow.DEPLOY, image.write_step(target))
+        outcome = in_band.execute(target, Flow.DEPLOY, image.write_step(target))
+        if isinstance(outcome, Failed):  # the agent does not always say which image
+            source = image_server.shown(str(target.instance_info["image_source"]))
+            return replace(outcome, reason=f"{outcome.reason} (image {source})")
+        return outcome
 
 
 class CustomAgent(AgentDeploy):
     """The agent's own steps put the instance on the disk."""
 
     name = "custom-agent"
+
+
+def _boots_from_volume(target: Target) -> bool:
+    return not target.driver.storage.should_write_image(target)

@@ -1,8 +1,8 @@
 """
 The image of an instance: what `instance_info` must say, and what the agent is told of it.
 
-The agent fetches the image itself, so `image_source` is an http or https URL, and it checks it,
-so there must be a checksum (or the URL of one).
+The agent fetches the image itself, over HTTP, and checks it, so there must be a checksum. `examine`
+asks the image's server first: what cannot work is known before a machine is booted for it.
 """
 
 import json
@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.agent import configdrive
-from drivers.errors import InvalidDriverInfo
+from drivers.agent import checksums, configdrive, image_server, published
+from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.target import Target
 
-_ALGORITHMS = {64: "sha256", 96: "sha384", 128: "sha512"}
+#: The key of driver_internal_info that `examine` fills.
+EXAMINED = "image"
+_MEBIBYTE = 1 << 20
 _PARTITION_SIZES = ("root_gb", "swap_mb", "ephemeral_gb")
+#: (what is said, what is found): also an ISO image may be written to a disk as it is
+_COMPATIBLE = (("raw", "gpt"), ("gpt", "raw"), ("raw", "iso"))
+_PROXIES = {"image_http_proxy": "http", "image_https_proxy": "https"}
 
 
 def is_whole_disk(target: Target) -> bool:
@@ -41,17 +46,19 @@ def validate(target: Target) -> None:
     source = info.get("image_source")
     if not source:
         raise InvalidDriverInfo("instance_info/image_source is required and missing")
-    if urlsplit(str(source)).scheme not in ("http", "https"):
-        raise InvalidDriverInfo(f"instance_info/image_source: {source!r} is no http or https URL")
-    if bool(info.get("image_os_hash_algo")) != bool(info.get("image_os_hash_value")):
+    if urlsplit(str(source)).scheme not in ("http", "https", "file"):
         raise InvalidDriverInfo(
-            "instance_info/image_os_hash_algo and image_os_hash_value belong together"
+            f"instance_info/image_source: {source!r} is no http, https or file URL; there is no"
+            " image service here"
         )
-    if not info.get("image_checksum") and not info.get("image_os_hash_value"):
+    published.validate(target)
+    checksums.stated(target)
+    if info.get("image_type") not in (None, "whole-disk", "whole-disk-image", "partition"):
         raise InvalidDriverInfo(
-            "instance_info/image_checksum, or image_os_hash_algo and image_os_hash_value, are"
-            " required and missing"
+            f"instance_info/image_type: {info['image_type']!r} is neither whole-disk nor partition"
         )
+    _authentication(info)
+    _proxies(target.driver_info)
     if not is_whole_disk(target) and not _size(info, "root_gb"):
         raise InvalidDriverInfo("instance_info/root_gb is required for a partition image")
     for name in _PARTITION_SIZES:
@@ -70,38 +77,130 @@ def write_step(target: Target) -> dict[str, Any]:
     return {"interface": "deploy", "step": "write_image", "args": args}
 
 
+def examine(target: Target) -> dict[str, Any]:
+    """
+    What the image's server tells of it, as far as the agent needs to know it: urls, disk_format,
+    os_hash_algo, os_hash_value.
+
+    Raises InvalidDriverInfo, BadImage, Unreachable: there is no such image, or it is not what it is
+    said to be, too large, or of a format that may not be deployed.
+    """
+    source = str(target.instance_info["image_source"])
+    seen = image_server.look(target, source)
+    disk_format = _format(target, source, seen.format)
+    _check_sizes(target, source, seen, disk_format)
+    checksum = _checksum(target, source)
+    if published.needed(target):
+        source = published.publish(target, source, checksum)
+    return {
+        "urls": [source],
+        "disk_format": disk_format,
+        "os_hash_algo": checksum.algorithm,
+        "os_hash_value": checksum.value,
+    }
+
+
 def image_info(target: Target) -> dict[str, Any]:
     """What the agent must know to fetch, check and write the image."""
     info = target.instance_info
     source = str(info["image_source"])
     image = {
         "id": urlsplit(source).path.rpartition("/")[2] or source,
-        "urls": [source],
-        "disk_format": info.get("image_disk_format") or "raw",
         "container_format": info.get("image_container_format"),
         "stream_raw_images": target.options["agent"]["stream_raw_images"],
         "node_uuid": target.uuid,
-        **_checksums(info),
+        **(target.driver_internal_info.get(EXAMINED) or examine(target)),
+        **_authentication(info),
+        **_proxies(target.driver_info),
     }
-    for name in ("image_server_auth_strategy", "image_server_user", "image_server_password"):
-        if info.get(name):
-            image[name] = info[name]
-    if not is_whole_disk(target):
-        image |= _partitions(target)
-    return image
+    return image if is_whole_disk(target) else image | _partitions(target)
 
 
-def _checksums(info: Mapping[str, Any]) -> dict[str, Any]:
-    if info.get("image_os_hash_value"):
-        return {
-            "os_hash_algo": info["image_os_hash_algo"],
-            "os_hash_value": info["image_os_hash_value"],
-        }
-    checksum = str(info["image_checksum"])
-    algorithm = None if "://" in checksum else _ALGORITHMS.get(len(checksum))
-    if algorithm:
-        return {"os_hash_algo": algorithm, "os_hash_value": checksum}
-    return {"checksum": checksum}
+def _format(target: Target, source: str, found: str | None) -> str | None:
+    """
+    The format to tell the agent; None: it finds out.
+
+    A raw image is streamed to the disk unseen, so nothing else may be taken for one.
+    """
+    stated = target.instance_info.get("image_disk_format")
+    options = target.options["conductor"]
+    trusted = options["disable_deep_image_inspection"] or (stated, found) in _COMPATIBLE
+    if stated and found and stated != found and not trusted:
+        raise BadImage(
+            f"{image_server.shown(source)} is {found}, but instance_info/image_disk_format says"
+            f" {stated}"
+        )
+    disk_format = stated or ("raw" if found == "gpt" else found)
+    permitted = options["permitted_image_formats"]
+    if disk_format is not None and disk_format not in permitted:
+        raise BadImage(
+            f"{image_server.shown(source)} is {disk_format}; only {', '.join(permitted)} may be"
+            " deployed ([conductor]permitted_image_formats)"
+        )
+    return str(disk_format) if disk_format else None
+
+
+def _check_sizes(
+    target: Target, source: str, seen: image_server.Seen, disk_format: str | None
+) -> None:
+    """An image that is not streamed must fit into memory, one of a partition into its partition."""
+    agent = target.options["agent"]
+    streamed = agent["stream_raw_images"] and disk_format == "raw"
+    memory = int(target.properties.get("memory_mb") or 0)
+    free = memory - int(agent["memory_consumed_by_agent"])
+    if memory and seen.size and not streamed and seen.size > free * _MEBIBYTE:
+        raise BadImage(
+            f"{image_server.shown(source)} has {seen.size // _MEBIBYTE} MiB, but the agent has only"
+            f" {free} MiB of memory for it (properties/memory_mb)"
+        )
+    root = _size(target.instance_info, "root_gb") * 1024
+    if root and seen.written and not is_whole_disk(target) and seen.written > root * _MEBIBYTE:
+        raise BadImage(
+            f"{image_server.shown(source)} takes {-(-seen.written // _MEBIBYTE)} MiB, more than the"
+            f" {root} MiB of instance_info/root_gb"
+        )
+
+
+def _checksum(target: Target, source: str) -> checksums.Checksum:
+    """The image's checksum, looked up where it is a URL."""
+    stated = checksums.stated(target)
+    if isinstance(stated, checksums.Checksum):
+        return stated
+    name = image_server.path(source).name
+    try:
+        found = checksums.in_file(image_server.text(target, stated), name)
+    except ValueError as error:
+        raise BadImage(f"{image_server.shown(stated)} {error}") from None
+    algorithm = target.instance_info.get("image_os_hash_algo")
+    return checksums.read(target, "image_checksum", found, algorithm)
+
+
+def _authentication(info: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("image_server_auth_strategy", "image_server_user", "image_server_password")
+    given = {name: info[name] for name in names if info.get(name)}
+    strategy = given.get("image_server_auth_strategy", "noauth")
+    if strategy not in ("noauth", "http_basic"):
+        raise InvalidDriverInfo(
+            f"instance_info/image_server_auth_strategy: {strategy!r} is neither noauth nor"
+            " http_basic"
+        )
+    missing = [name for name in names[1:] if strategy == "http_basic" and name not in given]
+    if missing:
+        raise InvalidDriverInfo(f"instance_info/{missing[0]} is required for http_basic")
+    return given
+
+
+def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
+    proxies = {
+        scheme: driver_info[name] for name, scheme in _PROXIES.items() if driver_info.get(name)
+    }
+    for scheme, url in proxies.items():
+        if urlsplit(str(url)).scheme not in ("http", "https"):
+            raise InvalidDriverInfo(f"driver_info/image_{scheme}_proxy: {url!r} is no URL")
+    found: dict[str, Any] = {"proxies": proxies} if proxies else {}
+    if driver_info.get("image_no_proxy"):
+        found["no_proxy"] = driver_info["image_no_proxy"]
+    return found
 
 
 def _partitions(target: Target) -> dict[str, Any]:

@@ -1,9 +1,112 @@
-"""RAID by the agent: interface `agent`. Its steps are the agent's own, run in-band."""
+"""
+RAID by the agent: interface `agent`.
 
+The agent reads what is wanted from `target_raid_config` of the node that it is told of. What it has
+built is kept by the hooks of its steps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drivers.agent import in_band
+from drivers.errors import BadArgument, InvalidDriverInfo
 from drivers.interfaces import Raid
+from drivers.steps import Arg, Done, Flow, Outcome, Resume, Step, step
+from drivers.target import Target
+
+_FLAG = {"type": "boolean"}
+#: step -> the setting in [deploy] that gives its priority in automated cleaning
+_PRIORITIES = {
+    "delete_configuration": "delete_configuration_priority",
+    "create_configuration": "create_configuration_priority",
+}
+#: levels that the agent can build from the disks themselves
+_SOFTWARE_LEVELS = ("0", "1", "5", "6", "1+0")
 
 
 class AgentRaid(Raid):
-    """The agent's steps of the interface `raid` may be used; hooks keep what they built."""
+    """Software RAID, or whatever RAID the hardware managers of the agent can build."""
 
     name = "agent"
+
+    def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
+        super().validate_raid_config(target, config)
+        disks = config["logical_disks"]
+        software = [each for each in disks if each.get("controller") == "software"]
+        for number, disk in enumerate(disks):
+            if disk in software and disk["raid_level"] not in _SOFTWARE_LEVELS:
+                raise InvalidDriverInfo(
+                    f"logical_disks/{number}/raid_level: software RAID has"
+                    f" {', '.join(_SOFTWARE_LEVELS)}, not {disk['raid_level']}"
+                )
+        if not software:
+            return
+        if len(software) < len(disks) or len(disks) > 2:
+            raise InvalidDriverInfo(
+                "logical_disks: with software RAID there are one or two, all of them software"
+            )
+        if len(disks) == 2 and disks[0]["raid_level"] != "1":
+            raise InvalidDriverInfo(
+                "logical_disks/0/raid_level: the first of two software RAIDs must be 1, for the"
+                " machine to boot from it"
+            )
+
+    def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
+        steps = super().get_steps(target, flow)
+        if target is None or flow is not Flow.CLEAN:
+            return steps
+        settings = target.options["deploy"]
+        priorities = {each: settings[name] for each, name in _PRIORITIES.items()}
+        return [
+            replace(each, priorities={flow: priorities[each.name]})
+            if priorities.get(each.name) is not None
+            else each
+            for each in steps
+        ]
+
+    @step(clean=0, abortable=True, resume=Resume.PROBE)
+    def delete_configuration(self, target: Target) -> Outcome:
+        """The disks are in no RAID any more."""
+        return _execute(target, "delete_configuration")
+
+    @step(
+        clean=0,
+        abortable=True,
+        resume=Resume.PROBE,
+        args=(
+            Arg("create_root_volume", "Build the root volume; true when missing", False, _FLAG),
+            Arg("create_nonroot_volumes", "Build all others; true when missing", False, _FLAG),
+            Arg("delete_existing", "Delete what there is first; false when missing", False, _FLAG),
+        ),
+    )
+    def create_configuration(
+        self,
+        target: Target,
+        create_root_volume: bool = True,
+        create_nonroot_volumes: bool = True,
+        delete_existing: bool = False,
+    ) -> Outcome:
+        """The disks are what target_raid_config of the node asks for."""
+        wanted = target.record.get("target_raid_config") or {}
+        if not wanted.get("logical_disks"):
+            raise InvalidDriverInfo("target_raid_config of the node is empty: set it first")
+        disks = [
+            disk
+            for disk in wanted["logical_disks"]
+            if (create_root_volume if disk.get("is_root_volume") else create_nonroot_volumes)
+        ]
+        if not disks:
+            raise BadArgument("create_configuration: no logical disk is left to be built")
+        if delete_existing and not target.progress.get("deleted"):
+            outcome = _execute(target, "delete_configuration")
+            if not isinstance(outcome, Done):
+                return outcome
+            target = replace(target, progress={"deleted": True}, resumed=False)
+        narrowed = {**target.record, "target_raid_config": {**wanted, "logical_disks": disks}}
+        return _execute(replace(target, record=narrowed), "create_configuration")
+
+
+def _execute(target: Target, name: str) -> Outcome:
+    """Run a step of the agent's that has the same name."""
+    return in_band.execute(target, Flow.CLEAN, {"interface": "raid", "step": name})

@@ -1,14 +1,16 @@
 """
 Fake hardware: interfaces that act on nothing, for tests, benchmarks and first steps.
 
-The only state is the node's own: the power state that was ordered is the power state that is read.
+The only state is the node's own: what was ordered is what is read.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from drivers.errors import NotSupported
+from drivers.fake.memory import recall, remember
 from drivers.fake.pace import seconds, take_time
+from drivers.interface import Frame
 from drivers.interfaces import (
     POWER_OFF,
     POWER_ON,
@@ -20,7 +22,6 @@ from drivers.interfaces import (
     Console,
     Deploy,
     Firmware,
-    Frame,
     Inspect,
     Management,
     Power,
@@ -29,6 +30,7 @@ from drivers.interfaces import (
     Storage,
     Vendor,
 )
+from drivers.passthru import passthru
 from drivers.steps import Arg, Done, Outcome, Wait, step
 from drivers.target import Target
 
@@ -77,19 +79,84 @@ class FakePower(Power):
 
 
 class FakeManagement(Management):
-    """Always boots from the network."""
+    """Always boots from the network; remembers everything else."""
 
     name = "fake"
+    #: (component, name) -> states
+    lights = {("chassis", "led-0"): ("off", "on"), ("system", "led"): ("blinking", "off", "on")}
+    readonly = frozenset({("chassis", "led-0")})
 
     def supported_boot_devices(self, target: Target) -> list[str]:
         return ["pxe"]
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
-        return {"boot_device": "pxe", "persistent": False}
+        return {"boot_device": "pxe", "persistent": recall(target, "persistent", False)}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
         if device not in self.supported_boot_devices(target):
             raise NotSupported(f"boot device {device!r} is unknown; fake hardware has pxe")
+        remember(target, persistent=persistent)
+
+    def get_boot_mode(self, target: Target) -> str | None:
+        mode: str = recall(target, "boot_mode", "uefi")
+        return mode
+
+    def set_boot_mode(self, target: Target, mode: str) -> None:
+        remember(target, boot_mode=mode)
+
+    def get_secure_boot(self, target: Target) -> bool | None:
+        return bool(recall(target, "secure_boot", False))
+
+    def set_secure_boot(self, target: Target, state: bool) -> None:
+        if state and self.get_boot_mode(target) != "uefi":
+            raise NotSupported("secure boot needs boot mode uefi")
+        remember(target, secure_boot=state)
+
+    def inject_nmi(self, target: Target) -> None:
+        remember(target, nmis=recall(target, "nmis", 0) + 1)
+
+    def indicators(self, target: Target) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": light[1],
+                "component": light[0],
+                "readonly": light in self.readonly,
+                "states": list(states),
+            }
+            for light, states in self.lights.items()
+        ]
+
+    def get_indicator(self, target: Target, component: str, name: str) -> str:
+        self._states(component, name)
+        state: str = recall(target, f"{name}@{component}", "on")
+        return state
+
+    def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
+        states = self._states(component, name)
+        if (component, name) in self.readonly:
+            raise NotSupported(f"indicator {name}@{component} cannot be switched")
+        if state not in states:
+            raise NotSupported(f"indicator {name}@{component} knows {', '.join(states)}")
+        remember(target, **{f"{name}@{component}": state})
+
+    def _states(self, component: str, name: str) -> tuple[str, ...]:
+        if (component, name) not in self.lights:
+            raise NotSupported(f"there is no indicator {name}@{component}")
+        return self.lights[component, name]
+
+    def virtual_media(self, target: Target) -> list[dict[str, Any]]:
+        media = recall(target, "media", {})
+        return [
+            {"media_types": [kind], "inserted": kind in media, "image": media.get(kind, "")}
+            for kind in ("cdrom", "disk", "floppy")
+        ]
+
+    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
+        remember(target, media={**recall(target, "media", {}), device_type: image_url})
+
+    def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
+        media = recall(target, "media", {})
+        remember(target, media={kind: media[kind] for kind in media if kind not in device_types})
 
 
 class FakeBoot(Boot):
@@ -123,6 +190,7 @@ class FakeDeploy(Deploy):
         ),
         "rescue": Frame(before=(("rescue", "rescue"),)),
         "unrescue": Frame(before=(("rescue", "unrescue"),)),
+        "adopt": Frame(before=(("deploy", "adopt"),)),
     }
 
     @step(deploy=100)
@@ -150,36 +218,70 @@ class FakeDeploy(Deploy):
 
 
 class FakeBios(Bios):
+    """Remembers the settings that it was given."""
+
     name = "fake"
 
-    @step(clean=0, args=(_SETTINGS,))
+    @step(clean=0, service=0, args=(_SETTINGS,))
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
-        """Pretend to change BIOS settings."""
-        return take_time(target, "bios_delay")
+        """Change BIOS settings."""
+        wanted = {each["name"]: each["value"] for each in settings}
+        known = recall(target, "bios", {})
+        return take_time(target, "bios_delay", lambda: self._keep(target, {**known, **wanted}))
 
     @step(clean=0)
     def factory_reset(self, target: Target) -> Outcome:
-        """Pretend to reset the BIOS settings."""
-        return take_time(target, "bios_delay")
+        """Forget all BIOS settings."""
+        return take_time(target, "bios_delay", lambda: self._keep(target, {}))
 
     @step(clean=0)
     def cache_bios_settings(self, target: Target) -> Outcome:
-        """Pretend to read the BIOS settings."""
-        return take_time(target, "bios_delay")
+        """Read the BIOS settings."""
+        known = recall(target, "bios", {})
+        return take_time(target, "bios_delay", lambda: self._keep(target, known))
+
+    def _keep(self, target: Target, settings: dict[str, Any]) -> None:
+        remember(target, bios=settings)
+        target.report(
+            bios_settings=[{"name": name, "value": value} for name, value in settings.items()]
+        )
 
 
 class FakeFirmware(Firmware):
+    """Has the version that an update's URL ends with."""
+
     name = "fake"
 
     @step(clean=0, args=(_UPDATES,))
     def update(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
-        """Pretend to update firmware."""
-        return take_time(target, "firmware_delay")
+        """Update firmware."""
+        return take_time(target, "firmware_delay", lambda: self._keep(target, settings))
+
+    def _keep(self, target: Target, settings: list[dict[str, Any]]) -> None:
+        versions = recall(target, "firmware", {"bios": "1.0", "bmc": "1.0"})
+        flashed = {
+            str(each.get("component")): str(each.get("url")).rsplit("/", 1)[-1] for each in settings
+        }
+        versions |= flashed
+        remember(target, firmware=versions)
+        target.report(
+            firmware=[
+                {
+                    "component": component,
+                    "current_version": version,
+                    "last_version_flashed": flashed.get(component),
+                }
+                for component, version in versions.items()
+            ]
+        )
 
 
 class FakeVendor(Vendor):
+    """The functions that Ironic's fake hardware has; each compares `bar` with a word."""
+
     name = "fake"
 
+    @passthru("POST", description="Test pass-through to wait.")
     @step(clean=1)
     @step(service=0, needs_ramdisk=False)
     def log_passthrough(self, target: Target) -> Outcome:
@@ -190,6 +292,18 @@ class FakeVendor(Vendor):
     def trigger_servicewait(self, target: Target) -> Outcome:
         """Wait until somebody wakes the operation."""
         return Done() if target.progress else Wait({"triggered": True})
+
+    @passthru("POST", description="Test if the value of bar is kazoo")
+    def second_method(self, target: Target, bar: str) -> bool:
+        return bar == "kazoo"
+
+    @passthru("POST", description="Test if the value of bar is meow", asynchronous=False)
+    def third_method_sync(self, target: Target, bar: str) -> bool:
+        return bar == "meow"
+
+    @passthru("POST", description="Test if the value of bar is woof", exclusive=False)
+    def fourth_method_shared_lock(self, target: Target, bar: str) -> bool:
+        return bar == "woof"
 
 
 class FakeInspect(Inspect):
@@ -210,7 +324,18 @@ class FakeRescue(Rescue):
 
 
 class FakeConsole(Console):
+    """A console that is only told of."""
+
     name = "fake"
+
+    def start_console(self, target: Target) -> None:
+        target.report(console_enabled=True)
+
+    def stop_console(self, target: Target) -> None:
+        target.report(console_enabled=False)
+
+    def get_console(self, target: Target) -> dict[str, Any]:
+        return {}
 
 
 class FakeRaid(Raid):

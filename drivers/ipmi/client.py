@@ -13,14 +13,16 @@ from functools import partial
 from typing import Any
 
 from drivers.bmc import Bmcs
-from drivers.errors import NotSupported, Refused, Unexpected
+from drivers.errors import NotSupported, Refused, Unexpected, Unreachable
 from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF
 from drivers.ipmi import credentials, ipmitool
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.sessions import sessions
 from drivers.target import Target
 
-CHASSIS = 0x00
+CHASSIS, APPLICATION = 0x00, 0x06
+COLD_RESET, WARM_RESET = 0x02, 0x03
+DIAGNOSTIC_INTERRUPT = 4
 GET_STATUS, CONTROL, SET_BOOT_OPTION, GET_BOOT_OPTION = 0x01, 0x02, 0x08, 0x09
 ORDERS = {POWER_OFF: 0, POWER_ON: 1, SOFT_OFF: 5}
 
@@ -133,6 +135,35 @@ class Client:
                 with suppress(Refused, NotSupported):  # optional; without it the 60 s hold
                     ask(SET_BOOT_OPTION, VALID_BIT_CLEARING, KEEP_ON_TIMEOUT)
             ask(SET_BOOT_OPTION, BOOT_FLAGS, flags, DEVICES[device] << 2, 0, 0, 0)
+
+    def inject_nmi(self) -> None:
+        """Order a diagnostic interrupt."""
+        with self._turn() as ask:
+            self.before_order()
+            ask(CONTROL, DIAGNOSTIC_INTERRUPT)
+
+    def reset_bmc(self, *, warm: bool) -> None:
+        """Restart the BMC itself: it does not answer for a while."""
+        with self.bmcs.turn(self.bmc.endpoint):
+            self.before_order()
+            deadline = time.monotonic() + self.timeout
+            command = WARM_RESET if warm else COLD_RESET
+            with suppress(Unreachable):  # many a BMC is gone before it has answered
+                self.carry(self.bmc, APPLICATION, command, b"", deadline)
+
+    def send_raw(self, message: bytes) -> bytes:
+        """A message of network function, command and data; the data of its answer."""
+        with self.bmcs.turn(self.bmc.endpoint):
+            self.before_order()
+            deadline = time.monotonic() + self.timeout
+            code, answer = self.carry(self.bmc, message[0], message[1], message[2:], deadline)
+        if code != 0:
+            meaning = COMPLETION_CODES.get(code, "no standard meaning")
+            raise Refused(
+                f"BMC {self.bmc.endpoint} answered the raw message {message.hex(' ')} with"
+                f" completion code 0x{code:02x} ({meaning})"
+            )
+        return answer
 
     @contextmanager
     def _turn(self) -> Iterator[Ask]:

@@ -1,4 +1,4 @@
-"""Boot device over IPMI."""
+"""Boot device and interrupts over IPMI."""
 
 from typing import Any
 
@@ -33,6 +33,9 @@ class IpmiManagement(Management):
             uefi=_boots_uefi(target),
             keep_on_timeout=_keep_on_timeout(target),
         )
+
+    def inject_nmi(self, target: Target) -> None:
+        Client.of(target, self.bmcs).inject_nmi()
 
 
 def _keep_on_timeout(target: Target) -> bool:

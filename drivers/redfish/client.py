@@ -6,7 +6,7 @@ while its turn is held. sushy's errors become ours here: no answer is Unreachabl
 Refused with the BMC's words, a missing feature NotSupported, nonsense Unexpected.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -129,8 +129,8 @@ class Connection:
         self.system(fresh=False).set_system_boot_options(**options)
         self._system.invalidate()
 
-    def drives(self) -> Iterator[Any]:
-        """The virtual CD drives, read anew: the system's own, else those of its managers."""
+    def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
+        """Virtual drives of these MediaTypes, read anew: the system's own, else its managers'."""
         from sushy import exceptions as theirs
 
         system = self.system(fresh=False)
@@ -141,9 +141,97 @@ class Connection:
         for collection in collections:
             for drive in collection.get_members():
                 kinds = {kind.value for kind in drive.media_types or ()}
-                if kinds & {"CD", "DVD"}:
+                if kinds.intersection(wanted):
                     drive.refresh(force=True)
                     yield drive
+
+    def secure_boot(self) -> Any:
+        """sushy's SecureBoot of the system, read anew. Raises NotSupported."""
+        resource = part(self.system(fresh=False), "secure_boot")
+        resource.refresh(force=True)
+        return resource
+
+    def bios(self) -> Any:
+        """sushy's Bios of the system, read anew. Raises NotSupported."""
+        resource = part(self.system(fresh=False), "bios")
+        resource.refresh(force=True)
+        return resource
+
+    def lights(self) -> dict[tuple[str, str], Any]:
+        """(component, name) -> what has a light: sushy's system, its chassis, its drives."""
+        system = self.system(fresh=True)
+        found: dict[tuple[str, str], Any] = {}
+        if system.indicator_led is not None:
+            found["system", "led"] = system
+        for chassis in system.chassis:
+            if chassis.indicator_led is not None:
+                found["chassis", chassis.identity] = chassis
+        try:
+            storages = part(system, "storage").get_members()
+        except NotSupported:
+            storages = []
+        for storage in storages:
+            for drive in storage.drives:
+                if drive.indicator_led is not None:
+                    found["disk", drive.identity] = drive
+        return found
+
+    def firmware(self) -> list[dict[str, Any]]:
+        """What the machine tells of its firmware, as `target.report(firmware=...)` takes it."""
+        system = self.system(fresh=True)
+        made = {"vendor": system.manufacturer, "model": system.model}
+        found = [
+            {
+                "component": "bios",
+                "current_version": system.bios_version,
+                "serial_number": system.serial_number,
+                **made,
+            }
+        ]
+        for manager in system.managers[:1]:
+            manager.refresh(force=True)
+            found.append(
+                {
+                    "component": "bmc",
+                    "current_version": manager.firmware_version,
+                    "vendor": system.manufacturer,
+                    "model": manager.model,
+                }
+            )
+        return found
+
+    def update_firmware(self, component: str, url: str) -> str:
+        """Order an update from a URL; the path at which the BMC tells of its progress."""
+        service = self.open().get_update_service()
+        protocol = urlsplit(url).scheme.upper()
+        parts = [
+            each.path
+            for each in service.firmware_inventory.get_members()
+            if component in each.identity.lower()
+        ]
+        monitor = service.simple_update(url, targets=parts[:1], transfer_protocol=protocol)
+        return str(monitor.task_monitor_uri)
+
+    def task_failure(self, path: str) -> str | None:
+        """
+        "" while a task of the BMC runs, None when it has ended well, else why it failed.
+
+        A task that the BMC has forgotten has ended.
+        """
+        from sushy import exceptions as theirs
+
+        try:
+            monitor = self.open().get_task_monitor(path)
+            if monitor.check_is_processing:
+                return ""
+            task = monitor.get_task()
+        except theirs.ResourceNotFoundError:
+            return None
+        state = getattr(task.task_state, "value", task.task_state)
+        if state == "Completed":
+            return None
+        said = "; ".join(str(each.message) for each in task.messages or ())
+        return f"task {state}: {said}" if said else f"task {state}"
 
     def system(self, *, fresh: bool) -> Any:
         """sushy's system; `fresh` reads it anew. Use inside `turn` only."""
@@ -230,6 +318,16 @@ def errors_of(wanted: Access) -> Iterator[None]:
     except (theirs.SushyError, ValueError, TypeError, KeyError, AttributeError) as error:
         # the latter four are what sushy stumbles over in documents that are not as they should be
         raise Unexpected(wanted.scrub(f"{name} answered nonsense: {error}")) from error
+
+
+def part(system: Any, name: str) -> Any:
+    """A part of the system that not every one has. Raises NotSupported."""
+    from sushy import exceptions as theirs
+
+    try:
+        return getattr(system, name)
+    except theirs.MissingAttributeError:
+        raise NotSupported(f"the system {system.path} has no {name.replace('_', ' ')}") from None
 
 
 def _words(error: Any) -> str:

@@ -1,10 +1,10 @@
-"""Redfish: boot device and boot mode."""
+"""Redfish: boot device, boot mode, secure boot, lights, interrupts, virtual media."""
 
 from typing import Any
 
 from drivers.errors import NotSupported
 from drivers.interfaces import Management
-from drivers.redfish import client
+from drivers.redfish import client, inventory
 from drivers.target import Target
 
 #: Ironic's name of a boot device -> BootSourceOverrideTarget
@@ -17,6 +17,10 @@ DEVICES = {
 }
 _NAMES = {target: name for name, target in DEVICES.items()}
 _MODES = {"uefi": "UEFI", "bios": "Legacy"}
+#: our state of a light -> IndicatorLED
+_LIGHTS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
+#: Ironic's name of a virtual medium -> MediaTypes
+MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 
 
 class RedfishManagement(Management):
@@ -27,6 +31,10 @@ class RedfishManagement(Management):
 
     def validate(self, target: Target) -> None:
         client.access(target)
+
+    def mac_addresses(self, target: Target) -> list[str]:
+        with client.turn(target, self.bmcs) as bmc:
+            return [each["mac_address"] for each in inventory.interfaces(bmc)]
 
     def supported_boot_devices(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:
@@ -66,6 +74,89 @@ class RedfishManagement(Management):
         with client.turn(target, self.bmcs) as bmc:
             target.before_order()
             bmc.set_boot(mode=_MODES[mode])
+
+    def get_secure_boot(self, target: Target) -> bool | None:
+        with client.turn(target, self.bmcs) as bmc:
+            enabled = bmc.secure_boot().enabled
+        return None if enabled is None else bool(enabled)
+
+    def set_secure_boot(self, target: Target, state: bool) -> None:
+        with client.turn(target, self.bmcs) as bmc:
+            resource = bmc.secure_boot()
+            target.before_order()
+            resource.set_enabled(state)
+
+    def inject_nmi(self, target: Target) -> None:
+        with client.turn(target, self.bmcs) as bmc:
+            system = bmc.system(fresh=False)
+            allowed = {each.value: each for each in system.get_allowed_reset_system_values()}
+            if "Nmi" not in allowed:
+                raise NotSupported(f"the BMC of node {target.uuid} cannot inject an NMI")
+            target.before_order()
+            system.reset_system(allowed["Nmi"])
+
+    def indicators(self, target: Target) -> list[dict[str, Any]]:
+        with client.turn(target, self.bmcs) as bmc:
+            found = list(bmc.lights())
+        return [
+            {"name": name, "component": component, "readonly": False, "states": list(_LIGHTS)}
+            for component, name in found
+        ]
+
+    def get_indicator(self, target: Target, component: str, name: str) -> str:
+        with client.turn(target, self.bmcs) as bmc:
+            led = _light(bmc, component, name).indicator_led
+        value = getattr(led, "value", led)
+        return next((ours for ours, theirs in _LIGHTS.items() if theirs == value), "unknown")
+
+    def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
+        if state not in _LIGHTS:
+            raise NotSupported(f"state {state!r}: a light can be {', '.join(_LIGHTS)}")
+        with client.turn(target, self.bmcs) as bmc:
+            light = _light(bmc, component, name)
+            kind = type(light.indicator_led)
+            target.before_order()
+            light.set_indicator_led(kind(_LIGHTS[state]))
+
+    def virtual_media(self, target: Target) -> list[dict[str, Any]]:
+        with client.turn(target, self.bmcs) as bmc:
+            return [
+                {
+                    "media_types": [getattr(each, "value", each) for each in drive.media_types],
+                    "inserted": bool(drive.inserted),
+                    "image": drive.image or "",
+                }
+                for drive in bmc.drives({each for kinds in MEDIA.values() for each in kinds})
+            ]
+
+    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
+        """Nothing is sent when the drive already shows the image."""
+        with client.turn(target, self.bmcs) as bmc:
+            drive = next(bmc.drives(MEDIA[device_type]), None)
+            if drive is None:
+                raise NotSupported(f"the BMC of node {target.uuid} has no virtual {device_type}")
+            if drive.inserted and drive.image == image_url:
+                return
+            target.before_order()
+            if drive.inserted:
+                drive.eject_media()
+            drive.insert_media(image_url, inserted=True, write_protected=True)
+
+    def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
+        with client.turn(target, self.bmcs) as bmc:
+            for drive in bmc.drives({each for kind in device_types for each in MEDIA[kind]}):
+                if drive.inserted:
+                    target.before_order()
+                    drive.eject_media()
+
+
+def _light(bmc: client.Connection, component: str, name: str) -> Any:
+    """What has the light of that name. Raises NotSupported."""
+    lights = bmc.lights()
+    if (component, name) not in lights:
+        known = ", ".join(f"{each}@{of}" for of, each in lights) or "none"
+        raise NotSupported(f"there is no indicator {name}@{component}; there are {known}")
+    return lights[component, name]
 
 
 def _override(system: Any) -> tuple[str | None, str | None]:

@@ -89,6 +89,7 @@ class Machine:
     secure_boot: bool = False
     secure_boot_now: bool = False
     indicator: str = "Off"
+    drive_indicators: dict[int, str] = field(default_factory=dict)
     asset_tag: str = ""
     firmware: dict[str, str] = field(default_factory=lambda: {"BIOS": "1.0.0", "BMC": "2.10"})
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -181,6 +181,13 @@ class Redfish:
         _only(body, {"IndicatorLED"})
         return self.change_system(body)
 
+    def change_drive(self, index: int, body: dict[str, Any]) -> Response:
+        _only(body, {"IndicatorLED"})
+        indicator = _choice(body, "IndicatorLED", system.INDICATORS)
+        self.machine.drive_indicators[index] = indicator
+        self.machine.record("redfish", "drive indicator", {"drive": index, "led": indicator})
+        return DONE
+
     def change_bios(self, body: dict[str, Any]) -> Response:
         wanted = body.get("Attributes")
         if not isinstance(wanted, dict):
@@ -337,6 +344,13 @@ def _media(device: str) -> dict[tuple[str, str], Callable[[Redfish, dict[str, An
     }
 
 
+def _drive(
+    index: int,
+) -> tuple[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]]:
+    path = f"{STORAGE}/Drives/{index}"
+    return ("PATCH", path), lambda bmc, body: bmc.change_drive(index, body)
+
+
 ORDERS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
     ("POST", f"{SYSTEM}/Actions/ComputerSystem.Reset"): Redfish.reset,
     ("PATCH", SYSTEM): Redfish.change_system,
@@ -347,6 +361,7 @@ ORDERS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
     ("POST", f"{SYSTEM}/SecureBoot/Actions/SecureBoot.ResetKeys"): Redfish.reset_keys,
     **_media("Cd"),
     **_media("Floppy"),
+    **dict(_drive(index) for index in range(system.DRIVES)),
     ("POST", f"{MANAGER}/Actions/Manager.Reset"): Redfish.reset_manager,
     ("POST", f"{STORAGE}/Volumes"): Redfish.create_volume,
     ("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"): Redfish.update_firmware,

@@ -246,6 +246,7 @@ def drive(index: int) -> Callable[[Machine], Document]:
             Manufacturer="Simulated",
             Model="Simulated Disk",
             SerialNumber=f"SIM-{machine.number:04d}-{index}",
+            IndicatorLED=machine.drive_indicators.get(index, "Off"),
             Status=OK,
             Links={"Volumes": holding},
         )

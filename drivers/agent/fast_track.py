@@ -1,0 +1,32 @@
+"""
+Fast track: the agent is kept running between operations, and the next one goes on with it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from drivers.interfaces import POWER_ON
+from drivers.target import Target
+
+_YES = ("true", "1", "yes", "on", "t", "y")
+
+
+def chosen(driver_info: Mapping[str, Any], default: bool) -> bool:
+    """Whether it is on for a node; default: `[deploy]fast_track`."""
+    return str(driver_info.get("fast_track", default)).lower() in _YES
+
+
+def wanted(target: Target) -> bool:
+    return chosen(target.driver_info, target.options["deploy"]["fast_track"])
+
+
+def runs(target: Target) -> bool:
+    """Whether it is on, and an agent has given a sign of life not long ago."""
+    agent = target.agent
+    return (
+        wanted(target)
+        and target.power_state == POWER_ON
+        and bool(agent.url)
+        and agent.silent_for is not None
+        and agent.silent_for <= target.options["deploy"]["fast_track_timeout"]
+    )

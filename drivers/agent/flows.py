@@ -1,0 +1,142 @@
+"""
+What every deploy interface with an agent shares: cleaning, servicing, rescuing, tearing down.
+
+How an instance comes onto the machine is said by its children: `direct`, `custom-agent`, `ramdisk`,
+`anaconda`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drivers.agent import fast_track, in_band
+from drivers.interface import Frame, Rows
+from drivers.interfaces import Deploy
+from drivers.steps import Done, Flow, Outcome
+from drivers.target import Target
+
+_BOOT_AGENT = (("boot", "prepare_ramdisk"), ("power", "power_on"))
+_LEAVE_CLEANING = (
+    ("power", "power_off"),
+    ("boot", "clean_up_ramdisk"),
+    ("network", "remove_cleaning_network"),
+    ("power", "reset_if_kept_on"),
+)
+_LEAVE_SERVICE = (
+    ("power", "power_off"),
+    ("boot", "clean_up_ramdisk"),
+    ("network", "remove_servicing_network"),
+    ("network", "configure_tenant_networks"),
+    ("boot", "prepare_instance"),
+    ("power", "power_on"),
+)
+#: what a machine whose agent is kept running is spared
+_REBOOT: Rows = (
+    ("power", "power_off"),
+    ("power", "reset_if_kept_on"),
+    ("boot", "clean_up_ramdisk"),
+    *_BOOT_AGENT,
+)
+
+
+class AgentFlows(Deploy):
+    """Cleaning, servicing and rescuing through the agent."""
+
+    frames = {
+        "clean": Frame(
+            before=(
+                ("power", "power_off"),
+                ("network", "add_cleaning_network"),
+                *_BOOT_AGENT,
+                ("deploy", "await_clean_agent"),
+            ),
+            collect=("deploy", "await_clean_agent"),
+            after=_LEAVE_CLEANING,
+            # never powered off: the operator may want to see what the agent did
+            on_failure=(("boot", "clean_up_ramdisk"), ("network", "remove_cleaning_network")),
+            on_abort=_LEAVE_CLEANING,
+        ),
+        "delete": Frame(
+            before=(
+                ("power", "power_off"),
+                ("boot", "clean_up_instance"),
+                ("network", "unconfigure_tenant_networks"),
+                ("network", "remove_provisioning_network"),
+            ),
+        ),
+        "service": Frame(
+            before=(
+                ("power", "power_off"),
+                ("boot", "clean_up_instance"),
+                ("network", "unconfigure_tenant_networks"),
+                ("network", "add_servicing_network"),
+                *_BOOT_AGENT,
+                ("deploy", "await_service_agent"),
+            ),
+            collect=("deploy", "await_service_agent"),
+            after=_LEAVE_SERVICE,
+            # a failed one stays as it is, for an operator to look at
+            on_abort=_LEAVE_SERVICE,
+        ),
+        "rescue": Frame(
+            before=(
+                ("power", "power_off"),
+                ("boot", "clean_up_instance"),
+                ("network", "unconfigure_tenant_networks"),
+                ("network", "add_rescuing_network"),
+                *_BOOT_AGENT,
+                ("rescue", "rescue"),
+                ("boot", "clean_up_ramdisk"),
+                ("network", "remove_rescuing_network"),
+                ("network", "configure_tenant_networks"),
+            ),
+            on_failure=(
+                ("power", "power_off"),
+                ("boot", "clean_up_ramdisk"),
+                ("network", "remove_rescuing_network"),
+            ),
+        ),
+        "adopt": Frame(before=(("deploy", "adopt"),)),
+        "unrescue": Frame(
+            before=(
+                ("power", "power_off"),
+                ("boot", "clean_up_ramdisk"),
+                ("rescue", "unrescue"),
+                ("boot", "prepare_instance"),
+                ("power", "power_on"),
+            ),
+        ),
+    }
+    properties = {
+        "deploy_forces_oob_reboot": "true: the BMC, not the agent, powers off after a deployment",
+        "agent_verify_ca": "Authorities that signed the agent's certificate; or true, false",
+    }
+
+    def frame(self, target: Target, flow: str) -> Frame:
+        found = super().frame(target, flow)
+        if fast_track.runs(target):
+            found = replace(found, before=_without(found.before, _REBOOT))
+        if flow == Flow.CLEAN and fast_track.wanted(target):
+            found = replace(found, after=_without(found.after, _REBOOT))
+        return found
+
+    def await_clean_agent(self, target: Target) -> Outcome:
+        """Row of frames: the agent runs, and its clean steps are known."""
+        return in_band.collect(target, Flow.CLEAN)
+
+    def await_service_agent(self, target: Target) -> Outcome:
+        """Row of frames: the agent runs, and its service steps are known."""
+        return in_band.collect(target, Flow.SERVICE)
+
+    def stop_after_failure(self, target: Target) -> Outcome:
+        """Row of frames: the machine is off, unless `power_off_after_deploy_failure` is not set."""
+        if target.options["deploy"]["power_off_after_deploy_failure"]:
+            return target.driver.power.power_off(target)
+        return Done()
+
+    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
+        return in_band.execute(target, flow, step)
+
+
+def _without(rows: Rows, left_out: Rows) -> Rows:
+    return tuple(row for row in rows if row not in left_out)

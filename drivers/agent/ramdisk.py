@@ -1,0 +1,68 @@
+"""
+Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a disk.
+"""
+
+from urllib.parse import urlsplit
+
+from drivers.agent.flows import AgentFlows
+from drivers.errors import InvalidDriverInfo
+from drivers.interface import Frame
+from drivers.steps import Done, Outcome, nest, step
+from drivers.target import Target
+
+
+class RamdiskDeploy(AgentFlows):
+    """
+    The machine boots `instance_info/boot_iso`, or `kernel` and `ramdisk`, whenever it starts.
+
+    The agent takes part in cleaning only.
+    """
+
+    name = "ramdisk"
+    boot_option = "ramdisk"
+    frames = AgentFlows.frames | {
+        "deploy": Frame(
+            before=(
+                ("power", "power_off"),
+                ("network", "unconfigure_tenant_networks"),
+                ("deploy", "prepare"),
+                ("network", "configure_tenant_networks"),
+            ),
+            on_failure=(("deploy", "stop_after_failure"),),
+        )
+    }
+
+    def validate(self, target: Target) -> None:
+        info, boot = target.instance_info, target.driver.boot
+        iso, kernel, ramdisk = (info.get(name) for name in ("boot_iso", "kernel", "ramdisk"))
+        if iso and (kernel or ramdisk):
+            raise InvalidDriverInfo("instance_info: give boot_iso, or kernel and ramdisk, not both")
+        if not iso and not (kernel and ramdisk):
+            raise InvalidDriverInfo(
+                "instance_info/boot_iso, or kernel and ramdisk, are required and missing"
+            )
+        wanted, field = ("boot_iso", "boot_iso") if iso else ("ramdisk", "kernel")
+        if wanted not in boot.options:
+            raise InvalidDriverInfo(
+                f"instance_info/{field}: boot_interface {boot.name} cannot boot an instance from it"
+            )
+        if iso and urlsplit(str(iso)).scheme not in ("http", "https"):
+            raise InvalidDriverInfo(f"instance_info/boot_iso: {iso!r} is no http or https URL")
+        if info.get("configdrive") and "ramdisk_configdrive" not in boot.options:
+            raise InvalidDriverInfo(
+                f"instance_info/configdrive: boot_interface {boot.name} cannot add one to a ramdisk"
+            )
+
+    def prepare(self, target: Target) -> Outcome:
+        """Row of frames: what is to be booted makes sense."""
+        self.validate(target)
+        return Done()
+
+    @step(deploy=100)
+    def deploy(self, target: Target) -> Outcome:
+        """The machine has started its ramdisk."""
+        if "power" not in target.progress:
+            outcome = nest(target.driver.boot.prepare_instance(target.part("boot")), "boot", {})
+            if not isinstance(outcome, Done):
+                return outcome
+        return nest(target.driver.power.power_on(target.part("power")), "power", {})

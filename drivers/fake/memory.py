@@ -1,0 +1,23 @@
+"""
+What fake hardware remembers: a document of the node's own, `driver_internal_info.fake`.
+"""
+
+from typing import Any
+
+from drivers.target import Target
+
+KEY = "fake"
+
+
+def recall(target: Target, name: str, default: Any) -> Any:
+    """What was last remembered under a name, in this call or before."""
+    return _memory(target).get(name, default)
+
+
+def remember(target: Target, **facts: Any) -> None:
+    target.report(driver_internal_info={KEY: {**_memory(target), **facts}})
+
+
+def _memory(target: Target) -> dict[str, Any]:
+    reported = target.reports.get("driver_internal_info", {})
+    return dict(reported.get(KEY) or target.driver_internal_info.get(KEY) or {})

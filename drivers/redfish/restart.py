@@ -1,0 +1,42 @@
+"""
+Redfish: what takes effect only at a restart: order it, restart the machine, look until it is so.
+
+A flow that has an agent has it again afterwards: it is booted anew, and waited for.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from drivers.interfaces import REBOOT
+from drivers.steps import Done, Outcome, Wait, nest
+from drivers.target import Target
+
+#: Seconds between looks.
+LOOK = 5.0
+
+
+def through_restart(
+    target: Target, order: Callable[[], None], settled: Callable[[], bool]
+) -> Outcome:
+    """
+    Run a step that needs a restart; `Done` once it is settled, and the agent is back.
+
+    order: tells the machine what to do, once. settled: whether it has done it.
+    """
+    progress: Mapping[str, Any] = target.progress
+    if not progress.get("ordered"):
+        target.before_order()
+        order()
+        progress = {"ordered": True, "agent": target.agent.url is not None}
+    if not progress.get("restarted"):
+        if progress["agent"] and not progress.get("restart"):
+            target.driver.boot.run(target, "prepare_ramdisk", {})
+        turned = target.driver.power.change(target.part("restart"), REBOOT)
+        outcome = nest(turned, "restart", progress)
+        if not isinstance(outcome, Done):
+            return outcome
+        progress = {**progress, "restarted": True}
+        return Wait(progress, poll_after=LOOK)
+    if (progress["agent"] and target.agent.url is None) or not settled():
+        return Wait(progress, poll_after=LOOK)
+    return Done()

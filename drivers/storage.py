@@ -1,0 +1,29 @@
+"""
+Storage that is not the machine's own: interface `external`.
+"""
+
+from drivers.errors import InvalidDriverInfo
+from drivers.interfaces import Storage
+from drivers.target import Target
+
+
+class ExternalStorage(Storage):
+    """Volumes that somebody else has made, and has attached to the node's volume connectors."""
+
+    name = "external"
+
+    def validate(self, target: Target) -> None:
+        boot = target.driver.boot
+        for volume in target.volume_targets:
+            if volume.volume_type != "iscsi" or volume.boot_index != 0:
+                continue
+            if "iscsi_volume" not in boot.options:
+                raise InvalidDriverInfo(
+                    f"boot_interface {boot.name} cannot boot from volume target {volume.uuid}: it"
+                    " does not know iSCSI"
+                )
+            if not any(each.type in ("iqn", "ip", "mac") for each in target.volume_connectors):
+                raise InvalidDriverInfo(
+                    f"volume target {volume.uuid} is to be booted over iSCSI, but the node has no"
+                    " volume connector of type iqn, ip or mac"
+                )
