@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import DateTime, Engine, Float, create_engine, event
+from sqlalchemy import Connection, DateTime, Engine, Float, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
@@ -51,9 +51,13 @@ class age(FunctionElement[float]):  # noqa: N801 - reads as SQL
     inherit_cache = True
 
 
+#: SQLite's clock has milliseconds; the last digit keeps a time from being shown without a fraction.
+_SQLITE_TIME = "%Y-%m-%d %H:%M:%f001"
+
+
 @compiles(now, "sqlite")
 def _now_sqlite(_element: now, _compiler: Any, **_kw: Any) -> str:
-    return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+    return f"strftime('{_SQLITE_TIME}', 'now')"
 
 
 @compiles(now, "postgresql")
@@ -64,7 +68,7 @@ def _now_postgresql(_element: now, _compiler: Any, **_kw: Any) -> str:
 @compiles(after, "sqlite")
 def _after_sqlite(element: after, compiler: Any, **kw: Any) -> str:
     seconds = compiler.process(element.clauses, **kw)
-    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', ({seconds}) || ' seconds')"
+    return f"strftime('{_SQLITE_TIME}', 'now', ({seconds}) || ' seconds')"
 
 
 @compiles(after, "postgresql")
@@ -170,6 +174,13 @@ def _begin_sqlite(connection: Any) -> None:
 
 
 @contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A writing transaction without a session: half the cost, for the few hottest statements."""
+    with _GATES.get(engine, nullcontext()), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
 def transaction(engine: Engine) -> Iterator[Session]:
     """
     A writing transaction; what `call_after_commit` was given runs once it is committed.
@@ -178,11 +189,14 @@ def transaction(engine: Engine) -> Iterator[Session]:
 
     The caller may be repeated by `retrying`, so it must have no effect outside the database.
     """
-    with Session(engine, expire_on_commit=False, autoflush=False) as session:
-        with _GATES.get(engine, nullcontext()), session.begin():
-            yield session
-        for call in session.info.pop(AFTER_COMMIT, ()):
-            call()
+    with (
+        writing(engine) as connection,
+        Session(connection, expire_on_commit=False, autoflush=False) as session,
+    ):
+        yield session
+        session.flush()
+    for call in session.info.pop(AFTER_COMMIT, ()):
+        call()
 
 
 @contextmanager

@@ -5,18 +5,27 @@ A message is a hint. It may be lost, come twice or late: what it says is checked
 operation's row before anything is done.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
 
-from celery import Celery, chain, signature
+import orjson
+import redis
+from celery import Celery
 from kombu.exceptions import OperationalError
 
 from app import log
-from app.runtime import Message
+from app.broker import client
+from app.errors import Unavailable
+from app.runtime import Call, Message
 from app.settings import Settings
 
 logger = log.get(__name__)
 
-STEP = "ingot.step"
+#: Runs the steps of one operation, for as long as none of them has to wait.
+RUN = "ingot.run"
+#: Answers one question, in a process that never waits for steps.
+ASK = "ingot.ask"
 #: Periodic work that any conductor may do, and that of one conductor.
 SHARED_QUEUE = "conductor.now"
 
@@ -40,17 +49,16 @@ def celery(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            # recovery is the reconciler's; this only bounds how long rubbish lies about
-            "visibility_timeout": 3600,
-            "unacked_restore_interval": 1,
-            "unacked_restore_throttle": 1,
+            # what a dead worker had taken is sent again by the reconciler: no need to note it in
+            # Redis, which is half of what a message costs
+            "ack_emulation": False,
             "socket_connect_timeout": seconds,
             "socket_timeout": max(seconds, 10.0),
             "socket_keepalive": not settings.broker.url.startswith("redis+socket"),
         },
         broker_heartbeat=0,
         enable_utc=True,
-        task_acks_late=True,
+        task_acks_late=True,  # a worker takes no more messages than it has threads
         task_create_missing_queues=True,
         task_ignore_result=True,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0.1},
@@ -68,37 +76,103 @@ def celery(settings: Settings) -> Celery:
     return application
 
 
-def sender(application: Celery) -> Callable[[Message], bool]:
+def sender(application: Celery) -> Callable[[Message | Call], bool]:
     """
-    A function that sends an operation's steps as a chain, one task per step.
+    A function that sends a message to its conductor, or a call to any.
 
-    It returns False, and raises nothing, when the broker does not take them: the reconciler will
-    send them again.
+    It returns False, and raises nothing, when the broker does not take them: the reconciler, or
+    whoever looks after what is called, will send them again.
     """
 
-    def send(message: Message) -> bool:
-        queue = queue_of(message.conductor)
-        last = message.cursor + len(message.labels) - 1
-        steps = [
-            signature(
-                STEP,
-                kwargs={
-                    "node": message.node,
-                    "operation": message.operation,
-                    "fence": message.fence,
-                    "cursor": cursor,
-                    "last": cursor == last,
-                },
-                immutable=True,
-                app=application,
-            ).set(queue=queue, shadow=label)
-            for cursor, label in enumerate(message.labels, message.cursor)
-        ]
+    def run(message: Message) -> None:
+        hint = (message.node, message.operation, message.fence, message.cursor)
+        shown = f"operation {message.operation} at {message.cursor}"
+        application.send_task(
+            RUN,
+            args=hint,
+            queue=queue_of(message.conductor),
+            shadow=message.kind,
+            argsrepr=shown,  # Celery's own takes longer than all the rest of the message
+            kwargsrepr="",
+        )
+
+    def call(message: Call) -> None:
+        application.send_task(
+            message.task,
+            args=tuple(message.arguments),
+            queue=SHARED_QUEUE,
+            countdown=message.delay or None,
+        )
+
+    def send(message: Message | Call) -> bool:
         try:
-            (chain(*steps, app=application) if len(steps) > 1 else steps[0]).apply_async()
+            call(message) if isinstance(message, Call) else run(message)
         except (OperationalError, OSError) as error:
             logger.warning("broker.unreachable", detail=str(error))
             return False
         return True
 
     return send
+
+
+class Asks:
+    """
+    Questions to conductors over Redis (`app.runtime.Asks`), at the asking and the answering end.
+
+    A message carries only a key. The question lies under the key until a conductor takes it, the
+    asker takes it back, or its time is up: so it is begun once at most, however often its message
+    comes. Redis out of reach raises Unavailable at the asking end.
+    """
+
+    def __init__(self, application: Celery, settings: Settings) -> None:
+        self._application = application
+        self._prefix = settings.broker.prefix
+        self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
+
+    def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
+        with _reaching():
+            self._client.set(self._question(key), orjson.dumps(question), px=int(seconds * 1000))
+            self._application.send_task(
+                ASK, args=(key, question["node"]), queue=now_queue_of(conductor), expires=seconds
+            )
+
+    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
+        with _reaching():
+            found = self._client.blpop([self._answer(key)], timeout=seconds)
+        return cast("Mapping[str, Any]", orjson.loads(found[1])) if found else None
+
+    def withdraw(self, key: str) -> bool:
+        with _reaching():
+            return bool(self._client.delete(self._question(key)))
+
+    def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
+        """A question that nobody has begun, and the seconds that are left for it."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            name = self._question(key)
+            pipeline.get(name)
+            pipeline.pttl(name)
+            pipeline.delete(name)
+            found, left, _ = pipeline.execute()
+        return (orjson.loads(found), left / 1000) if found else None
+
+    def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
+        """Give an answer; it is kept for as long as somebody may wait for it."""
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.rpush(self._answer(key), orjson.dumps(answer))
+            pipeline.pexpire(self._answer(key), int(max(seconds, 1.0) * 1000))
+            pipeline.execute()
+
+    def _question(self, key: str) -> str:
+        return f"{self._prefix}:question:{key}"
+
+    def _answer(self, key: str) -> str:
+        return f"{self._prefix}:answer:{key}"
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except (redis.RedisError, OperationalError, OSError) as error:
+        logger.warning("broker.unreachable", detail=str(error))
+        raise Unavailable("The message broker is out of reach, please retry.") from error

@@ -4,12 +4,12 @@ What a process of the service holds: settings, database, drivers, and the way to
 Made once per process by whoever starts it (API, conductor, beat, a test) and passed on.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
 from app import db
@@ -26,8 +26,7 @@ class Message:
     """
     A hint to a conductor that an operation can go on: its steps from `cursor` on, under `fence`.
 
-    node: its UUID. conductor: the name of its queue. labels: what the steps are called in Flower,
-    the first first.
+    node: its UUID. conductor: the name of its queue. kind: of the operation, its name in Flower.
     """
 
     conductor: str
@@ -35,20 +34,44 @@ class Message:
     operation: str
     fence: int
     cursor: int
-    labels: Sequence[str]
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A hint to whichever conductor is free: a task, its arguments, and seconds to wait first."""
+
+    task: str
+    arguments: Sequence[str]
+    delay: float = 0
+
+
+class Asks(Protocol):
+    """The way of questions to conductors, and of their answers back; see `services.asking`."""
+
+    def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
+        """Put a question to a conductor; nobody begins it later than in `seconds`."""
+
+    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
+        """The answer, or None when it has not come in `seconds`."""
+
+    def withdraw(self, key: str) -> bool:
+        """Take a question back; False when it was begun already, or lost."""
 
 
 @dataclass(slots=True)
 class Runtime:
     """
-    send: takes a message to its conductor's queue; raises nothing, returns whether it was taken.
+    send: takes a message to its queue; raises nothing, returns whether it was taken. asks: how the
+    API asks conductors; None in processes that ask nothing.
     """
 
     settings: Settings
     engine: Engine
     drivers: Registry
-    send: Callable[[Message], bool]
+    send: Callable[[Message | Call], bool]
     cache: dict[str, Any] = field(default_factory=dict)
+    asks: Asks | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -56,6 +79,12 @@ class Runtime:
         with db.transaction(self.engine) as session:
             session.info[RUNTIME] = self
             yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A writing transaction without a session."""
+        with db.writing(self.engine) as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -71,7 +100,9 @@ def of(session: Session) -> Runtime:
     return runtime
 
 
-def make(settings: Settings, send: Callable[[Message], bool], bmcs: Bmcs | None = None) -> Runtime:
+def make(
+    settings: Settings, send: Callable[[Message | Call], bool], bmcs: Bmcs | None = None
+) -> Runtime:
     """A runtime for this process, with every hardware type that settings enable."""
     default = settings.default
     return Runtime(

@@ -6,96 +6,102 @@ machine takes. What is recorded is refused when the fence has been raised meanwh
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import JSON, bindparam, func, select, update
+from sqlalchemy import bindparam, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db import after, call_after_commit, now, retrying, utcnow
-from app.models import (
-    AgentRecord,
-    Node,
-    Operation,
-    OperationState,
-    OperationStep,
-    Port,
-    StepState,
-)
+from app.db import call_after_commit, retrying
+from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, Port
 from app.runtime import Runtime
-from app.services import moves, operations, outcomes, targets
-from drivers.errors import HardwareError, LeaseLost
-from drivers.steps import Done, Failed, Flow, Outcome, Wait
+from app.services import children, inspection, operations, outcomes, reports, targets
+from drivers import reserved
+from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
+from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.target import Target
-from workers.lease import Leases
-from workers.waker import Waker
+from workers import claims
+from workers.claims import Attempt, Conductor
 
 logger = log.get(__name__)
 T = TypeVar("T")
 
+#: Told what a step is called when it begins; what it returns is told what came of it.
+Show = Callable[[str], Callable[[Outcome | None], None]]
+
 #: Seconds for which an outcome is kept while the database is out of reach.
 PATIENCE = 300.0
+#: Seconds until a child node that another operation has is asked for again.
+CHILD_BUSY = 2.0
 
 
-@dataclass(slots=True)
-class Conductor:
-    """This process, as one that claims steps."""
-
-    name: str
-    incarnation: str
-    runtime: Runtime
-    leases: Leases
-    waker: Waker
+def unseen(_label: str) -> Callable[[Outcome | None], None]:
+    return lambda _outcome: None
 
 
-@dataclass(slots=True)
-class Attempt:
-    """One claimed step, read from the rows when it was claimed."""
-
-    operation: Operation
-    node: Node
-    step: OperationStep
-    ports: list[Port]
-    agent: AgentRecord | None
-    resumed: bool
-    reports: dict[str, Any] = field(default_factory=dict)
-
-
-def run_step(
-    conductor: Conductor, node: str, operation: str, fence: int, cursor: int, *, last: bool
-) -> bool:
+def run(
+    conductor: Conductor,
+    node: str,
+    operation: str,
+    fence: int,
+    cursor: int,
+    *,
+    show: Show = unseen,
+) -> None:
     """
-    What a message asks for, if it is still to be done.
-
-    Returns whether the chain that the message belongs to goes on.
+    What a message asks for, if it is still to be done: the steps of an operation from `cursor` on,
+    until one has to wait, or the conductor leaves.
     """
     killpoints.reach("received")
+    at: int | None = cursor
+    while at is not None and not conductor.leaving.is_set():
+        at = _run_under_one_lease(conductor, node, operation, fence, at, show=show)
+
+
+def _run_under_one_lease(
+    conductor: Conductor, node: str, operation: str, fence: int, cursor: int, *, show: Show
+) -> int | None:
+    """
+    Run steps until one changes more than itself. Returns where to go on; None: not from here.
+
+    The lease is given back before such a change is written: whoever is next at the node may be
+    sent as soon as it is.
+    """
     lease = conductor.leases.take(
         node, fence, lambda: _still_handed_out(conductor.runtime, operation, fence)
     )
     if lease is None:
         logger.info("lease.held_by_another", node=node, operation=operation)
-        return False  # the reconciler sends again
+        return None  # the reconciler sends again
     try:
-        attempt = retrying(lambda: _claim(conductor, operation, fence, cursor))
-        if attempt is None:
-            return False
-        kind = attempt.operation.kind
-        killpoints.reach("claimed", kind)
-        with log.bound(node=node, operation=operation, step=attempt.step.label):
-            outcome = _act(conductor, attempt, lease.check)
+        while True:
+            lease.keep(conductor.runtime.settings.conductor.step_timeout)
+            attempt = claims.claim(conductor, operation, fence, cursor)
+            if attempt is None:
+                return None
+            kind, step = attempt.operation.kind, attempt.step
+            killpoints.reach("claimed", kind)
+            ended = show(step.label)
+            with log.bound(node=node, operation=operation, step=step.label):
+                outcome = _act(conductor, attempt, lease.check)
+            ended(outcome)
+            killpoints.reach("acted", kind)
+            if outcome is None:
+                return None
+            if not (_is_plain(attempt, outcome) and _advance(conductor, attempt, outcome)):
+                break
+            killpoints.reach("recorded", kind)
+            cursor += 1
+            if conductor.leaving.is_set():
+                return None
     finally:
         conductor.leases.give_back(lease)
-    killpoints.reach("acted", kind)
-    if outcome is None:
-        return False
-    with log.bound(node=node, operation=operation, step=attempt.step.label):
-        goes_on = _patiently(lambda: _record(conductor, attempt, outcome, last=last))
+    with log.bound(node=node, operation=operation, step=step.label):
+        goes_on_at = _patiently(lambda: _record(conductor, attempt, outcome))
     killpoints.reach("recorded", kind)
-    return goes_on
+    return goes_on_at
 
 
 def _still_handed_out(runtime: Runtime, operation: str, fence: int) -> bool:
@@ -105,99 +111,27 @@ def _still_handed_out(runtime: Runtime, operation: str, fence: int) -> bool:
         return session.scalar(query) is not None
 
 
-# Built once: they are the hot path, and building a statement costs more than running it.
-_CLAIM_OPERATION = (
-    update(Operation)
-    .where(
-        Operation.uuid == bindparam("operation"),
-        Operation.cursor == bindparam("at"),
-        Operation.fence == bindparam("under"),
-        Operation.claimed < bindparam("at"),
-        Operation.state == OperationState.QUEUED,
-    )
-    .values(
-        claimed=bindparam("at"),
-        claimed_by=bindparam("incarnation"),
-        state=OperationState.RUNNING,
-        started_at=func.coalesce(Operation.started_at, now()),
-        deadline_at=after(bindparam("timeout")),
-        heartbeats=func.coalesce(
-            select(AgentRecord.heartbeats)
-            .where(AgentRecord.node_id == Operation.node_id)
-            .scalar_subquery(),
-            0,
-        ),
-    )
-    .execution_options(synchronize_session=False)
-)
-_START_STEP = (
-    update(OperationStep)
-    .where(
-        OperationStep.operation_id
-        == select(Operation.id).where(Operation.uuid == bindparam("operation")).scalar_subquery(),
-        OperationStep.position == bindparam("at"),
-    )
-    .values(
-        state=StepState.RUNNING,
-        conductor=bindparam("who"),
-        attempts=OperationStep.attempts + 1,
-        started_at=func.coalesce(OperationStep.started_at, now()),
-    )
-    .execution_options(synchronize_session=False)
-)
-_CLAIMED = (
-    select(Operation, Node, OperationStep, AgentRecord)
-    .join(Node, Node.id == Operation.node_id)
-    .join(
-        OperationStep,
-        (OperationStep.operation_id == Operation.id) & (OperationStep.position == Operation.cursor),
-    )
-    .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-    .where(Operation.uuid == bindparam("operation"))
-)
-_PORTS = select(Port).where(Port.node_id == bindparam("node_id"))
-
-
-def _claim(conductor: Conductor, uuid: str, fence: int, cursor: int) -> Attempt | None:
-    """Claim a step, or learn that it is not, or no longer, to be run under this fence."""
-    named = {"operation": uuid, "at": cursor}
-    with conductor.runtime.transaction() as session:
-        claimed = session.execute(
-            _CLAIM_OPERATION,
-            {
-                **named,
-                "under": fence,
-                "incarnation": conductor.incarnation,
-                "timeout": conductor.runtime.settings.conductor.step_timeout,
-            },
-        )
-        if not claimed.rowcount:  # type: ignore[attr-defined]
-            return None
-        session.execute(_START_STEP, {**named, "who": conductor.name})
-        operation, node, step, agent = session.execute(_CLAIMED, {"operation": uuid}).one()
-        ports = list(session.scalars(_PORTS, {"node_id": node.id}))
-        session.expunge_all()
-        return Attempt(operation, node, step, ports, agent, resumed=step.deaths > 0)
-
-
 def _act(
     conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]
 ) -> Outcome | None:
     """Call the driver; None when this process may no longer act on the node."""
-    step = attempt.step
+    step, started = attempt.step, time.monotonic()
     try:
+        if step.child and not _borrow_child(conductor, attempt):
+            return Wait(step.progress, poll_after=CHILD_BUSY)
         target = targets.build(
             conductor.runtime,
-            attempt.node,
+            attempt.child or attempt.node,
             attempt.ports,
             attempt.agent,
+            **targets.volumes_of(conductor.runtime, attempt.child or attempt.node),
+            **inspection.material_of(conductor.runtime, attempt.node, step),
             step_id=f"{attempt.operation.uuid}:{step.position}",
             progress=step.progress,
             resumed=attempt.resumed,
             before_order=before_order,
             reports=attempt.reports,
         )
-        started = time.monotonic()
         outcome = call(target, step)
     except LeaseLost as error:
         logger.warning("lease.lost", detail=str(error))
@@ -216,10 +150,35 @@ def _act(
     return outcome
 
 
+def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
+    """
+    Reserve the child node that the step is run on, and read it; False while another has it.
+
+    Raises LeaseLost when the claim does not hold any more.
+    """
+    with conductor.runtime.transaction() as session:
+        operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
+        if not claims.holds(operation, attempt):
+            raise LeaseLost(f"the operation on node {attempt.node.uuid} was handed out again")
+        child = children.reserve(session, operation, attempt.step.child or "", conductor.name)
+        if child is None:
+            return False
+        attempt.child = child
+        attempt.ports = list(session.scalars(select(Port).where(Port.node_id == child.id)))
+        attempt.agent = session.get(AgentRecord, child.id)
+        session.flush()
+        session.expunge_all()
+    return True
+
+
 def call(target: Target, step: OperationStep) -> Outcome:
     """Run a step by the method that drivers may override for its flow."""
     driver = target.driver
+    if step.flow and step.name in reserved.METHODS:
+        return reserved.run(target, step.name, step.args, ramdisk=step.requires_ramdisk)
     interface = driver.by_kind[step.interface]
+    if step.child and step.name not in interface.steps:
+        raise NotSupported(f"child node {target.uuid} has no step {step.label}")
     document: dict[str, Any] = {
         "interface": step.interface,
         "step": step.name,
@@ -239,105 +198,61 @@ def call(target: Target, step: OperationStep) -> Outcome:
     return outcome or Done()
 
 
-_ADVANCE = (
-    update(Operation)
-    .where(
-        Operation.id == bindparam("operation"),
-        Operation.cursor == bindparam("at"),
-        Operation.fence == bindparam("under"),
-        Operation.claimed_by == bindparam("incarnation"),
-        Operation.state == OperationState.RUNNING,
-    )
-    .values(
-        cursor=Operation.cursor + 1,
-        state=OperationState.QUEUED,
-        claimed_by=None,
-        deadline_at=None,
-        sent_at=now(),
-        sends=1,
-    )
-    .execution_options(synchronize_session=False)
-)
-_END_STEP = (
-    update(OperationStep)
-    .where(OperationStep.id == bindparam("step"))
-    .values(
-        state=StepState.DONE,
-        finished_at=now(),
-        progress={},
-        result=bindparam("came_to", type_=JSON),
-    )
-    .execution_options(synchronize_session=False)
-)
+def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
+    """Whether the step is done and changes nothing but that the next one is to be run."""
+    step = attempt.step
+    more = attempt.reports or step.event or step.collects or step.child or step.source == "tidy"
+    return isinstance(outcome, Done) and attempt.has_next and not more
 
 
-def _advance(conductor: Conductor, attempt: Attempt, done: Done) -> bool:
-    """
-    The common case of `_record`, without reading a row: a step is done that changes nothing else,
-    and the chain has the next one. False when the fence refuses it.
-    """
-    operation, step = attempt.operation, attempt.step
-    with conductor.runtime.transaction() as session:
-        advanced = session.execute(
-            _ADVANCE,
-            {
-                "operation": operation.id,
-                "at": step.position,
-                "under": operation.fence,
-                "incarnation": conductor.incarnation,
-            },
-        )
-        if not advanced.rowcount:  # type: ignore[attr-defined]
-            return False
-        session.execute(_END_STEP, {"step": step.id, "came_to": dict(done.result) or None})
-    return True
+def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
+    assert isinstance(outcome, Done)
+    return _patiently(lambda: claims.advance(conductor, attempt, outcome.result))
 
 
 _LOCK = select(Operation).where(Operation.id == bindparam("id")).with_for_update()
 
 
-def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome, *, last: bool) -> bool:
-    """Write what came of an attempt: the only code that ends one."""
-    step = attempt.step
-    simple = not (last or attempt.reports or step.event or step.collects or step.source == "tidy")
-    if simple and isinstance(outcome, Done) and _advance(conductor, attempt, outcome):
-        return True
+def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
+    """
+    Write what came of an attempt, where it changes more than its step: the operation, the node.
+
+    Returns the position of the step to go on with; None when there is nothing more to do now.
+    """
     with conductor.runtime.transaction() as session:
         node = operations.lock(session, attempt.node.id)
         operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
-        if not _is_ours(conductor, attempt, operation):
+        if claims.is_over(operation, attempt):
+            return operation.cursor if operation.state == OperationState.QUEUED else None
+        if not claims.holds(operation, attempt):
             operation.refused += 1
             logger.warning("step.refused", fence=attempt.operation.fence, now=operation.fence)
-            return False
+            return None
         step = operations.current_step(session, operation)
-        _apply(session, node, attempt.reports)
+        child = attempt.child and operations.lock(session, attempt.child.id)
+        try:
+            reports.apply(session, child or node, attempt.reports)
+        except InspectionFailed as error:
+            outcome = Failed(str(error), error.code)
+        outcome = outcomes.tolerant(step, outcome)
         match outcome:
             case Done(result):
                 goes_on = outcomes.done(session, node, operation, step, result)
             case Failed():
                 goes_on = outcomes.fail(session, node, operation, step, outcome)
+            case Hold():
+                goes_on = outcomes.hold(session, node, operation, step, outcome)
             case Wait():
                 outcomes.wait(session, node, operation, step, outcome)
-                _watch(conductor, session, operation, outcome)
-                return False
-        in_chain = isinstance(outcome, Done) and not last and not step.collects
-        if goes_on and not in_chain:
-            operations.send(session, node, operation)
-        return goes_on and in_chain
-
-
-def _is_ours(conductor: Conductor, attempt: Attempt, operation: Operation) -> bool:
-    return (
-        operation.state == OperationState.RUNNING
-        and operation.fence == attempt.operation.fence
-        and operation.cursor == attempt.step.position
-        and operation.claimed_by == conductor.incarnation
-    )
+                _watch(conductor, session, node, operation, outcome)
+                return None
+        return operation.cursor if goes_on else None
 
 
 def _watch(
     conductor: Conductor,
     session: Session,
+    node: Node,
     operation: Operation,
     outcome: Wait,
 ) -> None:
@@ -351,37 +266,11 @@ def _watch(
         return
     agent = session.get(AgentRecord, operation.node_id)
     if agent is not None and agent.url and outcome.progress.get("command"):
-        url, token, ca = agent.url, agent.token, agent.verify_ca
+        url, token = agent.url, agent.token
+        ca = agent.verify_ca or node.driver_info.get("agent_verify_ca")
         call_after_commit(
             session, lambda: conductor.waker.watch(operation_id, fence, url, token, ca)
         )
-
-
-def _apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
-    """Write what a driver reported about its machine."""
-    changed = False
-    for name, value in reports.items():
-        if name in ("agent", "agent_steps", "hardware_manager_version"):
-            continue
-        if name in ("driver_internal_info", "properties"):
-            merged = {**getattr(node, name), **value}
-            value = {key: each for key, each in merged.items() if each is not None}
-        if getattr(node, name) != value:
-            setattr(node, name, value)
-            changed = True
-    if changed:
-        node.updated_at = utcnow()
-    if reports.keys() & {"agent", "agent_steps", "hardware_manager_version"}:
-        agent = session.get(AgentRecord, node.id, with_for_update=True, populate_existing=True)
-        if agent is None:
-            return
-        if "agent" in reports:
-            moves.forget_agent(agent)
-        if "agent_steps" in reports:
-            agent.steps = {**agent.steps, **reports["agent_steps"]}
-            agent.steps_refreshed_at = utcnow()
-        if "hardware_manager_version" in reports:
-            agent.hardware_manager_version = reports["hardware_manager_version"]
 
 
 def _patiently(work: Callable[[], T]) -> T:

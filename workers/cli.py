@@ -1,5 +1,6 @@
 """
-The command `ingot`: the service's processes, the database, the settings.
+The command `ingot`: the service's processes, the database, the settings; and, as a client of the
+API, the operator's commands of app/cli.
 """
 
 import json
@@ -13,6 +14,7 @@ import typer
 
 from app import log
 from app import settings as app_settings
+from app.cli import tree
 from app.settings import Settings, SettingsError
 from workers import up as supervisor
 
@@ -24,6 +26,8 @@ app = typer.Typer(
 )
 db = typer.Typer(help="The database.", no_args_is_help=True)
 app.add_typer(db, name="db")
+conductors = typer.Typer(invoke_without_command=True)
+app.add_typer(conductors, name="conductor")
 
 Config = Annotated[
     Path | None, typer.Option(help="TOML file with settings; else the one that INGOT_CONFIG names")
@@ -93,12 +97,15 @@ def api(config: Config = None) -> None:
     supervisor.become(settings, "api", supervisor.ROLES["api"])
 
 
-@app.command()
+@conductors.callback()
 def conductor(
+    ctx: typer.Context,
     name: Annotated[str, typer.Option(help="Unique; else [DEFAULT]host or the host's")] = "",
     config: Config = None,
 ) -> None:
     """Run a conductor: it works on nodes."""
+    if ctx.invoked_subcommand:
+        return
     settings = read_alone(config)
     chosen = name or settings.default.host or socket.gethostname()
     supervisor.become(settings, chosen, supervisor.ROLES["conductor"], chosen)
@@ -155,6 +162,8 @@ def toml(value: Any) -> str:
         case _:
             return json.dumps(value)
 
+
+tree.join(app, conductors)  # last, as the help has the order of registration
 
 if __name__ == "__main__":
     main()

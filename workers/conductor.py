@@ -9,29 +9,30 @@ import contextlib
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
-from celery import Celery
+from celery import Celery, Task
 from celery.apps.worker import Worker
-from celery.exceptions import Ignore
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import killpoints, log, queue
+from app.broker import client
 from app.parent import die_with_parent
 from app.runtime import Runtime, make
 from app.services import conductors
 from app.settings import Settings
-from workers import periodic, redis_server
-from workers.attempts import Conductor, run_step
+from workers import answering, attempts, periodic, shown
+from workers.claims import Conductor
 from workers.lease import Leases
 from workers.waker import Waker
 
 logger = log.get(__name__)
 
-NOW_THREADS = 4
+NOW_THREADS = 8
 
 
 def main(settings: Settings, name: str) -> None:
@@ -44,18 +45,17 @@ def main(settings: Settings, name: str) -> None:
         logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
     incarnation = str(uuid4())
     leases = Leases(
-        redis_server.client(settings.broker.url, settings.broker.connect_timeout),
+        client(settings.broker.url, settings.broker.connect_timeout),
         incarnation,
         settings.conductor.lease_ttl,
         settings.broker.prefix,
     )
     conductor = Conductor(name, incarnation, runtime, leases, Waker(runtime))
 
-    @application.task(name=queue.STEP, acks_late=True, ignore_result=True)
-    def step(node: str, operation: str, fence: int, cursor: int, last: bool) -> None:
-        goes_on = run_step(conductor, node, operation, fence, cursor, last=last)
-        if not goes_on and not last:
-            raise Ignore  # the rest of the chain is dropped; whoever goes on sends a new one
+    @application.task(name=queue.RUN, bind=True, acks_late=True, ignore_result=True)
+    def run(self: Task, node: str, operation: str, fence: int, cursor: int) -> None:
+        show = shown.by(worker, self.request)
+        attempts.run(conductor, node, operation, fence, cursor, show=show)
 
     leases.start()
     conductor.waker.start()
@@ -131,7 +131,8 @@ class _Life:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def leave(self, **_: Any) -> None:
-        """Take no more nodes; what runs is finished."""
+        """Take no more nodes; the steps that run are finished, what follows them is others'."""
+        self.conductor.leaving.set()
         with contextlib.suppress(SQLAlchemyError), self.conductor.runtime.transaction() as session:
             conductors.leave(session, self.conductor.name, self.conductor.incarnation)
 
@@ -181,7 +182,14 @@ def _fork_now(settings: Settings, name: str) -> int:
 def _now(settings: Settings, name: str) -> None:
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
-    broker = redis_server.client(settings.broker.url, settings.broker.connect_timeout)
+    broker = client(settings.broker.url, settings.broker.connect_timeout)
     periodic.declare(application, runtime, name, broker)
+    leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
+    leases.start()
+    threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
+    answerer = answering.Answerer(runtime, name, leases)
+    answering.declare(
+        application, answering.Desk(queue.Asks(application, settings), answerer, threads)
+    )
     queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
     _worker(application, f"now@{name}", queues, NOW_THREADS).start()

@@ -5,6 +5,7 @@ It keeps two conductors from talking to one machine. What keeps them from writin
 the node's row; so when Redis is gone, the row alone decides.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,8 @@ class Lease:
     One holder's right to give orders to one machine.
 
     valid_until: by this process's monotonic clock, which runs on while the process is stopped.
+    renewed_until: by the same; after that it is left to run out, as nobody waits for a call that
+    never returns.
     still_ours: asks the database whether the node's fence is still the one this work was given.
     """
 
@@ -42,6 +45,11 @@ class Lease:
     still_ours: Callable[[], bool]
     leases: "Leases"
     valid_until: float = 0.0
+    renewed_until: float = math.inf
+
+    def keep(self, seconds: float) -> None:
+        """Have it renewed for as long as a call may take that begins now."""
+        self.renewed_until = time.monotonic() + seconds
 
     def check(self) -> None:
         """Called right before each order. Raises LeaseLost."""
@@ -118,11 +126,11 @@ class Leases:
 
     def _renew_forever(self) -> None:
         while not self._stop.wait(self.ttl / 3):
+            asked = time.monotonic()
             with self._lock:
-                held = list(self._held)
+                held = [lease for lease in self._held if asked < lease.renewed_until]
             if not held:
                 continue
-            asked = time.monotonic()
             try:
                 with self.client.pipeline(transaction=False) as pipeline:
                     for lease in held:

@@ -17,7 +17,7 @@ from app.db import after
 from app.models import Answered, NodeHistory
 from app.queue import SHARED_QUEUE, now_queue_of, queue_of
 from app.runtime import Runtime
-from app.services import conductors
+from app.services import conductors, scheduling
 from app.settings import Settings
 from workers import power_sync, reconciler
 
@@ -28,6 +28,7 @@ FAN_OUT = "ingot.fan_out"
 POWER_SYNC = "ingot.power_sync"
 POWER_RECOVERY = "ingot.power_recovery"
 PRUNE_HISTORY = "ingot.prune_history"
+CHECK_ALLOCATIONS = "ingot.check_allocations"
 PRUNE_ANSWERED = "ingot.prune_answered"
 #: Seconds between two looks at what was answered, and how many rows go at once.
 PRUNE_ANSWERED_EVERY, PRUNE_AT_ONCE = 600, 10_000
@@ -41,6 +42,7 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
         (FAN_OUT, conductor.sync_power_state_interval, (POWER_SYNC,)),
         (FAN_OUT, conductor.power_failure_recovery_interval, (POWER_RECOVERY,)),
         (PRUNE_HISTORY, conductor.node_history_cleanup_interval, ()),
+        (CHECK_ALLOCATIONS, conductor.check_allocations_interval, ()),
         (PRUNE_ANSWERED, PRUNE_ANSWERED_EVERY, ()),
     )
     return {
@@ -86,12 +88,20 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
     def forget_answers() -> None:
         prune_answered(runtime)
 
+    def allocate(uuid: str) -> None:
+        scheduling.seek(runtime, uuid)
+
+    def check_allocations() -> None:
+        scheduling.announce_due(runtime)
+
     tasks: Mapping[str, Callable[..., None]] = {
         RECONCILE: reconcile,
         FAN_OUT: fan_out,
         POWER_SYNC: sync_power,
         POWER_RECOVERY: recover_power,
         PRUNE_HISTORY: prune,
+        CHECK_ALLOCATIONS: check_allocations,
+        scheduling.TASK: allocate,
         PRUNE_ANSWERED: forget_answers,
     }
     for name, work in tasks.items():

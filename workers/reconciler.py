@@ -22,10 +22,9 @@ from app.models import (
     Operation,
     OperationState,
     OperationStep,
-    StepState,
 )
 from app.runtime import Runtime, of
-from app.services import conductors, operations, outcomes
+from app.services import conductors, moves, operations, outcomes, waking
 from drivers.steps import Failed, Resume
 
 logger = log.get(__name__)
@@ -170,14 +169,15 @@ def _expire(session: Session, node: Node, operation: Operation) -> bool:
         return False
     if node.reservation is not None and node.operation_id != operation.id:
         return False
-    if node.maintenance and operation.wake_at is None:
+    repaired = node.fault == moves.CLEAN_FAILURE  # cleaned again: that is not an operator's doing
+    if node.maintenance and operation.wake_at is None and not repaired:
         return False  # an operator is at it: agents of nodes in maintenance may take their time
     outcomes.expire(session, node, operation)
     return True
 
 
 def _wake(session: Session, node: Node, operation: Operation) -> bool:
-    return outcomes.wake(session, node, operation)
+    return waking.wake(session, node, operation)
 
 
 def _resend(session: Session, node: Node, operation: Operation) -> bool:
@@ -189,9 +189,14 @@ def _resend(session: Session, node: Node, operation: Operation) -> bool:
 
 def resend_all(runtime: Runtime) -> int:
     """The broker has lost what it held: send everything again that is queued."""
-    with runtime.reading() as session:
-        ids = _ids(session, (Operation.state == OperationState.QUEUED,))
-    return sum(_each(runtime, _resend, operation_id) for operation_id in ids)
+    resent = last = 0
+    while True:
+        with runtime.reading() as session:
+            ids = _ids(session, (Operation.state == OperationState.QUEUED, Operation.id > last))
+        if not ids:
+            return resent
+        resent += sum(_each(runtime, _resend, operation_id) for operation_id in ids)
+        last = ids[-1]
 
 
 def _take_over(judge: Callable[[Session], set[str]]) -> Act:
@@ -230,10 +235,9 @@ def _take_over(judge: Callable[[Session], set[str]]) -> Act:
 
 def _go_back(session: Session, operation: Operation, step: OperationStep) -> None:
     """Back to the step that boots the agent; what follows it is run again."""
-    rows = [row for row in operations.steps_of(session, operation) if row.position <= step.position]
-    boots = [row.position for row in rows if row.label == "boot.prepare_ramdisk"]
-    start = max(boots, default=0)
-    for row in rows:
-        if row.position >= start:
-            row.state, row.progress = StepState.PENDING, {}
-    operation.cursor = start
+    boots = [
+        row.position
+        for row in operations.steps_of(session, operation)
+        if row.position <= step.position and row.label == "boot.prepare_ramdisk"
+    ]
+    operations.go_back(session, operation, max(boots, default=0))

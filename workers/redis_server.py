@@ -18,6 +18,8 @@ from pathlib import Path
 
 import redis
 
+from app.broker import client
+
 OLDEST = (6, 2)
 #: Longest path of a unix socket that every system takes (Linux: 107 bytes).
 LONGEST_SOCKET = 100
@@ -82,15 +84,6 @@ def command(program: str, data_dir: Path, socket: Path) -> list[str]:
         "daemonize": "no",
     }
     return [program, *(word for name, value in settings.items() for word in (f"--{name}", value))]
-
-
-def client(url: str, seconds: float) -> redis.Redis:
-    """A client of a broker URL as Celery has it."""
-    return redis.Redis.from_url(
-        url.replace("redis+socket://", "unix://", 1),
-        socket_connect_timeout=seconds,
-        socket_timeout=seconds,
-    )
 
 
 def await_answer(

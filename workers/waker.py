@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from ssl import SSLContext
 from typing import Any
 
 import aiohttp
@@ -17,15 +18,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import log
 from app.runtime import Runtime
-from app.services import operations, outcomes
+from app.services import operations, waking
 from drivers.agent.in_band import command_ended
 from drivers.errors import HardwareError
 from drivers.tls import context
 
 logger = log.get(__name__)
 
-#: Of the time that a command has run, the part that may pass until its end is seen.
-SHARE = 0.02
+#: Of the time that a command has run, the part that may pass until the agent is asked again.
+SHARE = 0.01
 #: Looks in a row without an answer, after which an agent is left to its heartbeats.
 ERRORS = 5
 
@@ -36,7 +37,7 @@ def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
         node, operation = operations.lock_operation(session, operation_id)
         if fence is not None and operation.fence != fence:
             return False
-        return outcomes.wake(session, node, operation)
+        return waking.wake(session, node, operation)
 
 
 class Waker:
@@ -82,6 +83,8 @@ class Waker:
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
     ) -> None:
         settings = self._runtime.settings.agent
+        # made once: connections are kept for as long as it is the same object
+        trusted = context(ca if ca is not None else settings.verify_ca)
         started = self._loop.time()
         errors = 0
         while errors < ERRORS:
@@ -89,7 +92,7 @@ class Waker:
             pause = max(settings.poll_interval / 2, ran * SHARE)
             await asyncio.sleep(min(pause, settings.max_poll_interval))
             try:
-                document = await self._commands(url, token, ca)
+                document = await self._commands(url, token, trusted)
                 errors = 0
                 if command_ended(document):
                     await self._wake(operation_id, fence)
@@ -97,12 +100,13 @@ class Waker:
             except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
                 errors += 1  # it restarts, or is gone: then its heartbeat tells, or the deadline
 
-    async def _commands(self, url: str, token: str | None, ca: str | None) -> dict[str, Any]:
+    async def _commands(
+        self, url: str, token: str | None, trusted: bool | SSLContext
+    ) -> dict[str, Any]:
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         params = {"agent_token": token} if token else {}
-        ssl: Any = context(ca if ca is not None else self._runtime.settings.agent.verify_ca)
-        async with self._http.get(f"{url}/v1/commands/", params=params, ssl=ssl) as answer:
+        async with self._http.get(f"{url}/v1/commands/", params=params, ssl=trusted) as answer:
             answer.raise_for_status()
             document: dict[str, Any] = await answer.json()
             return document

@@ -1,0 +1,244 @@
+"""
+Claims: a step belongs to one attempt, from its claim until it is done.
+
+This is the hot path: short transactions of statements on tables, built once. To build a statement,
+or to let a session find out what has changed, costs more than to run it.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import JSON, and_, bindparam, exists, func, select, update
+
+from app.db import after, now, retrying
+from app.models import (
+    AgentRecord,
+    Node,
+    Operation,
+    OperationState,
+    OperationStep,
+    Port,
+    StepState,
+)
+from app.models.base import Base
+from app.models.snapshot import snapshots
+from app.runtime import Runtime
+from workers.lease import Leases
+from workers.waker import Waker
+
+
+@dataclass(slots=True)
+class Conductor:
+    """This process, as one that claims steps. leaving: it claims no more."""
+
+    name: str
+    incarnation: str
+    runtime: Runtime
+    leases: Leases
+    waker: Waker
+    leaving: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """
+    One claimed step, read from the rows when it was claimed.
+
+    has_next: the step at the next position is still to be done. child: the node that it is run on,
+    where that is a child of `node`; then `ports` and `agent` are the child's.
+    """
+
+    operation: Operation
+    node: Node
+    step: OperationStep
+    ports: list[Port]
+    agent: AgentRecord | None
+    has_next: bool
+    resumed: bool
+    child: Node | None = None
+    reports: dict[str, Any] = field(default_factory=dict)
+
+
+_operations, _nodes, _steps, _agents, _ports = (
+    Base.metadata.tables[model.__tablename__]
+    for model in (Operation, Node, OperationStep, AgentRecord, Port)
+)
+
+_CLAIM = (
+    update(_operations)
+    .where(
+        _operations.c.uuid == bindparam("operation"),
+        _operations.c.cursor == bindparam("at"),
+        _operations.c.fence == bindparam("under"),
+        _operations.c.claimed < bindparam("at"),
+        _operations.c.state == OperationState.QUEUED,
+    )
+    .values(
+        claimed=bindparam("at"),
+        claimed_by=bindparam("incarnation"),
+        claim=bindparam("token"),
+        state=OperationState.RUNNING,
+        started_at=func.coalesce(_operations.c.started_at, now()),
+        deadline_at=after(bindparam("timeout")),
+        heartbeats=func.coalesce(
+            select(_agents.c.heartbeats)
+            .where(_agents.c.node_id == _operations.c.node_id)
+            .scalar_subquery(),
+            0,
+        ),
+    )
+)
+_START_STEP = (
+    update(_steps)
+    .where(
+        _steps.c.operation_id
+        == select(_operations.c.id)
+        .where(_operations.c.uuid == bindparam("operation"))
+        .scalar_subquery(),
+        _steps.c.position == bindparam("at"),
+    )
+    .values(
+        state=StepState.RUNNING,
+        conductor=bindparam("who"),
+        attempts=_steps.c.attempts + 1,
+        started_at=func.coalesce(_steps.c.started_at, now()),
+    )
+)
+_next = _steps.alias("next")
+_CLAIMED = (
+    select(*_operations.c, *_nodes.c, *_steps.c, *_agents.c, _next.c.state)
+    .join_from(_operations, _nodes, _nodes.c.id == _operations.c.node_id)
+    .join(
+        _steps,
+        and_(_steps.c.operation_id == _operations.c.id, _steps.c.position == _operations.c.cursor),
+    )
+    .outerjoin(_agents, _agents.c.node_id == _nodes.c.id)
+    .outerjoin(
+        _next,
+        and_(_next.c.operation_id == _operations.c.id, _next.c.position == _steps.c.position + 1),
+    )
+    .where(_operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token"))
+)
+_PORTS = select(*_ports.c).where(_ports.c.node_id == bindparam("node"))
+
+_operation, _node, _step = snapshots(Operation), snapshots(Node), snapshots(OperationStep)
+_agent, _port = snapshots(AgentRecord), snapshots(Port)
+
+
+def claim(conductor: Conductor, operation: str, fence: int, cursor: int) -> Attempt | None:
+    """Claim a step, or learn that it is not, or no longer, to be run under this fence."""
+    token = str(uuid4())
+    return retrying(lambda: _claim(conductor, operation, fence, cursor, token))
+
+
+def _claim(
+    conductor: Conductor, operation: str, fence: int, cursor: int, token: str
+) -> Attempt | None:
+    """
+    The same, once. It may be tried again with its token: when the answer to a commit was lost, the
+    claim is in the row already, and is told by its token.
+    """
+    named = {"operation": operation, "at": cursor}
+    with conductor.runtime.writing() as connection:
+        claimed = connection.execute(
+            _CLAIM,
+            {
+                **named,
+                "under": fence,
+                "incarnation": conductor.incarnation,
+                "token": token,
+                "timeout": conductor.runtime.settings.conductor.step_timeout,
+            },
+        )
+        if claimed.rowcount:
+            connection.execute(_START_STEP, {**named, "who": conductor.name})
+        row = connection.execute(_CLAIMED, {"operation": operation, "token": token}).one_or_none()
+        if row is None:
+            return None
+        values = iter(row)
+        found, node, step = _operation(values), _node(values), _step(values)
+        agent, next_state = _agent(values), next(values)
+        ports = [_port(each) for each in connection.execute(_PORTS, {"node": node.id})]
+    return Attempt(
+        found,
+        node,
+        step,
+        ports,
+        agent if agent.node_id else None,
+        has_next=next_state == StepState.PENDING,
+        resumed=step.deaths > 0,
+    )
+
+
+_ADVANCE = (
+    update(_operations)
+    .where(
+        _operations.c.id == bindparam("operation"),
+        _operations.c.fence == bindparam("under"),
+        _operations.c.claim == bindparam("token"),
+        _operations.c.state == OperationState.RUNNING,
+        ~exists().where(_steps.c.id == bindparam("step"), _steps.c.abort_after),
+    )
+    .values(
+        cursor=_operations.c.cursor + 1,
+        state=OperationState.QUEUED,
+        claimed_by=None,
+        deadline_at=None,
+        sent_at=now(),
+        sends=1,
+    )
+)
+_END_STEP = (
+    update(_steps)
+    .where(_steps.c.id == bindparam("step"))
+    .values(
+        state=StepState.DONE,
+        finished_at=now(),
+        progress={},
+        result=bindparam("came_to", type_=JSON(none_as_null=True)),
+    )
+)
+
+
+def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -> bool:
+    """
+    A step is done that changes nothing else: the next one is to be claimed.
+
+    False when the claim does not hold any more.
+    """
+    operation, step = attempt.operation, attempt.step
+    with conductor.runtime.writing() as connection:
+        advanced = connection.execute(
+            _ADVANCE,
+            {
+                "operation": operation.id,
+                "step": step.id,
+                "under": operation.fence,
+                "token": operation.claim,
+            },
+        )
+        if not advanced.rowcount:
+            return False
+        connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
+    return True
+
+
+def holds(operation: Operation, attempt: Attempt) -> bool:
+    """Whether an attempt may write. operation: its row as it is now, locked."""
+    return (
+        operation.state == OperationState.RUNNING
+        and operation.fence == attempt.operation.fence
+        and operation.claim == attempt.operation.claim
+    )
+
+
+def is_over(operation: Operation, attempt: Attempt) -> bool:
+    """Whether an attempt has written already, and only the answer to its commit was lost."""
+    return (
+        operation.state != OperationState.RUNNING
+        and operation.fence == attempt.operation.fence
+        and operation.claim == attempt.operation.claim
+    )
