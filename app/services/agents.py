@@ -16,9 +16,10 @@ from app.db import now, retrying
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import AgentRecord, Node, Operation, OperationState, Port
 from app.runtime import Runtime, of
-from app.services import nodes, outcomes
+from app.services import nodes, waking
 from app.settings import Settings
 from app.states import State
+from drivers.agent.fast_track import chosen
 
 logger = log.get(__name__)
 
@@ -38,7 +39,8 @@ LISTENING = {
 LISTENING_ON_FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE}
 STATUSES = ("start", "end", "error")
 
-_MAC = re.compile(r"[0-9a-f]{2}([:-]?[0-9a-f]{2}){5}", re.IGNORECASE)
+MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
+_MAC = re.compile(MAC)
 
 
 def normal_mac(text: str) -> str | None:
@@ -71,18 +73,23 @@ def lookup(
     settings = of(session).settings
     if node is None or (settings.api.restrict_lookup and not _expected(settings, node)):
         raise nowhere
+    return node, token(session, node, make=with_token)
+
+
+def token(session: Session, node: Node, *, make: bool = True) -> str | None:
+    """The token of a node's agent, as above; the node's row is locked. Raises NodeLocked."""
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
-        return node, "******"
-    if not with_token:
-        return node, None
+        return "******"
+    if not make:
+        return None
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if agent is None:
         agent = AgentRecord(node_id=node.id)
         session.add(agent)
     agent.token = secrets.token_urlsafe(32)
-    return node, agent.token
+    return agent.token
 
 
 def _expected(settings: Settings, node: Node) -> bool:
@@ -92,8 +99,7 @@ def _expected(settings: Settings, node: Node) -> bool:
 
 def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
     """Agents of this node are kept running between operations."""
-    chosen = driver_info.get("fast_track", settings.deploy.fast_track)
-    return str(chosen).lower() in ("true", "1", "yes", "on", "t", "y")
+    return chosen(driver_info, settings.deploy.fast_track)
 
 
 def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
@@ -113,7 +119,7 @@ def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
 
     def wake(node_id: int) -> None:
         with runtime.transaction() as session:
-            outcomes.agent_called(session, node_id)
+            waking.agent_called(session, node_id)
 
     node_id = retrying(record)
     if node_id is None:

@@ -12,6 +12,8 @@ from app.errors import NotFound
 from app.models import Conductor
 from app.runtime import of
 from app.services import conductors
+from drivers.interfaces import Raid
+from drivers.noop import NoRaid
 from drivers.registry import Registry
 
 
@@ -64,3 +66,14 @@ def properties(registry: Registry, name: str) -> Mapping[str, str]:
         for interface in interfaces.values()
         for key, text in interface.properties.items()
     }
+
+
+def logical_disk_properties(registry: Registry, name: str) -> Mapping[str, str]:
+    """
+    property of a logical disk -> what it means, of the driver's default RAID interface, or of the
+    first that has RAID. Raises NotFound.
+    """
+    for interface in registry.types.get(name, {}).get("raid", {}).values():
+        if isinstance(interface, Raid) and interface.name != NoRaid.name:
+            return interface.logical_disk_properties()
+    raise NotFound("RAID of driver", name)

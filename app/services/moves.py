@@ -4,14 +4,27 @@ Moves: the one function that changes a provision state, and what belongs to cert
 
 from collections.abc import Callable, Mapping
 
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.db import utcnow
+from app.db import now, utcnow
 from app.errors import IllegalMove
-from app.models import AgentRecord, Node, Operation
+from app.models import (
+    AgentRecord,
+    Allocation,
+    InspectionReport,
+    Node,
+    Operation,
+    OperationStep,
+)
+from app.runtime import of
 from app.states import MACHINE, Event, Kind, State
+from drivers.agent.fast_track import chosen
+from drivers.agent.inspect import BMC_ADDRESSES
 
 CLEAN_FAILURE = "clean failure"
+SERVICE_FAILURE = "service failure"
+RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
 #: Kind of operation -> Ironic's word for it in the history of a node.
 HISTORY_TYPE: Mapping[str, str] = {
@@ -22,9 +35,16 @@ HISTORY_TYPE: Mapping[str, str] = {
     "rebuild": "deploying",
     "deleted": "unprovision",
     "inspect": "introspection",
+    "discovery": "introspection",
     "adopt": "adoption",
     "service": "servicing",
+    "rescue": "rescue",
+    "unrescue": "rescue",
     "power": "conductor",
+    "boot_mode": "conductor",
+    "secure_boot": "conductor",
+    "vmedia": "conductor",
+    "vendor": "conductor",
 }
 
 
@@ -46,6 +66,17 @@ def move(node: Node, event: Event, target: State | None = None) -> None:
     elif target is not None or old.target != new.target or old.kind is Kind.STABLE:
         node.target_provision_state = target or new.target
     node.provision_updated_at = node.updated_at = utcnow()
+    if event is Event.INSPECT:
+        node.inspection_started_at, node.inspection_finished_at = now(), None
+    elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old.target is State.MANAGEABLE:
+        _end_inspection(node, done=event is Event.DONE)
+
+
+def _end_inspection(node: Node, *, done: bool) -> None:
+    """The times of an inspection, if it is one that ends."""
+    if node.inspection_started_at is not None:
+        node.inspection_started_at = None
+        node.inspection_finished_at = utcnow() if done else None
 
 
 def settle(session: Session, node: Node, state: State, event: Event, operation: Operation) -> None:
@@ -56,9 +87,10 @@ def settle(session: Session, node: Node, state: State, event: Event, operation: 
 
 def _wipe_instance(session: Session, node: Node, operation: Operation) -> None:
     """Nothing of the tenant is left, whether the tear-down went well or not."""
+    session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None
-    gone = {"instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode"}
+    gone = {"instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image"}
     internal = node.driver_internal_info
     if internal.get("automatic_lessee"):
         node.lessee = None
@@ -73,6 +105,12 @@ def _forget_agent(session: Session, node: Node, operation: Operation) -> None:
         forget_agent(agent)
 
 
+def _release_agent(session: Session, node: Node, operation: Operation) -> None:
+    """It is over; where agents are kept running, the next operation goes on with this one."""
+    if not chosen(node.driver_info, of(session).settings.deploy.fast_track):
+        _forget_agent(session, node, operation)
+
+
 def _clean_failed(session: Session, node: Node, operation: Operation) -> None:
     """A failed clean always puts the node into maintenance (spec implement-cleaning-states)."""
     node.maintenance, node.fault = True, CLEAN_FAILURE
@@ -85,20 +123,86 @@ def _clean_succeeded(session: Session, node: Node, operation: Operation) -> None
         node.maintenance, node.fault, node.maintenance_reason = False, None, None
 
 
+def _service_failed(session: Session, node: Node, operation: Operation) -> None:
+    """A service that failed in one of its steps leaves the machine to an operator."""
+    begun = session.scalar(
+        select(OperationStep.id)
+        .where(
+            OperationStep.operation_id == operation.id,
+            OperationStep.flow == "service",
+            OperationStep.attempts > 0,
+        )
+        .limit(1)
+    )
+    if begun is not None:
+        node.maintenance, node.fault = True, SERVICE_FAILURE
+        node.maintenance_reason = node.maintenance_reason or node.last_error
+
+
+def _service_succeeded(session: Session, node: Node, operation: Operation) -> None:
+    if node.fault == SERVICE_FAILURE:
+        node.maintenance, node.fault, node.maintenance_reason = False, None, None
+
+
+def _forget_password(session: Session, node: Node, operation: Operation) -> None:
+    """Nobody needs the password of a rescue any longer than it takes to set it."""
+    info = node.instance_info
+    if any(key in info for key in RESCUE_PASSWORDS):
+        node.instance_info = {key: info[key] for key in info if key not in RESCUE_PASSWORDS}
+
+
+def _forget_report(session: Session, node: Node, operation: Operation) -> None:
+    """What the agent has posted was made use of, or comes too late."""
+    session.execute(delete(InspectionReport).where(InspectionReport.node_id == node.id))
+    info = node.driver_internal_info
+    node.driver_internal_info = {key: info[key] for key in info if key != BMC_ADDRESSES}
+
+
+def _power_unknown(session: Session, node: Node, operation: Operation) -> None:
+    node.power_state = None
+
+
 _EFFECTS: Mapping[tuple[State, Event], tuple[Callable[[Session, Node, Operation], None], ...]] = {
     (State.DELETING, Event.CLEAN): (_wipe_instance,),
     (State.DELETING, Event.FAIL): (_wipe_instance,),
-    (State.CLEANING, Event.DONE): (_clean_succeeded, _forget_agent),
-    (State.CLEANING, Event.MANAGE): (_clean_succeeded, _forget_agent),
+    (State.CLEANING, Event.DONE): (_clean_succeeded, _release_agent),
+    (State.CLEANING, Event.MANAGE): (_clean_succeeded, _release_agent),
     (State.CLEANING, Event.FAIL): (_clean_failed, _forget_agent),
     (State.DEPLOYING, Event.DONE): (_forget_agent,),
     (State.DEPLOYING, Event.FAIL): (_forget_agent,),
-}
+    (State.SERVICING, Event.DONE): (_service_succeeded, _forget_agent),
+    (State.SERVICING, Event.FAIL): (_service_failed, _forget_agent),
+    (State.SERVICE_FAIL, Event.ABORT): (_service_succeeded,),
+    (State.INSPECTING, Event.DONE): (_forget_report, _release_agent),
+    (State.INSPECTING, Event.FAIL): (_forget_report, _forget_agent),
+    (State.INSPECTING, Event.ABORT): (_forget_report, _forget_agent),
+    (State.INSPECT_WAIT, Event.ABORT): (_forget_report, _forget_agent),
+    (State.RESCUING, Event.DONE): (_forget_password, _forget_agent),
+    (State.RESCUING, Event.FAIL): (_forget_password, _forget_agent),
+    (State.UNRESCUING, Event.DONE): (_forget_password, _forget_agent),
+    (State.ADOPTING, Event.FAIL): (_power_unknown,),
+    (State.RESCUE_WAIT, Event.ABORT): (_forget_password, _forget_agent),
+    **dict.fromkeys(
+        (
+            (state, Event.ABORT)
+            for state in (
+                State.CLEANING, State.CLEAN_WAIT, State.CLEAN_HOLD,
+                State.DEPLOYING, State.DEPLOY_WAIT, State.DEPLOY_HOLD,
+                State.SERVICING, State.SERVICE_WAIT, State.SERVICE_HOLD,
+            )
+        ),
+        (_forget_agent,),
+    ),
+}  # fmt: skip
 
 
 def forget_agent(agent: AgentRecord) -> None:
-    """The machine is off or starts anew: what runs there next must prove itself again."""
-    agent.url = agent.verify_ca = None
-    agent.steps, agent.hardware_manager_version = {}, {}
+    """
+    The machine is off or starts anew: what runs there next must prove itself again.
+
+    The steps that it listed are kept: they are what the node can do, as far as is known (spec
+    manual-cleaning), and are listed anew before any of them is run.
+    """
+    agent.url = agent.verify_ca = agent.status = agent.status_message = None
     if not agent.pregenerated:
         agent.token = None

@@ -7,7 +7,7 @@ Functions that change a node run in the caller's transaction and lock its row fi
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -21,9 +21,26 @@ from app.errors import (
     NotFound,
     Unavailable,
 )
-from app.models import AgentRecord, Node, NodeHistory, Operation, OperationStep, Port
+from app.models import (
+    AgentRecord,
+    Allocation,
+    BiosSetting,
+    Chassis,
+    FirmwareComponent,
+    InspectionReport,
+    Node,
+    NodeHistory,
+    NodeInventory,
+    NodeTrait,
+    Operation,
+    OperationStep,
+    Port,
+    Portgroup,
+    VolumeConnector,
+    VolumeTarget,
+)
 from app.runtime import Runtime, of
-from app.services import conductors, unique
+from app.services import conductors, rows, unique
 from app.services.patch import Change
 from app.services.turns import given_away
 from app.states import State
@@ -37,12 +54,12 @@ INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
 RESERVED_NAMES = {
     "maintenance", "management", "states", "vendor_passthru", "detail", "validate",
 }  # fmt: skip
-#: What a field is when it is removed; all others become None.
-DEFAULTS: Mapping[str, Any] = {
-    "driver_info": {}, "extra": {}, "instance_info": {}, "properties": {}, "network_data": {},
-    "conductor_group": "", "maintenance": False, "protected": False, "retired": False,
-    "disable_power_off": False, "console_enabled": False,
-}  # fmt: skip
+#: What is forgotten with a node, beside the steps of its operations.
+OF_A_NODE = (
+    Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
+    VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
+    InspectionReport,
+)  # fmt: skip
 #: States under way to a target in which fields may be changed all the same.
 CHANGEABLE = {
     State.DEPLOY_FAIL, State.INSPECTING, State.INSPECT_FAIL, State.INSPECT_WAIT, State.CLEAN_FAIL,
@@ -118,20 +135,18 @@ def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
 def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
     """Enroll a node. fields: API names, checked for their types. Raises Invalid, AlreadyExists."""
     settings = of(session).settings
-    values = {key: _or_default(key, value) for key, value in fields.items()}
-    node = Node(**{key: _or_default(key, None) for key in DEFAULTS} | values)
-    node.uuid = values.get("uuid") or str(uuid4())
+    node = rows.make(Node, fields)
     node.provision_state = state
-    if node.resource_class is None:
+    if not node.resource_class:
         node.resource_class = settings.default.default_resource_class
-    group = values.get("conductor_group") or settings.default.default_conductor_group
+    group = node.conductor_group or settings.default.default_conductor_group
     node.conductor_group = group.lower()
-    _check_name(node.name)
+    check_name(node.name)
     _check_served(session, node)
     node.parent_node = _resolve_parent(session, node.parent_node, node.uuid)
+    _check_chassis(session, node.chassis_uuid)
     if node.retired_reason and not node.retired:
         raise Invalid("retired_reason: only a node that is retired has one")
-    _name_instance(node, None)
     _set_interfaces(session, node, {})
     with unique.checked(session, "node", node):
         session.add(node)
@@ -154,21 +169,23 @@ def change(
     the caller's API version knows that a node under inspection is not to be changed.
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
-    values = {key: _or_default(key, value) for key, value in values.items()}
+    values = rows.filled(Node, values)
     _check_state(node, changes, values.keys(), inspecting_counts)
     if "name" in values:
-        _check_name(values["name"])
+        check_name(values["name"])
     if "conductor_group" in values:
         values["conductor_group"] = values["conductor_group"].lower()
     if values.get("driver", node.driver) != node.driver and node.console_enabled:
         raise Conflict(f"Node {node.uuid}: stop the console before you change the driver.")
     if "parent_node" in values:
         values["parent_node"] = _resolve_parent(session, values["parent_node"], node.uuid)
+    _check_chassis(session, values.get("chassis_uuid"))
     _check_protection(node, values)
     _check_retirement(node, values)
     _check_use(node, values)
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
+    _check_allocation(session, node, values)
     served = (node.driver, node.conductor_group)
     display_name = node.instance_info.get("display_name")
     chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
@@ -187,6 +204,13 @@ def change(
 
 def touch(node: Node) -> None:
     node.updated_at = now()
+
+
+def give_back(session: Session, node: Node) -> None:
+    """The node's allocation, if it has one, is over."""
+    session.execute(delete(Allocation).where(Allocation.node_id == node.id))
+    info = node.instance_info
+    node.instance_info = {key: value for key, value in info.items() if key != "traits"}
 
 
 def set_maintenance(node: Node, reason: str | None) -> None:
@@ -223,9 +247,28 @@ def remove(session: Session, node: Node) -> None:
     _free(node)
     operations = select(Operation.id).where(Operation.node_id == node.id)
     session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
-    for model in (Operation, NodeHistory, AgentRecord, Port):
+    for model in OF_A_NODE:
         session.execute(delete(model).where(model.node_id == node.id))
     session.delete(node)
+
+
+def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -> None:
+    """Who takes away the instance of an allocated node gives the node back."""
+    leaves = "instance_uuid" in values and values["instance_uuid"] is None
+    new_owner = values.get("owner", node.owner) != node.owner
+    if not (leaves or new_owner):
+        return
+    allocation = session.scalar(select(Allocation).where(Allocation.node_id == node.id))
+    if allocation is None:
+        return
+    if new_owner and allocation.owner is not None:
+        raise Conflict(f"owner: node {node.uuid} is allocated to project {allocation.owner}")
+    if leaves and node.provision_state not in UNUSED and not node.maintenance:
+        raise Conflict(
+            f'instance_uuid: node {node.uuid} is allocated, and in state "{node.provision_state}"'
+        )
+    if leaves:
+        give_back(session, node)
 
 
 def _free(node: Node) -> None:
@@ -233,15 +276,9 @@ def _free(node: Node) -> None:
         raise NodeLocked(node.uuid, node.reservation)
 
 
-def _or_default(field: str, value: Any) -> Any:
-    if value is not None or field not in DEFAULTS:
-        return value
-    default = DEFAULTS[field]
-    return dict(default) if isinstance(default, dict) else default
-
-
-def _check_name(name: str | None) -> None:
-    if name is not None and (name.lower() in RESERVED_NAMES or is_uuid(name)):
+def check_name(name: str | None) -> None:
+    """Raises Invalid for a name that would be taken for something else."""
+    if name is not None and (name in RESERVED_NAMES or is_uuid(name)):
         raise Invalid(f"name: {name!r} is reserved")
 
 
@@ -273,6 +310,13 @@ def _resolve_parent(session: Session, ident: str | None, own: str) -> str | None
     if parent == own:
         raise Invalid("parent_node: a node cannot be its own parent")
     return parent
+
+
+def _check_chassis(session: Session, uuid: str | None) -> None:
+    """There is such a chassis, and will be until the transaction ends. Raises Invalid."""
+    query = select(Chassis.id).where(Chassis.uuid == uuid).with_for_update(read=True)
+    if uuid is not None and session.scalar(query) is None:
+        raise Invalid(f"chassis_uuid: there is no chassis {uuid}")
 
 
 def _set_interfaces(

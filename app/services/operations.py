@@ -17,6 +17,7 @@ from app.db import call_after_commit, now, utcnow
 from app.errors import NotFound, Unavailable
 from app.models import (
     ACTIVE,
+    BESIDE,
     Node,
     Operation,
     OperationState,
@@ -29,18 +30,10 @@ from app.services.conductors import owner_of
 
 logger = log.get(__name__)
 
-#: Steps sent ahead in one chain: each message carries all that follow it.
-CHAIN = 20
-
 
 def lock(session: Session, node_id: int) -> Node:
     """The node, its row locked until the transaction ends. Raises NotFound."""
-    node = session.scalar(
-        select(Node)
-        .where(Node.id == node_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
+    node = session.scalar(_LOCK, {"node_id": node_id})
     if node is None:
         raise NotFound("node", str(node_id))
     return node
@@ -91,21 +84,29 @@ def start(  # noqa: PLR0917 - the columns of a row
     )
     operation.admitted_at = operation.created_at
     session.add(operation)
+    hand_out(session, node, operation)
     session.flush()  # gives it its id
+    node.operation_id = operation.id
     _steps_in(session)[operation.id] = []
     append(session, operation, rows, 0)
-    hand_out(session, node, operation)
     return operation
 
 
-def record_finished(session: Session, node: Node, kind: str, caller: Caller) -> Operation:
-    """An operation that had nothing to do."""
+def record_finished(
+    session: Session,
+    node: Node,
+    kind: str,
+    caller: Caller,
+    error: Mapping[str, Any] | None = None,
+) -> Operation:
+    """An operation that had nothing to do, or could not even begin because of an error."""
     moment = utcnow()
     operation = Operation(
         uuid=str(uuid4()),
         node_id=node.id,
         kind=kind,
-        state=OperationState.SUCCEEDED,
+        state=OperationState.FAILED if error else OperationState.SUCCEEDED,
+        error=dict(error) if error else None,
         requested_by=caller.user_id,
         request_id=caller.request_id,
         created_at=moment,
@@ -133,7 +134,8 @@ def hand_out(session: Session, node: Node, operation: Operation) -> None:
     """Give the operation, at its cursor, to the node's owner under a new fence."""
     node.fence += 1
     operation.fence = node.fence
-    operation.claimed, operation.claimed_by = operation.cursor - 1, None
+    operation.claimed = operation.cursor - 1
+    operation.claimed_by = operation.claim = None
     operation.state = OperationState.QUEUED
     operation.wake_at = operation.deadline_at = None
     operation.sends = 0
@@ -154,16 +156,10 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     operation.sent_at = now()
     operation.sent_to = owner.incarnation
     operation.sends += 1
-    rows = pending(session, operation)[:CHAIN]
-    message = Message(
-        owner.name,
-        node.uuid,
-        operation.uuid,
-        operation.fence,
-        operation.cursor,
-        [row.label for row in rows],
-    )
     kind = operation.kind
+    message = Message(
+        owner.name, node.uuid, operation.uuid, operation.fence, operation.cursor, kind
+    )
 
     def deliver() -> None:
         killpoints.reach("committed", kind)
@@ -203,6 +199,14 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
     ]
 
 
+def go_back(session: Session, operation: Operation, position: int) -> None:
+    """Run again what was planned from a position on; the caller hands the operation out."""
+    for row in steps_of(session, operation):
+        if row.position >= position and row.source != "tidy":
+            row.state, row.progress, row.deadline_at = StepState.PENDING, {}, None
+    operation.cursor = position
+
+
 def current_step(session: Session, operation: Operation) -> OperationStep:
     return next(row for row in steps_of(session, operation) if row.position == operation.cursor)
 
@@ -232,7 +236,7 @@ def current(
             select(Operation).where(
                 Operation.node_id.in_(node_ids),
                 Operation.state.in_(ACTIVE),
-                Operation.kind != "power",
+                Operation.kind.not_in(BESIDE),
             )
         )
     }

@@ -2,18 +2,19 @@
 Outcomes: what comes of a step, and what becomes of its operation and its node.
 
 Every function runs inside the caller's transaction, with the node's row locked, and is all there is
-between two states of an operation: it goes on, waits, wakes, fails or ends here.
+between two states of an operation: it goes on, waits, is held, fails or ends here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app import log
 from app.db import after, age, now, utcnow
 from app.models import (
+    BESIDE,
     AgentRecord,
     Node,
     Operation,
@@ -22,36 +23,41 @@ from app.models import (
     StepState,
 )
 from app.runtime import of
-from app.services import history, moves, planning, targets
+from app.services import (
+    aborts,
+    children,
+    faults,
+    history,
+    moves,
+    planning,
+    steps,
+    targets,
+    waking,
+)
 from app.services.operations import (
     append,
     current_step,
+    go_back,
     hand_out,
-    lock,
     pending,
     steps_of,
 )
 from app.states import MACHINE, Event, Kind, State
-from drivers.steps import Failed, Flow, Wait
+from drivers.steps import Failed, Flow, Hold, Outcome, Wait
 
 logger = log.get(__name__)
 
+#: How often an automated clean begins again because the agent has changed.
+RESTARTS = 3
 #: The flow whose frame and steps are at work in a state.
 FLOW_OF: Mapping[State, str] = {
     State.CLEANING: "clean",
     State.DEPLOYING: "deploy",
     State.DELETING: "delete",
+    State.INSPECTING: "inspect",
     State.RESCUING: "rescue",
     State.UNRESCUING: "unrescue",
     State.SERVICING: "service",
-}
-#: How long a machine may take to call back in a state: the option of [conductor].
-CALLBACK_TIMEOUT: Mapping[State, str] = {
-    State.CLEANING: "clean_callback_timeout",
-    State.DEPLOYING: "deploy_callback_timeout",
-    State.INSPECTING: "inspect_wait_timeout",
-    State.RESCUING: "rescue_callback_timeout",
-    State.SERVICING: "service_callback_timeout",
 }
 
 
@@ -61,8 +67,15 @@ def done(
     """A step is finished: go on with the next, or end. Returns whether there is a next one."""
     step.state, step.finished_at, step.progress = StepState.DONE, utcnow(), {}
     step.result = dict(result) or None
+    if step.child:
+        children.release(session, operation)
+    if step.abort_after:
+        abort(session, node, operation, step)
+        return False
     if step.collects:
-        _replan(session, node, operation, step)
+        wrong = _replan(session, node, operation, step)
+        if wrong:
+            return fail(session, node, operation, step, Failed("; ".join(wrong), "invalid_steps"))
     if step.event:
         fire(session, node, operation, Event(step.event))
     return _go_on(session, node, operation, step)
@@ -77,18 +90,54 @@ def wait(
     operation.wake_at = None
     if outcome.poll_after is not None:
         operation.wake_at = after(outcome.poll_after)
-    limit = outcome.timeout or callback_timeout(session, node)
+    own = outcome.timeout or step.timeout
+    limit = own or waking.callback_timeout(session, node)
     if not limit:
         operation.deadline_at = step.deadline_at = None
-    elif outcome.poll_after is None and outcome.timeout is None:  # each heartbeat begins it anew
+    elif outcome.poll_after is None and own is None:  # each heartbeat begins it anew
         operation.deadline_at, step.deadline_at = after(limit), None
     else:
         step.deadline_at = step.deadline_at or session.scalar(select(after(limit)))
         operation.deadline_at = step.deadline_at
-    if operation.kind != "power" and Event.WAIT in MACHINE[State(node.provision_state)].moves:
+    if operation.moves_node and Event.WAIT in MACHINE[State(node.provision_state)].moves:
         moves.move(node, Event.WAIT)
         _release(node)
-    _wake_if_called(session, node, operation)
+    waking.wake_if_called(session, node, operation)
+
+
+def hold(
+    session: Session, node: Node, operation: Operation, step: OperationStep, outcome: Hold
+) -> bool:
+    """An operator goes on; no deadline runs. Returns whether there is a next step to run now."""
+    if Event.HOLD not in MACHINE[State(node.provision_state)].moves:
+        reason = f"{step.label}: a node cannot be held while it is {node.provision_state}"
+        return fail(session, node, operation, step, Failed(reason, "not_supported"))
+    step.state, step.progress = StepState.WAITING, dict(outcome.progress)
+    operation.state = OperationState.HELD
+    operation.wake_at = operation.deadline_at = step.deadline_at = None
+    moves.move(node, Event.HOLD)
+    _release(node)
+    return False
+
+
+def unhold(session: Session, node: Node) -> None:
+    """The operator says: go on, at once."""
+    operation = session.scalar(_suspended(node))
+    moves.move(node, Event.UNHOLD)
+    if operation is None:  # it was ended behind our back: the deadline of the wait tells
+        return
+    operation.state = OperationState.WAITING
+    waking.wake(session, node, operation)
+
+
+def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:
+    """
+    What came of an attempt, but a transient fault is waited out while the step may be tried again.
+    """
+    if not isinstance(outcome, Failed) or not outcome.retryable or step.faults + 1 >= step.tries:
+        return outcome
+    step.faults, step.error = step.faults + 1, outcome.reason
+    return Wait(step.progress, poll_after=step.backoff * 2 ** (step.faults - 1))
 
 
 def fail(
@@ -97,29 +146,29 @@ def fail(
     """
     A step has failed: tidy up, then enter the failed state. Returns whether there is a next step.
 
-    A failure while tidying up is noted and does not stop the tidying.
+    A failure while tidying up is noted and does not stop the tidying. An automated clean begins
+    again when the agent has come back as another one.
     """
+    if step.child:
+        children.release(session, operation)
+    if failure.code == "version_mismatch" and _begins_again(session, operation, step):
+        hand_out(session, node, operation)
+        return False
     step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), failure.reason
     if step.source != "tidy":
-        operation.error = {
-            "code": failure.code,
-            "message": failure.reason,
-            "step": step.label,
-            "attempt": step.attempts,
-            "retryable": failure.retryable,
-        }
+        operation.error = faults.document(step, failure)
         rest = [row for row in pending(session, operation) if row.position > step.position]
         for row in rest:
             row.state = StepState.SKIPPED
-        tidy = _tidy_rows(session, node)
-        if operation.kind != "power" and tidy:
+        tidy = _tidy_rows(session, node, operation)
+        if operation.moves_node and tidy:
             last = max([step.position, *(row.position for row in rest)])
             append(session, operation, tidy, last + 1)
     return _go_on(session, node, operation, step)
 
 
 def _go_on(session: Session, node: Node, operation: Operation, step: OperationStep) -> bool:
-    """Point at the step after this one; the caller sends, or lets its chain do so."""
+    """Point at the step after this one; the caller sends, or runs it itself."""
     rest = [row for row in pending(session, operation) if row.position > step.position]
     if not rest:
         _end_of_steps(session, node, operation)
@@ -132,31 +181,106 @@ def _go_on(session: Session, node: Node, operation: Operation, step: OperationSt
     return True
 
 
-def _tidy_rows(session: Session, node: Node) -> list[OperationStep]:
+def _tidy_rows(session: Session, node: Node, operation: Operation) -> list[OperationStep]:
     flow = FLOW_OF.get(State(node.provision_state))
-    if flow is None:
-        return []
-    return planning.tidy(targets.of_node(session, node), flow)
+    rows = steps_of(session, operation)
+    if flow is None or not any(row.source == "frame" for row in rows):
+        return []  # nothing was prepared
+    settings = of(session).settings.conductor
+    begun = any(row.flow and row.attempts for row in rows)
+    off = not begun and getattr(settings, f"poweroff_in_{flow}fail", False)
+    target = targets.of_node(session, node)
+    return planning.tidy(target, flow, power_off=off)
 
 
-def _replan(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
-    """The agent has reported its steps: put them between those that are still to be run."""
+def _replan(
+    session: Session, node: Node, operation: Operation, step: OperationStep
+) -> Sequence[str]:
+    """
+    The agent has reported its steps: put them between those that are still to be run.
+
+    Returns what is wrong with the steps that were asked for, now that all are known.
+    """
     flow = Flow(FLOW_OF[State(node.provision_state)])
     rest = [row for row in pending(session, operation) if row.position > step.position]
+    before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
-    rows = planning.with_agent_steps(of(session), targets.of_node(session, node), flow, rest)
+    target, asked = targets.of_node(session, node), operation.asked_steps
+    wrong = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
+    if wrong:
+        return wrong
+    rows = planning.with_agent_steps(of(session), target, flow, rest, asked, before)
     for row in rest:
         session.delete(row)
         steps_of(session, operation).remove(row)
     session.flush()  # their positions are free before the new rows take them
     append(session, operation, rows, step.position + 1)
+    return ()
+
+
+def _begins_again(session: Session, operation: Operation, step: OperationStep) -> bool:
+    """
+    Go back to where the agent lists its steps, if this is an automated clean (spec
+    implement-cleaning-states); a few times only, as the agent may change at each boot.
+    """
+    rows = steps_of(session, operation)
+    lists = next((row for row in rows if row.collects), None)
+    if step.flow != Flow.CLEAN or operation.kind == "clean" or lists is None:
+        return False
+    lists.faults += 1
+    if lists.faults > RESTARTS:
+        return False
+    go_back(session, operation, lists.position)
+    return True
+
+
+def abort(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
+    """Stop an operation at a step of it; the machine is tidied up at once."""
+    state = State(node.provision_state)
+    flow = FLOW_OF.get(waking.busy_state(state))
+    children.release(session, operation)
+    tidies = aborts.begin(session, node, operation, step, flow)
+    record_error(session, node, operation)
+    if tidies:
+        hand_out(session, node, operation)
+    else:
+        _end_of_steps(session, node, operation)
+
+
+def request_abort(session: Session, node: Node) -> None:
+    """
+    Abort what the node waits for, or is held at; where a step must not be interrupted, then when
+    it has ended.
+    """
+    operation = session.scalar(_suspended(node))
+    if operation is None:  # nothing is under way: only the state has to be left
+        moves.move(node, Event.ABORT)
+        return
+    step = current_step(session, operation)
+    if aborts.may_interrupt(step):
+        abort(session, node, operation, step)
+    else:
+        step.abort_after = True
+
+
+def _suspended(node: Node) -> Select[Operation]:
+    return select(Operation).where(
+        Operation.node_id == node.id,
+        Operation.state.in_((OperationState.WAITING, OperationState.HELD)),
+        Operation.kind.not_in(BESIDE),
+    )
 
 
 def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
     """Nothing is left to do: the operation and its node arrive where they should."""
     failed = operation.error is not None
+    if operation.aborting:
+        end(node, operation, OperationState.ABORTED)
+        aborts.arrive(session, node, operation)
+        _release(node)
+        return
     end(node, operation, OperationState.FAILED if failed else OperationState.SUCCEEDED)
-    if operation.kind != "power":
+    if operation.moves_node:
         fire(session, node, operation, Event.FAIL if failed else Event.DONE)
         _release(node)
         return
@@ -165,7 +289,7 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
         record_error(session, node, operation)
     _release(node)
     session.flush()
-    _wake_what_waited(session, node)
+    waking.wake_what_waited(session, node)
 
 
 def end(node: Node, operation: Operation, state: OperationState) -> None:
@@ -188,12 +312,26 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
     if event is Event.DONE and state is State.CLEANING and stays:
         event = Event.MANAGE
     passed = MACHINE[state].passed
+    if event is Event.FAIL:
+        failed_in = (operation.error or {}).get("step")
+        history.ends(session, node, _steps_of_flow(session, operation), failed_in)
+    elif passed:
+        history.add(session, node, "transition", f"The node was {passed}.")
+        history.ends(session, node, _steps_of_flow(session, operation))
     moves.move(node, event)
     if event is Event.FAIL:
         record_error(session, node, operation)
-    elif passed:
-        history.add(session, node, "transition", f"The node was {passed}.")
+    else:
+        history.begins(session, node, _steps_of_flow(session, operation))
     moves.settle(session, node, state, event, operation)
+
+
+def _steps_of_flow(session: Session, operation: Operation) -> Sequence[OperationStep]:
+    """The steps since an event of one of them has moved the node; none of what never began."""
+    if not operation.fence:  # never handed out
+        return ()
+    rows = steps_of(session, operation)
+    return rows[next((at + 1 for at, row in enumerate(rows) if row.event), 0) :]
 
 
 def record_error(session: Session, node: Node, operation: Operation) -> None:
@@ -209,69 +347,8 @@ def record_error(session: Session, node: Node, operation: Operation) -> None:
     )
 
 
-# Waking
-
-
-def wake(session: Session, node: Node, operation: Operation) -> bool:
-    """
-    Hand a waiting operation out again; False when another operation has the node just now.
-
-    It wakes when that one ends, if the agent has called meanwhile.
-    """
-    if operation.state != OperationState.WAITING:
-        return False
-    if node.reservation is not None and node.operation_id != operation.id:
-        return False
-    if operation.kind != "power" and MACHINE[State(node.provision_state)].kind is Kind.WAIT:
-        moves.move(node, Event.RESUME)
-    hand_out(session, node, operation)
-    return True
-
-
-def agent_called(session: Session, node_id: int) -> None:
-    """The agent has given a sign of life: wake the operation that waits for it, if any."""
-    node = lock(session, node_id)
-    operation = session.scalar(
-        select(Operation).where(
-            Operation.node_id == node_id,
-            Operation.state == OperationState.WAITING,
-            Operation.wake_at.is_(None),
-        )
-    )
-    if operation is not None:
-        wake(session, node, operation)
-
-
 def _release(node: Node) -> None:
     node.reservation = node.operation_id = None
-
-
-def _wake_if_called(session: Session, node: Node, operation: Operation) -> None:
-    """
-    A heartbeat that came since the step was claimed is not lost.
-
-    The agent's row is locked: one that comes just now is recorded, and looks, after our commit.
-    """
-    if operation.wake_at is not None:
-        return
-    heartbeats = session.scalar(
-        select(AgentRecord.heartbeats).where(AgentRecord.node_id == node.id).with_for_update()
-    )
-    if heartbeats is not None and heartbeats > operation.heartbeats:
-        wake(session, node, operation)
-
-
-def _wake_what_waited(session: Session, node: Node) -> None:
-    """A change of power is over: go on with what its agent has called for meanwhile."""
-    waiting = session.scalar(
-        select(Operation).where(
-            Operation.node_id == node.id,
-            Operation.state == OperationState.WAITING,
-            Operation.kind != "power",
-        )
-    )
-    if waiting is not None:
-        _wake_if_called(session, node, waiting)
 
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
@@ -279,8 +356,8 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
     The deadline of a waiting operation has passed: it fails, unless its agent has called since.
     """
     step = current_step(session, operation)
-    if operation.wake_at is None:
-        limit = callback_timeout(session, node)
+    if operation.wake_at is None and step.deadline_at is None:
+        limit = waking.callback_timeout(session, node)
         silence = session.scalar(
             select(age(AgentRecord.last_heartbeat_at)).where(AgentRecord.node_id == node.id)
         )
@@ -299,29 +376,16 @@ def fail_waiting(
     session: Session, node: Node, operation: Operation, step: OperationStep, failure: Failed
 ) -> None:
     """Fail an operation that waits; its tidying is handed out like any other work."""
-    if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.kind != "power":
+    if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.moves_node:
         moves.move(node, Event.RESUME)
     if fail(session, node, operation, step, failure):
         hand_out(session, node, operation)
 
 
-def callback_timeout(session: Session, node: Node) -> float:
-    """Seconds for which this node may be silent in its state; 0: for ever."""
-    row = MACHINE[State(node.provision_state)]
-    busy = row.moves.get(Event.RESUME, State(node.provision_state))
-    option = CALLBACK_TIMEOUT.get(busy, "deploy_callback_timeout")
-    return float(getattr(of(session).settings.conductor, option))
-
-
 def supersede(session: Session, node: Node) -> None:
     """End the waiting operation of a node: another verb takes its place."""
-    for operation in session.scalars(
-        select(Operation).where(
-            Operation.node_id == node.id,
-            Operation.state.in_((OperationState.WAITING, OperationState.HELD)),
-            Operation.kind != "power",
-        )
-    ):
+    for operation in session.scalars(_suspended(node)):
+        children.release(session, operation)
         for row in pending(session, operation):
             row.state = StepState.SKIPPED
         end(node, operation, OperationState.ABORTED)

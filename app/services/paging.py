@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.errors import NotFound
 from app.models import Base
+from app.models.base import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def cut(
     columns = model.__table__.c
     column, key = columns[page.sort_key], columns.id
     # where nulls go differs between databases, so it is said; and truth values have no order
-    keys: list[ColumnElement[Any]] = [case((column.is_(None), 1), else_=0), column, key]
+    keys: list[ColumnElement[Any]] = [case((column.is_(None), 0), else_=1), column, key]
     if not column.nullable:
         del keys[0]
     if isinstance(column.type, Boolean):
@@ -49,7 +50,7 @@ def cut(
     if page.marker is not None:
         found = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
         if found is None:
-            raise NotFound(model.__tablename__.removesuffix("s"), page.marker)
+            raise NotFound(kind_of(model), page.marker)
         query = query.where(_beyond(keys, tuple(found), page.descending))
     ordered = [each.desc() if page.descending else each.asc() for each in keys]
     return query.order_by(*ordered).limit(page.limit)

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.errors import Invalid
 
+OPERATIONS = ("add", "replace", "remove")
 _PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 _ESCAPED = re.compile(r"(/([^/~]|~[01])+)+")
 _MISSING: Any = object()
@@ -45,8 +46,8 @@ def _parse(each: Any, allowed: Collection[str], pattern: re.Pattern[str]) -> Cha
     if not isinstance(each, dict) or not each.keys() <= {"op", "path", "value"}:
         raise Invalid("An operation of a patch has op, path and value, and nothing else.")
     op, path = each.get("op"), each.get("path")
-    if op not in ("add", "replace", "remove"):
-        raise Invalid(f"op: {op!r} is not one of add, replace, remove")
+    if op not in OPERATIONS:
+        raise Invalid(f"op: {op!r} is not one of {', '.join(OPERATIONS)}")
     if not isinstance(path, str) or not pattern.fullmatch(path):
         raise Invalid(f"path: {path!r} is not a path like /extra/key")
     if op != "remove" and "value" not in each:

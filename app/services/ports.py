@@ -4,50 +4,31 @@ Ports: the network interfaces of nodes.
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID, uuid4
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.db import now
-from app.errors import Conflict, Invalid, NodeLocked, NotFound
-from app.models import Node, Port
-from app.services import nodes, unique
+from app.errors import Conflict, Invalid
+from app.models import Port, Portgroup
+from app.services import parts, rows, vifs
 from app.states import State
 
-#: What a field is when it is removed; all others become None.
-DEFAULTS: Mapping[str, Any] = {
-    "extra": {}, "local_link_connection": {}, "pxe_enabled": True, "is_smartnic": False,
-    "available_for_dynamic_portgroup": True,
-}  # fmt: skip
-#: Changes of these need a node that is not in use.
-WIRING = {"pxe_enabled", "local_link_connection", "physical_network"}
-REWIRABLE = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE}
-
-
-def find(session: Session, ident: str, *, by_name: bool = True) -> Port:
-    """A port by UUID, or by name. Raises NotFound."""
-    if nodes.is_uuid(ident):
-        condition = Port.uuid == str(UUID(ident))
-    elif by_name:
-        condition = Port.name == ident
-    else:
-        raise NotFound("port", ident)
-    port = session.scalar(select(Port).where(condition))
-    if port is None:
-        raise NotFound("port", ident)
-    return port
+#: Columns whose change needs a node that is not in use -> the fields.
+WIRING = {
+    "pxe_enabled": "pxe_enabled",
+    "local_link_connection": "local_link_connection",
+    "physical_network": "physical_network",
+    "portgroup_id": "portgroup_uuid",
+}
 
 
 def create(session: Session, node_ident: str, fields: Mapping[str, Any]) -> Port:
-    """A new port of a node, which may be locked. Raises Invalid, AlreadyExists."""
-    values = {key: _or_default(key, value) for key, value in fields.items()}
-    port = Port(**{key: _or_default(key, None) for key in DEFAULTS} | values)
-    port.uuid = values.get("uuid") or str(uuid4())
-    port.node_id = _node_id(session, node_ident)
+    """A new port of a node, which may be locked. Raises Invalid, Conflict, AlreadyExists."""
+    values = _by_column(session, {**fields, "node_uuid": node_ident})
+    port = rows.make(Port, values)
     _check_smartnic(port)
-    with unique.checked(session, "port", port):
-        session.add(port)
+    _check_group(session, port, values.keys() | WIRING.keys())
+    rows.add(session, port)
     return port
 
 
@@ -59,47 +40,37 @@ def change(
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
-    values = {key: _or_default(key, value) for key, value in values.items()}
-    node = _lock_node(session, port)
-    state = State(node.provision_state)
-    if state is State.INSPECTING and inspecting_counts:
-        raise Conflict(f"Node {node.uuid} is being inspected; its ports cannot be changed.")
-    changed = {key for key, value in values.items() if value != getattr(port, key, value)}
-    if changed & WIRING and state not in REWIRABLE and not node.maintenance:
-        raise Conflict(
-            f"{', '.join(sorted(changed & WIRING))}: cannot be changed while node {node.uuid} is in"
-            f' state "{state}" and not in maintenance'
-        )
-    in_use = state is State.ACTIVE or node.instance_uuid is not None
+    node = parts.lock_node(session, port, inspecting_counts=inspecting_counts)
+    values = rows.filled(Port, _by_column(session, dict(values)))
+    changed = parts.changed(port, values)
+    parts.check_rewirable(node, (WIRING[name] for name in changed & WIRING.keys()))
+    in_use = node.provision_state == State.ACTIVE or node.instance_uuid is not None
     if "address" in changed and in_use and not node.maintenance:
         raise Conflict(f"address: node {node.uuid} is in use and not in maintenance")
-    if "node_uuid" in values:
-        port.node_id = _node_id(session, values.pop("node_uuid"))
-    with unique.checked(session, "port", port):
-        for key, value in values.items():
-            setattr(port, key, value)
-        _check_smartnic(port)
-        port.updated_at = now()
+    rows.change(session, port, values)
+    _check_smartnic(port)
+    _check_group(session, port, changed)
 
 
 def remove(session: Session, port: Port) -> None:
-    """Forget a port. Raises NodeLocked."""
-    _lock_node(session, port)
+    """Forget a port. Raises NodeLocked, Conflict."""
+    node = parts.lock_node(session, port)
+    vif = vifs.bound(port)
+    if vif is not None and not node.maintenance:
+        raise Conflict(f"Port {port.uuid} is bound to VIF {vif}; detach that first.")
     session.delete(port)
 
 
-def _lock_node(session: Session, port: Port) -> Node:
-    node = session.get_one(Node, port.node_id, with_for_update=True)
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
-    return node
-
-
-def _node_id(session: Session, ident: str) -> int:
-    found = session.scalar(select(Node.id).where(nodes.identified(ident)))
-    if found is None:
-        raise Invalid(f"There is no node {ident}.")
-    return found
+def _by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
+    """The values, with ids in place of UUIDs; the port group stays. Raises Invalid."""
+    if "portgroup_uuid" in values:
+        uuid = values.pop("portgroup_uuid")
+        query = select(Portgroup.id).where(Portgroup.uuid == uuid).with_for_update()
+        found = session.scalar(query)
+        if uuid is not None and found is None:
+            raise Invalid(f"portgroup_uuid: there is no port group {uuid}")
+        values["portgroup_id"] = found
+    return parts.by_column(session, values)
 
 
 def _check_smartnic(port: Port) -> None:
@@ -108,8 +79,35 @@ def _check_smartnic(port: Port) -> None:
         raise Invalid("local_link_connection: a smart NIC needs port_id and hostname")
 
 
-def _or_default(field: str, value: Any) -> Any:
-    if value is not None or field not in DEFAULTS:
-        return value
-    default = DEFAULTS[field]
-    return dict(default) if isinstance(default, dict) else default
+def _check_group(session: Session, port: Port, changed: set[str]) -> None:
+    """The port fits the port group that it belongs to. Raises Invalid, Conflict."""
+    if port.portgroup_id is None or not changed & {*WIRING, "node_id"}:
+        return
+    group = session.get_one(Portgroup, port.portgroup_id, with_for_update=True)
+    if group.node_id != port.node_id:
+        raise Invalid(f"portgroup_uuid: port group {group.uuid} belongs to another node")
+    if changed & {"pxe_enabled", "portgroup_id"}:
+        _check_alone(port, group)
+    if changed & {"physical_network", "portgroup_id"}:
+        _join_network(session, port, group)
+
+
+def _check_alone(port: Port, group: Portgroup) -> None:
+    if port.pxe_enabled and not group.standalone_ports_supported:
+        raise Conflict(
+            f"pxe_enabled: must be false for a port of port group {group.uuid}, which does not"
+            " support standalone ports"
+        )
+
+
+def _join_network(session: Session, port: Port, group: Portgroup) -> None:
+    """All of a group is on one physical network, or none; the first port says on which."""
+    others = select(Port.physical_network).where(Port.portgroup_id == group.id, Port.id != port.id)
+    networks = set(session.scalars(others)) or {group.physical_network} - {None}
+    if not networks:
+        group.physical_network = port.physical_network
+    elif port.physical_network not in networks:
+        wanted = ", ".join(sorted(each or "none" for each in networks))
+        raise Conflict(
+            f"physical_network: must be that of port group {group.uuid}, which is {wanted}"
+        )

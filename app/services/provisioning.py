@@ -1,9 +1,11 @@
 """
 Provisioning: a verb from the API, with its arguments, becomes a move and an operation.
+
+`weigh` decides all that can be decided before anything is written; `request` writes it down.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -18,59 +20,144 @@ from app.errors import (
 )
 from app.models import Node, OperationStep
 from app.runtime import Runtime, of
-from app.services import moves, operations, outcomes, planning, targets
+from app.services import (
+    asked,
+    faults,
+    history,
+    moves,
+    operations,
+    outcomes,
+    planning,
+    targets,
+)
 from app.services.caller import Caller
 from app.services.conductors import require_served
+from app.services.rescue_password import hashed
+from app.services.steps import Asked, offered, problems
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.errors import HardwareError
+from drivers.steps import Flow
 from drivers.target import Target
 
-Plan = Callable[[Runtime, Node, Target], list[OperationStep]]
+Arguments = Mapping[str, Any]
+Plan = Callable[[Runtime, Node, Target, planning.Request], list[OperationStep]]
+Asking = Callable[[Session, Node, Arguments], planning.Request]
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
     """
-    How an event that somebody asks for is carried out.
+    How an event that somebody asks for is carried out by an operation.
 
-    kind: of the operation. plan: its steps. validates: the interfaces whose settings must be right
-    before anything begins. in_maintenance: whether a node in maintenance takes it. protected:
-    whether a protected node refuses it.
+    kind: of the operation. plan: its steps. asks: reads the steps that come with it. flow: what
+    those are checked against; what is wrong with them is refused, or, when `fails`, ends in the
+    failed state. target: where it leads, unless as the state machine says. validates: the
+    interfaces whose settings must be right before anything begins. in_maintenance: whether a node
+    in maintenance takes it. protected: whether a protected node refuses it.
     """
 
     kind: str
     plan: Plan
+    asks: Asking = asked.nothing
+    flow: Flow | None = None
+    fails: bool = False
+    target: State | None = None
     validates: tuple[str, ...] = ()
     in_maintenance: bool = True
     protected: bool = False
 
 
-_MANAGE = Verb("manage", planning.verify)
-_DEPLOY = Verb(
-    "active", planning.deploy, ("power", "deploy", "boot", "network"), in_maintenance=False
-)
+_INSTANCE = ("power", "deploy", "boot", "network", "storage")
 
 #: Event -> how; MANAGE works only where the node must be verified first.
 _VERBS: Mapping[Event, Verb] = {
-    Event.MANAGE: _MANAGE,
-    Event.PROVIDE: Verb("provide", planning.clean),
-    Event.DEPLOY: _DEPLOY,
-    Event.REBUILD: Verb(
-        "rebuild", _DEPLOY.plan, _DEPLOY.validates, in_maintenance=False, protected=True
+    Event.MANAGE: Verb("manage", planning.verify),
+    Event.PROVIDE: Verb("provide", planning.clean, asked.by_settings, Flow.CLEAN),
+    Event.CLEAN: Verb(
+        "clean", planning.manual_clean, asked.to_clean, Flow.CLEAN, fails=True,
+        target=State.MANAGEABLE, validates=("power", "network"), in_maintenance=False,
     ),
-    Event.DELETE: Verb("deleted", planning.delete, protected=True),
+    Event.DEPLOY: Verb(
+        "active", planning.deploy, asked.to_deploy, Flow.DEPLOY,
+        validates=_INSTANCE, in_maintenance=False,
+    ),
+    Event.REBUILD: Verb(
+        "rebuild", planning.deploy, asked.to_deploy, Flow.DEPLOY,
+        validates=_INSTANCE, in_maintenance=False, protected=True,
+    ),
+    Event.DELETE: Verb(
+        "deleted", planning.delete, asked.by_settings, Flow.CLEAN,
+        validates=("power",), protected=True,
+    ),
+    Event.INSPECT: Verb(
+        "inspect", planning.framework("inspect"), validates=("power", "inspect"),
+    ),
+    Event.ADOPT: Verb("adopt", planning.framework("adopt"), validates=("power",)),
+    Event.RESCUE: Verb(
+        "rescue", planning.framework("rescue"),
+        validates=("power", "rescue", "network"), in_maintenance=False,
+    ),
+    Event.UNRESCUE: Verb(
+        "unrescue", planning.framework("unrescue"),
+        validates=("power", "rescue", "network"), in_maintenance=False,
+    ),
+    Event.SERVICE: Verb(
+        "service", planning.service, asked.to_service, Flow.SERVICE, fails=True,
+        validates=("power", "network"), in_maintenance=False,
+    ),
+}  # fmt: skip
+
+
+def _abort(session: Session, node: Node, caller: Caller) -> None:
+    """Abort what is under way; a service that has failed is abandoned instead."""
+    if node.provision_state != State.SERVICE_FAIL:
+        outcomes.request_abort(session, node)
+        return
+    past = operations.of_node(session, node.id)
+    failed = next((each for each in past if each.kind == "service"), None)
+    prepared = failed and any(row.source == "frame" for row in operations.steps_of(session, failed))
+    target = targets.of_node(session, node)
+    rows = planning.tidy_abort(target, Flow.SERVICE) if prepared else []
+    if rows:
+        operations.start(session, node, "service", rows, {}, caller).aborting = True
+    else:
+        state = State(node.provision_state)
+        finished = operations.record_finished(session, node, "service", caller)
+        moves.move(node, Event.ABORT)
+        moves.settle(session, node, state, Event.ABORT, finished)
+
+
+#: Events that change what is under way instead of beginning something.
+_INTERRUPTS: Mapping[Event, Callable[[Session, Node, Caller], None]] = {
+    Event.ABORT: _abort,
+    Event.UNHOLD: lambda session, node, _caller: outcomes.unhold(session, node),
 }
 
 
-def request(
-    session: Session, node: Node, verb: str, arguments: Mapping[str, Any], caller: Caller
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Intent:
     """
-    Begin what `verb` (a key of `states.VERBS`) asks for: check, plan, move, and hand out.
+    What a verb does to a node, before it is done.
 
-    The caller has locked the node's row. Raises Invalid for an unknown verb, IllegalMove,
-    NodeLocked, InMaintenance, NodeProtected, Conflict, and Unavailable when no conductor serves
-    the node.
+    how: None where nothing but the move is to be done, or where something under way is changed.
+    steps: asked for. wrong: with those, a sentence each; then the operation fails before its first
+    step.
+    """
+
+    event: Event
+    how: Verb | None = None
+    rows: Sequence[OperationStep] = ()
+    steps: Sequence[Asked] = ()
+    wrong: Sequence[str] = ()
+    shown: Arguments = field(default_factory=dict)
+
+
+def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Intent:
+    """
+    Decide what `verb` (a key of `states.VERBS`) does to a node; nothing is written.
+
+    Raises Invalid for an unknown verb or steps that cannot be, IllegalMove, NodeLocked,
+    InMaintenance, NodeProtected, Conflict, and Unavailable when no conductor serves the node.
     """
     event = VERBS.get(verb)
     if event is None:
@@ -79,34 +166,72 @@ def request(
         raise NodeLocked(node.uuid, node.reservation)
     if not allows(node.provision_state, event):
         raise IllegalMove(verb, node.uuid, node.provision_state)
+    state = MACHINE[State(node.provision_state)].moves[event]
+    if event in _INTERRUPTS:
+        if event is Event.ABORT and state is State.ACTIVE and node.maintenance:
+            raise Conflict(f"Node {node.uuid} is in maintenance: its service cannot be aborted.")
+        return Intent(event)
     how = _VERBS.get(event)
     if how is None:
         raise Invalid(f'The action "{verb}" is not available in this release.')
-    _check(node, verb, event, how)
-    row = MACHINE[State(node.provision_state)]
-    if row.kind in (Kind.WAIT, Kind.HOLD):
-        outcomes.supersede(session, node)
-    node.last_error = None
-    if row.moves[event] is State.MANAGEABLE:  # nothing to do but the move
-        moves.move(node, event)
-        return
+    _check(of(session), node, verb, event, how)
+    if state is State.MANAGEABLE:  # nothing to do but the move
+        return Intent(event)
     require_served(session, node)
     target = targets.of_node(session, node)
     _validate(target, how.validates)
-    if event in (Event.DEPLOY, Event.REBUILD):
-        _prepare_instance(node, arguments)
-    moves.move(node, event, MACHINE[row.moves[event]].target)
-    rows = how.plan(of(session), node, target)
-    shown = {key: value for key, value in arguments.items() if key != "configdrive"}
-    if rows:
-        operations.start(session, node, how.kind, rows, shown, caller)
-    else:
-        _finish_at_once(session, node, how.kind, caller)
+    request = how.asks(session, node, arguments)
+    wrong = _wrong(target, how, request)
+    if wrong and not how.fails:
+        raise Invalid("; ".join(wrong))
+    rows = [] if wrong else how.plan(of(session), node, target, request)
+    hidden = ("configdrive", "rescue_password")
+    shown = {key: value for key, value in arguments.items() if key not in hidden}
+    return Intent(event, how, rows, request.steps, wrong, shown)
 
 
-def _check(node: Node, verb: str, event: Event, how: Verb) -> None:
+def leads_to(node: Node, intent: Intent) -> State:
+    """The state that a node enters at once."""
+    return MACHINE[State(node.provision_state)].moves[intent.event]
+
+
+def request(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> None:
+    """
+    Begin what `verb` asks for: move, and hand out. The caller has locked the node's row.
+
+    Raises as `weigh` does.
+    """
+    intent = weigh(session, node, verb, arguments)
+    if intent.event in _INTERRUPTS:
+        _INTERRUPTS[intent.event](session, node, caller)
+        return
+    row = MACHINE[State(node.provision_state)]
+    if row.kind in (Kind.WAIT, Kind.HOLD):
+        outcomes.supersede(session, node)
+    how = intent.how
+    if how is None:
+        moves.move(node, intent.event)
+        return
+    node.last_error = None
+    _keep_arguments(of(session), node, intent.event, arguments, caller)
+    moves.move(node, intent.event, how.target or MACHINE[row.moves[intent.event]].target)
+    if intent.rows:
+        started = operations.start(session, node, how.kind, intent.rows, intent.shown, caller)
+        if intent.steps:
+            started.asked_steps = [dict(each) for each in intent.steps]
+        history.begins(session, node, intent.rows)
+        return
+    error = faults.described("invalid_steps", "; ".join(intent.wrong)) if intent.wrong else None
+    finished = operations.record_finished(session, node, how.kind, caller, error)
+    outcomes.fire(session, node, finished, Event.FAIL if error else Event.DONE)
+
+
+def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> None:
     clean_failure = node.fault == moves.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
-    if node.maintenance and not how.in_maintenance and not clean_failure:
+    allowed = how.in_maintenance
+    if event is Event.PROVIDE:
+        allowed = runtime.settings.conductor.allow_provisioning_in_maintenance
+    if node.maintenance and not allowed and not clean_failure:
         raise InMaintenance(verb, node.uuid)
     if node.protected and how.protected:
         raise NodeProtected(node.uuid)
@@ -124,15 +249,45 @@ def _validate(target: Target, kinds: tuple[str, ...]) -> None:
             ) from error
 
 
-def _prepare_instance(node: Node, arguments: Mapping[str, Any]) -> None:
+def _wrong(target: Target, how: Verb, request: planning.Request) -> list[str]:
+    """What is wrong with the steps that are asked for, as far as it is known by now."""
+    if how.flow is None or not request.steps:
+        return []
+    known = offered(target, how.flow)
+    if how.flow is Flow.DEPLOY:  # only the agent that will have booted says what it can do
+        known = {key: step for key, step in known.items() if not step.in_band}
+    ramdisk = not request.disable_ramdisk
+    agent = ramdisk and planning.frame(target, how.flow).collect is not None
+    return problems(request.steps, how.flow, known, agent=agent, ramdisk=ramdisk)
+
+
+def _keep_arguments(
+    runtime: Runtime, node: Node, event: Event, arguments: Arguments, caller: Caller
+) -> None:
+    """What comes with a verb and belongs to the node from now on."""
+    kept = {}
     if "configdrive" in arguments:
-        node.instance_info = {**node.instance_info, "configdrive": arguments["configdrive"]}
+        kept["configdrive"] = arguments["configdrive"]
+    if event is Event.RESCUE:
+        password = arguments["rescue_password"]
+        algorithm = runtime.settings.conductor.rescue_password_hash_algorithm
+        kept["rescue_password"] = password
+        kept["hashed_rescue_password"] = hashed(password, algorithm)
+    if kept:
+        node.instance_info = {**node.instance_info, **kept}
+    if event is Event.DEPLOY:
+        _lend(runtime, node, caller)
 
 
-def _finish_at_once(session: Session, node: Node, kind: str, caller: Caller) -> None:
-    """Automated cleaning is off: the node passes through, and its history says so."""
-    state = State(node.provision_state)
-    event = Event.MANAGE if node.retired else Event.DONE
-    operation = operations.record_finished(session, node, kind, caller)
-    moves.move(node, event)
-    moves.settle(session, node, state, event, operation)
+def _lend(runtime: Runtime, node: Node, caller: Caller) -> None:
+    """The project that deploys a node becomes its lessee, if settings want that."""
+    settings = runtime.settings.conductor
+    if not settings.automatic_lessee or node.lessee is not None:
+        return
+    lessee = {
+        "instance": node.instance_info.get("project_id"),
+        "request": caller.project_id,
+    }.get(settings.automatic_lessee_source)
+    if lessee:
+        node.lessee = str(lessee)
+        node.driver_internal_info = {**node.driver_internal_info, "automatic_lessee": True}

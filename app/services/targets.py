@@ -5,14 +5,18 @@ From rows to what a driver may know: the only maker of targets.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
+from app.db import utcnow
 from app.models import AgentRecord, Node, Port
+from app.models import VolumeConnector as ConnectorRow
+from app.models import VolumeTarget as VolumeRow
+from app.models.snapshot import snapshots
 from app.runtime import Runtime, of
-from drivers.interfaces import KINDS
+from drivers.interfaces import KINDS, Storage
 from drivers.registry import Driver
-from drivers.target import Agent, Nic, Target
+from drivers.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
 
 #: What the agent is told of a node, in `params.node` of a command (IPA_PROTOCOL, "Commands").
 _RECORD = (
@@ -69,22 +73,74 @@ def build(
     )
 
 
+_PORTS = select(*Port.__table__.c).where(Port.node_id == bindparam("node"))
+_port = snapshots(Port)
+
+
 def of_node(session: Session, node: Node) -> Target:
     """The target of a node, with its ports and its agent read in this session."""
-    ports = session.scalars(select(Port).where(Port.node_id == node.id)).all()
-    return build(of(session), node, ports, session.get(AgentRecord, node.id))
+    ports = [_port(row) for row in session.connection().execute(_PORTS, {"node": node.id})]
+    agent, volumes = session.get(AgentRecord, node.id), {}
+    if _uses_volumes(of(session), node):
+        volumes = _volumes(session, node)
+    return build(of(session), node, ports, agent, **volumes)
+
+
+def volumes_of(runtime: Runtime, node: Node) -> dict[str, Any]:
+    """
+    What `build` is to be told of a node's volumes: nothing, at no cost, when its storage interface
+    uses none. Raises as `build`.
+    """
+    if not _uses_volumes(runtime, node):
+        return {}
+    with runtime.reading() as session:
+        return _volumes(session, node)
+
+
+def _uses_volumes(runtime: Runtime, node: Node) -> bool:
+    storage = driver_of(runtime, node).by_kind["storage"]
+    return isinstance(storage, Storage) and storage.uses_volumes
+
+
+def _volumes(session: Session, node: Node) -> dict[str, Any]:
+    connectors = session.scalars(
+        select(ConnectorRow).where(ConnectorRow.node_id == node.id).order_by(ConnectorRow.id)
+    )
+    volumes = session.scalars(
+        select(VolumeRow).where(VolumeRow.node_id == node.id).order_by(VolumeRow.boot_index)
+    )
+    return {
+        "volume_connectors": tuple(
+            VolumeConnector(row.uuid, row.type, row.connector_id, row.extra) for row in connectors
+        ),
+        "volume_targets": tuple(
+            VolumeTarget(
+                row.uuid,
+                row.volume_type,
+                row.volume_id,
+                row.boot_index,
+                row.properties,
+                row.extra,
+            )
+            for row in volumes
+        ),
+    }
 
 
 def _agent(agent: AgentRecord | None) -> Agent:
     if agent is None:
         return Agent()
+    heard = agent.last_heartbeat_at
     return Agent(
-        agent.url,
-        agent.token,
-        agent.verify_ca,
-        agent.version,
-        agent.steps,
-        agent.hardware_manager_version,
+        url=agent.url,
+        token=agent.token,
+        verify_ca=agent.verify_ca,
+        version=agent.version,
+        status=agent.status,
+        status_message=agent.status_message,
+        silent_for=(utcnow() - heard).total_seconds() if heard else None,
+        steps=agent.steps,
+        hardware_manager_version=agent.hardware_manager_version,
     )
 
 

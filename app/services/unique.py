@@ -10,19 +10,23 @@ from sqlalchemy.orm import Session
 from app.errors import AlreadyExists
 from app.models import Base
 
-#: SQLite names the column, PostgreSQL the constraint
-_COLUMN = re.compile(r"UNIQUE constraint failed: \w+\.(\w+)|unique constraint \"uq_[a-z]+_(\w+)\"")
+#: Of the columns that must be unique together, the last one.
+_COLUMN = re.compile(
+    r"UNIQUE constraint failed: (?:\w+\.\w+, )*\w+\.(\w+)"
+    r"|Key \((?:\w+, )*(\w+)\)=.* already exists"
+)
 
 
 @contextmanager
 def checked(session: Session, kind: str, row: Base) -> Iterator[None]:
     """Flush what is done within; raises AlreadyExists when a value of `row` is taken."""
+    yield
+    values = dict(vars(row))  # a flush that fails takes them away
     try:
-        yield
         session.flush()
     except IntegrityError as error:
         found = _COLUMN.search(str(error.orig))
         if not found:
             raise
         column = found[1] or found[2]
-        raise AlreadyExists(kind, column, getattr(row, column)) from error
+        raise AlreadyExists(kind, column, values[column]) from error

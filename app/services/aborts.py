@@ -1,0 +1,77 @@
+"""
+Aborts: an operation that somebody has stopped, from the request to the end of its tidying up.
+
+The node enters its failed state at once, and stays reserved there until the machine is tidied up.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from app.models import Node, Operation, OperationStep, StepState
+from app.services import faults, moves, planning, targets
+from app.services.operations import append, pending, steps_of
+from app.states import MACHINE, Event, Kind, State
+
+#: Where a node is put into maintenance when it could not be tidied up, and with which fault.
+_FAULTS: Mapping[State, str] = {
+    State.CLEAN_FAIL: moves.CLEAN_FAILURE,
+    State.RESCUE_FAIL: "rescue abort failure",
+    State.SERVICE_FAIL: moves.SERVICE_FAILURE,
+}
+
+
+def may_interrupt(step: OperationStep) -> bool:
+    """What surrounds steps may be interrupted at any time, steps only where they say so."""
+    return step.flow is None or step.abortable
+
+
+def begin(
+    session: Session, node: Node, operation: Operation, step: OperationStep, flow: str | None
+) -> bool:
+    """
+    Stop an operation at a step, and plan what tidies up. Returns whether there is anything to do.
+
+    step: the current one, finished or interrupted.
+    """
+    if step.state != StepState.DONE:
+        step.state = StepState.ABORTED
+    rest = [row for row in pending(session, operation) if row.position > step.position]
+    for row in rest:
+        row.state = StepState.SKIPPED
+    operation.aborting = True
+    operation.error = faults.described(
+        "aborted", f"By request, the {operation.kind} operation was aborted in step {step.label}."
+    ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
+    state = State(node.provision_state)
+    moves.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
+    moves.settle(session, node, state, Event.ABORT, operation)
+    rows = steps_of(session, operation)
+    if flow is None or not any(row.source == "frame" for row in rows):
+        return False  # nothing was prepared
+    tidy = planning.tidy_abort(targets.of_node(session, node), flow)
+    last = rows[-1].position
+    append(session, operation, tidy, last + 1)
+    if tidy:
+        operation.cursor = last + 1
+    return bool(tidy)
+
+
+def arrive(session: Session, node: Node, operation: Operation) -> None:
+    """The machine is tidied up, or could not be: a service that was aborted ends as it began."""
+    state = State(node.provision_state)
+    bad = [
+        row
+        for row in steps_of(session, operation)
+        if row.source == "tidy" and row.state == StepState.FAILED
+    ]
+    if bad:
+        node.last_error = (
+            f"{node.last_error or ''} Tidying up failed in {bad[0].label}: {bad[0].error}".strip()
+        )
+        if state in _FAULTS:
+            node.maintenance, node.fault = True, _FAULTS[state]
+            node.maintenance_reason = node.maintenance_reason or node.last_error
+    elif state is State.SERVICE_FAIL:
+        moves.move(node, Event.ABORT)
+        moves.settle(session, node, state, Event.ABORT, operation)

@@ -1,0 +1,33 @@
+"""
+Chassis: cases that hold several nodes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.errors import Invalid, NotFound
+from app.models import Chassis, Node
+from app.services import rows
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
+    """A new chassis. Raises AlreadyExists."""
+    chassis = rows.make(Chassis, fields)
+    rows.add(session, chassis)
+    return chassis
+
+
+def check(session: Session, uuid: str) -> None:
+    """There is such a chassis. Raises NotFound."""
+    if session.scalar(select(Chassis.id).where(Chassis.uuid == uuid)) is None:
+        raise NotFound("chassis", uuid)
+
+
+def remove(session: Session, chassis: Chassis) -> None:
+    """Forget a chassis, whose row is locked, that has no nodes. Raises Invalid."""
+    if session.scalar(select(Node.id).where(Node.chassis_uuid == chassis.uuid).limit(1)):
+        raise Invalid(f"Chassis {chassis.uuid} has nodes; move or remove those first.")
+    session.delete(chassis)

@@ -1,0 +1,75 @@
+"""
+Rescue passwords: hashed as `crypt(3)` does with SHA-2, for the ramdisk's `/etc/shadow`.
+"""
+
+import hashlib
+import secrets
+import string
+from collections.abc import Sequence
+
+_ALPHABET = "./" + string.digits + string.ascii_uppercase + string.ascii_lowercase
+_ROUNDS = 5000
+_PREFIX = {"sha256": "$5$", "sha512": "$6$"}
+_SALT_LENGTH = 16
+
+
+def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
+    """`$5$salt$...` or `$6$salt$...`. algorithm: sha256 or sha512."""
+    salt = salt or "".join(secrets.choice(_ALPHABET) for _ in range(_SALT_LENGTH))
+    digest = _digest(password.encode(), salt.encode(), algorithm)
+    return f"{_PREFIX[algorithm]}{salt}${_text(digest, algorithm)}"
+
+
+def _digest(key: bytes, salt: bytes, algorithm: str) -> bytes:
+    """The algorithm that Ulrich Drepper specified in 2007, with its names A, B, DP, DS, P, S."""
+
+    def sha(data: bytes) -> bytes:
+        return hashlib.new(algorithm, data).digest()
+
+    b = sha(key + salt + key)
+    a = key + salt + _repeat(b, len(key))
+    bits = len(key)
+    while bits:
+        a += b if bits & 1 else key
+        bits >>= 1
+    digest = sha(a)
+    p = _repeat(sha(key * len(key)), len(key))
+    s = _repeat(sha(salt * (16 + digest[0])), len(salt))
+    for turn in range(_ROUNDS):
+        data = p if turn & 1 else digest
+        if turn % 3:
+            data += s
+        if turn % 7:
+            data += p
+        data += digest if turn & 1 else p
+        digest = sha(data)
+    return digest
+
+
+def _repeat(data: bytes, length: int) -> bytes:
+    return (data * (length // len(data) + 1))[:length]
+
+
+def _text(digest: bytes, algorithm: str) -> str:
+    """Base 64 of its own: groups of three bytes from all over the digest, low bits first."""
+    third = len(digest) // 3
+    order = [(i, i + third, i + 2 * third) for i in range(third)]
+    if algorithm == "sha256":
+        groups = [_turned(group, i % 3, backwards=True) for i, group in enumerate(order)]
+        tail: Sequence[int] = (31, 30)
+    else:
+        groups = [_turned(group, i % 3, backwards=False) for i, group in enumerate(order)]
+        tail = (63,)
+    text = "".join(_base64([digest[at] for at in group], 4) for group in groups)
+    return text + _base64([digest[at] for at in tail], len(tail) + 1)
+
+
+def _turned(group: tuple[int, ...], by: int, *, backwards: bool) -> tuple[int, ...]:
+    by = -by % 3 if backwards else by
+    return group[by:] + group[:by]
+
+
+def _base64(values: Sequence[int], length: int) -> str:
+    """The first value has the highest bits."""
+    number = int.from_bytes(bytes(values), "big")
+    return "".join(_ALPHABET[number >> 6 * at & 63] for at in range(length))

@@ -1,0 +1,102 @@
+"""
+Waking: how an operation that waits goes on, and for how long it may wait.
+
+Every function runs inside the caller's transaction, with the node's row locked.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db import age
+from app.models import BESIDE, AgentRecord, Node, Operation, OperationState
+from app.runtime import of
+from app.services import moves
+from app.services.operations import hand_out, lock
+from app.states import MACHINE, Event, Kind, State
+
+#: How long a machine may take to call back in a state: the option of [conductor].
+CALLBACK_TIMEOUT: Mapping[State, str] = {
+    State.CLEANING: "clean_callback_timeout",
+    State.DEPLOYING: "deploy_callback_timeout",
+    State.INSPECTING: "inspect_wait_timeout",
+    State.RESCUING: "rescue_callback_timeout",
+    State.SERVICING: "service_callback_timeout",
+}
+
+
+def wake(session: Session, node: Node, operation: Operation) -> bool:
+    """
+    Hand a waiting operation out again; False when another operation has the node just now.
+
+    It wakes when that one ends, if the agent has called meanwhile.
+    """
+    if operation.state != OperationState.WAITING:
+        return False
+    if node.reservation is not None and node.operation_id != operation.id:
+        return False
+    if operation.moves_node and MACHINE[State(node.provision_state)].kind is Kind.WAIT:
+        moves.move(node, Event.RESUME)
+    hand_out(session, node, operation)
+    return True
+
+
+def agent_called(session: Session, node_id: int) -> None:
+    """The agent has given a sign of life: wake the operation that waits for it, if any."""
+    node = lock(session, node_id)
+    operation = session.scalar(
+        select(Operation).where(
+            Operation.node_id == node_id,
+            Operation.state == OperationState.WAITING,
+            Operation.wake_at.is_(None),
+        )
+    )
+    if operation is not None:
+        wake(session, node, operation)
+
+
+def wake_if_called(session: Session, node: Node, operation: Operation) -> None:
+    """
+    A heartbeat that came since the step was claimed is not lost.
+
+    The agent's row is locked: one that comes just now is recorded, and looks, after our commit.
+    """
+    if operation.wake_at is not None:
+        return
+    heartbeats = session.scalar(
+        select(AgentRecord.heartbeats).where(AgentRecord.node_id == node.id).with_for_update()
+    )
+    if heartbeats is not None and heartbeats > operation.heartbeats:
+        wake(session, node, operation)
+
+
+def wake_what_waited(session: Session, node: Node) -> None:
+    """A change of power is over: go on with what its agent has called for meanwhile."""
+    waiting = session.scalar(
+        select(Operation).where(
+            Operation.node_id == node.id,
+            Operation.state == OperationState.WAITING,
+            Operation.kind.not_in(BESIDE),
+        )
+    )
+    if waiting is not None:
+        wake_if_called(session, node, waiting)
+
+
+def busy_state(state: State) -> State:
+    """The busy state of the flow that a state is part of."""
+    row = MACHINE[state]
+    state = row.moves.get(Event.UNHOLD, state)
+    return MACHINE[state].moves.get(Event.RESUME, state)
+
+
+def callback_timeout(session: Session, node: Node) -> float:
+    """Seconds for which this node may be silent in its state; 0: for ever."""
+    busy = busy_state(State(node.provision_state))
+    option = CALLBACK_TIMEOUT.get(busy, "deploy_callback_timeout")
+    limit = float(getattr(of(session).settings.conductor, option))
+    if not limit or busy is not State.INSPECTING:
+        return limit
+    begun = select(age(Node.inspection_started_at)).where(Node.id == node.id)
+    return max(limit - (session.scalar(begun) or 0), 0.001)  # counted from the beginning of it
