@@ -5,24 +5,44 @@ The application: what every request passes through, and who answers it.
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import flask_smorest
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g, request
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
-from app.api import auth, documentation, errors, root, versions
+from app.api import auth, documentation, errors, policy, root, versions
+from app.api.access import POLICY
 from app.api.agents import agents
-from app.api.answers import RUNTIME
+from app.api.allocations import allocations
+from app.api.answers import RUNTIME, json
+from app.api.chassis import chassis
 from app.api.conductors import conductors
 from app.api.drivers import drivers
+from app.api.events import events
+from app.api.hardware import hardware
 from app.api.history import history
+from app.api.inspection_rules import inspection_rules
+from app.api.machine_states import machine_states
+from app.api.management import management
 from app.api.node_states import node_states
 from app.api.nodes import nodes
 from app.api.operations import operations
+from app.api.portgroups import portgroups
 from app.api.ports import ports
 from app.api.routes import Json
+from app.api.runbooks import runbooks
+from app.api.shards import shards
+from app.api.steps import steps
+from app.api.templates import templates
+from app.api.traits import traits
+from app.api.vendor import vendor
+from app.api.vifs import vifs
+from app.api.volumes import volumes
+from app.api.why import why
 from app.errors import Invalid, NotAcceptable
 from app.runtime import Runtime
 
@@ -30,6 +50,9 @@ logger = log.get(__name__)
 
 BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
+    traits, templates, runbooks, allocations, shards, events, steps, why,
+    management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
+    inspection_rules,
 )  # fmt: skip
 #: Paths that are what they seem; all others are under /v1, whether they say so or not.
 OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck")
@@ -44,10 +67,11 @@ def create_app(runtime: Runtime) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.extensions[RUNTIME] = runtime
+    app.extensions[POLICY] = policy.make(runtime.settings)
     app.config.update(
         API_TITLE="Ingot",
         API_VERSION=f"1.{versions.MAX}",
-        OPENAPI_VERSION="3.0.3",
+        OPENAPI_VERSION="3.1.0",
         OPENAPI_URL_PREFIX="/",
         OPENAPI_JSON_PATH="openapi.json",
         PROPAGATE_EXCEPTIONS=False,
@@ -66,6 +90,13 @@ def create_app(runtime: Runtime) -> Flask:
 class Api(flask_smorest.Api):  # type: ignore[misc]
     """Documents the routes; errors are told in Ironic's shapes, not in its own."""
 
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        return documentation.document(self._app, self.spec)
+
+    def _openapi_json(self) -> Response:
+        return json(self.document)
+
     def _register_error_handlers(self) -> None:
         pass
 
@@ -81,18 +112,19 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
         try:
             g.version = versions.negotiate(request.headers)
         except NotAcceptable as error:
-            if request.path in ("/", "/v1"):
+            if request.path == "/":
                 return errors.answer(406, str(error))
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
         g.unrouted = False
-        if "\0" in request.path:  # no database takes it
-            raise Invalid("A path cannot contain NUL.")
+        _check_address(request)
         g.caller = authenticate(request, g.request_id)
         return None
 
     @app.after_request
     def sign(response: Response) -> Response:
         headers = response.headers
+        if request.method == "OPTIONS":
+            del headers["Content-Type"]  # there is no content
         headers["X-OpenStack-Ironic-API-Minimum-Version"] = f"1.{versions.MIN}"
         headers["X-OpenStack-Ironic-API-Maximum-Version"] = f"1.{versions.MAX}"
         headers["Openstack-Request-Id"] = headers["X-Openstack-Request-Id"] = g.request_id
@@ -109,13 +141,34 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
         return response
 
 
+def _check_address(asked: Request) -> None:
+    """Raises Misaddressed, Invalid."""
+    if "\0" in asked.path:  # no database takes it
+        raise errors.Misaddressed("A path cannot contain NUL.")
+    if b"%" in asked.query_string:
+        try:
+            unquote_to_bytes(asked.query_string).decode()
+        except UnicodeDecodeError as error:
+            raise errors.Misaddressed("Parameters must be UTF-8.") from error
+    if b"&" in asked.query_string:
+        for name, values in asked.args.lists():
+            if len(values) > 1 and name != "fields":
+                raise Invalid(f"{name}: given more than once")
+
+
 def _under_v1(inner: Wsgi) -> Wsgi:
-    """`/nodes/` is `/v1/nodes`: a path may leave out the version, and end in one slash."""
+    """
+    `/nodes/` is `/v1/nodes`: a path may leave out the version, and end in one slash.
+
+    Below 1.91 it may end in `.json`, too, where the version is asked for by Ironic's own header.
+    """
 
     def canonical(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ.get("PATH_INFO") or "/"
         if len(path) > 1 and path.endswith("/"):
             path = path[:-1]
+        if path.endswith(".json") and path not in OUTSIDE and versions.drops_suffix(environ):
+            path = path.removesuffix(".json")
         if path not in OUTSIDE and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
         environ["PATH_INFO"] = path

@@ -1,24 +1,32 @@
-"""What ramdisk agents call: lookup and heartbeat. Anybody may, without authentication."""
+"""
+What ramdisk agents call: lookup, heartbeat, and what they found. Anybody may, without
+authentication.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
+from marshmallow import INCLUDE
 
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
 from app.api.nodes import identified
 from app.api.routes import Routes
 from app.api.schemas.agents import Heartbeat, LookupQuery
+from app.api.schemas.inspection import Report, ReportQuery
 from app.db import retrying
 from app.errors import Invalid, NotFound
 from app.models import Node
 from app.services import agents as service
+from app.services import inspection
 from app.settings import Settings
 
 agents = Routes("agents", "What the ramdisk agents of machines call")
 
 TOKEN_SINCE = 62
+#: Agents post what they found without a version: the oldest one does, and those that know of it.
+INSPECTION_SINCE = 84
 #: key of a heartbeat -> minor version that it appeared in
 SINCE = {
     "agent_version": 36, "agent_token": 62, "agent_verify_ca": 68, "agent_status": 72,
@@ -46,10 +54,14 @@ def look_up(query: Mapping[str, Any]) -> Response:
             )
             return node.uuid, token, node.management_interface
 
-    uuid, token, management = retrying(work)
+    return json(_told(*retrying(work)))
+
+
+def _told(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
+    """What a machine is told about itself, and its agent about how to behave."""
     with runtime().reading() as session:
         node = node_view.one(session, Node.uuid == uuid, SHOWN)
-    return json({"node": node, "config": config(settings, token, management)})
+    return {"node": node, "config": config(runtime().settings, token, management)}
 
 
 def config(settings: Settings, token: str | None, management: str | None) -> dict[str, Any]:
@@ -96,3 +108,27 @@ def heartbeat(sign: dict[str, Any], ident: str) -> Response:
     identified(ident)
     service.heartbeat(runtime(), ident, sign)
     return empty(202)
+
+
+@agents.at("POST", "/continue_inspection")
+@agents.arguments(Report, unknown=INCLUDE)
+@agents.arguments(ReportQuery, location="query")
+def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Response:
+    """Take what the agent of a node that is being inspected has found"""
+    knows = versions.current() >= INSPECTION_SINCE
+    if not knows and (versions.current() != versions.MIN or "node_uuid" in query):
+        raise NotFound("route", f"POST /v1/continue_inspection before 1.{INSPECTION_SINCE}")
+    if not runtime().settings.api.enable_ramdisk_endpoints:
+        raise NotFound("route", "POST /v1/continue_inspection")
+    found = report["inventory"]["interfaces"]
+    macs = [mac for each in found if (mac := service.normal_mac(each["mac_address"]))]
+
+    def work() -> tuple[str, str | None, str | None]:
+        with runtime().transaction() as session:
+            node, token = inspection.receive(
+                session, report, macs, query.get("node_uuid"), with_token=knows
+            )
+            return node.uuid, token, node.management_interface
+
+    uuid, token, management = retrying(work)
+    return json(_told(uuid, token, management) if knows else {"uuid": uuid}, 202)

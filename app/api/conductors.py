@@ -45,7 +45,7 @@ def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -
     return result
 
 
-@conductors.at("GET", "/conductors", since=49, query="conductors")
+@conductors.at("GET", "/conductors", since=49, query="conductors", rule="baremetal:conductor:get")
 @conductors.arguments(ListQuery, location="query")
 def list_conductors(query: Query) -> Response:
     """List conductors"""
@@ -59,7 +59,9 @@ def list_conductors(query: Query) -> Response:
     return json(collection("conductors", items, page, last=last))
 
 
-@conductors.at("GET", "/conductors/<hostname>", since=49, query="conductors")
+@conductors.at(
+    "GET", "/conductors/<hostname>", since=49, query="conductors", rule="baremetal:conductor:get"
+)
 @conductors.arguments(FieldsQuery, location="query")
 def show_conductor(query: Query, hostname: str) -> Response:
     """Show a conductor"""

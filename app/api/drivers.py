@@ -48,11 +48,11 @@ def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
     for kind in KINDS:
         names = driver.interfaces.get(kind, [])
         view[f"default_{kind}_interface"] = names[0] if names else None
-        view[f"enabled_{kind}_interfaces"] = names
+        view[f"enabled_{kind}_interfaces"] = sorted(names)
     return {name: view[name] for name in wanted if name != "links"} | {"links": links(path, base)}
 
 
-@drivers.at("GET", "/drivers", query="drivers")
+@drivers.at("GET", "/drivers", query="drivers", rule="baremetal:driver:get")
 @drivers.arguments(DriverQuery, location="query")
 def list_drivers(query: Query) -> Response:
     """List drivers"""
@@ -64,7 +64,7 @@ def list_drivers(query: Query) -> Response:
     return json({"drivers": [_view(each, wanted) for each in found.values()]})
 
 
-@drivers.at("GET", "/drivers/<name>", query="drivers")
+@drivers.at("GET", "/drivers/<name>", query="drivers", rule="baremetal:driver:get")
 @drivers.arguments(FieldsQuery, location="query")
 def show_driver(query: Query, name: str) -> Response:
     """Show a driver"""
@@ -75,7 +75,7 @@ def show_driver(query: Query, name: str) -> Response:
         return json(_view(service.find(session, name), wanted))
 
 
-@drivers.at("GET", "/drivers/<name>/properties")
+@drivers.at("GET", "/drivers/<name>/properties", rule="baremetal:driver:get_properties")
 @drivers.arguments(NoQuery, location="query")
 def show_driver_properties(_query: Query, name: str) -> Response:
     """Show what a driver needs to know of a node"""
@@ -85,3 +85,18 @@ def show_driver_properties(_query: Query, name: str) -> Response:
     if not found and name not in runtime().drivers.types:
         raise NotFound("driver", name)
     return json(found)
+
+
+@drivers.at(
+    "GET",
+    "/drivers/<name>/raid/logical_disk_properties",
+    since=12,
+    gone=406,
+    rule="baremetal:driver:get_raid_logical_disk_properties",
+)
+@drivers.arguments(NoQuery, location="query")
+def show_logical_disk_properties(_query: Query, name: str) -> Response:
+    """Show what a RAID configuration for a driver may hold"""
+    with runtime().reading() as session:
+        service.find(session, name)
+    return json(service.logical_disk_properties(runtime().drivers, name))

@@ -11,6 +11,7 @@ from flask import Flask, Response, current_app, g, request
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
+from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
 from app.api.answers import RUNTIME, json
@@ -47,6 +48,12 @@ class TooDeep(ServiceError):
     status = 400
 
 
+class Misaddressed(ServiceError):
+    """The address itself is malformed: nothing can have it."""
+
+    status = 400
+
+
 def register(app: Flask) -> None:
     """Let an application answer every error in these shapes."""
     app.register_error_handler(ServiceError, _service_error)
@@ -59,20 +66,24 @@ def register(app: Flask) -> None:
 
 def _service_error(error: ServiceError) -> Response:
     if isinstance(error, TooLarge | TooDeep):
+        g.unrouted = True
         return flat(error.status, str(error))
+    if isinstance(error, Misaddressed):
+        g.unrouted = True
+        return unrouted(error.status, HTTP_STATUS_CODES[error.status], str(error))
     response = answer(error.status, str(error))
     if error.retry_after is not None and NO_RETRY_AFTER not in request.user_agent.string:
         response.headers["Retry-After"] = str(error.retry_after)
-    if isinstance(error, Unauthorized):
-        response.headers["WWW-Authenticate"] = 'Basic realm="Baremetal API"'
+    if isinstance(error, Unauthorized) and error.challenge:
+        response.headers["WWW-Authenticate"] = error.challenge
     return response
 
 
 def _http_exception(error: HTTPException) -> Response:
     status = error.code or 500
+    g.unrouted = True
     if status == 413:
         return flat(413, "Request body too large.")
-    g.unrouted = True
     told = f"{request.method} {request.path} is not something that this version of the API has."
     response = unrouted(status, error.name, told if status in (404, 405) else error.name)
     for name, value in error.get_headers():

@@ -23,7 +23,10 @@ history = Routes("history", "What happened to nodes")
 View = dict[str, Any]
 
 SHORT = ("uuid", "created_at", "severity", "event")
-FULL = (*SHORT, "event_type", "conductor", "user", "project")
+FULL = (
+    *SHORT, "event_type", "conductor", "user", "project", "state", "target_provision_state",
+    "duration_seconds",
+)  # fmt: skip
 SORTABLE = frozenset(FULL)
 #: In the short form an event is cut to this many characters, when it is longer than `LONGEST`.
 CUT, LONGEST = 251, 255
@@ -42,7 +45,7 @@ def _node(session: Session, ident: str) -> Any:
     return row
 
 
-@history.at("GET", "/nodes/<ident>/history", since=78)
+@history.at("GET", "/nodes/<ident>/history", since=78, rule="baremetal:node:history:get")
 @history.arguments(HistoryQuery, location="query")
 def list_history(query: Mapping[str, Any], ident: str) -> Response:
     """List what happened to a node"""
@@ -67,7 +70,7 @@ def list_history(query: Mapping[str, Any], ident: str) -> Response:
     return json(collection("history", items, page, last=last))
 
 
-@history.at("GET", "/nodes/<ident>/history/<uuid>", since=78)
+@history.at("GET", "/nodes/<ident>/history/<uuid>", since=78, rule="baremetal:node:history:get")
 @history.arguments(NoQuery, location="query")
 def show_history(_query: Any, ident: str, uuid: str) -> Response:
     """Show one thing that happened to a node"""

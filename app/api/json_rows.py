@@ -9,7 +9,7 @@ row, and add to it what only we can compute.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ColumnElement, DateTime, Text
+from sqlalchemy import JSON, Boolean, ColumnElement, DateTime, FromClause, Text, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -28,6 +28,26 @@ class JsonObject(FunctionElement[str]):
     inherit_cache = True
 
 
+class _Array(FunctionElement[Any]):
+    """The values of a column as a JSON array."""
+
+    name = "json_array"
+    type = JSON()
+    inherit_cache = True
+
+
+def array(column: ColumnElement[Any], condition: ColumnElement[bool], of: FromClause) -> Any:
+    """
+    The sorted values of a column in the rows that a row of the table `of` has: a JSON array.
+
+    condition: joins both tables.
+    """
+    values = (
+        select(column.label("value")).where(condition).order_by(column).correlate(of).subquery()
+    )
+    return select(_Array(values.c.value)).scalar_subquery()
+
+
 def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
     """Selectable `json_0`, `json_1`, ... that together hold all of these named columns."""
     parts = [columns[start : start + MOST] for start in range(0, len(columns), MOST)]
@@ -37,6 +57,16 @@ def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
 def members(texts: Sequence[str]) -> str:
     """What the objects of a row have between their braces, together."""
     return ",".join(text[1:-1] for text in texts)
+
+
+@compiles(_Array, "sqlite")
+def _array_on_sqlite(element: _Array, compiler: SQLCompiler, **kwargs: Any) -> str:
+    return f"json_group_array({compiler.process(element.clauses, **kwargs)})"
+
+
+@compiles(_Array, "postgresql")
+def _array_on_postgresql(element: _Array, compiler: SQLCompiler, **kwargs: Any) -> str:
+    return f"coalesce(json_agg({compiler.process(element.clauses, **kwargs)}), '[]')"
 
 
 @compiles(JsonObject, "sqlite")

@@ -20,7 +20,15 @@ ALSO: Mapping[str, frozenset[str]] = {
     "driver_info": frozenset({"snmp_auth_key", "snmp_priv_key"}),
     "instance_info": frozenset({"image_url"}),
 }
-DOCUMENTS = ("driver_info", "driver_internal_info", "instance_info")
+#: Documents of a node -> the rule of the policy that shows their secrets.
+SHOWN_BY: Mapping[str, str] = {
+    "driver_info": "show_password",
+    "driver_internal_info": "show_password",
+    "instance_info": "show_instance_secrets",
+}
+DOCUMENTS = tuple(SHOWN_BY)
+#: Fields of a node that not everybody sees, and that are no documents.
+TEXTS = ("last_error", "reservation")
 
 _SECRET = re.compile("|".join(WORDS))
 _NONE: frozenset[str] = frozenset()
@@ -48,11 +56,23 @@ def _is_secret(key: str, also: frozenset[str]) -> bool:
     return lower in also or bool(_SECRET.search(lower))
 
 
-def mask_text(text: str | None, document: str) -> Any:
-    """The same for a document in its JSON text; as it is, undecoded, when it holds no secret."""
+def mask_text(text: str | None, document: str, *, shown: bool = False) -> Any:
+    """
+    The same for a document in its JSON text; as it is, undecoded, when it holds no secret.
+
+    shown: secrets stay as they are.
+    """
     if text is None or text in ("{}", "null"):
         return {}
+    if shown:
+        return orjson.Fragment(text)
     lower = text.lower()
     if _SECRET.search(lower) or any(key in lower for key in ALSO.get(document, _NONE)):
         return mask(orjson.loads(text), document)
     return orjson.Fragment(text)
+
+
+def redacted(rule: str) -> Any:
+    """What a caller gets who does not pass the rule for seeing a document or a text."""
+    text = f"** Redacted: this needs {rule} **"
+    return text if rule.rpartition(":")[2] in TEXTS else {"content": text}

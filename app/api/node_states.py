@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from flask import Response
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.api import node_view, versions
@@ -14,9 +16,11 @@ from app.api.idempotency import once
 from app.api.nodes import identified, locked
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
-from app.errors import Invalid, NotFound
+from app.errors import Invalid, NotFound, ServiceError
+from app.models import Node
 from app.services import power, provisioning
 from app.services.resting import await_rest
+from app.states import VERBS, allows
 from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
 
 node_states = Routes("states", "What a node is doing, and what it should do")
@@ -24,9 +28,13 @@ node_states = Routes("states", "What a node is doing, and what it should do")
 Fields = dict[str, Any]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
-CONFIGDRIVE_KEYS: Mapping[str, int] = {
-    "meta_data": 56, "network_data": 56, "user_data": 56, "vendor_data": 59,
-}  # fmt: skip
+#: part of a configdrive -> the first minor version that has it, and of which types it may be
+CONFIGDRIVE: Mapping[str, tuple[int, tuple[type, ...]]] = {
+    "meta_data": (56, (dict,)),
+    "network_data": (56, (dict,)),
+    "user_data": (56, (dict, list, str, NoneType)),
+    "vendor_data": (59, (dict,)),
+}
 #: argument -> the verbs that take it
 TAKEN_BY: Mapping[str, tuple[str, ...]] = {
     "clean_steps": ("clean",),
@@ -34,11 +42,12 @@ TAKEN_BY: Mapping[str, tuple[str, ...]] = {
     "service_steps": ("service",),
     "rescue_password": ("rescue",),
     "disable_ramdisk": ("clean", "service"),
+    "runbook": ("clean", "service"),
 }
 REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescue_password"}
 
 
-@node_states.at("GET", "/nodes/<ident>/states")
+@node_states.at("GET", "/nodes/<ident>/states", rule="baremetal:node:get_states")
 @node_states.arguments(StatesQuery, location="query")
 def show_states(query: Fields, ident: str) -> Response:
     """Show the states of a node; with `wait`, once nothing is under way any more"""
@@ -56,7 +65,7 @@ def show_states(query: Fields, ident: str) -> Response:
     return json(found)
 
 
-@node_states.at("PUT", "/nodes/<ident>/states/power")
+@node_states.at("PUT", "/nodes/<ident>/states/power", rule="baremetal:node:set_power_state")
 @node_states.arguments(PowerTarget, location="json_or_query")
 def change_power(fields: Fields, ident: str) -> Response:
     """Change the power of a node"""
@@ -71,25 +80,64 @@ def change_power(fields: Fields, ident: str) -> Response:
     return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
-@node_states.at("PUT", "/nodes/<ident>/states/provision")
+@node_states.at("PUT", "/nodes/<ident>/states/provision", rule="baremetal:node:set_provision_state")
 @node_states.arguments(ProvisionTarget, location="json_or_query")
 def change_provision_state(fields: Fields, ident: str) -> Response:
-    """Ask for a change of the provision state"""
-    verb = fields.pop("target")
-    versions.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")
+    """Ask for a change of the provision state; with `dry_run`, only for what it would be"""
+    verb, dry_run = fields.pop("target"), fields.pop("dry_run", False)
+    if verb not in versions.LATE_VERBS:
+        versions.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")
     arguments = {name: value for name, value in fields.items() if value is not None}
+    if dry_run:
+        return json(_rehearsed(ident, verb, arguments))
     check_arguments(verb, arguments)
     asking = caller()
 
     def work(session: Session) -> None:
-        provisioning.request(session, locked(session, ident), verb, arguments, asking)
+        node = locked(session, ident)
+        check_state(verb, node.provision_state)
+        provisioning.request(session, node, verb, arguments, asking)
 
     return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
+def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
+    """What a verb would do: its steps in their order, or why it would be refused."""
+    with runtime().reading() as session:
+        node = session.scalar(select(Node).where(identified(ident)))
+        if node is None:
+            raise NotFound("node", ident)
+        told: Fields = {"node_uuid": node.uuid, "target": verb, "from": node.provision_state}
+        try:
+            check_arguments(verb, arguments)
+            check_state(verb, node.provision_state)
+            intent = provisioning.weigh(session, node, verb, arguments)
+        except ServiceError as error:
+            refusal = {"status": error.status, "reason": str(error)}
+            return told | {"accepted": False, "refused": [refusal], "steps": []}
+        return told | {
+            "accepted": True,
+            "to": provisioning.leads_to(node, intent),
+            "refused": [{"status": None, "reason": each} for each in intent.wrong],
+            "steps": [
+                node_view.step_view(row)
+                | {"source": row.source, "in_band": row.in_band, "child_node": row.child}
+                for row in intent.rows
+            ],
+        }
+
+
+def check_state(verb: str, state: str) -> None:
+    """What a verb needs of the version beyond being known, in a state. Raises NotAcceptable."""
+    if verb == "abort":
+        versions.require(versions.ABORTS.get(state, versions.MIN), f"abort in {state}")
+    if verb in versions.LATE_VERBS and allows(state, VERBS[verb]):
+        versions.require(versions.VERBS[verb], f"target {verb}")
+
+
 def check_arguments(verb: str, arguments: Fields) -> None:
     """What comes with a verb fits it, and is whole. Raises Invalid, NotAcceptable."""
-    if "configdrive" in arguments:
+    if arguments.get("configdrive") not in (None, {}, ""):
         check_configdrive(verb, arguments["configdrive"])
     if "runbook" in arguments:
         versions.require(92, "runbook")
@@ -127,8 +175,11 @@ def check_configdrive(verb: str, value: Any) -> None:
     if isinstance(value, dict):
         if versions.current() < 56:
             raise Invalid("configdrive: an object needs API version 1.56")
-        for key in value:
-            if versions.current() < CONFIGDRIVE_KEYS.get(key, versions.MAX + 1):
+        for key, part in value.items():
+            since, types = CONFIGDRIVE.get(key, (versions.MAX + 1, ()))
+            if versions.current() < since:
                 raise Invalid(f"configdrive: {key!r} is not known")
+            if not isinstance(part, types):
+                raise Invalid(f"configdrive: {key} is of the wrong type")
     elif not isinstance(value, str) or not ("://" in value or _BASE64.fullmatch(value)):
         raise Invalid("configdrive: neither an object, a URL, nor base64")

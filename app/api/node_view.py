@@ -1,14 +1,14 @@
 """
 What a caller sees of nodes: columns as they are, and what is computed beside them.
 
-A page costs one query for the nodes and their agents, and two for the operations in progress,
-those only if a field needs them. The database writes each node's columns as JSON; what is computed
-is added to that text, and documents that hold no secret pass through it undecoded.
+A page costs one query for the nodes, their agents and traits, and two for the operations in
+progress, those only if a field needs them. The database writes each node's columns as JSON; what is
+computed is added to that text, and documents that hold no secret pass through it undecoded.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import orjson
@@ -17,11 +17,21 @@ from sqlalchemy import ColumnElement, FromClause, Row, Select, Text, cast, selec
 from sqlalchemy.orm import Session
 
 from app import ring
-from app.api import etags, json_rows, versions
+from app.api import access, etags, json_rows, versions
 from app.api.answers import OPTIONS, host, json, links, runtime
-from app.api.masking import DOCUMENTS, HIDDEN, mask, mask_text
+from app.api.auth import caller
+from app.api.masking import (
+    DOCUMENTS,
+    HIDDEN,
+    SHOWN_BY,
+    TEXTS,
+    mask,
+    mask_text,
+    redacted,
+)
+from app.api.owned import SEE_NODE
 from app.errors import NotFound
-from app.models import AgentRecord, Node, Operation, OperationStep
+from app.models import AgentRecord, Allocation, Node, NodeTrait, Operation, OperationStep
 from app.runtime import of
 from app.services import conductors, operations
 from app.services.nodes import INTERFACES
@@ -34,19 +44,19 @@ SHORT = ("uuid", "name", "instance_uuid", "power_state", "provision_state", "mai
 #: Columns that hold JSON documents and need no masking.
 OPEN = ("properties", "extra", "network_data", "raid_config", "target_raid_config")
 STEPS = {"clean_step": "clean", "deploy_step": "deploy", "service_step": "service"}
-#: Of what is not built yet: what clients expect when there is none of it.
-ABSENT: Mapping[str, Any] = {"chassis_uuid": None, "allocation_uuid": None, "traits": []}
-LINKED = ("states", "ports")
+#: Columns of tables with at most one row for a node.
+JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid")}
+LINKED = ("states", "ports", "portgroups", "volume")
 PLAIN = (
     "uuid", "name", "instance_uuid", "instance_name", "power_state", "target_power_state",
     "provision_state", "target_provision_state", "provision_updated_at", "maintenance",
     "maintenance_reason", "fault", "last_error", "reservation", "driver", "resource_class",
-    "conductor_group", "owner", "lessee", "description", "shard", "parent_node",
+    "conductor_group", "owner", "lessee", "description", "shard", "parent_node", "chassis_uuid",
     "automated_clean", "protected", "protected_reason", "retired", "retired_reason",
     "disable_power_off", "console_enabled", "boot_mode", "secure_boot", "health",
     "inspection_started_at", "inspection_finished_at", "created_at", "updated_at", *INTERFACES,
 )  # fmt: skip
-FULL = (*PLAIN, *OPEN, *DOCUMENTS, *STEPS, *ABSENT, "conductor")
+FULL = (*PLAIN, *OPEN, *DOCUMENTS, *STEPS, *JOINED, "traits", "conductor")
 SORTABLE = frozenset(PLAIN)
 #: The version from which every state is told.
 AGED = 39
@@ -57,6 +67,9 @@ STATES = (
 )  # fmt: skip
 
 _NODES = Node.__table__.c
+_TRAITS = json_rows.array(
+    NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
+).label("traits")
 _AGENTS = AgentRecord.__table__.c
 _AGENT = (
     _AGENTS.url.label("agent_url"),
@@ -73,7 +86,7 @@ _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
 _UUID = "<uuid>"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reading:
     """
     What is read to show some fields of nodes.
@@ -85,23 +98,36 @@ class Reading:
     parts: int
     computed: frozenset[str]
 
+    @cached_property
+    def tagged(self) -> Select[Any]:
+        """The same with what a node's entity tag is made of."""
+        return self.query.add_columns(*etags.PARTS)
+
 
 def reading(wanted: Iterable[str]) -> Reading:
     """How to read the wanted fields, in the request's version."""
-    return _reading(frozenset(wanted), versions.current() < AGED)
+    return _reading(frozenset(wanted), versions.current() < AGED, caller().restricted)
 
 
 @lru_cache(maxsize=512)
-def _reading(wanted: frozenset[str], aged: bool) -> Reading:
-    computed = wanted & {*DOCUMENTS, *STEPS, *ABSENT, "conductor"}
+def _reading(wanted: frozenset[str], aged: bool, restricted: bool) -> Reading:
+    computed = wanted & {*DOCUMENTS, *STEPS, "conductor"}
     if aged:
         computed |= wanted & {"provision_state"}
-    parts = json_rows.objects(
-        [_NODES[name] for name in (*PLAIN, *OPEN) if name in wanted - computed]
-    )
+    if restricted:
+        computed |= wanted & {*TEXTS}
+    own = [_NODES[name] for name in (*PLAIN, *OPEN) if name in wanted - computed]
+    joined = [column for name, column in JOINED.items() if name in wanted]
+    traits = [_TRAITS] if "traits" in wanted else []
+    parts = json_rows.objects([*own, *joined, *traits])
     columns: list[ColumnElement[Any]] = [*parts, *(_NODES[name] for name in _SOURCES)]
     columns += [cast(_NODES[name], Text).label(name) for name in DOCUMENTS if name in wanted]
+    if restricted:
+        columns += [_NODES[name] for name in ("owner", "lessee", *TEXTS)]
     source: FromClause = Node.__table__
+    if joined:
+        allocated = Allocation.__table__.c.node_id == _NODES.id
+        source = source.outerjoin(Allocation.__table__, allocated)
     if "driver_internal_info" in wanted:
         columns += _AGENT
         source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
@@ -125,9 +151,10 @@ def views(
     parts, computed = read.parts, read.computed
     linking = _links(wanted) if linked else ""
     steps = [(name, flow) for name, flow in STEPS.items() if name in computed]
-    masked = [name for name in DOCUMENTS if name in computed]
-    at_rest = {name: ABSENT[name] for name in ABSENT if name in computed}
-    at_rest |= {name: {} for name, _ in steps}
+    masked = [(name, access.shows(SHOWN_BY[name])) for name in DOCUMENTS if name in computed]
+    limited = [name for name in TEXTS if name in computed]
+    restricted = caller().restricted
+    at_rest: View = {name: {} for name, _ in steps}
     resting = _members(at_rest)
     progress: Mapping[int, Progress] = {}
     if steps or "driver_internal_info" in computed:
@@ -148,11 +175,16 @@ def views(
                 more["conductor"] = name
         if "provision_state" in computed:
             more["provision_state"] = _aged(state, version)
-        for document in masked:
-            more[document] = mask_text(getattr(row, document), document)
+        for document, shown in masked:
+            more[document] = mask_text(getattr(row, document), document, shown=shown)
+        for field in limited:
+            more[field] = getattr(row, field)
         current = progress.get(key)
         if "driver_internal_info" in computed and (current or row.agent_url is not None):
             _add_agent(more, row, current)
+        if restricted:
+            for field in access.hidden(row.owner, row.lessee) & computed:
+                more[field] = redacted(f"{SEE_NODE}:{field}")
         if current:
             more |= at_rest | {field: _current_step(current, flow) for field, flow in steps}
         texts = [
@@ -195,7 +227,7 @@ def tagged(condition: ColumnElement[bool], wanted: Sequence[str], status: int = 
     Raises NotFound.
     """
     with runtime().reading() as session:
-        query = reading(wanted).query.add_columns(*etags.PARTS).where(condition)
+        query = reading(wanted).tagged.where(condition)
         row = session.execute(query).one_or_none()
         if row is None:
             raise NotFound("node", request.path.rpartition("/")[2])

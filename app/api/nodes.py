@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Response, request
-from marshmallow import ValidationError
-from sqlalchemy import Select, or_
+from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api import etags, node_view, versions
-from app.api.answers import empty, json, runtime
+from app.api import access, etags, node_view, versions
+from app.api.answers import empty, host, json, runtime
+from app.api.errors import Misaddressed
 from app.api.paging import chosen, collection, page_of, shape
-from app.api.routes import Routes, body, explain
-from app.api.schemas.common import FieldsQuery, NoQuery, is_ident
+from app.api.patching import patched
+from app.api.routes import Routes, body
+from app.api.schemas.common import FieldsQuery, NoQuery, is_host_name, is_ident
 from app.api.schemas.nodes import (
     MaintenanceReason,
     NodeChange,
@@ -21,33 +22,49 @@ from app.api.schemas.nodes import (
     NodePatchQuery,
     ValidateQuery,
 )
-from app.errors import Invalid
+from app.errors import Invalid, NotFound
 from app.models import Node
+from app.services import chassis, patch, targets
 from app.services import nodes as service
-from app.services import patch, targets
 from app.services.paging import cut
 from app.states import State
-from drivers.errors import HardwareError, NotSupported
+from drivers.errors import HardwareError
 
 nodes = Routes("nodes", "Machines, and what is done to them")
 
 Query = Mapping[str, Any]
 
 NAMES_SINCE = 5
+#: Before it, a name is that of a host.
+ANY_NAMES_SINCE = 10
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
 #: Query parameters that are compared with the column of their name.
 EQUAL = (
     "instance_uuid", "instance_name", "maintenance", "provision_state", "driver",
-    "resource_class", "fault", "conductor_group", "owner", "lessee", "retired",
+    "resource_class", "fault", "conductor_group", "owner", "lessee", "retired", "chassis_uuid",
 )  # fmt: skip
 
 
 def identified(ident: str) -> Any:
-    """The condition for the node that a path names. Raises Invalid, NotFound."""
-    if not is_ident(ident):
-        raise Invalid(f"Expected a UUID or name but received {ident!r}.")
+    """The condition for the node that a path names. Raises Misaddressed, NotFound."""
+    if not is_ident(ident) or (not service.is_uuid(ident) and not _is_name(ident)):
+        raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
     return service.identified(ident, by_name=versions.current() >= NAMES_SINCE)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a node could have this name, as far as the request's version knows names."""
+    return not NAMES_SINCE <= versions.current() < ANY_NAMES_SINCE or is_host_name(text)
+
+
+def id_of(ident: str) -> int:
+    """The id of the node that a path or a filter names. Raises Invalid, NotFound."""
+    with runtime().reading() as session:
+        found = session.scalar(select(Node.id).where(identified(ident)))
+    if found is None:
+        raise NotFound("node", ident)
+    return found
 
 
 def locked(session: Session, ident: str) -> Node:
@@ -62,28 +79,31 @@ def locked(session: Session, ident: str) -> Node:
     return node
 
 
-@nodes.at("GET", "/nodes", query="nodes")
+@nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list")
 @nodes.arguments(NodeFilters, location="query")
 def list_nodes(query: Query) -> Response:
     """List nodes"""
-    return _list(query, detail=False)
+    return listing(query)
 
 
-@nodes.at("GET", "/nodes/detail", query="nodes")
+@nodes.at("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list")
 @nodes.arguments(NodeFilters, location="query")
 def list_node_details(query: Query) -> Response:
     """List nodes with all their fields"""
-    return _list(query, detail=True)
+    return listing(query, detail=True)
 
 
-def _list(query: Query, *, detail: bool) -> Response:
+def listing(query: Query, *, detail: bool = False) -> Response:
+    """The nodes that a query leaves, the page of them that it asks for. Raises as `Resource`'s."""
     full = node_view.FULL
     wanted = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_view.whole()
     page = page_of(query, "node", sortable=node_view.SORTABLE)
     with runtime().reading() as session:
-        selected = _filtered(node_view.reading(wanted).query, query)
+        if "chassis_uuid" in query:
+            chassis.check(session, query["chassis_uuid"])
+        selected = _filtered(access.narrowed(node_view.reading(wanted).query, Node), query)
         rows = session.execute(cut(session, selected, Node, page)).all()
         items = node_view.views(session, rows, wanted, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
@@ -121,17 +141,20 @@ def _parent(ident: str) -> Any:
     return Select(Node.__table__.c.uuid).where(service.identified(ident)).scalar_subquery()
 
 
-@nodes.at("POST", "/nodes")
+@nodes.at("POST", "/nodes", rule="baremetal:node:create")
 @nodes.arguments(NodeCreate)
 def create_node(fields: dict[str, Any]) -> Response:
     """Enroll a node"""
     versions.check_body("node", fields)
+    if not _is_name(fields.get("name") or "unnamed"):
+        raise Invalid("name: must be that of a host, before API version 1.10")
+    fields = access.own("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
     uuid = service.when_free(runtime(), lambda session: service.create(session, fields, state).uuid)
     return node_view.tagged(Node.__table__.c.uuid == uuid, node_view.whole(), 201)
 
 
-@nodes.at("GET", "/nodes/<ident>", query="nodes")
+@nodes.at("GET", "/nodes/<ident>", query="nodes", rule="baremetal:node:get")
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
@@ -142,7 +165,7 @@ def show_node(query: Query, ident: str) -> Response:
     return node_view.tagged(identified(ident), wanted)
 
 
-@nodes.at("PATCH", "/nodes/<ident>", query="nodes")
+@nodes.at("PATCH", "/nodes/<ident>", query="nodes", rule="baremetal:node:update")
 @nodes.arguments(NodePatchQuery, location="query")
 def change_node(query: Query, ident: str) -> Response:
     """Change a node by a JSON patch"""
@@ -161,6 +184,10 @@ def change_node(query: Query, ident: str) -> Response:
         node = locked(session, ident)
         if changes:
             values = patched(CHANGE, node, changes)
+            if "chassis_uuid" in values and values["chassis_uuid"] is None:
+                versions.require(25, "removal of chassis_uuid")
+            if "owner" in values:
+                access.check_new_owner(node)
             service.change(
                 session,
                 node,
@@ -175,27 +202,7 @@ def change_node(query: Query, ident: str) -> Response:
     return node_view.tagged(Node.__table__.c.uuid == uuid, node_view.whole())
 
 
-def patched(schema: Any, row: Any, changes: list[patch.Change]) -> dict[str, Any]:
-    """field -> new value of what the changes touch, checked. Raises Invalid."""
-    fields = {each.field for each in changes}
-    values = patch.apply({name: getattr(row, name, None) for name in fields}, changes)
-    for name, value in values.items():
-        if value is None and not schema.fields[name].allow_none:
-            raise Invalid(f"{name}: cannot be removed")
-    for each in changes:
-        if each.path == ("name",) and each.op != "remove" and each.value is None:
-            raise Invalid("name: use remove")
-    try:
-        loaded: dict[str, Any] = schema.load(
-            {name: value for name, value in values.items() if value is not None},
-            partial=tuple(schema.fields),  # by name, so that it does not hold for what is inside
-        )
-    except ValidationError as error:
-        raise Invalid(explain(error.messages)) from error
-    return {name: loaded.get(name) for name in values}
-
-
-@nodes.at("DELETE", "/nodes/<ident>")
+@nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete")
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Forget a node"""
@@ -203,7 +210,7 @@ def delete_node(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@nodes.at("PUT", "/nodes/<ident>/maintenance")
+@nodes.at("PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance")
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
@@ -214,7 +221,7 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at("DELETE", "/nodes/<ident>/maintenance")
+@nodes.at("DELETE", "/nodes/<ident>/maintenance", rule="baremetal:node:clear_maintenance")
 @nodes.arguments(NoQuery, location="query")
 def clear_maintenance(_query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
@@ -222,20 +229,36 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at("GET", "/nodes/<ident>/validate")
+@nodes.at("GET", "/nodes/<ident>/children", since=83, rule="baremetal:node:list")
+@nodes.arguments(NoQuery, location="query")
+def list_children(_query: Query, ident: str) -> Response:
+    """List the nodes that are parts of a node"""
+    with runtime().reading() as session:
+        node = session.execute(select(Node.uuid).where(identified(ident))).one_or_none()
+        if node is None:
+            raise NotFound("node", ident)
+        found = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
+        children = session.scalars(access.narrowed(found, Node)).all()
+    link = {"href": f"{host()}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
+    return json({"children": children, "links": link})
+
+
+@nodes.at("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate")
 @nodes.arguments(NoQuery, location="query")
 def validate_node(_query: Query, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
     return _validate(ident)
 
 
-@nodes.at("GET", "/nodes/validate")
+@nodes.at("GET", "/nodes/validate", rule="baremetal:node:validate")
 @nodes.arguments(ValidateQuery, location="query")
 def validate_named_node(query: Query) -> Response:
     """Check a node's settings; the node is named in the query"""
     ident = query.get("node") or query.get("node_uuid")
     if ident is None:
         raise Invalid("node or node_uuid: one of them is required")
+    if not service.is_uuid(ident):
+        versions.require(NAMES_SINCE, "parameter node with a name")
     return _validate(ident)
 
 
@@ -254,8 +277,6 @@ def _validate(ident: str) -> Response:
         try:
             interface.validate(target)
             results[kind] = {"result": True}
-        except NotSupported as error:
-            results[kind] = {"result": None, "reason": str(error)}
         except HardwareError as error:
             results[kind] = {"result": False, "reason": str(error)}
     return json(results)

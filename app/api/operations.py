@@ -21,11 +21,12 @@ View = dict[str, Any]
 SHOWN = (
     "uuid", "kind", "state", "requested_by", "request_id", "created_at", "admitted_at",
     "started_at", "finished_at", "cursor", "fence", "claimed_by", "error", "deadline_at",
-    "wake_at", "sends", "sent_at", "sent_to", "refused",
+    "wake_at", "sends", "sent_at", "sent_to", "refused", "aborting",
 )  # fmt: skip
 STEP_SHOWN = (
     "position", "interface", "source", "flow", "priority", "in_band", "abortable", "resume",
-    "state", "attempts", "deaths", "conductor", "started_at", "finished_at", "result", "error",
+    "state", "attempts", "deaths", "tries", "backoff", "faults", "timeout", "deadline_at",
+    "abort_after", "child", "conductor", "started_at", "finished_at", "result", "error",
     "progress",
 )  # fmt: skip
 
@@ -45,7 +46,7 @@ def _step(step: OperationStep) -> View:
     return view | {"step": step.name, "args": mask(step.args)}
 
 
-@operations.at("GET", "/nodes/<ident>/operations")
+@operations.at("GET", "/nodes/<ident>/operations", rule="baremetal:node:history:get")
 @operations.arguments(NoQuery, location="query")
 def list_operations(_query: Any, ident: str) -> Response:
     """List the operations of a node, the newest first"""
@@ -57,7 +58,7 @@ def list_operations(_query: Any, ident: str) -> Response:
         return json({"operations": [_view(each, node.uuid) for each in found]})
 
 
-@operations.at("GET", "/operations/<uuid>")
+@operations.at("GET", "/operations/<uuid>", rule="baremetal:node:history:get")
 @operations.arguments(NoQuery, location="query")
 def show_operation(_query: Any, uuid: str) -> Response:
     """Show an operation and its steps"""

@@ -18,6 +18,8 @@ Query = Mapping[str, Any]
 Item = dict[str, Any]
 
 DETAIL_SINCE = 43
+#: Resources that have `detail` in older versions, too.
+OLD_DETAIL = {"driver", "volume connector", "volume target"}
 
 
 def page_of(
@@ -26,7 +28,7 @@ def page_of(
     """The page that was asked for. Raises Invalid, NotAcceptable."""
     descending = query.get("sort_dir") == "desc"
     largest = runtime().settings.api.max_limit
-    marker, sort_key = query.get("marker"), query.get("sort_key", "id")
+    marker, sort_key = query.get("marker"), query.get("sort_key") or "id"
     if marker is not None and by_uuid and not is_uuid(marker):
         raise Invalid(f"marker: expected a UUID but received {marker!r}")
     if sort_key != "id" and sort_key not in sortable:
@@ -49,8 +51,10 @@ def shape(
     detail: the route is that of the full form. Raises Invalid, NotAcceptable.
     """
     fields, wants_detail = query.get("fields_"), query.get("detail")
-    if "detail" in query and versions.current() < DETAIL_SINCE and resource != "driver":
+    if "detail" in query and versions.current() < DETAIL_SINCE and resource not in OLD_DETAIL:
         raise Invalid(f"parameter detail needs API version 1.{DETAIL_SINCE}")
+    if "detail" in query and detail:
+        raise Invalid("parameter detail: this is the list of details")
     if fields is None:
         return versions.visible(resource, full if detail or wants_detail else short)
     if detail or wants_detail:

@@ -1,9 +1,9 @@
 """
 Resources: what a kind of thing shows of its rows, and the answers that are the same for every kind.
 
-A `Resource` is declared once, as a table of its fields; lists, single items and their links follow
-from it. A page costs one query, whatever it shows; documents go from the database to the answer
-without being decoded.
+A `Resource` is declared once, as a table of its fields; lists, single items, their links, and how
+one is made, changed and forgotten follow from it. A page costs one query, whatever it shows;
+documents go from the database to the answer without being decoded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,16 +14,19 @@ from uuid import UUID
 
 import orjson
 from flask import Response
+from marshmallow import Schema
 from sqlalchemy import JSON, ColumnElement, FromClause, Row, Select, Text, cast, select
 from sqlalchemy.orm import Session
 
-from app.api import versions
-from app.api.answers import host, json, links, runtime
+from app.api import access, versions
+from app.api.answers import empty, host, json, links, runtime
+from app.api.errors import Misaddressed
 from app.api.paging import chosen, collection, page_of, shape
+from app.api.patching import asked, patched
 from app.api.schemas.common import is_ident
-from app.errors import Invalid, NotFound
+from app.errors import NotFound
 from app.models import Base
-from app.services.nodes import is_uuid
+from app.services.nodes import is_uuid, when_free
 from app.services.paging import cut
 
 Query = Mapping[str, Any]
@@ -39,10 +42,11 @@ class Resource(Generic[Model]):
 
     name: as in `versions.FIELDS` and in messages. path: of the collection under /v1. short: the
     fields of a list's items. plain: columns of `model` that are shown as they are. joined: shown
-    columns of other tables, which `source` joins. computed: field -> its value, from a row and the
-    URL that links begin with; what it needs of the row is in `sources`. masked: column -> what
-    makes its document fit to be seen. links: sub-collections that an item links to. named: the
-    minor version from which a path may name an item instead of giving its UUID; None for never.
+    columns of other tables, which `source` joins, and subqueries. computed: field -> its value,
+    from a row and the URL that links begin with; what it needs of the row is in `sources`.
+    masked: column -> what makes its document fit to be seen. links: sub-collections that an item
+    links to. named: the minor version from which a path may name an item instead of giving its
+    UUID; None for never.
     """
 
     name: str
@@ -62,7 +66,7 @@ class Resource(Generic[Model]):
     @cached_property
     def full(self) -> tuple[str, ...]:
         """Every field that may be asked for."""
-        return (*self.plain, *self.joined, *self.computed)
+        return (*self.plain, *self.joined, *self.computed, *self.links)
 
     @cached_property
     def _documents(self) -> frozenset[str]:
@@ -75,7 +79,7 @@ class Resource(Generic[Model]):
 
     def whole(self) -> list[str]:
         """Every field that the request's version has."""
-        return versions.visible(self.name, (*self.full, *self.links))
+        return versions.visible(self.name, self.full)
 
     def query(self, wanted: Sequence[str]) -> Select[Any]:
         """A query for all that the wanted fields are made of; `id` and `uuid` are always there."""
@@ -112,31 +116,27 @@ class Resource(Generic[Model]):
             result.append(view)
         return result
 
-    def listing(self, query: Query, narrow: Narrow = lambda query: query) -> Response:
+    def listing(
+        self, query: Query, narrow: Narrow = lambda query: query, *, detail: bool = False
+    ) -> Response:
         """
         A page of the rows that `narrow` leaves. query: what `ListQuery` gives; `detail` among it.
+        detail: the route is that of the full form.
 
         Raises Invalid, NotAcceptable, NotFound for an unknown marker.
         """
-        wanted = shape(query, self.name, short=self.short, full=self.full)
-        if query.get("detail"):
-            wanted = self.whole()
+        wanted = shape(query, self.name, short=self.short, full=self.full, detail=detail)
         page = page_of(query, self.name, sortable=self.sortable)
         with runtime().reading() as session:
-            selected = cut(session, narrow(self.query(wanted)), self.model, page)
+            selected = access.narrowed(narrow(self.query(wanted)), self.model)
+            selected = cut(session, selected, self.model, page)
             rows = session.execute(selected).all()
         last = rows[-1].uuid if len(rows) == page.limit else None
         name = self.path.rpartition("/")[2]
         return json(collection(name, self.views(rows, wanted), page, last=last))
 
-    def details(self, query: Query, narrow: Narrow = lambda query: query) -> Response:
-        """The same for the route /detail, which knows no `fields`."""
-        if "fields_" in query:
-            raise Invalid("Can't fetch a subset of fields with 'detail' set.")
-        return self.listing({**query, "detail": True}, narrow)
-
     def show(self, query: Query, ident: str) -> Response:
-        """One item, whole or only the `fields` of the query. Raises Invalid, NotFound."""
+        """One item, whole or only the `fields` of the query. Raises Misaddressed, NotFound."""
         wanted = self.whole()
         if "fields_" in query:
             wanted = chosen(query["fields_"], self.name, self.full)
@@ -145,31 +145,63 @@ class Resource(Generic[Model]):
             raise NotFound(self.name, ident)
         return json(found)
 
-    def created(self, uuid: str) -> Response:
-        """The answer to the creation of an item."""
-        return json(self.shown(uuid), 201, location=f"{host()}/v1/{self.path}/{uuid}")
+    def create(self, make: Callable[[Session], Base]) -> Response:
+        """Write a new item, and show it as it was made. make: gives its row."""
+        view = when_free(runtime(), lambda session: self._written(session, make(session)))
+        return json(view, 201, location=view["links"][0]["href"])
 
-    def changed(self, uuid: str) -> Response:
-        """The answer to a change of an item."""
-        return json(self.shown(uuid))
+    def change(
+        self,
+        ident: str,
+        schema: Schema,
+        apply: Callable[[Session, Model, dict[str, Any]], None],
+    ) -> Response:
+        """
+        Change an item by the JSON patch that the request is. schema: of what may be changed.
+        apply: is given the row, and field -> new value, None for removed.
 
-    def shown(self, uuid: str) -> View:
-        """An item that was just written, whole."""
-        found = self._one(self.model.__table__.c.uuid == uuid, self.whole())
-        if found is None:
-            raise NotFound(self.name, uuid)
-        return found
+        Raises Invalid, NotAcceptable, NotFound, and what `apply` raises.
+        """
+        changes = asked(self.name, schema)
+
+        def work(session: Session) -> View:
+            row = self.find(session, ident)
+            if changes:
+                apply(session, row, patched(schema, row, changes))
+            return self._written(session, row)
+
+        return json(when_free(runtime(), work))
+
+    def delete(self, ident: str, remove: Callable[[Session, Model], None]) -> Response:
+        """Forget an item. Raises Misaddressed, NotFound, and what `remove` raises."""
+        when_free(runtime(), lambda session: remove(session, self.find(session, ident)))
+        return empty(204)
+
+    def _written(self, session: Session, row: Any) -> View:
+        """An item as its transaction leaves it, whole, before anybody else changes it."""
+        session.flush()
+        written = self.model.__table__.c.uuid == row.uuid
+        wanted = self.whole()
+        return self.views(session.execute(self.query(wanted).where(written)).all(), wanted)[0]
 
     def identified(self, ident: str) -> ColumnElement[bool]:
-        """The condition for the item that a path means. Raises Invalid."""
+        """The condition for the item that a path means. Raises Misaddressed."""
         columns = self.model.__table__.c
         if is_uuid(ident):
             return columns.uuid == str(UUID(ident))
         if self.named is None or versions.current() < self.named:
-            raise Invalid(f"Expected a UUID but received {ident!r}.")
+            raise Misaddressed(f"Expected a UUID but received {ident!r}.")
         if not is_ident(ident):
-            raise Invalid(f"Expected a UUID or name but received {ident!r}.")
+            raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
         return columns.name == ident
+
+    def id_of(self, ident: str) -> int:
+        """The id of the item that a path or a filter names. Raises Misaddressed, NotFound."""
+        with runtime().reading() as session:
+            found = session.scalar(select(self.model.__table__.c.id).where(self.identified(ident)))
+        if found is None:
+            raise NotFound(self.name, ident)
+        return int(found)
 
     def find(self, session: Session, ident: str) -> Model:
         """The row that a path means, locked until the transaction ends. Raises NotFound."""

@@ -52,12 +52,10 @@ def show_v1() -> Response:
         {
             "id": "v1",
             "links": [links("", base)[0], docs],
-            "media_types": [
-                {
-                    "base": "application/json",
-                    "type": "application/vnd.openstack.ironic.v1+json",
-                }
-            ],
+            "media_types": {
+                "base": "application/json",
+                "type": "application/vnd.openstack.ironic.v1+json",
+            },
             "version": _version(),
             **found,
         }

@@ -6,13 +6,16 @@ Routes: how a handler says where it is, since when, and what it takes.
     def list_history(query, ident): ...
 """
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Never
 
 import flask_smorest
 import orjson
 from flask import Request, request
+from flask.globals import request_ctx
 from flask.json.provider import JSONProvider
 from marshmallow import RAISE, Schema, ValidationError
 from webargs.flaskparser import FlaskParser
@@ -20,9 +23,11 @@ from webargs.multidictproxy import MultiDictProxy
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
-from app.api import versions
+from app.api import access, versions
 from app.api.answers import OPTIONS
+from app.api.auth import caller
 from app.api.errors import TooDeep
+from app.api.owned import owned_at
 from app.errors import Invalid, TooLarge
 
 View = Callable[..., Any]
@@ -31,6 +36,8 @@ View = Callable[..., Any]
 DEFAULT_LIMIT = 1024 << 10
 LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
+
+PARAMETER = re.compile(r"<(?:[^>:]*:)?(\w+)>")
 
 
 class Json(JSONProvider):
@@ -73,6 +80,8 @@ def _json_or_query(req: Request, schema: Schema) -> Any:
     document = body(req) if req.content_length or req.is_json else {}
     if not req.args or not isinstance(document, dict):
         return document
+    for name in req.args.keys() & document.keys():
+        raise Invalid(f"{name}: given both in the body and as an argument")
     return {**MultiDictProxy(req.args, schema), **document}
 
 
@@ -128,13 +137,33 @@ def explain(messages: Any, place: str = "") -> str:
     return str(messages)
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a handler is, and who may ask it; see `Routes.at`."""
+
+    method: str
+    path: str
+    handler: str
+    summary: str
+    tag: str
+    since: int = versions.MIN
+    gone: int = 404
+    query: str | None = None
+    rule: str | None = None
+
+
 class Routes(flask_smorest.Blueprint):
-    """Handlers of one kind of resource."""
+    """Handlers of one kind of resource. declared: where they are."""
 
     ARGUMENTS_PARSER = parser
 
     def __init__(self, name: str, description: str) -> None:
         super().__init__(name, f"app.api.{name}", url_prefix="/v1", description=description)
+        self.declared: list[Route] = []
+
+    def arguments(self, schema: Any, **kwargs: Any) -> Any:
+        """As flask-smorest's, with one schema for all requests: to make one is dear."""
+        return super().arguments(schema() if isinstance(schema, type) else schema, **kwargs)
 
     def at(
         self,
@@ -148,28 +177,71 @@ class Routes(flask_smorest.Blueprint):
     ) -> Callable[[View], View]:
         """
         Answer `method` on `path` (and HEAD with GET) from a minor version on; older requests get
-        `gone`: 404, 405 or 406. query: whose parameters' versions are checked. rule: the policy
-        that callers must satisfy.
+        `gone`: 404, 405 or 406. query: whose parameters' versions are checked. rule: of the
+        policy, that callers must pass; None for what anybody may call. What it is asked about is
+        what the path's first parameter names.
         """
+        owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
 
         def decorate(view: View) -> View:
+            only_body = _places(view) == {"json"}
+
             @wraps(view)
             def checked(*args: Any, **kwargs: Any) -> Any:
                 if versions.current() < since:
                     if gone == 406:
                         versions.require(since, f"{method} {path}")
-                    raise MethodNotAllowed if gone == 405 else NoSuchRoute
+                    raise MethodNotAllowed(_others(method)) if gone == 405 else NoSuchRoute
+                if request.args and only_body:
+                    raise Invalid(f"{', '.join(request.args)}: not taken by {method} {path}")
+                restricted = rule is not None and caller().restricted
+                if rule and restricted:
+                    access.check(rule, owned, kwargs.get(named), lambda: body(request))
                 if query:
                     versions.check_query(query, request.args)
-                return view(*args, **kwargs)
+                answer = view(*args, **kwargs)
+                if restricted:
+                    access.confirm_narrowed(view)
+                return answer
 
-            facts = {"x-since": f"1.{since}"} | ({"x-policy": rule} if rule else {})
-            documented = self.doc(summary=_summary(view), **facts)(checked)
-            self.route(path, methods=[method], endpoint=view.__name__)(documented)
+            name, full = view.__name__, f"{self.url_prefix}{path}"
+            route = Route(method, full, name, summary(view), self.name, since, gone, query, rule)
+            self.declared.append(route)
+            self.route(path, methods=[method], endpoint=name)(checked)
             return view
 
         return decorate
 
+    def closed(self, path: str, since: int = versions.MIN) -> None:
+        """
+        A list of what belongs to something can only be read: whatever else is asked of it, or of
+        an item below it, is a 400 that says so.
+        """
 
-def _summary(view: View) -> str:
-    return (view.__doc__ or view.__name__.replace("_", " ").capitalize()).strip().splitlines()[0]
+        def refuse(**_parameters: str) -> Never:
+            if versions.current() < since:
+                raise NoSuchRoute
+            raise Invalid(f"{path} can only be listed; the items have routes of their own.")
+
+        writing = ("POST", "PUT", "PATCH", "DELETE")
+        undocumented = super(flask_smorest.Blueprint, self).add_url_rule
+        name = re.sub(r"\W+", "_", path)
+        undocumented(path, f"closed{name}", refuse, methods=writing)
+        undocumented(f"{path}/<item>", f"closed{name}_item", refuse, methods=("GET", *writing))
+
+
+def _places(view: View) -> set[str]:
+    """Where a handler says that its arguments are: query, json, json_or_query."""
+    documented = getattr(view, "_apidoc", {}).get("arguments", {})
+    return {each["in"] for each in documented.get("parameters", ())}
+
+
+def _others(method: str) -> list[str]:
+    """The methods of the request's path without one that is too new."""
+    adapter = request_ctx.url_adapter
+    return sorted(set(adapter.allowed_methods()) - {method}) if adapter else []
+
+
+def summary(view: View) -> str:
+    """What a handler does: the first line of its docstring."""
+    return (view.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -18,6 +18,9 @@ MIN, MAX = 1, 115
 HEADER = "X-OpenStack-Ironic-API-Version"
 STANDARD_HEADER = "OpenStack-API-Version"
 SERVICE = "baremetal"
+#: From here on, `.json` at the end of a path is part of a name.
+SUFFIX_IS_NAME = 91
+_VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"
 
 # fmt: off
 #: resource -> field -> minor version that it appeared in
@@ -34,13 +37,25 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
         "allocation_uuid": 52, "retired": 61, "retired_reason": 61, "lessee": 65,
         "network_data": 66, "boot_mode": 75, "secure_boot": 75, "shard": 82, "parent_node": 83,
         "firmware_interface": 86, "disable_power_off": 95, "instance_name": 104, "health": 109,
+        "portgroups": 24, "volume": 32,
     },
     "port": {
-        "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19,
+        "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19, "portgroup_uuid": 24,
         "physical_network": 34, "is_smartnic": 53, "name": 88, "node_ident": 94,
         "description": 97, "vendor": 100, "category": 101,
         "available_for_dynamic_portgroup": 111,
     },
+    "portgroup": {
+        "mode": 26, "properties": 26, "physical_network": 102, "category": 103,
+        "dynamic_portgroup": 111,
+    },
+    "chassis": {},
+    "volume connector": {},
+    "volume target": {},
+    "deploy template": {},
+    "inspection rule": {},
+    "runbook": {"description": 112, "traits": 112},
+    "allocation": {"owner": 60},
     "driver": {
         "properties": 14, "type": 30,
         **{f"{form}_{kind}_interface{s}": 30 for kind in KINDS
@@ -51,7 +66,11 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
         "default_firmware_interface": 86, "enabled_firmware_interfaces": 86,
     },
     "conductor": {},
-    "history": {"project": 113},
+    "bios": {},
+    "firmware": {"vendor": 114, "model": 114, "serial_number": 114},
+    "history": {
+        "project": 113, "state": 115, "target_provision_state": 115, "duration_seconds": 115,
+    },
 }
 
 #: collection -> query parameter -> minor version that it appeared in
@@ -62,7 +81,10 @@ QUERIES: Mapping[str, Mapping[str, int]] = {
         "shard": 82, "sharded": 82, "include_children": 83, "parent_node": 83,
         "instance_name": 104,
     },
-    "ports": {"fields": 8, "shard": 82, "conductor_groups": 99},
+    "ports": {"fields": 8, "portgroup": 24, "shard": 82, "conductor_groups": 99},
+    "portgroups": {"shard": 106, "conductor_groups": 99},
+    "chassis": {"fields": 8},
+    "allocations": {"owner": 60},
     "drivers": {"type": 30, "detail": 30, "fields": 77},
 }
 
@@ -72,9 +94,17 @@ VERBS: Mapping[str, int] = {
     "unrescue": 38, "deploy": 73, "undeploy": 73, "unhold": 85, "service": 87,
 }
 
+#: provision state -> minor version from which `abort` is possible in it
+ABORTS: Mapping[str, int] = {"inspect wait": 41, "wait call-back": 110}
+#: Verbs whose version is looked at only where the node's state allows them.
+LATE_VERBS = ("unhold", "service")
+
 #: link of the /v1 document -> minor version that it appeared in
 COLLECTIONS: Mapping[str, int] = {
-    "nodes": 1, "ports": 1, "drivers": 1, "lookup": 22, "heartbeat": 22, "conductors": 49,
+    "chassis": 1, "nodes": 1, "ports": 1, "drivers": 1, "lookup": 22, "heartbeat": 22,
+    "portgroups": 23, "volume": 32, "conductors": 49,
+    "allocations": 52, "events": 54, "deploy_templates": 55, "shards": 82,
+    "continue_inspection": 84, "runbooks": 92, "inspection_rules": 96,
 }
 # fmt: on
 
@@ -82,7 +112,7 @@ COLLECTIONS: Mapping[str, int] = {
 def negotiate(headers: Headers) -> int:
     """The minor version that a request asks for. Raises NotAcceptable."""
     asked = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
-    if asked is None:
+    if not asked:
         return MIN
     asked = asked.strip()
     if asked.lower() == "latest":
@@ -96,6 +126,12 @@ def negotiate(headers: Headers) -> int:
             f" The supported version range is: [1.{MIN}, 1.{MAX}]."
         )
     return int(minor)
+
+
+def drops_suffix(environ: Mapping[str, Any]) -> bool:
+    """Whether `.json` at the end of a path is no part of it, from a request's WSGI environment."""
+    major, _, minor = environ.get(_VARIABLE, "").strip().partition(".")
+    return major == "1" and _is_number(minor) and int(minor) < SUFFIX_IS_NAME
 
 
 def _standard(header: str) -> str | None:
@@ -138,7 +174,7 @@ def require(minor: int, what: str) -> None:
 def check_body(resource: str, body: Mapping[str, Any]) -> None:
     """No field with a value is newer than the request. Raises NotAcceptable."""
     for field, value in body.items():
-        if value is not None and (field, value) != ("conductor_group", ""):
+        if value != ("" if field == "conductor_group" else None):
             require(since(resource, field), f"field {field}")
 
 

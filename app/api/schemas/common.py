@@ -11,8 +11,11 @@ from marshmallow import Schema, ValidationError, fields, validate
 
 from app.services.agents import normal_mac
 from app.services.nodes import is_uuid
+from app.services.traits import is_trait
 
-_NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}")
+NAME = r"[A-Za-z0-9._~-]{1,255}"
+_NAME = re.compile(NAME)
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
 
@@ -49,7 +52,15 @@ class Uuid(Text):
 
 
 class Name(Text):
-    """A name of letters, digits and -._~ that cannot be taken for a UUID."""
+    """
+    A name of letters, digits and -._~ that cannot be taken for a UUID.
+
+    null: whether a patch may say null instead of removing it.
+    """
+
+    def __init__(self, *, null: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.null = null
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -68,14 +79,24 @@ class Ident(Text):
         return text
 
 
-class Mac(Text):
-    """A MAC address, lower-cased, with colons."""
+class Trait(Text):
+    """The name of a trait."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
-        found = normal_mac(super()._deserialize(value, attr, data, **kwargs))
-        if found is None:
-            raise ValidationError(f"Expected a MAC address but received {value!r}.")
-        return found
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not is_trait(text):
+            raise ValidationError(f"{text!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait.")
+        return text
+
+
+class Mac(Text):
+    """A MAC address with colons, lower-cased."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not is_mac(text):
+            raise ValidationError(f"Expected a MAC address with colons but received {text!r}.")
+        return text.lower()
 
 
 class Flag(fields.Field[bool]):
@@ -84,7 +105,7 @@ class Flag(fields.Field[bool]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
         if isinstance(value, bool):
             return value
-        word = str(value).lower() if isinstance(value, str | int) else ""
+        word = value.lower() if isinstance(value, str) else ""
         if word not in TRUE | FALSE:
             raise ValidationError(f"{value!r} is neither true nor false.")
         return word in TRUE
@@ -100,11 +121,15 @@ class Document(fields.Dict):
 class Words(fields.Field[list[str]]):
     """A list separated by commas; lower-cased unless they are values, each only once."""
 
+    is_multiple = True  # webargs: given several times, it is all of them
+
     def __init__(self, *, lower: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._lower = lower
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = ",".join(value)
         if not isinstance(value, str) or "\0" in value:
             raise ValidationError("Expected words separated by commas.")
         words = (part.strip() for part in value.split(","))
@@ -135,6 +160,15 @@ class FieldsQuery(Schema):
 
 class NoQuery(Schema):
     """Nothing."""
+
+
+def is_mac(text: str) -> bool:
+    """Whether it is a MAC address with colons."""
+    return normal_mac(text) == text.lower()
+
+
+def is_host_name(text: str) -> bool:
+    return len(text) < 256 and bool(_HOST_NAME.fullmatch(text))
 
 
 def is_ident(text: str) -> bool:

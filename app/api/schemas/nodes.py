@@ -4,6 +4,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates, validates_schema
 
+from app.api.schemas import network_data
 from app.api.schemas.common import (
     Document,
     Flag,
@@ -13,20 +14,22 @@ from app.api.schemas.common import (
     Text,
     Uuid,
 )
-from app.states import State
+from app.services.power import TARGETS
+from app.states import VERBS, State
+from drivers import reserved
 from drivers.interfaces import KINDS
 
 FAULTS = ("power failure", "clean failure", "rescue abort failure", "service failure")
 #: Interfaces whose steps may be asked for.
 STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid")
 #: Steps that every flow has; their interface does not matter.
-RESERVED_STEPS = ("power_on", "power_off", "reboot", "hold", "wait")
+RESERVED_STEPS = tuple(reserved.METHODS)
 
 
 class NodeFields(Schema):
     """What may be set when a node is made, and changed later."""
 
-    name = Name(allow_none=True)
+    name = Name(allow_none=True, null=False)
     driver = Text(shortest=1)
     driver_info = Document()
     properties = Document()
@@ -43,6 +46,7 @@ class NodeFields(Schema):
     description = Text(4096, allow_none=True)
     shard = Text(allow_none=True)
     parent_node = Ident(allow_none=True)
+    chassis_uuid = Uuid(allow_none=True)
     automated_clean = Flag(allow_none=True)
     retired = Flag(allow_none=True)
     retired_reason = Text(4096, allow_none=True)
@@ -54,18 +58,14 @@ class NodeFields(Schema):
     def _sizes(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
         for key in ("local_gb", "memory_mb"):
             size = (value or {}).get(key)
-            if size in (None, ""):
+            if size is None:
                 continue
             if isinstance(size, bool) or not str(size).isdecimal():
                 raise ValidationError(f"{key} must be a whole number, not {size!r}.")
 
     @validates("network_data")
     def _network(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
-        for key, items in (value or {}).items():
-            if key not in ("links", "networks", "services"):
-                raise ValidationError(f"{key!r} is not one of links, networks, services.")
-            if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
-                raise ValidationError(f"{key} must be a list of objects.")
+        network_data.check(value or {})
 
     @validates("conductor_group")
     def _group(self, value: str | None, **_kwargs: Any) -> None:
@@ -73,7 +73,7 @@ class NodeFields(Schema):
             raise ValidationError("Must be letters, digits, underscores, dashes and dots.")
 
 
-_interfaces = {f"{kind}_interface": Text(allow_none=True) for kind in KINDS}
+_interfaces = {f"{kind}_interface": Text(shortest=1, allow_none=True) for kind in KINDS}
 NodeChange = NodeFields.from_dict(
     {
         **_interfaces,
@@ -87,7 +87,7 @@ NodeCreate = NodeFields.from_dict(
         **_interfaces,
         "uuid": Uuid(allow_none=True),
         "driver": Text(shortest=1, required=True),
-        "boot_mode": Text(allow_none=True, metadata={"description": "uefi or bios"}),
+        "boot_mode": Text(16, allow_none=True, metadata={"description": "uefi or bios"}),
         "secure_boot": Flag(allow_none=True),
         "console_enabled": Flag(allow_none=True),
     },
@@ -117,6 +117,7 @@ class NodeFilters(ListQuery):
     sharded = Flag()
     include_children = Flag()
     parent_node = Ident()
+    chassis_uuid = Uuid()
 
 
 class NodePatchQuery(Schema):
@@ -137,7 +138,7 @@ class StatesQuery(Schema):
 class PowerTarget(Schema):
     """A power state to reach."""
 
-    target = Text(required=True)
+    target = Text(required=True, metadata={"enum": TARGETS})
     timeout = fields.Integer(allow_none=True, validate=validate.Range(1, 2**31 - 1))
 
 
@@ -172,7 +173,7 @@ class DeployStep(Step):
 class ProvisionTarget(Schema):
     """A verb, and what it needs."""
 
-    target = Text(required=True)
+    target = Text(required=True, metadata={"enum": list(VERBS)})
     configdrive = fields.Raw(allow_none=True, metadata={"description": "Object, base64, or URL"})
     clean_steps = fields.List(fields.Nested(OrderedStep), allow_none=True)
     deploy_steps = fields.List(fields.Nested(DeployStep), allow_none=True)
@@ -180,6 +181,7 @@ class ProvisionTarget(Schema):
     rescue_password = Text(1024, allow_none=True)
     disable_ramdisk = Flag(allow_none=True)
     runbook = Ident(allow_none=True)
+    dry_run = Flag(metadata={"description": "Only tell what would be done, and what be refused"})
 
 
 class MaintenanceReason(Schema):

@@ -3,14 +3,34 @@
 import re
 from typing import Any
 
-from marshmallow import Schema, ValidationError, validates
+from marshmallow import Schema, ValidationError
 
-from app.api.schemas.common import Document, Flag, Ident, ListQuery, Mac, Name, Text, Uuid, Words
-from app.services.agents import normal_mac
+from app.api.schemas.common import (
+    Document,
+    Flag,
+    Ident,
+    ListQuery,
+    Mac,
+    Name,
+    Text,
+    Uuid,
+    Words,
+    is_mac,
+)
 
 LINK_KEYS = {"switch_id", "port_id", "switch_info", "hostname", "network_type"}
 VTEP_KEYS = {"vtep-logical-switch", "vtep-physical-switch"}
-_DATAPATH = re.compile(r"0x[0-9a-fA-F]{16}")
+_DATAPATH = re.compile(r"[0-9a-fA-F]{16}")
+
+
+class Link(Document):
+    """How a port is wired; the switch's id is lower-cased."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
+        link: dict[str, Any] = super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
+        check_link(link)
+        switch = link.get("switch_id")
+        return link if switch is None else {**link, "switch_id": switch.lower()}
 
 
 class PortFields(Schema):
@@ -18,9 +38,10 @@ class PortFields(Schema):
 
     address = Mac()
     node_uuid = Uuid()
+    portgroup_uuid = Uuid(allow_none=True)
     name = Name(allow_none=True)
     extra = Document()
-    local_link_connection = Document()
+    local_link_connection = Link()
     pxe_enabled = Flag(allow_none=True)
     physical_network = Text(64, shortest=1, allow_none=True)
     is_smartnic = Flag(allow_none=True)
@@ -29,14 +50,15 @@ class PortFields(Schema):
     category = Text(80, allow_none=True)
     available_for_dynamic_portgroup = Flag(allow_none=True)
 
-    @validates("local_link_connection")
-    def _link(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
-        check_link(value or {})
-
 
 PortChange = PortFields.from_dict({}, name="PortChange")
 PortCreate = PortFields.from_dict(
-    {"uuid": Uuid(allow_none=True), "address": Mac(required=True), "node_ident": Ident()},
+    {
+        "uuid": Uuid(allow_none=True),
+        "address": Mac(required=True),
+        "node_ident": Ident(),
+        "available_for_dynamic_portgroup": Flag(),
+    },
     name="PortCreate",
 )
 
@@ -46,6 +68,7 @@ class PortFilters(ListQuery):
 
     node = Ident()
     node_uuid = Uuid()
+    portgroup = Ident()
     address = Mac()
     shard = Text(4096)
     conductor_groups = Words(lower=False)
@@ -65,7 +88,7 @@ def check_link(link: dict[str, Any]) -> None:
     if kind not in (None, "managed", "unmanaged"):
         raise ValidationError(f"network_type: {kind!r} is not one of managed, unmanaged.")
     switch = link.get("switch_id")
-    if switch is not None and not normal_mac(switch) and not _DATAPATH.fullmatch(switch):
+    if switch is not None and not is_mac(switch) and not _DATAPATH.fullmatch(switch):
         raise ValidationError("switch_id: neither a MAC address nor a datapath id.")
     whole = "port_id" in link and ("switch_id" in link or "hostname" in link)
     if not whole and kind != "unmanaged":

@@ -1,0 +1,160 @@
+"""Allocations: requests for nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy.orm import Session
+
+from app.api import access, versions
+from app.api.answers import empty, runtime
+from app.api.nodes import identified
+from app.api.resources import Resource
+from app.api.routes import Routes
+from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
+from app.api.schemas.common import FieldsQuery, NoQuery
+from app.errors import Invalid, NotFound
+from app.models import Allocation, Node
+from app.services import allocations as service
+from app.services import nodes, rows
+
+allocations = Routes("allocations", "Requests for nodes")
+
+Query = Mapping[str, Any]
+
+SINCE = 52
+CHANGE_SINCE = 57
+BACKFILL_SINCE = 58
+_PLAIN = (
+    "uuid", "name", "resource_class", "traits", "candidate_nodes", "owner", "state", "last_error",
+    "extra", "created_at", "updated_at",
+)  # fmt: skip
+ALLOCATION = Resource(
+    name="allocation",
+    path="allocations",
+    model=Allocation,
+    short=(*_PLAIN, "node_uuid"),
+    plain=_PLAIN,
+    joined={"node_uuid": Node.__table__.c.uuid},
+    source=lambda: Allocation.__table__.outerjoin(Node.__table__),
+    named=SINCE,
+)
+CHANGE = AllocationChange()
+#: Query parameters that are compared with the column of their name.
+EQUAL = ("resource_class", "state", "owner")
+
+
+@allocations.at(
+    "GET", "/allocations", since=SINCE, query="allocations", rule="baremetal:allocation:list"
+)
+@allocations.arguments(AllocationFilters, location="query")
+def list_allocations(query: Query) -> Response:
+    """List allocations"""
+    return ALLOCATION.listing(query, lambda selected: _filtered(selected, query))
+
+
+def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
+    columns = Allocation.__table__.c
+    for name in EQUAL:
+        if name in query:
+            selected = selected.where(columns[name] == query[name])
+    if "node" in query:
+        selected = selected.where(columns.node_id == _node_id(query["node"]))
+    return selected
+
+
+def _node_id(ident: str) -> int:
+    with runtime().reading() as session:
+        found = session.scalar(select(Node.id).where(identified(ident)))
+    if found is None:
+        raise Invalid(f"node: there is no node {ident}")
+    return found
+
+
+@allocations.at("POST", "/allocations", since=SINCE, gone=405, rule="baremetal:allocation:create")
+@allocations.arguments(AllocationCreate)
+def create_allocation(fields: dict[str, Any]) -> Response:
+    """Ask for a node"""
+    versions.check_body("allocation", fields)
+    node = fields.pop("node", None)
+    if node is not None and versions.current() < BACKFILL_SINCE:
+        raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")
+    fields = access.own("allocation", fields)
+
+    def make(session: Session) -> Allocation:
+        if node is not None:
+            return service.backfill(session, node, fields)
+        return service.create(session, fields)
+
+    return ALLOCATION.create(make)
+
+
+@allocations.at("GET", "/allocations/<ident>", since=SINCE, rule="baremetal:allocation:get")
+@allocations.arguments(FieldsQuery, location="query")
+def show_allocation(query: Query, ident: str) -> Response:
+    """Show an allocation"""
+    return ALLOCATION.show(query, ident)
+
+
+@allocations.at(
+    "PATCH",
+    "/allocations/<ident>",
+    since=CHANGE_SINCE,
+    gone=405,
+    rule="baremetal:allocation:update",
+)
+@allocations.arguments(NoQuery, location="query")
+def change_allocation(_query: Query, ident: str) -> Response:
+    """Change an allocation by a JSON patch"""
+    return ALLOCATION.change(ident, CHANGE, rows.change)
+
+
+@allocations.at(
+    "DELETE", "/allocations/<ident>", since=SINCE, gone=405, rule="baremetal:allocation:delete"
+)
+@allocations.arguments(NoQuery, location="query")
+def delete_allocation(_query: Query, ident: str) -> Response:
+    """Give a node back, or ask for it no longer"""
+    _remove(ALLOCATION.identified(ident), ident)
+    return empty(204)
+
+
+@allocations.at("GET", "/nodes/<ident>/allocation", since=SINCE, rule="baremetal:allocation:get")
+@allocations.arguments(FieldsQuery, location="query")
+def show_allocation_of_node(query: Query, ident: str) -> Response:
+    """Show the allocation of a node"""
+    with runtime().reading() as session:
+        uuid = session.scalar(select(Allocation.uuid).where(_of_node(session, ident)))
+    if uuid is None:
+        raise NotFound("allocation of node", ident)
+    return ALLOCATION.show(query, uuid)
+
+
+@allocations.at(
+    "DELETE", "/nodes/<ident>/allocation", since=SINCE, rule="baremetal:allocation:delete"
+)
+@allocations.arguments(NoQuery, location="query")
+def delete_allocation_of_node(_query: Query, ident: str) -> Response:
+    """Give a node back"""
+    with runtime().reading() as session:
+        condition = _of_node(session, ident)
+    _remove(condition, f"of node {ident}")
+    return empty(204)
+
+
+def _of_node(session: Session, ident: str) -> ColumnElement[bool]:
+    node_id = session.scalar(select(Node.id).where(identified(ident)))
+    if node_id is None:
+        raise NotFound("node", ident)
+    return Allocation.__table__.c.node_id == node_id
+
+
+def _remove(condition: ColumnElement[bool], shown: str) -> None:
+    def work(session: Session) -> None:
+        found = service.lock(session, condition)
+        if found is None:
+            raise NotFound("allocation", shown)
+        service.remove(session, *found)
+
+    nodes.when_free(runtime(), work)

@@ -1,0 +1,25 @@
+"""What other services report; it is only logged."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+
+from app import log
+from app.api.answers import empty
+from app.api.routes import Routes
+from app.api.schemas.events import Events
+
+events = Routes("events", "What other services report")
+
+logger = log.get(__name__)
+
+
+@events.at("POST", "/events", since=54, rule="baremetal:events:post")
+@events.arguments(Events)
+def report_events(fields: Mapping[str, Any]) -> Response:
+    """Report events"""
+    for event in fields["events"]:
+        kind = event.pop("event")
+        logger.info("event.reported", kind=kind, **event)
+    return empty(204)

@@ -1,0 +1,111 @@
+"""What is known of machines: BIOS settings, firmware, inventory. All of it is read from rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api import versions
+from app.api.answers import host, json, links, runtime
+from app.api.nodes import identified
+from app.api.paging import chosen
+from app.api.routes import Routes
+from app.api.schemas.common import FieldsQuery, NoQuery
+from app.api.schemas.management import SettingsQuery
+from app.errors import Invalid, NotAcceptable, NotFound
+from app.models import BiosSetting, FirmwareComponent, Node
+from app.services import inventory as inventory_service
+from app.services import nodes
+
+hardware = Routes("hardware", "What is known of machines")
+
+View = dict[str, Any]
+Query = Mapping[str, Any]
+
+BIOS = "/nodes/<ident>/bios"
+TIMES = ("created_at", "updated_at")
+SETTING = ("name", "value")
+REGISTRY = (
+    "attribute_type", "allowable_values", "lower_bound", "upper_bound", "min_length",
+    "max_length", "read_only", "reset_required", "unique",
+)  # fmt: skip
+REGISTRY_SINCE = 74
+COMPONENT = (
+    "component", "initial_version", "current_version", "last_version_flashed", *TIMES,
+    "vendor", "model", "serial_number",
+)  # fmt: skip
+
+
+def _node(session: Session, ident: str) -> Node:
+    identified(ident)
+    return nodes.find(session, ident)
+
+
+@hardware.at("GET", BIOS, since=40, rule="baremetal:node:bios:get")
+@hardware.arguments(SettingsQuery, location="query")
+def list_bios_settings(query: Query, ident: str) -> Response:
+    """List the BIOS settings of a machine"""
+    fields, detail = query.get("fields_"), query.get("detail")
+    if "fields_" in query or "detail" in query:
+        versions.require(REGISTRY_SINCE, "parameter fields or detail")
+    if fields is not None and detail:
+        raise Invalid("Can't fetch a subset of fields with 'detail' set.")
+    wanted: Sequence[str] = (*SETTING, *TIMES, *(REGISTRY if detail else ()))
+    if fields is not None:
+        wanted = (*chosen(fields, "bios", (*SETTING, *REGISTRY, *TIMES)), *TIMES)
+    with runtime().reading() as session:
+        node = _node(session, ident)
+        rows = session.scalars(
+            select(BiosSetting).where(BiosSetting.node_id == node.id).order_by(BiosSetting.name)
+        ).all()
+    return json({"bios": [_setting(node, row, wanted) for row in rows]})
+
+
+@hardware.at("GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get")
+@hardware.arguments(NoQuery, location="query")
+def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
+    """Show a BIOS setting of a machine"""
+    with runtime().reading() as session:
+        node = _node(session, ident)
+        row = session.get(BiosSetting, (node.id, name))
+    if row is None:
+        raise NotFound("BIOS setting", name)
+    registry = REGISTRY if versions.current() >= REGISTRY_SINCE else ()
+    return json({name: _setting(node, row, (*SETTING, *TIMES, *registry))})
+
+
+def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
+    view = {name: getattr(row, name) for name in wanted if name != "links"}
+    return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", host())}
+
+
+@hardware.at("GET", "/nodes/<ident>/firmware", since=86, rule="baremetal:node:firmware:get")
+@hardware.arguments(FieldsQuery, location="query")
+def list_firmware(query: Query, ident: str) -> Response:
+    """List the firmware of a machine"""
+    wanted: Sequence[str] = versions.visible("firmware", COMPONENT)
+    if "fields_" in query:
+        try:
+            wanted = chosen(query["fields_"], "firmware", COMPONENT)
+        except NotAcceptable as error:  # as Ironic answers it
+            raise Invalid(str(error)) from error
+    with runtime().reading() as session:
+        node = _node(session, ident)
+        rows = session.scalars(
+            select(FirmwareComponent)
+            .where(FirmwareComponent.node_id == node.id)
+            .order_by(FirmwareComponent.component)
+        ).all()
+    shown = [{name: getattr(row, name) for name in wanted} for row in rows]
+    return json({"firmware": shown})
+
+
+@hardware.at("GET", "/nodes/<ident>/inventory", since=81, rule="baremetal:node:inventory:get")
+@hardware.arguments(NoQuery, location="query")
+def show_inventory(_query: Any, ident: str) -> Response:
+    """Show what inspection found in a machine"""
+    with runtime().reading() as session:
+        found = inventory_service.find(session, _node(session, ident))
+        return json({"inventory": found.inventory, "plugin_data": found.plugin_data})

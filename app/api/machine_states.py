@@ -1,0 +1,94 @@
+"""The states of a machine that are neither power nor provisioning: firmware, RAID, console."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Response
+from sqlalchemy.orm import Session
+
+from app.api.answers import empty, host, json, runtime
+from app.api.auth import caller
+from app.api.idempotency import once
+from app.api.management import ask
+from app.api.nodes import identified, locked
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.management import (
+    BootModeTarget,
+    ConsoleTarget,
+    RaidTarget,
+    SecureBootTarget,
+)
+from app.models import Node
+from app.services import management as service
+from app.services import nodes as nodes_service
+from app.services.caller import Caller
+
+machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
+
+Fields = dict[str, Any]
+Request = Callable[[Session, Node, Any, Caller], None]
+
+CONSOLE = "/nodes/<ident>/states/console"
+
+
+def _accepted(ident: str, request: Request, target: Any, where: str = "states") -> Response:
+    """Begin what is asked for; it can be followed at `where`."""
+    asking = caller()
+    return once(
+        lambda session: request(session, locked(session, ident), target, asking),
+        empty(202, location=f"{host()}/v1/nodes/{ident}/{where}"),
+    )
+
+
+@machine_states.at(
+    "PUT", "/nodes/<ident>/states/boot_mode", since=76, rule="baremetal:node:set_boot_mode"
+)
+@machine_states.arguments(BootModeTarget, location="json_or_query")
+def change_boot_mode(fields: Fields, ident: str) -> Response:
+    """Change the boot mode of a machine"""
+    return _accepted(ident, service.request_boot_mode, fields["target"])
+
+
+@machine_states.at(
+    "PUT", "/nodes/<ident>/states/secure_boot", since=76, rule="baremetal:node:set_secure_boot"
+)
+@machine_states.arguments(SecureBootTarget, location="json_or_query")
+def change_secure_boot(fields: Fields, ident: str) -> Response:
+    """Switch secure boot on or off"""
+    return _accepted(ident, service.request_secure_boot, fields["target"])
+
+
+@machine_states.at(
+    "PUT",
+    "/nodes/<ident>/states/raid",
+    since=12,
+    gone=406,
+    rule="baremetal:node:set_raid_state",
+)
+@machine_states.arguments(RaidTarget)
+def set_target_raid_config(fields: Fields, ident: str) -> Response:
+    """Say which RAID configuration a machine should have"""
+
+    def work(session: Session) -> None:
+        service.set_target_raid_config(session, locked(session, ident), fields)
+
+    return once(work, empty(204))
+
+
+@machine_states.at("GET", CONSOLE, rule="baremetal:node:get_console")
+@machine_states.arguments(NoQuery, location="query")
+def show_console(_query: Any, ident: str) -> Response:
+    """Show how to reach the console of a machine"""
+    identified(ident)
+    with runtime().reading() as session:
+        node = nodes_service.find(session, ident)
+    info = ask(ident, "get_console") if node.console_enabled else None
+    return json({"console_enabled": node.console_enabled, "console_info": info})
+
+
+@machine_states.at("PUT", CONSOLE, rule="baremetal:node:set_console_state")
+@machine_states.arguments(ConsoleTarget, location="json_or_query")
+def change_console(fields: Fields, ident: str) -> Response:
+    """Start or stop the console of a machine"""
+    return _accepted(ident, service.request_console, bool(fields["enabled"]), "states/console")

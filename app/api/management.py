@@ -1,0 +1,141 @@
+"""The management of machines: what they boot from, their lights, interrupts, virtual media."""
+
+from typing import Any
+
+from flask import Response
+from sqlalchemy.orm import Session
+
+from app.api.answers import empty, json, links, runtime
+from app.api.auth import caller
+from app.api.idempotency import once
+from app.api.nodes import identified, locked
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.management import BootDevice, DeviceTypes, IndicatorState, VirtualMedium
+from app.errors import Invalid
+from app.services import asking
+from app.services import management as service
+
+management = Routes("management", "What a machine boots from, its lights, its virtual media")
+
+Fields = dict[str, Any]
+
+DEVICE = "/nodes/<ident>/management/boot_device"
+INDICATORS = "/nodes/<ident>/management/indicators"
+MEDIA = "/nodes/<ident>/vmedia"
+COMPONENTS = ("chassis", "system", "disk", "power", "nic")
+
+
+def ask(ident: str, what: str, /, **arguments: Any) -> Any:
+    """What the conductor of the node that a path names answers; see `services.asking`."""
+    identified(ident)
+    return asking.ask(runtime(), ident, what, **arguments)
+
+
+@management.at("GET", DEVICE, rule="baremetal:node:get_boot_device")
+@management.arguments(NoQuery, location="query")
+def show_boot_device(_query: Any, ident: str) -> Response:
+    """Show what a machine boots from"""
+    return json(ask(ident, "get_boot_device"))
+
+
+@management.at("PUT", DEVICE, rule="baremetal:node:set_boot_device")
+@management.arguments(BootDevice, location="json_or_query")
+def set_boot_device(fields: Fields, ident: str) -> Response:
+    """Choose what a machine boots from"""
+    persistent = bool(fields["persistent"])
+    ask(ident, "set_boot_device", device=fields["boot_device"], persistent=persistent)
+    return empty(204)
+
+
+@management.at("GET", f"{DEVICE}/supported", rule="baremetal:node:get_boot_device")
+@management.arguments(NoQuery, location="query")
+def list_boot_devices(_query: Any, ident: str) -> Response:
+    """List what a machine can boot from"""
+    return json({"supported_boot_devices": ask(ident, "supported_boot_devices")})
+
+
+@management.at(
+    "PUT", "/nodes/<ident>/management/inject_nmi", since=29, rule="baremetal:node:inject_nmi"
+)
+def inject_nmi(ident: str) -> Response:
+    """Interrupt a machine, for its system to write a dump"""
+    ask(ident, "inject_nmi")
+    return empty(204)
+
+
+@management.at("GET", INDICATORS, rule="baremetal:node:get_indicator_state")
+@management.arguments(NoQuery, location="query")
+def list_indicators(_query: Any, ident: str) -> Response:
+    """List the lights of a machine"""
+    found = []
+    for each in ask(ident, "indicators"):
+        name = f"{each['name']}@{each['component']}"
+        path = f"nodes/{ident}/management/indicators/{name}"
+        found.append({**each, "name": name, "links": links(path)})
+    return json({"indicators": found})
+
+
+@management.at(
+    "GET", f"{INDICATORS}/<indicator>", since=63, rule="baremetal:node:get_indicator_state"
+)
+@management.arguments(NoQuery, location="query")
+def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
+    """Show what a light does"""
+    return json({"state": ask(ident, "get_indicator", **_light(indicator))})
+
+
+@management.at(
+    "PUT", f"{INDICATORS}/<indicator>", since=63, rule="baremetal:node:set_indicator_state"
+)
+@management.arguments(IndicatorState, location="json_or_query")
+def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
+    """Switch a light"""
+    ask(ident, "set_indicator", **_light(indicator), state=fields["state"])
+    return empty(204)
+
+
+def _light(indicator: str) -> Fields:
+    """The light that `name@component` means. Raises Invalid."""
+    name, at, component = indicator.rpartition("@")
+    if not (name and at) or component not in COMPONENTS:
+        raise Invalid(
+            f"indicator: expected name@component, the component one of {', '.join(COMPONENTS)},"
+            f" but received {indicator!r}"
+        )
+    return {"component": component, "name": name}
+
+
+@management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get")
+@management.arguments(NoQuery, location="query")
+def list_virtual_media(_query: Any, ident: str) -> Response:
+    """List the media that a BMC shows to its machine"""
+    return json(ask(ident, "virtual_media"))
+
+
+@management.at("POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach")
+@management.arguments(VirtualMedium)
+def attach_virtual_media(fields: Fields, ident: str) -> Response:
+    """Show an image to a machine"""
+    asking_for = caller()
+
+    def work(session: Session) -> None:
+        node = locked(session, ident)
+        service.attach_virtual_media(
+            session, node, fields["device_type"], fields["image_url"], asking_for
+        )
+
+    return once(work, empty(204))
+
+
+@management.at("DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach")
+@management.arguments(DeviceTypes, location="query")
+def detach_virtual_media(query: Fields, ident: str) -> Response:
+    """Take images away from a machine"""
+    kinds = query.get("device_types") or service.DEVICE_TYPES
+    asking_for = caller()
+
+    def work(session: Session) -> None:
+        service.detach_virtual_media(session, locked(session, ident), kinds, asking_for)
+
+    return once(work, empty(204))

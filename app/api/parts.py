@@ -1,0 +1,34 @@
+"""
+Lists of what belongs to nodes: the filters that ports, port groups and volumes have in common.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Select
+
+from app.api.nodes import id_of
+from app.models import Base, Node
+
+_NODES = Node.__table__.c
+
+
+def filtered(selected: Select[Any], query: Mapping[str, Any], model: type[Base]) -> Select[Any]:
+    """
+    The rows of `model`, joined with their nodes, that a query leaves.
+
+    query: of `node` (or `node_uuid`), `address`, `shard`, `conductor_groups`. Raises NotFound for
+    an unknown node.
+    """
+    columns = model.__table__.c
+    for name in ("node", "node_uuid"):
+        if name in query:
+            selected = selected.where(columns.node_id == id_of(query[name]))
+    if "address" in query:
+        selected = selected.where(columns.address == query["address"])
+    if "shard" in query:
+        selected = selected.where(_NODES.shard.in_(query["shard"].split(",")))
+    if "conductor_groups" in query:
+        groups = [group.lower() for group in query["conductor_groups"]] or [""]
+        selected = selected.where(_NODES.conductor_group.in_(groups))
+    return selected

@@ -1,0 +1,55 @@
+"""
+JSON patches: read from a request, and applied to a row.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import request
+from marshmallow import Schema, ValidationError
+
+from app.api import versions
+from app.api.routes import body, explain
+from app.errors import Invalid
+from app.models import Base
+from app.services import patch
+
+#: The version from which keys may have any letter.
+ESCAPES_SINCE = 98
+
+
+def asked(resource: str, schema: Schema) -> list[patch.Change]:
+    """
+    What the request wants changed: fields of the schema, none newer than its version.
+
+    Raises Invalid, NotAcceptable.
+    """
+    escapes = versions.current() >= ESCAPES_SINCE
+    changes = patch.parse(body(request), frozenset(schema.fields), escapes=escapes)
+    versions.check_fields(resource, (each.field for each in changes))
+    return changes
+
+
+def patched(schema: Schema, row: Base, changes: Sequence[patch.Change]) -> dict[str, Any]:
+    """
+    field -> new value of what the changes touch, checked; None for one that was removed.
+
+    Raises Invalid.
+    """
+    fields = {each.field for each in changes}
+    values = patch.apply({name: getattr(row, name, None) for name in fields}, changes)
+    for name, value in values.items():
+        if value is None and not schema.fields[name].allow_none:
+            raise Invalid(f"{name}: cannot be removed")
+    for each in changes:
+        nullable = getattr(schema.fields[each.field], "null", True)
+        if not nullable and len(each.path) == 1 and each.op != "remove" and each.value is None:
+            raise Invalid(f"{each.field}: cannot be null; remove it")
+    try:
+        loaded: dict[str, Any] = schema.load(
+            {name: value for name, value in values.items() if value is not None},
+            partial=tuple(schema.fields),  # by name: what is inside of them must be whole
+        )
+    except ValidationError as error:
+        raise Invalid(explain(error.messages)) from error
+    return {name: loaded.get(name) for name in values}

@@ -1,0 +1,148 @@
+"""Runbooks, and the traits of the nodes that they fit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api import access, versions
+from app.api.answers import empty, host, json, runtime
+from app.api.masking import mask
+from app.api.resources import Resource
+from app.api.routes import Routes
+from app.api.schemas.common import FieldsQuery, ListQuery, NoQuery
+from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
+from app.api.traits import checked
+from app.errors import Invalid, NotFound
+from app.models import Runbook
+from app.services import nodes
+from app.services import runbooks as service
+from app.services.traits import is_trait
+
+runbooks = Routes("runbooks", "Steps to clean or to service nodes with")
+
+Query = Mapping[str, Any]
+
+SINCE = 92
+#: From here on a runbook has traits, and a name that need not be one.
+TRAITS_SINCE = 112
+RUNBOOK = Resource(
+    name="runbook",
+    path="runbooks",
+    model=Runbook,
+    short=("uuid", "name"),
+    plain=(
+        "uuid", "name", "description", "steps", "traits", "disable_ramdisk", "public", "owner",
+        "extra", "created_at", "updated_at",
+    ),
+    masked={"steps": mask},
+    named=SINCE,
+)  # fmt: skip
+CHANGE = RunbookChange()
+
+
+@runbooks.at("GET", "/runbooks", since=SINCE, rule="baremetal:runbook:list")
+@runbooks.arguments(ListQuery, location="query")
+def list_runbooks(query: Query) -> Response:
+    """List runbooks"""
+    return RUNBOOK.listing(query)
+
+
+@runbooks.at("POST", "/runbooks", since=SINCE, gone=405, rule="baremetal:runbook:create")
+@runbooks.arguments(RunbookCreate)
+def create_runbook(fields: dict[str, Any]) -> Response:
+    """Create a runbook"""
+    versions.check_body("runbook", fields)
+    fields = access.own("runbook", fields)
+    if versions.current() < TRAITS_SINCE and not is_trait(fields["name"]):
+        raise Invalid(f"name: {fields['name']!r} is not a trait, as it has to be before 1.112")
+    return RUNBOOK.create(lambda session: service.create(session, fields))
+
+
+@runbooks.at("GET", "/runbooks/<ident>", since=SINCE, rule="baremetal:runbook:get")
+@runbooks.arguments(FieldsQuery, location="query")
+def show_runbook(query: Query, ident: str) -> Response:
+    """Show a runbook"""
+    return RUNBOOK.show(query, ident)
+
+
+@runbooks.at("PATCH", "/runbooks/<ident>", since=SINCE, gone=405, rule="baremetal:runbook:update")
+@runbooks.arguments(NoQuery, location="query")
+def change_runbook(_query: Query, ident: str) -> Response:
+    """Change a runbook by a JSON patch"""
+    return RUNBOOK.change(ident, CHANGE, service.change)
+
+
+@runbooks.at("DELETE", "/runbooks/<ident>", since=SINCE, gone=405, rule="baremetal:runbook:delete")
+@runbooks.arguments(NoQuery, location="query")
+def delete_runbook(_query: Query, ident: str) -> Response:
+    """Forget a runbook"""
+    return RUNBOOK.delete(ident, Session.delete)
+
+
+@runbooks.at("GET", "/runbooks/<ident>/traits", since=TRAITS_SINCE, rule="baremetal:runbook:get")
+@runbooks.arguments(NoQuery, location="query")
+def list_runbook_traits(_query: Query, ident: str) -> Response:
+    """List the traits of a runbook"""
+    with runtime().reading() as session:
+        traits = session.scalar(select(Runbook.traits).where(RUNBOOK.identified(ident)))
+    if traits is None:
+        raise NotFound("runbook", ident)
+    return json({"traits": traits})
+
+
+@runbooks.at("PUT", "/runbooks/<ident>/traits", since=TRAITS_SINCE, rule="baremetal:runbook:update")
+@runbooks.arguments(Traits)
+def set_runbook_traits(fields: Query, ident: str) -> Response:
+    """Set all traits of a runbook"""
+    _set(ident, lambda _traits: fields["traits"])
+    return empty(204)
+
+
+@runbooks.at(
+    "PUT",
+    "/runbooks/<ident>/traits/<trait>",
+    since=TRAITS_SINCE,
+    rule="baremetal:runbook:update",
+)
+@runbooks.arguments(NoQuery, location="query")
+def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
+    """Give a runbook one more trait"""
+    checked(trait)
+    _set(ident, lambda traits: [*traits, trait])
+    return empty(204, location=f"{host()}/v1/runbooks/{ident}/traits/{trait}")
+
+
+@runbooks.at(
+    "DELETE", "/runbooks/<ident>/traits", since=TRAITS_SINCE, rule="baremetal:runbook:update"
+)
+@runbooks.arguments(NoQuery, location="query")
+def remove_runbook_traits(_query: Query, ident: str) -> Response:
+    """Take all traits from a runbook"""
+    _set(ident, lambda _traits: [])
+    return empty(204)
+
+
+@runbooks.at(
+    "DELETE",
+    "/runbooks/<ident>/traits/<trait>",
+    since=TRAITS_SINCE,
+    rule="baremetal:runbook:update",
+)
+@runbooks.arguments(NoQuery, location="query")
+def remove_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
+    """Take a trait from a runbook, if it has it"""
+    _set(ident, lambda traits: [each for each in traits if each != trait])
+    return empty(204)
+
+
+def _set(ident: str, change: Any) -> None:
+    """Set the traits to what `change` makes of them."""
+
+    def work(session: Session) -> None:
+        runbook = RUNBOOK.find(session, ident)
+        service.set_traits(runbook, change(runbook.traits))
+
+    nodes.when_free(runtime(), work)

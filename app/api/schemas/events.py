@@ -1,0 +1,25 @@
+"""What other services report."""
+
+from marshmallow import Schema, fields, validate
+
+from app.api.schemas.common import Mac, Text, Uuid
+
+KINDS = ("network.bind_port", "network.unbind_port", "network.delete_port")
+
+
+class Event(Schema):
+    """What happened to a port of the network service."""
+
+    event = Text(required=True, choices=KINDS)
+    port_id = Uuid(required=True)
+    mac_address = Mac(required=True)
+    status = Text(required=True)
+    device_id = Uuid(allow_none=True)
+    host_id = Text(data_key="binding:host_id", allow_none=True)
+    vnic_type = Text(data_key="binding:vnic_type", allow_none=True)
+
+
+class Events(Schema):
+    """What happened, in order."""
+
+    events = fields.List(fields.Nested(Event), required=True, validate=validate.Length(1))

@@ -1,0 +1,38 @@
+"""What comes in about port groups."""
+
+from marshmallow import Schema
+
+from app.api.schemas.common import Document, Flag, Ident, ListQuery, Mac, Name, Text, Uuid, Words
+
+
+class PortgroupChange(Schema):
+    """What may be set when a port group is made, and changed later."""
+
+    node_uuid = Uuid()
+    name = Name(allow_none=True, null=False)
+    address = Mac(allow_none=True)
+    extra = Document()
+    standalone_ports_supported = Flag(allow_none=True)
+    mode = Text(metadata={"description": "active-backup, 802.3ad, ..."})
+    properties = Document()
+    physical_network = Text(64, shortest=1, allow_none=True)
+    category = Text(80, allow_none=True)
+
+
+PortgroupCreate = PortgroupChange.from_dict(
+    {
+        "uuid": Uuid(allow_none=True),
+        "node_uuid": Uuid(required=True),
+        "mode": Text(allow_none=True),
+    },
+    name="PortgroupCreate",
+)
+
+
+class PortgroupFilters(ListQuery):
+    """Which port groups to list; at most one of these."""
+
+    node = Ident()
+    address = Mac()
+    shard = Text(4096)
+    conductor_groups = Words(lower=False)

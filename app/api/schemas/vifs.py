@@ -1,0 +1,16 @@
+"""What comes in about VIFs."""
+
+from marshmallow import INCLUDE, Schema
+
+from app.api.schemas.common import Text
+
+
+class Vif(Schema):
+    """A VIF to attach, and whatever else a network interface understands of it."""
+
+    class Meta:
+        unknown = INCLUDE
+
+    id = Text(shortest=1, required=True)
+    port_uuid = Text()
+    portgroup_uuid = Text()

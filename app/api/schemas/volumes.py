@@ -1,0 +1,62 @@
+"""What comes in about volume connectors and targets."""
+
+from marshmallow import Schema, fields, validate
+
+from app.api.schemas.common import Document, Ident, ListQuery, Text, Uuid
+
+LARGEST = 2**31 - 1
+_new_uuid = {"uuid": Uuid(allow_none=True), "node_uuid": Uuid(required=True)}
+
+
+class ConnectorChange(Schema):
+    """What may be set when a volume connector is made, and changed later."""
+
+    node_uuid = Uuid()
+    type = Text(32, metadata={"description": "iqn, ip, mac, wwnn, wwpn or another"})
+    connector_id = Text()
+    extra = Document()
+
+
+ConnectorCreate = ConnectorChange.from_dict(
+    {
+        **_new_uuid,
+        "type": Text(32, required=True),
+        "connector_id": Text(required=True),
+    },
+    name="ConnectorCreate",
+)
+
+
+class BootIndex(fields.Integer):
+    """A whole number, not one in quotes."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(strict=True, validate=validate.Range(-LARGEST, LARGEST), **kwargs)  # type: ignore[arg-type]
+
+
+class TargetChange(Schema):
+    """What may be set when a volume target is made, and changed later."""
+
+    node_uuid = Uuid()
+    volume_type = Text(64, metadata={"description": "iscsi, fibre_channel, ..."})
+    volume_id = Text()
+    boot_index = BootIndex()
+    properties = Document()
+    extra = Document()
+
+
+TargetCreate = TargetChange.from_dict(
+    {
+        **_new_uuid,
+        "volume_type": Text(64, required=True),
+        "volume_id": Text(required=True),
+        "boot_index": BootIndex(required=True),
+    },
+    name="TargetCreate",
+)
+
+
+class VolumeFilters(ListQuery):
+    """Which volume connectors or targets to list."""
+
+    node = Ident()

@@ -1,0 +1,25 @@
+"""Shards: how nodes are divided among those who look after them."""
+
+from typing import Any
+
+from flask import Response
+from sqlalchemy import func, select
+
+from app.api.answers import json, runtime
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.models import Node
+
+shards = Routes("shards", "How nodes are divided among those who look after them")
+
+
+@shards.at("GET", "/shards", since=82, rule="baremetal:shards:get")
+@shards.arguments(NoQuery, location="query")
+def list_shards(_query: Any) -> Response:
+    """List shards, the largest first; the name of nodes without one is null"""
+    count = func.count()
+    order = count.desc(), Node.shard.is_(None), Node.shard
+    query = select(Node.shard, count).group_by(Node.shard).order_by(*order)
+    with runtime().reading() as session:
+        rows = session.execute(query).all()
+    return json({"shards": [{"name": name, "count": number} for name, number in rows]})

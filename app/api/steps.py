@@ -1,0 +1,72 @@
+"""The steps that a node offers. Additive to Ironic's API (specs implement-cleaning-states and
+manual-cleaning)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from marshmallow import Schema, fields
+from sqlalchemy import select
+
+from app.api.answers import json, runtime
+from app.api.nodes import identified
+from app.api.routes import Routes
+from app.errors import NotFound
+from app.models import Node
+from app.services import catalogue
+from drivers.steps import Arg, Flow
+
+steps = Routes("steps", "What nodes can do, step by step")
+
+RETRY = "Retry-Request-After"
+#: in the path -> in the driver
+FLOWS: Mapping[str, Flow] = {
+    "cleaning": Flow.CLEAN, "deploy": Flow.DEPLOY, "service": Flow.SERVICE, "verify": Flow.VERIFY,
+}  # fmt: skip
+
+
+class StepsQuery(Schema):
+    """Which steps to list."""
+
+    min_priority = fields.Float(metadata={"description": "Only steps of at least this priority"})
+
+
+@steps.at(
+    "GET",
+    "/nodes/<ident>/<any(cleaning,deploy,service,verify):flow>/steps",
+    rule="baremetal:node:get",
+)
+@steps.arguments(StepsQuery, location="query")
+def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:
+    """List the steps of a node; 202 while its agent has not told them yet"""
+    with runtime().reading() as session:
+        node = session.scalar(select(Node).where(identified(ident)))
+        if node is None:
+            raise NotFound("node", ident)
+        found = catalogue.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
+        if found is not None:
+            return json([_view(entry) for entry in found])
+        seconds = catalogue.retry_after(session, node)
+    when = f"ask again in {seconds} seconds" if seconds > 0 else "when it will run is not known"
+    answer = json({"message": f"The agent of node {ident} has not listed its steps yet; {when}."})
+    answer.status_code = 202
+    answer.headers[RETRY] = str(seconds)
+    return answer
+
+
+def _view(entry: catalogue.Entry) -> dict[str, Any]:
+    step, priority = entry.step, entry.priority
+    return {
+        "interface": step.interface,
+        "step": step.name,
+        "priority": int(priority) if priority == int(priority) else priority,
+        "abortable": step.abortable,
+        "args": [_argument(arg) for arg in step.args],
+    }
+
+
+def _argument(arg: Arg) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "name": arg.name, "description": arg.description, "required": arg.required,
+    }  # fmt: skip
+    return view if arg.schema is None else view | {"schema": dict(arg.schema)}

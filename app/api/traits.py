@@ -1,0 +1,100 @@
+"""The traits of nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response, request
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api.answers import empty, host, json, runtime
+from app.api.nodes import identified, locked
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.templates import Traits
+from app.errors import Invalid, NotFound
+from app.models import Node
+from app.services import nodes
+from app.services import traits as service
+
+traits = Routes("traits", "What nodes are good for")
+
+Query = Mapping[str, Any]
+
+SINCE = 37
+
+
+def checked(trait: str) -> None:
+    """The trait that a path names is one, and no body comes with it. Raises Invalid."""
+    if not service.is_trait(trait):
+        raise Invalid(f"{trait!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait.")
+    if request.get_data():
+        raise Invalid("One trait is added by its path alone; a body would set all of them.")
+
+
+@traits.at("GET", "/nodes/<ident>/traits", since=SINCE, gone=406, rule="baremetal:node:traits:list")
+@traits.arguments(NoQuery, location="query")
+def list_traits(_query: Query, ident: str) -> Response:
+    """List the traits of a node"""
+    with runtime().reading() as session:
+        node = session.scalar(select(Node).where(identified(ident)))
+        if node is None:
+            raise NotFound("node", ident)
+        return json({"traits": service.of_node(session, node)})
+
+
+@traits.at("PUT", "/nodes/<ident>/traits", since=SINCE, gone=405, rule="baremetal:node:traits:set")
+@traits.arguments(Traits)
+def set_traits(fields: Query, ident: str) -> Response:
+    """Set all traits of a node"""
+
+    def work(session: Session) -> None:
+        service.replace(session, locked(session, ident), fields["traits"])
+
+    nodes.when_free(runtime(), work)
+    return empty(204)
+
+
+@traits.at(
+    "PUT",
+    "/nodes/<ident>/traits/<trait>",
+    since=SINCE,
+    gone=405,
+    rule="baremetal:node:traits:set",
+)
+@traits.arguments(NoQuery, location="query")
+def add_trait(_query: Query, ident: str, trait: str) -> Response:
+    """Give a node one more trait"""
+    checked(trait)
+
+    def work(session: Session) -> None:
+        service.add(session, locked(session, ident), trait)
+
+    nodes.when_free(runtime(), work)
+    return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
+
+
+@traits.at("DELETE", "/nodes/<ident>/traits", since=SINCE, rule="baremetal:node:traits:delete")
+@traits.arguments(NoQuery, location="query")
+def remove_traits(_query: Query, ident: str) -> Response:
+    """Take all traits from a node"""
+
+    def work(session: Session) -> None:
+        service.replace(session, locked(session, ident), ())
+
+    nodes.when_free(runtime(), work)
+    return empty(204)
+
+
+@traits.at(
+    "DELETE", "/nodes/<ident>/traits/<trait>", since=SINCE, rule="baremetal:node:traits:delete"
+)
+@traits.arguments(NoQuery, location="query")
+def remove_trait(_query: Query, ident: str, trait: str) -> Response:
+    """Take a trait from a node"""
+
+    def work(session: Session) -> None:
+        service.remove(session, locked(session, ident), trait)
+
+    nodes.when_free(runtime(), work)
+    return empty(204)

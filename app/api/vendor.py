@@ -1,0 +1,122 @@
+"""Vendor passthru: functions that only one vendor's interface has, called by name."""
+
+from typing import Any
+
+from flask import Response, request
+from sqlalchemy.orm import Session
+
+from app.api.answers import JSON, empty, json, runtime
+from app.api.auth import caller
+from app.api.idempotency import once
+from app.api.management import ask
+from app.api.nodes import identified, locked
+from app.api.routes import Routes, body
+from app.api.schemas.common import NoQuery
+from app.errors import Invalid
+from app.services import drivers, nodes
+from app.services import management as service
+from drivers import passthru
+
+vendor = Routes("vendor", "Functions that only one vendor has")
+
+NODE = "/nodes/<ident>/vendor_passthru"
+DRIVER = "/drivers/<name>/vendor_passthru"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+@vendor.at("GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru")
+@vendor.arguments(NoQuery, location="query")
+def list_functions(_query: Any, ident: str) -> Response:
+    """List the vendor functions of a node"""
+    identified(ident)
+    with runtime().reading() as session:
+        found = service.vendor_functions(session, nodes.find(session, ident))
+    return json({name: function.shown() for name, function in found.items()})
+
+
+def _call(ident: str, name: str) -> Response:
+    arguments = body(request)
+    if not isinstance(arguments, dict):
+        raise Invalid("The body of a vendor function must be an object: its arguments.")
+    identified(ident)
+    with runtime().reading() as session:
+        node = nodes.find(session, ident)
+        function = service.vendor_function(session, node, name, request.method, arguments)
+    if function.asynchronous and function.exclusive:
+        return _begin(ident, name, arguments)
+    what = "call" if function.exclusive else "call_shared"
+    answer = ask(ident, what, function=name, arguments=arguments)
+    if function.asynchronous:
+        return empty(202)
+    return _shown(function, answer)
+
+
+def _begin(ident: str, name: str, arguments: dict[str, Any]) -> Response:
+    asking = caller()
+
+    def work(session: Session) -> None:
+        node = locked(session, ident)
+        service.request_vendor_call(session, node, name, arguments, asking)
+
+    return once(work, empty(202))
+
+
+def _shown(function: passthru.Passthru, answer: Any) -> Response:
+    if function.attach:
+        return Response(str(answer), content_type="application/octet-stream")
+    return json(answer) if answer is not None else Response(b"null", content_type=JSON)
+
+
+def _routes_for(method: str) -> None:
+    """Each method has handlers of its own, for the documentation to tell them apart."""
+
+    def call_function(ident: str, function: str) -> Response:
+        """Call a vendor function of a node"""
+        return _call(ident, function)
+
+    def call_named_function(ident: str) -> Response:
+        """Call the vendor function of a node that the query names"""
+        return _call(ident, _named())
+
+    def call_driver_function(name: str, function: str) -> Response:
+        """Call a vendor function of a driver"""
+        return _refuse(name, function)
+
+    def call_named_driver_function(name: str) -> Response:
+        """Call the vendor function of a driver that the query names"""
+        return _refuse(name, _named())
+
+    for view, path, rule in (
+        (call_function, f"{NODE}/<function>", "baremetal:node:vendor_passthru"),
+        (call_named_function, NODE, "baremetal:node:vendor_passthru"),
+        (call_driver_function, f"{DRIVER}/<function>", "baremetal:driver:vendor_passthru"),
+        (call_named_driver_function, DRIVER, "baremetal:driver:vendor_passthru"),
+    ):
+        view.__name__ = f"{view.__name__}_by_{method.lower()}"
+        vendor.at(method, path, rule=rule)(view)
+
+
+def _named() -> str:
+    name = request.args.get("method")
+    if not name:
+        raise Invalid("method: name the vendor function")
+    return name
+
+
+@vendor.at("GET", f"{DRIVER}/methods", rule="baremetal:driver:vendor_passthru")
+@vendor.arguments(NoQuery, location="query")
+def list_driver_functions(_query: Any, name: str) -> Response:
+    """List the vendor functions of a driver: none has any"""
+    with runtime().reading() as session:
+        drivers.find(session, name)
+    return json({})
+
+
+def _refuse(name: str, function: str) -> Response:
+    with runtime().reading() as session:
+        drivers.find(session, name)
+    raise Invalid(f"Driver {name} has no vendor function {function!r}; it has none.")
+
+
+for _method in METHODS:
+    _routes_for(_method)

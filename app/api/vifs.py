@@ -1,0 +1,52 @@
+"""VIFs: virtual network interfaces of nodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Response
+from marshmallow import INCLUDE
+
+from app.api import versions
+from app.api.answers import empty, json, runtime
+from app.api.nodes import identified, locked
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.api.schemas.vifs import Vif
+from app.errors import Invalid
+from app.services import nodes
+from app.services import vifs as service
+
+vifs = Routes("vifs", "Virtual network interfaces of nodes")
+
+Query = Mapping[str, Any]
+
+SINCE = 28
+PLACED_SINCE = 67
+
+
+@vifs.at("GET", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:list")
+@vifs.arguments(NoQuery, location="query")
+def list_vifs(_query: Query, ident: str) -> Response:
+    """List the VIFs that are attached to a node"""
+    identified(ident)
+    with runtime().reading() as session:
+        found = service.attached(session, nodes.find(session, ident))
+    return json({"vifs": [{"id": vif} for vif in found]})
+
+
+@vifs.at("POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach")
+@vifs.arguments(Vif, unknown=INCLUDE)
+def attach_vif(vif: dict[str, Any], ident: str) -> Response:
+    """Attach a VIF to a node"""
+    if versions.current() >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
+        raise Invalid("port_uuid, portgroup_uuid: only one of them can be given")
+    nodes.when_free(runtime(), lambda session: service.attach(session, locked(session, ident), vif))
+    return empty(204)
+
+
+@vifs.at("DELETE", "/nodes/<ident>/vifs/<vif>", since=SINCE, rule="baremetal:node:vif:detach")
+@vifs.arguments(NoQuery, location="query")
+def detach_vif(_query: Query, ident: str, vif: str) -> Response:
+    """Detach a VIF from a node"""
+    nodes.when_free(runtime(), lambda session: service.detach(session, locked(session, ident), vif))
+    return empty(204)

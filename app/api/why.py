@@ -1,0 +1,36 @@
+"""Why a node is where it is. Additive to Ironic's API."""
+
+from typing import Any
+
+from flask import Response
+from sqlalchemy import select
+
+from app.api.answers import json, links, runtime
+from app.api.nodes import identified
+from app.api.routes import Routes
+from app.api.schemas.common import NoQuery
+from app.errors import NotFound
+from app.models import Node
+from app.services.why import explain
+
+why = Routes("why", "Why nodes are where they are")
+
+
+@why.at("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get")
+@why.arguments(NoQuery, location="query")
+def show_why(_query: Any, ident: str) -> Response:
+    """Show what a node waits for, who holds it, since when, and what happens next"""
+    with runtime().reading() as session:
+        node = session.scalar(select(Node).where(identified(ident)))
+        if node is None:
+            raise NotFound("node", ident)
+        answer = explain(session, node)
+        document = {
+            "node_uuid": node.uuid,
+            "provision_state": node.provision_state,
+            "target_provision_state": node.target_provision_state,
+            **answer.document(),
+        }
+    if answer.operation:
+        document["links"] = links(f"operations/{answer.operation}")
+    return json(document)
