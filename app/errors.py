@@ -14,7 +14,9 @@ ServiceError            500
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
 ├─ PreconditionFailed   412   the resource has changed since it was read
 ├─ TooLarge             413
-└─ Unavailable          503   the database or every conductor is out of reach; try again
+├─ BadGateway           502   the machine refused, or answered nonsense
+├─ Unavailable          503   the database or every conductor is out of reach; try again
+└─ GatewayTimeout       504   a conductor or a machine did not answer in time
 
 Bugs are not in this tree: they are answered with a bare 500 and logged with their traceback.
 """
@@ -57,9 +59,13 @@ class InMaintenance(Invalid):
 
 
 class Unauthorized(ServiceError):
-    """Who are you?"""
+    """Who are you? challenge: what WWW-Authenticate says."""
 
     status = 401
+
+    def __init__(self, message: str, challenge: str | None = None) -> None:
+        super().__init__(message)
+        self.challenge = challenge
 
 
 class Forbidden(ServiceError):
@@ -133,3 +139,15 @@ class Unavailable(ServiceError):
 
     status = 503
     retry_after = 5
+
+
+class BadGateway(ServiceError):
+    """The machine refused, or answered nonsense."""
+
+    status = 502
+
+
+class GatewayTimeout(ServiceError):
+    """A conductor or a machine did not answer in time."""
+
+    status = 504

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import orjson
 import structlog
 
 #: Libraries whose chatter begins at WARNING whatever we log.
@@ -36,7 +37,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
     """
     as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
     last: list[structlog.typing.Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
         if as_json
         else [
             structlog.dev.ConsoleRenderer(
@@ -71,12 +72,16 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=True,
     )
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:
     return structlog.stdlib.get_logger(name)
+
+
+def _json(line: Any, default: Any = None, **_: Any) -> str:
+    return orjson.dumps(line, default=default).decode()
 
 
 @contextmanager

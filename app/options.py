@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 PREFIX = "INGOT_"
-#: Variables that are no setting: where the file is.
-NOT_SETTINGS = frozenset({"INGOT_CONFIG"})
+#: Variables that are no setting: where the file is, and what the command line goes by.
+NOT_SETTINGS = frozenset({"INGOT_CONFIG", "INGOT_URL", "INGOT_USERNAME", "INGOT_PASSWORD"})
 
 S = TypeVar("S")
 

@@ -60,7 +60,8 @@ def main(settings: Settings) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
         die_with_parent(master)
         shared.engine.dispose(close=False)
-        shared.send = queue.sender(queue.celery(settings))
+        application = queue.celery(settings)
+        shared.send, shared.asks = queue.sender(application), queue.Asks(application, settings)
         return in_turn(app, Turns(api.blocking_threads, api.waiting_threads))
 
     server = MPServer(

@@ -8,6 +8,7 @@ setting is adding a line here; `app.options` knows how it gets its value.
 
 # ruff: noqa: E501, RUF009 - the groups are a table: an option, a line
 
+import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from typing import Any
 from app import options
 from app.ironic_options import IRONIC_ONLY
 from app.options import SettingsError, group, option
+from drivers.inspection import hooks as inspection_hooks
+from drivers.inspection import rules as inspection_rules
 from drivers.interfaces import KINDS
 
 __all__ = ["Described", "Settings", "SettingsError", "describe", "load"]
@@ -34,6 +37,14 @@ def kill_points(points: tuple[str, ...]) -> None:
     for point in points:
         if not re.fullmatch(r"[\w.:-]+=[\w.:-]+", point):
             raise ValueError(f"{point!r} is not of the form name=action")
+
+
+def cidr_map(pairs: tuple[str, ...]) -> None:
+    for pair in pairs:
+        cidr, _, name = pair.rpartition(":")
+        ipaddress.ip_network(cidr)
+        if not name:
+            raise ValueError(f"{pair!r} is not of the form CIDR:physical network")
 
 
 def seconds(default: float, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
@@ -68,6 +79,8 @@ class Default:
     auth_strategy: str = option("noauth", "How callers of the API prove who they are", choices=("noauth", "http_basic", "keystone"))
     http_basic_auth_user_file: str = option("/etc/ingot/htpasswd", "htpasswd file, bcrypt only")
     debug_tracebacks_in_api: bool = option(False, "Show tracebacks to callers of the API")
+    webserver_verify_ca: str = option("True", "CA file for servers of images, or True: the system's, or False: none")
+    webserver_connection_timeout: float = seconds(60, "Seconds for a server of images to answer", minimum=1)
     log_level: str = option("info", "The least severe messages to log", choices=("debug", "info", "warning", "error"))
     log_format: str = option("auto", "JSON lines, key=value, or whichever suits standard error", choices=("auto", "json", "text"))
     default_conductor_group: str = option("", "Conductor group of nodes created with none")
@@ -173,6 +186,7 @@ class Conductor:
     verify_step_priority_override: dict[str, float] = option({}, "interface.step:priority pairs of verify steps; 0 leaves a step out")
     conductor_group: str = option("", "The group of nodes that this conductor serves")
     workers_pool_size: int = count(16, "Threads that run steps", minimum=1)
+    ask_threads: int = count(32, "Threads that answer what the API asks about machines", minimum=1)
     max_concurrent_deploy: int = count(250, "Nodes being deployed at once; others wait", minimum=1)
     max_concurrent_clean: int = count(50, "Nodes being cleaned or deleted at once; others wait", minimum=1)
     graceful_shutdown_timeout: float = seconds(60, "Seconds for running steps to end at shutdown", deprecated=("DEFAULT.graceful_shutdown_timeout",))
@@ -183,6 +197,8 @@ class Conductor:
     reconcile_interval: float = seconds(2, "Seconds between looks for work that got lost", minimum=0.1)
     resend_after: float = seconds(5, "Seconds before a message is sent again; doubles each time", minimum=0.1)
     step_timeout: float = seconds(600, "Seconds that one call of a step may take before it is taken over", minimum=1)
+    step_attempts: int = count(3, "Tries of a step whose machine or agent is out of reach for a moment", minimum=1)
+    step_backoff: float = seconds(5, "Seconds before the second of those tries; doubles each time")
     max_step_deaths: int = count(3, "Deaths of its process after which a step fails", minimum=1)
     max_conductor_wait_step_seconds: float = seconds(30, "Longest wait step run by a conductor")
     conductor_cleanup_interval: float = seconds(86400, "Seconds between removals of old conductors")
@@ -197,7 +213,7 @@ class Conductor:
     power_state_change_timeout: float = seconds(60, "Seconds for power to change", minimum=1)
     check_provision_state_interval: float = seconds(5, "Seconds between looks for waits run out")
     check_rescue_state_interval: float = seconds(5, "As above, while rescuing")
-    check_allocations_interval: float = seconds(60, "Seconds between looks for stuck allocations")
+    check_allocations_interval: float = seconds(5, "Seconds between looks for allocations that got lost")
     sync_local_state_interval: float = seconds(180, "Seconds between looks for nodes taken over")
     # power
     sync_power_state_interval: float = seconds(120, "Seconds between power sweeps; 0: none")
@@ -286,10 +302,10 @@ class Agent:
     deploy_logs_local_path: str = option("", "Where; empty: in the data directory")
     post_deploy_get_power_state_retries: int = count(6, "Looks whether a system has shut down")
     post_deploy_get_power_state_retry_interval: float = seconds(5, "Seconds between those looks")
-    enable_bios_bootloader_install: bool = option(True, "Install a boot loader for legacy BIOS")
+    enable_bios_bootloader_install: bool = option(False, "Install a boot loader for legacy BIOS")
     tls_minimum_version: str = option("1.3", "Least TLS version that agents offer", choices=("1.2", "1.3"))
     tls_ciphers: str | None = option(None, "OpenSSL cipher list that agents offer")
-    allow_md5_checksum: bool = option(False, "Let agents check images by MD5")
+    allow_md5_checksum: bool = option(True, "Let agents check images by MD5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +355,7 @@ class Redfish:
     raid_config_fail_interval: float = seconds(60, "The same, at failed ones")
     boot_mode_config_timeout: float = seconds(900, "Seconds for boot mode or secure boot to change")
     enable_verify_bmc_clock: bool = option(False, "Set a BMC's clock when verifying")
-    inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "What out-of-band inspection does")
+    inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "What is made of what out-of-band inspection has found, in order", check=inspection_hooks.check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,19 +399,20 @@ class Inspector:
     add_ports: str = option("pxe", "Ports to create", choices=("all", "active", "pxe", "disabled"))
     keep_ports: str = option("all", "Ports to keep", choices=("all", "present", "added"))
     update_pxe_enabled: bool = option(True, "Mark the ports that booted")
-    hooks: tuple[str, ...] = option(("ramdisk-error", "validate-interfaces", "ports", "architecture"), "What inspection by the agent does, in order")
+    hooks: tuple[str, ...] = option(("ramdisk-error", "validate-interfaces", "ports", "architecture"), "What is made of what an agent has found, in order", check=inspection_hooks.check)
+    cpu_capabilities: dict[str, str] = option({"vmx": "cpu_vt", "svm": "cpu_vt", "aes": "cpu_aes", "pse": "cpu_hugepages", "pdpe1gb": "cpu_hugepages_1g", "smx": "cpu_txt"}, "flag of a processor:capability pairs, for hook cpu-capabilities")
+    physical_network_cidr_map: tuple[str, ...] = option((), "CIDR:physical network pairs, for hook physical-network", check=cidr_map)
 
 
 @dataclass(frozen=True, slots=True)
 class AutoDiscovery:
     enabled: bool = option(False, "Enroll machines that report themselves and are not known")
     driver: str = option("", "Their driver")
-    inspection_scope: str = option("", "Scope of rules that apply to them")
 
 
 @dataclass(frozen=True, slots=True)
 class InspectionRules:
-    built_in_rules: str | None = option(None, "YAML file of rules that are always there")
+    built_in_rules: str | None = option(None, "YAML file of rules that are always there", check=inspection_rules.read)
     mask_secrets: str = option("always", "Hide passwords from rules", choices=("always", "never", "sensitive"))
     supported_inspect_interfaces: tuple[str, ...] = option(("agent",), "Inspect interfaces that run rules")
 

@@ -1,0 +1,62 @@
+"""
+Documents as they are given on a command line: in place, in a file, or on standard input.
+"""
+
+import base64
+import gzip
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from app.cli.rest import Document, Failure
+
+_GZIP = b"\x1f\x8b"
+
+
+def document(option: str, text: str) -> Any:
+    """The JSON of an option: itself, or that of a file, or "-" for standard input."""
+    source = (
+        text if text.lstrip()[:1] in ("[", "{") else _read(option, text).decode(errors="replace")
+    )
+    try:
+        return json.loads(source)
+    except ValueError as error:
+        raise Failure(f"{option}: this is not JSON: {error}") from error
+
+
+def config_drive(option: str, text: str) -> Any:
+    """A configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image."""
+    if text.lstrip()[:1] == "{":
+        return document(option, text)
+    if "://" in text:
+        return text
+    content = _read(option, text)
+    if content.lstrip()[:1] == b"{":
+        return document(option, content.decode(errors="replace"))
+    if content.isascii():
+        return content.decode()
+    packed = content if content.startswith(_GZIP) else gzip.compress(content)
+    return base64.b64encode(packed).decode()
+
+
+def pairs(option: str, texts: Iterable[str]) -> Document:
+    """KEY=VALUE of each; a value that is JSON is taken as that, anything else as text."""
+    result = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise Failure(f"{option}: expected KEY=VALUE, not {text!r}")
+        try:
+            result[key] = json.loads(value)
+        except ValueError:
+            result[key] = value
+    return result
+
+
+def _read(option: str, path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise Failure(f"{option}: {path}: {error.strerror}") from error
