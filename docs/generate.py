@@ -5,6 +5,7 @@ The pages of the documentation that are read off the code.
 exits 1 if there are any.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -12,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from app import log, options
-from app.api import versions
+from app.api import rules, versions
 from app.main import create_app
 from app.runtime import Runtime
 from app.settings import Settings
 from app.settings import load as load_settings
 from app.states import MACHINE, VERBS, Event, Kind, State, of_kind
 from drivers.builtin import HARDWARE_TYPES
-from drivers.interfaces import Deploy, Interface
+from drivers.interface import Interface
+from drivers.interfaces import Deploy
 from drivers.registry import Registry, load
 from drivers.steps import Flow, Step
 from workers.cli import toml
@@ -190,17 +192,27 @@ def api() -> Lines:
     yield f"OpenStack Ironic's, versions 1.{versions.MIN} to 1.{versions.MAX}, and what Ingot"
     yield f"adds. A request asks for a version with the header `{versions.HEADER}`;"
     yield f"without one it gets 1.{versions.MIN}. A running service describes parameters and bodies"
-    yield "at `/docs` and `/openapi.json`.\n"
-    by_tag: dict[str, list[tuple[str, str, str, str]]] = {}
+    yield "at `/docs` and `/openapi.json`. [policy.md](policy.md) says who passes a rule.\n"
+    by_tag: dict[str, list[tuple[str, ...]]] = {}
     for path, methods in _openapi()["paths"].items():
         for method, about in methods.items():
-            if method == "parameters":
-                continue
-            row = (method.upper(), code(path), about.get("x-since", ""), about.get("summary", ""))
-            by_tag.setdefault(about["tags"][0], []).append(row)
+            rule = code(about["x-policy"]) if "x-policy" in about else ""
+            row = (method.upper(), code(path), about["x-since"], about["summary"], _answers(about))
+            by_tag.setdefault(about["tags"][0], []).append((*row, rule))
     for tag, rows in by_tag.items():
         yield f"## {tag.replace('_', ' ').capitalize()}\n"
-        yield from table(("method", "path", "since", "what it does"), rows)
+        yield from table(("method", "path", "since", "what it does", "answers", "rule"), rows)
+
+
+def _answers(about: Mapping[str, Any]) -> str:
+    """What an operation answers when all goes well: statuses, and the shapes that have a name."""
+    shown = []
+    for status, answer in about["responses"].items():
+        if int(status) < 300:
+            content = answer.get("content", {}).get("application/json", {})
+            names = re.findall(r"/schemas/(?!Links)(\w+)", str(content))
+            shown.append(f"{status} {code(*dict.fromkeys(names))}".rstrip())
+    return ", ".join(shown)
 
 
 def _openapi() -> dict[str, Any]:
@@ -212,6 +224,43 @@ def _openapi() -> dict[str, Any]:
     answer = create_app(runtime).test_client().get("/openapi.json")
     document: dict[str, Any] = answer.get_json()
     return document
+
+
+# policy.md
+
+
+def policy() -> Lines:
+    yield "# Who may do what\n"
+    yield 'With `auth_strategy = "keystone"`, every request is checked against rules. Their names'
+    yield "and defaults are Ironic's, their language is that of"
+    yield "[oslo.policy](https://docs.openstack.org/oslo.policy/latest/), and a YAML file replaces"
+    yield "any of them: `[oslo_policy]policy_file`, and files in `[oslo_policy]policy_dirs`. A file"
+    yield "that changes is read again within seconds. With `noauth` and `http_basic` everything is"
+    yield "allowed, and only the rules that show secrets count.\n"
+    yield "```yaml"
+    yield "# owners decide when their machines are serviced, members of the system do not"
+    yield '"baremetal:node:set_maintenance": "rule:owner_member"'
+    yield "```\n"
+    yield "`admin` contains `manager`, that `member`, that `reader`. Who may not see a node is told"
+    yield "that there is none; who sees it and may not do what he asks for gets a 403. Lists show"
+    yield "what the caller's project owns or leases, unless the rule `..._all` passes. A change of"
+    yield "several fields needs the rule of each. `scope`: the kinds of tokens that can pass a rule"
+    yield "at all, unless `[oslo_policy]enforce_scope` is off. [api.md](api.md) has the rule of"
+    yield "each route.\n"
+    for section, members in rules.SECTIONS.items():
+        yield f"## {section}\n"
+        yield from table(
+            ("rule", "what for", "who, by default", "scope"),
+            (
+                (
+                    code(each.name),
+                    each.guards,
+                    code(each.check) if each.check else "anybody",
+                    ", ".join(each.scopes),
+                )
+                for each in members
+            ),
+        )
 
 
 # drivers-reference.md
@@ -304,6 +353,7 @@ PAGES: Mapping[str, Callable[[], Lines]] = {
     "states.md": states,
     "settings.md": settings,
     "api.md": api,
+    "policy.md": policy,
     "drivers-reference.md": drivers,
 }
 
