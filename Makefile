@@ -4,17 +4,17 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-KEY := $(shell cat requirements/*.txt pyproject.toml | cksum | tr -s ' \t' '-')
+KEY := $(shell cat requirements/run.txt requirements/dev.txt pyproject.toml | cksum | tr -s ' \t' '-')
 RUN := $(VENV)/.run-$(KEY)
 DEV := $(VENV)/.dev-$(KEY)
 # what is enough to run: the development install has all of it
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo up test check docs bench lock clean
+.PHONY: help setup demo up test fuzz check docs bench model compare-ironic lock clean
 
 help:  ## Show this
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
 
 setup: $(DEV)  ## Make .venv with everything that the other targets need
 
@@ -26,6 +26,10 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+fuzz: $(DEV)  ## Ask the API what nobody would ask, for FUZZ_SECONDS (600)
+	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(BIN)/python -m pytest tests/contract/test_fuzz.py \
+	  -o timeout=0 --show-capture=no $(ARGS)
 
 check: $(DEV)  ## Format, lint, types, import contracts, generated docs
 	$(BIN)/ruff format --check .
@@ -40,8 +44,14 @@ docs: $(DEV)  ## Write the generated docs
 bench: $(DEV)  ## Measure what the README promises
 	$(BIN)/python -m tests.bench $(ARGS)
 
+model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger world (minutes)
+	$(BIN)/python -m tests.model
+
+compare-ironic: $(DEV)  ## Ask Ironic and Ingot the same, show where they differ
+	$(BIN)/python -m tests.compare $(ARGS)
+
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev; do \
+	for name in run dev agent; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done

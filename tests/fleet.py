@@ -196,7 +196,11 @@ class Fleet:
             "image_checksum": hashlib.sha256(media.medium(image)).hexdigest(),
         }
         for machine in simulator.machines:
-            driver_info = machine.driver_info() | {"deploy_iso": simulator.medium(self.url)}
+            medium, callback = simulator.medium(self.url), f"{self.url}/v1/continue_inspection"
+            driver_info = machine.driver_info() | {
+                "deploy_iso": medium,
+                "inspect_iso": f"{medium}&ipa-inspection-callback-url={callback}",
+            }
             node = {"uuid": machine.uuid, "driver": "redfish", "driver_info": driver_info}
             self._create("nodes", node | {"instance_info": instance_info})
             for mac in machine.macs:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from celery import Celery, chain
 
+from app import broker
 from tests.bench import cpu
 from workers import redis_server
 
@@ -62,7 +63,7 @@ def running(threads):
                 command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             app, nothing = application(url)
-            yield children, app, nothing, redis_server.client(url, 5)
+            yield children, app, nothing, broker.client(url, 5)
         finally:
             for child in reversed(children.values()):
                 child.terminate()

@@ -18,7 +18,7 @@ def make(api, node, **fields):
 
 
 def test_a_port_belongs_to_a_node(api, node):
-    answer = make(api, node, address="52-54-00-AA-00-01", name="p1")
+    answer = make(api, node, address="52:54:00:AA:00:01", name="p1")
     port = answer.json
 
     assert 201 == answer.status_code
@@ -52,11 +52,25 @@ def test_a_port_belongs_to_a_node(api, node):
         ({"is_smartnic": True, "local_link_connection": {"port_id": "1", "switch_id":
                                                          "0a:1b:2c:3d:4e:5f"}}, 400),
         ({"extra": [1]}, 400),
+        ({"address": "52-54-00-00-00-01"}, 400),
         ({"colour": "red"}, 400),
     ],
 )  # fmt: skip
 def test_a_port_that_cannot_be_is_refused(api, node, fields, status):
     assert status == make(api, node, **fields).status_code
+
+
+@pytest.mark.parametrize("switch", ["0A:1B:2C:3D:4E:5F", "0000AABBCCDDEEFF"])
+def test_the_id_of_a_switch_is_lower_cased(api, node, switch):
+    port = make(api, node, local_link_connection={"switch_id": switch, "port_id": "1"}).json
+    assert switch.lower() == port["local_link_connection"]["switch_id"]
+
+
+def test_a_patch_that_changes_nothing_leaves_no_trace(api, node):
+    port = make(api, node).json
+    path = f"/v1/ports/{port['uuid']}"
+    answer = api("PATCH", path, [{"op": "replace", "path": "/extra", "value": {}}])
+    assert port == answer.json == api("GET", path).json
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -108,7 +122,7 @@ def test_a_node_in_use_keeps_its_wiring(api, node, state, maintenance, field, st
     ("query", "count"),
     [
         ("", 2), ("node=n1", 1), ("address=52:54:00:00:00:01", 1), ("address=52:54:00:00:00:09", 0),
-        ("shard=s1", 1), ("conductor_groups=far", 1), ("node=nonesuch", 0), ("limit=1", 1),
+        ("shard=s1", 1), ("conductor_groups=far", 1), ("limit=1", 1),
     ],
 )  # fmt: skip
 def test_ports_are_filtered(api, node, query, count):
@@ -120,7 +134,11 @@ def test_ports_are_filtered(api, node, query, count):
 
 
 def test_filters_that_exclude_each_other_are_refused(api, node):
-    assert 403 == api("GET", "/v1/ports?node=n1&shard=s1").status_code
+    for pair in ("node=n1&shard=s1", "node=n1&portgroup=g", "portgroup=g&shard=s1"):
+        assert 403 == api("GET", f"/v1/ports?{pair}").status_code
+    assert 404 == api("GET", "/v1/ports?node=nonesuch").status_code
+    assert 404 == api("GET", "/v1/ports?portgroup=nonesuch").status_code
+    assert 400 == api("GET", "/v1/ports?portgroup=g&conductor_groups=far").status_code
     assert 400 == api("GET", "/v1/ports?node=n1&conductor_groups=far").status_code
     assert 400 == api("DELETE", "/v1/ports/by-name").status_code
 
@@ -133,3 +151,31 @@ def test_a_port_can_move_to_another_node(api, node):
     assert other["uuid"] == api("PATCH", path, change).json["node_uuid"]
     with api.runtime.reading() as session:
         assert 2 == session.query(Node).count()
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.115"])
+@pytest.mark.parametrize("path", ["/v1/ports/detail", "/v1/nodes/{uuid}/ports/detail"])
+def test_details_are_listed_by_a_route_of_their_own(api, node, version, path):
+    port = make(api, node).json
+    api = api.at(version)
+    shown = api("GET", path.format(**node)).json["ports"]
+
+    assert [api("GET", f"/v1/ports/{port['uuid']}").json] == shown
+
+
+def test_what_is_removed_is_as_in_a_new_port(api, node):
+    given = {"extra": {"a": 1}, "pxe_enabled": False, "physical_network": "p1"}
+    port = make(api, node, extra={"a": 1}, physical_network="p1").json
+    path = f"/v1/ports/{port['uuid']}"
+    api("PATCH", path, [{"op": "replace", "path": "/pxe_enabled", "value": False}])
+    assert given.items() <= api("GET", path).json.items()
+
+    removed = api("PATCH", path, [{"op": "remove", "path": f"/{name}"} for name in given]).json
+    assert ({}, True, None) == tuple(removed[name] for name in given)
+
+
+def test_ports_below_nodes_are_only_listed(api, node):
+    uuid = make(api, node).json["uuid"]
+
+    assert 400 == api("POST", "/v1/nodes/n1/ports", {}).status_code
+    assert 400 == api("GET", f"/v1/nodes/n1/ports/{uuid}").status_code

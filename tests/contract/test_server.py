@@ -172,13 +172,13 @@ def test_whichever_way_it_ends_nothing_is_left_running(database, how):
     assert (-how if how == signal.SIGKILL else 0) == status
 
 
-def test_what_is_not_built_stops_the_start_with_one_line(database):
+def test_a_setting_that_is_missing_stops_the_start_with_one_line(database):
     with started(database, free_port(), INGOT_AUTH_STRATEGY="keystone") as process:
         told = process.stderr.read().decode()
         status = process.wait(30)
 
     assert 0 != status
-    assert told.strip().endswith("[DEFAULT]auth_strategy: keystone is not built yet")
+    assert told.strip().endswith("[keystone_authtoken]auth_url: Keystone needs it")
 
 
 def test_http_basic_lets_in_who_is_in_the_file(database, tmp_path):

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,6 +38,7 @@ class Machine:
     The machine itself: what the emulator tells of its power, it does.
 
     told: every power state that the BMC reported, in order. agent: the one that runs, if any.
+    files: path -> content of what it serves.
     """
 
     def __init__(self):
@@ -45,6 +46,7 @@ class Machine:
         self.bmc_url = None
         self.told = []
         self.agent = None
+        self.files = {"/disk.raw": IMAGE, "/agent.iso": b"agent medium"}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         outer = self
@@ -57,11 +59,15 @@ class Machine:
                 self.end_headers()
 
             def do_GET(self):
-                content = IMAGE if self.path == "/disk.raw" else b"agent medium"
+                content = outer.files.get(self.path)
+                if content is None:
+                    self.send_error(404)
+                    return
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content)
+                with suppress(ConnectionError):  # who only wanted to see the beginning
+                    self.wfile.write(content)
 
             do_HEAD = do_GET
 
@@ -124,12 +130,14 @@ class Machine:
 
 
 @contextmanager
-def running(folder: Path):
-    """The machine behind its BMC; stops both."""
-    machine = Machine()
+def running(folder: Path, machine=None):
+    """A machine behind its BMC; stops both."""
+    machine = machine or Machine()
     port = free_port()
     config = folder / "emulator.py"
     config.write_text(
+        # its machines take from 1 to 11 seconds to switch, at random: here 1
+        "import random\nrandom.randint = min\n"
         f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
         f"SUSHY_EMULATOR_LISTEN_PORT = {port}\n"
         f"SUSHY_EMULATOR_FAKE_DRIVER = True\n"

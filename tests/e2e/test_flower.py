@@ -38,14 +38,21 @@ def test_flower_shows_conductors_and_steps_by_name(tmp_path):
                     return {}
                 return answer.json() if answer.ok else {}
 
-            def names():
+            def tasks():
                 node = [next(nodes)]
                 fleet.provision(node, "manage")
                 fleet.await_state(node, "manageable")
-                return {task.get("name") for task in get("tasks").values()}
+                return get("tasks").values()
+
+            def shown(name):
+                """A task of this name that has ended well."""
+                ended = [task for task in tasks() if task.get("state") == "SUCCESS"]
+                return next((task for task in ended if task.get("name") == name), None)
 
             until(lambda: get("workers?refresh=1") or get("workers"), "a worker in Flower")
-            until(lambda: "power.read" in names(), "the step power.read in Flower", between=1)
+            step = until(lambda: shown("power.read"), "the step power.read in Flower", between=1)
+            assert "Done" in step["result"]
+            assert "manage" == get(f"task/info/{step['root_id']}")["name"]
 
             assert "conductor@fleet-1" in get("workers")
         finally:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import db, settings
+from app import broker, db, settings
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
 from app.runtime import make
 from app.services import conductors, operations, provisioning
@@ -19,7 +19,7 @@ class AlwaysGiven:
     """Leases that anybody gets: what is left is what the rows decide."""
 
     def take(self, node, fence, still_ours):
-        return SimpleNamespace(check=lambda: None)
+        return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None)
 
     def give_back(self, lease):
         pass
@@ -146,5 +146,5 @@ def redis_url(tmp_path):
 
 @pytest.fixture
 def redis_client(redis_url):
-    with redis_server.client(redis_url, 2) as client:
+    with broker.client(redis_url, 2) as client:
         yield client

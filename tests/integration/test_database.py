@@ -16,7 +16,7 @@ from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation
 from app.services import agents, operations
 from drivers.steps import Done, Wait
-from workers import attempts, reconciler, waker
+from workers import attempts, claims, reconciler, waker
 
 ROUNDS = 12
 
@@ -51,10 +51,10 @@ def together(*calls, allowed=()):
         return list(pool.map(run, calls))
 
 
-def run(claimant, view, name, fence=1):
-    """What a message about the first step of an operation does."""
+def run(claimant, view, name):
+    """What a message about a new operation does."""
     node = view.read(view.operation(name).node_id).uuid
-    return attempts.run_step(claimant, node, name, fence, 0, last=False)
+    return attempts.run(claimant, node, name, 1, 0)
 
 
 @pytest.fixture
@@ -102,14 +102,14 @@ def test_one_of_many_requests_wins(inside, other):
     assert 1 == len(inside.sent) + len(other.sent)
 
 
-def test_one_of_many_messages_claims_a_step(inside, other):
+def test_one_of_many_messages_runs_the_steps(inside, other):
     first, second = inside.conductor("c-1"), other.conductor("c-2")
     for _ in range(ROUNDS):
         name = inside.request(inside.node("manageable"), "provide")
         runs = [partial(run, each, inside, name) for each in [first, second] * 3]
-        assert [False] * 5 + [True] == sorted(together(*runs))
-        assert [1, 0] == [step.attempts for step in inside.steps(name)][:2]
-        assert 1 == inside.operation(name).cursor
+        together(*runs)
+        assert [1, 1, 1] == [step.attempts for step in inside.steps(name)]
+        assert "succeeded" == inside.operation(name).state
 
 
 def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
@@ -117,9 +117,9 @@ def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
     take_over = reconciler._take_over(lambda _: {living.incarnation})
     for _ in range(ROUNDS):
         name = inside.request(inside.node("manageable"), "provide")
-        attempt = attempts._claim(dead, name, 1, 0)
+        attempt = claims.claim(dead, name, 1, 0)
         together(
-            partial(attempts._record, dead, attempt, Done(), last=False),
+            partial(attempts._record, dead, attempt, Done()),
             partial(reconciler._each, other.runtime, take_over, attempt.operation.id),
         )
         operation, step = inside.operation(name), inside.steps(name)[0]
@@ -131,13 +131,14 @@ def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
     dead, living = inside.conductor("c-1"), other.conductor("c-2")
     node = inside.node("manageable")
     name = inside.request(node, "provide")
-    attempt = attempts._claim(dead, name, 1, 0)
+    attempt = claims.claim(dead, name, 1, 0)
     attempt.reports["power_state"] = "power on"
     assert reconciler._each(
         other.runtime, reconciler._take_over(lambda _: {living.incarnation}), attempt.operation.id
     )
-    assert run(living, other, name, fence=2)
-    assert not attempts._record(dead, attempt, Done(), last=False)
+    assert 1 == attempts._record(living, claims.claim(living, name, 2, 0), Done())
+    assert attempts._record(dead, attempt, Done()) is None
+    assert not claims.advance(dead, attempt, {})
     assert 1 == inside.operation(name).refused
     assert 1 == inside.operation(name).cursor
     assert inside.read(node).power_state is None
@@ -163,9 +164,9 @@ def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, oth
         node = inside.node("available")
         inside.agent(node)
         name = inside.request(node, "active")
-        attempt = attempts._claim(conductor, name, 1, 0)
+        attempt = claims.claim(conductor, name, 1, 0)
         together(
-            partial(attempts._record, conductor, attempt, Wait({"booted": True}), last=False),
+            partial(attempts._record, conductor, attempt, Wait({"booted": True})),
             partial(agents.heartbeat, other.runtime, attempt.node.uuid, sign),
         )
         assert ("queued", 2) == (inside.operation(name).state, inside.operation(name).fence)

@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
+from app.broker import client
 from drivers.errors import LeaseLost
 from tests.fleet import until
 from workers.lease import Leases
-from workers.redis_server import client
 
 TTL = 0.3
 
@@ -59,6 +59,17 @@ def test_a_lease_is_renewed_while_its_holder_lives(process, redis_client):
     first.give_back(lease)
     time.sleep(TTL)
     assert not redis_client.keys()
+
+
+def test_the_lease_of_a_call_that_never_returns_runs_out_after_its_deadline(process):
+    first, second = process(renewing=True), process()
+    hung = take(first)
+    hung.keep(2 * TTL)
+    time.sleep(1.5 * TTL)
+    assert take(second) is None
+    until(lambda: take(second), "the end of the lease", 5, 0.02)
+    with pytest.raises(LeaseLost):
+        hung.check()
 
 
 def test_the_lease_of_the_dead_runs_out(process):

@@ -6,7 +6,7 @@ from app.db import after
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation
 from drivers.steps import Done, Wait
-from workers import attempts, periodic, reconciler
+from workers import attempts, claims, periodic, reconciler
 
 #: Long in touch with the database: may call others dead.
 TRUSTED = reconciler.Contact(timeout=0)
@@ -20,7 +20,7 @@ def reconcile(inside, contact=TRUSTED):
 
 def claim(inside, claimant, name):
     operation = inside.operation(name)
-    attempt = attempts._claim(claimant, name, operation.fence, operation.cursor)
+    attempt = claims.claim(claimant, name, operation.fence, operation.cursor)
     assert attempt
     return attempt
 
@@ -136,7 +136,7 @@ def test_a_call_that_takes_longer_than_it_may_is_taken_over_from_a_live_conducto
     attempt = claim(inside, inside.claimant, name)
     inside.change(Operation, name, deadline_at=after(-1))
     assert {"taken_over": 1} == reconcile(inside)
-    assert not attempts._record(inside.claimant, attempt, Done(), last=False)
+    assert attempts._record(inside.claimant, attempt, Done()) is None
     assert 1 == inside.operation(name).refused
 
 
@@ -176,7 +176,7 @@ def test_a_step_that_needs_its_agent_anew_goes_back_to_the_boot(inside):
 
 def wait(inside, name, outcome):
     attempt = claim(inside, inside.claimant, name)
-    attempts._record(inside.claimant, attempt, outcome, last=False)
+    attempts._record(inside.claimant, attempt, outcome)
     assert "waiting" == inside.operation(name).state
 
 

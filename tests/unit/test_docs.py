@@ -194,3 +194,12 @@ def test_pages_that_are_missing_or_changed_are_named(tmp_path):
     (tmp_path / "api.md").unlink()
     (tmp_path / "states.md").write_text("old")
     assert ["states.md", "api.md"] == generate.stale(tmp_path)
+
+
+def test_the_tests_that_the_specs_page_names_exist():
+    text = (ROOT / "docs/specs.md").read_text()
+    files = dict(re.findall(r"^\| (\w+) \| `([\w/]+\.py)` \|$", text, re.MULTILINE))
+    named = re.findall(r"(\w+)::(test_\w+)", text)
+    assert 60 < len(named)
+    for short, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / files[short]).read_text(), f"{short}::{test}"

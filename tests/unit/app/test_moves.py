@@ -1,9 +1,13 @@
 """What belongs to certain moves, and what is forgotten of an agent."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from app.models import AgentRecord, Node
+from app.runtime import RUNTIME
 from app.services.moves import CLEAN_FAILURE, forget_agent, settle
+from app.settings import load
 from app.states import Event, State
 
 
@@ -12,14 +16,19 @@ class Agents:
 
     def __init__(self, agent=None):
         self.agent = agent
+        self.info = {RUNTIME: SimpleNamespace(settings=load({}))}
 
     def get(self, model, key):
         assert (AgentRecord, 7) == (model, key)
         return self.agent
 
+    def execute(self, statement):
+        assert "allocations" in str(statement)
+
 
 def settled(node, state, event, agent=None):
     node.id = 7
+    node.driver_info = {}
     settle(Agents(agent), node, state, event, None)
     return node
 
@@ -95,13 +104,13 @@ def test_a_good_clean_ends_the_maintenance_of_a_failed_one_and_no_other(event):
 def test_the_agent_of_a_flow_that_is_over_is_not_trusted_any_longer(state, event):
     over = agent(pregenerated=False)
     settled(Node(), state, event, over)
-    assert (None, None, None, {}, {}) == (
-        over.url,
-        over.token,
-        over.verify_ca,
-        over.steps,
-        over.hardware_manager_version,
-    )
+    assert (None, None, None) == (over.url, over.token, over.verify_ca)
+
+
+def test_what_an_agent_could_do_is_remembered():
+    over = agent(pregenerated=False)
+    settled(Node(), State.CLEANING, Event.DONE, over)
+    assert {"clean": []} == over.steps
 
 
 def test_the_agent_of_a_flow_that_goes_on_is_kept():

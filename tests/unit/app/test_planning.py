@@ -9,7 +9,7 @@ from app.services import planning, targets
 from app.states import Event
 from drivers.builtin import FakeHardware
 from drivers.fake.hardware import FakeDeploy, FakeManagement, FakePower
-from drivers.interfaces import Frame
+from drivers.interface import Frame
 from drivers.registry import HardwareType, load
 from drivers.steps import Flow, step
 

@@ -11,7 +11,11 @@ from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
 
 OPTIONS = {
+    "DEFAULT": {"webserver_verify_ca": "True", "webserver_connection_timeout": 5},
     "conductor": {
+        "permitted_image_formats": ("raw", "gpt", "qcow2", "iso"),
+        "disable_deep_image_inspection": False,
+        "file_url_allowed_paths": (),
         "power_state_change_timeout": 60,
         "soft_power_off_timeout": 600,
         "power_off_after_deploy_failure": True,
@@ -21,11 +25,18 @@ OPTIONS = {
         "max_command_attempts": 3,
         "verify_ca": "True",
         "stream_raw_images": True,
+        "image_download_source": "http",
+        "memory_consumed_by_agent": 0,
+        "allow_md5_checksum": False,
         "post_deploy_get_power_state_retries": 2,
         "post_deploy_get_power_state_retry_interval": 5,
     },
     "deploy": {
         "default_boot_mode": "uefi",
+        "fast_track": False,
+        "fast_track_timeout": 300,
+        "http_url": None,
+        "http_root": "/httpboot",
         "erase_devices_priority": None,
         "erase_devices_metadata_priority": None,
         "delete_configuration_priority": None,
@@ -156,4 +167,46 @@ def scripted_agent():
         thread.start()
         yield agent
         server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def image_server():
+    """
+    A server of the files that tests put into `files`, path -> content; `url` is its address.
+
+    It understands ranges, as servers of images do; `asked` are the paths, in order.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            server.asked.append(self.path)
+            content = server.files.get(self.path.partition("?")[0])
+            if content is None:
+                self.send_error(404)
+                return
+            part, whole = self.headers.get("Range"), len(content)
+            if part:
+                first, last = map(int, part.removeprefix("bytes=").split("-"))
+                content = content[first : last + 1]
+            self.send_response(206 if part else 200)
+            if part:
+                self.send_header("Content-Range", f"bytes {first}-{last}/{whole}")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.files, server.asked = {}, []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
         thread.join()

@@ -4,15 +4,31 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.agent import client, configdrive, image, in_band
+from drivers.agent import client, configdrive, in_band
 from drivers.errors import AgentBusy, InvalidDriverInfo, LeaseLost, Refused, Unexpected, Unreachable
 from drivers.steps import Done, Failed, Flow, Wait
 from drivers.target import Agent
-from tests.unit.drivers.machines import TOKEN, scripted_agent, target, with_option
+from tests.unit.drivers.machines import (
+    TOKEN,
+    image_server,
+    scripted_agent,
+    target,
+    with_option,
+)
 
 ERASE = {"interface": "deploy", "step": "erase_devices", "priority": 10}
 DIRECT = {"deploy": "direct"}
 IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
+
+
+#: the first bytes of a disk with a partition table
+MBR = bytes(510) + b"\x55\xaa" + bytes(512)
+
+
+@pytest.fixture
+def images():
+    with image_server() as server:
+        yield server
 
 
 @pytest.fixture
@@ -224,6 +240,9 @@ def run_to_end(node, kind, method, on_wait):
     for _ in range(20):
         outcome = node.driver.by_kind[kind].run(node, method, {})
         facts = {"power_state": node.reports.get("power_state", node.power_state)}
+        facts["driver_internal_info"] = node.reports.get(
+            "driver_internal_info", node.driver_internal_info
+        )
         if "agent" in node.reports:
             facts["agent"] = Agent()
         if not isinstance(outcome, Wait):
@@ -233,8 +252,10 @@ def run_to_end(node, kind, method, on_wait):
     raise AssertionError(f"{method} never ended")
 
 
-def test_a_whole_disk_image_is_deployed(agent):
-    node = target(interfaces=DIRECT, instance_info=IMAGE, power_state="power on")
+def test_a_whole_disk_image_is_deployed(agent, images):
+    images.files["/disk.raw"] = MBR
+    info = IMAGE | {"image_source": f"{images.url}/disk.raw"}
+    node = target(interfaces=DIRECT, instance_info=info, power_state="power on")
     agent.answers |= {
         "deploy.get_deploy_steps": {"deploy_steps": {}, "hardware_manager_version": {"m": "1"}},
         "standby.get_partition_uuids": {"root uuid": "0x1"},
@@ -265,7 +286,8 @@ def test_a_whole_disk_image_is_deployed(agent):
         "standby.sync",
         "standby.power_off",
     ] == agent.names()
-    assert "a" * 64 == agent.received[1][1]["step"]["args"]["image_info"]["os_hash_value"]
+    told = agent.received[1][1]["step"]["args"]["image_info"]
+    assert ("a" * 64, "raw") == (told["os_hash_value"], told["disk_format"])
     assert "uefi" == agent.received[3][1]["target_boot_mode"]
 
 
@@ -305,33 +327,6 @@ def test_bios_whole_disk_images_need_no_bootloader(agent):
     node = target(interfaces=DIRECT, agent=agent.seen(), instance_info=info)
     assert Done() == node.driver.deploy.prepare_instance_boot(node)
     assert [] == agent.received
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"image_source": None}, "image_source"),
-        ({"image_source": "file:///disk"}, "image_source"),
-        ({"image_checksum": None}, "image_checksum"),
-        ({"image_os_hash_algo": "sha256"}, "image_os_hash_value"),
-        ({"image_type": "partition"}, "root_gb"),
-        ({"swap_mb": "much"}, "swap_mb"),
-    ],
-)
-def test_what_is_wrong_with_an_image_is_named(wrong, field):
-    with pytest.raises(InvalidDriverInfo, match=field):
-        image.validate(target(instance_info=IMAGE | wrong))
-
-
-def test_a_partition_image_is_described_with_its_sizes():
-    info = image.image_info(
-        target(instance_info={**IMAGE, "kernel": "k", "ramdisk": "r", "root_gb": "10"})
-    )
-    assert ("partition", 10240, "uefi") == (
-        info["image_type"],
-        info["root_mb"],
-        info["deploy_boot_mode"],
-    )
 
 
 def test_a_config_drive_is_passed_on_or_made():

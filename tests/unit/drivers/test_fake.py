@@ -32,7 +32,11 @@ def test_steps_of_fake_hardware_say_whether_they_need_the_ramdisk():
     assert by_name["log_passthrough"].needs_ramdisk
     assert by_name["update"].args[0].required
     in_service = {step.name: step.needs_ramdisk for step in node.driver.steps(Flow.SERVICE)}
-    assert {"log_passthrough": False, "trigger_servicewait": False} == in_service
+    assert {
+        "apply_configuration": True,
+        "log_passthrough": False,
+        "trigger_servicewait": False,
+    } == in_service
 
 
 def test_every_row_of_every_frame_of_every_deploy_interface_exists():
@@ -98,7 +102,7 @@ def test_defaults_are_those_of_ironic():
 
 def test_what_a_node_lacks_is_refused_and_named():
     node = target("redfish")
-    with pytest.raises(NotSupported, match="redfish does not support bios"):
-        node.driver.by_kind["bios"].validate(node)
+    with pytest.raises(NotSupported, match="redfish does not support console"):
+        node.driver.by_kind["console"].validate(node)
     with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*'magic'.*direct"):
         load().driver("redfish", {"deploy": "magic"})

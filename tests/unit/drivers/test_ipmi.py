@@ -11,6 +11,7 @@ from drivers.ipmi import credentials, ipmitool
 from drivers.ipmi.client import Client
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.management import IpmiManagement
+from drivers.ipmi.vendor import IpmiVendor
 from drivers.target import Target
 
 OPTIONS = {
@@ -225,3 +226,35 @@ def test_the_arguments_of_ipmitool_carry_no_secret():
     assert "a" * 20 not in line
     environment = ipmitool._environment(bmc)
     assert (environment["IPMI_PASSWORD"], environment["IPMI_KGKEY"]) == (SECRET, "a" * 20)
+
+
+def test_an_interrupt_and_resets_of_the_bmc_are_one_message_each():
+    wire = Wire((0, b""), (0, b""), (0, b""))
+    orders = []
+    asked = client(wire, before_order=lambda: orders.append(1))
+    asked.inject_nmi()
+    asked.reset_bmc(warm=True)
+    asked.reset_bmc(warm=False)
+    assert [(0, 2, 4), (6, 3), (6, 2)] == wire.sent
+    assert 3 == len(orders)
+
+
+def test_a_bmc_that_is_gone_before_it_answers_its_reset_is_no_fault():
+    def gone(*_):
+        raise Unreachable("gone")
+
+    client(gone).reset_bmc(warm=False)
+
+
+def test_a_raw_message_goes_as_it_is_and_a_refusal_is_told():
+    wire = Wire((0, b"\x01\x02"), (0xC1, b""))
+    assert b"\x01\x02" == client(wire).send_raw(bytes([0x06, 0x01, 0xFF]))
+    assert [(0x06, 0x01, 0xFF)] == wire.sent
+    with pytest.raises(Refused, match="0xc1"):
+        client(wire).send_raw(bytes([0x06, 0x99]))
+
+
+@pytest.mark.parametrize("text", ["", "0x06", "0x06 0x100", "six one"])
+def test_raw_bytes_that_are_none_are_named(text):
+    with pytest.raises(InvalidDriverInfo, match="raw_bytes"):
+        IpmiVendor().send_raw(target(), text)

@@ -1,0 +1,59 @@
+"""
+`python -m tests.compare [table ...]`: ask Ironic and Ingot the same, print where they differ.
+
+Exits 1 when a difference is not listed in docs/compatibility.md, or (all tables being run) when
+one is listed that was not seen.
+"""
+
+import argparse
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.compare import known
+from tests.compare.comparison import differences
+from tests.compare.ironic import CONDUCTOR, INTERFACES, Ironic
+from tests.compare.report import Finding, Report
+from tests.compare.runner import Service
+from tests.compare.tables import TABLES
+from tests.fleet import Fleet
+
+SETTINGS = {
+    "INGOT_HOST": CONDUCTOR.rpartition("-")[0],
+    "INGOT_ENABLED_HARDWARE_TYPES": "fake-hardware",
+    "INGOT_CONDUCTOR_NODE_LOCKED_RETRY_INTERVAL": "1",
+    **{f"INGOT_ENABLED_{kind.upper()}_INTERFACES": names for kind, names in INTERFACES.items()},
+}
+
+
+def main(names: list[str]) -> int:
+    report = Report(known.read(known.PAGE.read_text()))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ironic(Path(folder)) as ironic,
+        Fleet(folder, conductors=1, **SETTINGS) as ingot,
+        ThreadPoolExecutor(2) as both,
+    ):
+        services = [Service(ironic.url), Service(ingot.url)]
+        for name in names or TABLES:
+            table = TABLES[name]
+            theirs, ours = both.map(lambda service, table=table: service.run(table), services)
+            for ask, their, our in zip(table, theirs, ours, strict=True):
+                report.add(Finding(name, ask.label, differences(their, our, prose=ask.prose)))
+    for line in report.lines():
+        print(line)
+    stale = [] if names else report.stale
+    for each in stale:
+        print(f"listed, but not seen: {each.request} | {each.what} | {each.ironic} | {each.ingot}")
+    print(report.summary())
+    return 1 if report.unlisted or stale else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.compare", description=__doc__)
+    parser.add_argument("tables", nargs="*", metavar="table", help=f"of {', '.join(TABLES)}")
+    given = parser.parse_args().tables
+    if unknown := set(given) - TABLES.keys():
+        parser.error(f"there is no table {min(unknown)!r}; there are {', '.join(TABLES)}")
+    sys.exit(main(given))

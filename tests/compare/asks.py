@@ -1,0 +1,133 @@
+"""
+What is asked of both services: requests as data.
+
+    post("/v1/nodes", {"driver": "fake-hardware"}, save={"node": "uuid"})
+    get("/v1/nodes/{node}", at="1.8")
+
+`{node}` stands for a value that an earlier answer of the same service had.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+NEWEST = "1.115"
+VERSION = "X-OpenStack-Ironic-API-Version"
+_VARIABLE = re.compile(r"\{(\w+)\}")
+_LONGEST = 160
+
+
+class Unknown(Exception):
+    """A value that no earlier answer had, because that request failed."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A body that is sent as it is."""
+
+    data: bytes
+    type: str | None = "application/json"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """
+    One request.
+
+    version: None sends none. save: variable -> where its value is in the answer, keys separated by
+    dots. settle: the path of a node or allocation to wait for afterwards, until nothing is under
+    way. note: what tells this request from another that looks the same. prose: the values of the
+    answer are texts for people.
+    """
+
+    method: str
+    path: str
+    body: Any = None
+    version: str | None = NEWEST
+    headers: Mapping[str, str] = field(default_factory=dict)
+    save: Mapping[str, str] = field(default_factory=dict)
+    settle: str | None = None
+    note: str = ""
+    prose: bool = False
+
+    @property
+    def label(self) -> str:
+        """How reports and the list of known differences name it."""
+        words = [self.method, self.path if len(self.path) < _LONGEST else _cut(self.path)]
+        if isinstance(self.body, Raw):
+            words.append(_cut(repr(self.body.data)))
+            words.append(f"({self.body.type})")
+        elif self.body is not None:
+            words.append(_cut(json.dumps(self.body)))
+        words += [f"{name}: {value}" for name, value in self.headers.items()]
+        if self.version != NEWEST:
+            words.append(f"@{self.version}")
+        if self.note:
+            words.append(f"#{self.note}")
+        return " ".join(words)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...({len(text)})"
+
+
+def _asking(method: str):
+    def ask(path: str, body: Any = None, at: str | None = NEWEST, **more: Any) -> Ask:
+        return Ask(method, path, body, at, **more)
+
+    return ask
+
+
+get, head, options = _asking("GET"), _asking("HEAD"), _asking("OPTIONS")
+post, put, patch, delete = (_asking(each) for each in ("POST", "PUT", "PATCH", "DELETE"))
+
+
+def node(variable: str = "node", /, **fields: Any) -> Ask:
+    """Enroll a node of fake hardware; its UUID is `{variable}` from then on."""
+    return post("/v1/nodes", {"driver": "fake-hardware", **fields}, save={variable: "uuid"})
+
+
+def verb(target: str, of: str = "node", **more: Any) -> Ask:
+    """A verb, and what becomes of it."""
+    path = f"/v1/nodes/{{{of}}}"
+    return put(f"{path}/states/provision", {"target": target, **more}, settle=path)
+
+
+def change(path: str, *operations: tuple[Any, ...], **more: Any) -> Ask:
+    """A patch of (op, path) or (op, path, value)."""
+    document = [dict(zip(("op", "path", "value"), each, strict=False)) for each in operations]
+    return patch(path, document, **more)
+
+
+def available(variable: str = "node", /, **fields: Any) -> list[Ask]:
+    """A node that can be deployed."""
+    return [node(variable, **fields), verb("manage", variable), verb("provide", variable)]
+
+
+def at_each(ask: Ask, *minors: int) -> list[Ask]:
+    """The same in several microversions."""
+    return [replace(ask, version=f"1.{minor}") for minor in minors]
+
+
+def around(ask: Ask, minor: int) -> list[Ask]:
+    """The same, just before a microversion and in it."""
+    return at_each(ask, minor - 1, minor)
+
+
+def filled(part: Any, variables: Mapping[str, str]) -> Any:
+    """A path or document with its variables replaced. Raises Unknown."""
+    if isinstance(part, str):
+        return _VARIABLE.sub(lambda match: _value(match[1], variables), part)
+    if isinstance(part, Mapping):
+        return {filled(key, variables): filled(value, variables) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return [filled(each, variables) for each in part]
+    return part
+
+
+def _value(name: str, variables: Mapping[str, str]) -> str:
+    if name not in variables:
+        raise Unknown(name)
+    return variables[name]

@@ -1,0 +1,171 @@
+"""
+Ironic itself, from PyPI, in an environment of its own: installed once, a fresh service each run.
+"""
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from app.parent import die_with_parent
+from tests.fleet import ROOT
+
+#: What is compared with; raise it together with the microversions that we speak.
+RELEASE = "39.0.0"
+#: What was installed and made for it stays here; git ignores it.
+HOME = ROOT / ".compare"
+#: kind of interface -> those enabled in both services, in the order of their names
+INTERFACES = {
+    "bios": "fake,no-bios",
+    "boot": "fake",
+    "console": "fake,no-console",
+    "deploy": "direct,fake",
+    "firmware": "fake,no-firmware",
+    "inspect": "fake,no-inspect",
+    "management": "fake",
+    "network": "noop",
+    "power": "fake",
+    "raid": "fake,no-raid",
+    "rescue": "fake,no-rescue",
+    "storage": "fake,noop",
+    "vendor": "fake,no-vendor",
+}
+#: The name of the only conductor of each service.
+CONDUCTOR = "rack-1"
+PATIENCE = 120.0
+
+_SETTINGS = """
+[DEFAULT]
+auth_strategy = noauth
+host = {conductor}
+my_ip = 127.0.0.1
+rpc_transport = none
+enabled_hardware_types = fake-hardware
+{interfaces}
+[api]
+host_ip = 127.0.0.1
+port = {port}
+[database]
+connection = sqlite:///{folder}/ironic.db
+sqlite_synchronous = False
+[conductor]
+sync_power_state_interval = 3600
+check_allocations_interval = 5
+[deploy]
+http_root = {folder}/http
+http_url = http://127.0.0.1:9
+[inventory]
+data_backend = database
+[oslo_concurrency]
+lock_path = {folder}/locks
+[service_catalog]
+endpoint_override = http://127.0.0.1:{port}
+"""
+
+
+class NotInstalled(Exception):
+    """Ironic could not be had; one line says why."""
+
+
+def install() -> Path:
+    """The directory of Ironic's programs, installed first where need be. Raises NotInstalled."""
+    programs = HOME / RELEASE / "bin"
+    done = HOME / RELEASE / "installed"
+    if done.exists():
+        return programs
+    print(f"installing ironic {RELEASE} into {HOME / RELEASE}: some minutes", file=sys.stderr)
+    pip = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for command in (
+        [sys.executable, "-m", "venv", HOME / RELEASE],
+        [*pip, f"ironic=={RELEASE}"],
+    ):
+        if subprocess.run(command, check=False).returncode:
+            raise NotInstalled(f"{command[-1]} could not be installed")
+    done.touch()
+    return programs
+
+
+class Ironic:
+    """One Ironic with API and conductor in one process, on an empty database, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._programs = install()
+        self._folder = folder / "ironic"
+        self._log = self._folder / "log"
+
+    def __enter__(self) -> Self:
+        for name in ("http", "locks"):
+            (self._folder / name).mkdir(parents=True)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._settings = self._folder / "ironic.conf"
+        self._settings.write_text(
+            _SETTINGS.format(
+                conductor=CONDUCTOR,
+                port=port,
+                folder=self._folder,
+                interfaces="\n".join(
+                    f"enabled_{kind}_interfaces = {names}" for kind, names in INTERFACES.items()
+                ),
+            )
+        )
+        self._schema()
+        parent = os.getpid()
+        self._process = subprocess.Popen(
+            [self._programs / "ironic", "--config-file", self._settings],
+            stdout=self._log.open("w"), stderr=subprocess.STDOUT, cwd=self._folder,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no other thread yet
+        )  # fmt: skip
+        try:
+            self._await()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _schema(self) -> None:
+        """A database with tables and no rows; made once for a release, then copied."""
+        made = HOME / f"{RELEASE}.db"
+        if not made.exists():
+            subprocess.run(
+                [self._programs / "ironic-dbsync", "--config-file", self._settings,
+                 "create_schema"],
+                check=True, capture_output=True, cwd=self._folder,
+            )  # fmt: skip
+            shutil.copy(self._folder / "ironic.db", made)
+        shutil.copy(made, self._folder / "ironic.db")
+
+    def _await(self) -> None:
+        """Return once its conductor is alive and has loaded its driver."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                connection = http.client.HTTPConnection(self.url.rpartition("/")[2], timeout=30)
+                connection.request("GET", "/v1/drivers")
+                if b"fake-hardware" in connection.getresponse().read():
+                    return
+            except OSError:
+                pass
+            time.sleep(0.2)
+        raise NotInstalled(f"Ironic did not start:\n{self._log.read_text()[-3000:]}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

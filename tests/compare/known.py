@@ -1,0 +1,76 @@
+"""
+The differences that are meant, read from docs/compatibility.md: each section of it is a reason,
+each row of its tables a difference.
+
+    | request | what | Ironic | Ingot | why |
+
+`*` stands for any text in each of the first four cells.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.compare.comparison import Difference
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+#: Heading of a section -> the reason that its rows have.
+REASONS = {
+    "Decided by the specs": "spec",
+    "Additions": "addition",
+    "Owed to the set-up": "set-up",
+    "Defects of Ironic": "defect",
+}
+HEAD = ("request", "what", "Ironic", "Ingot", "why")
+_CELLS = re.compile(r"(?<!\\)\|")
+
+
+class Unreadable(Exception):
+    """A row of the page that says too little."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A difference, or many alike, and why it is meant."""
+
+    reason: str
+    request: str
+    what: str
+    ironic: str
+    ingot: str
+    why: str
+
+    def covers(self, label: str, difference: Difference) -> bool:
+        return (
+            _matches(self.request, label)
+            and _matches(self.what, difference.what)
+            and _matches(self.ironic, difference.ironic)
+            and _matches(self.ingot, difference.ingot)
+        )
+
+
+def _matches(pattern: str, text: str) -> bool:
+    parts = (re.escape(part) for part in pattern.split("*"))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None
+
+
+def read(text: str) -> list[Known]:
+    """The rows of a page. Raises Unreadable."""
+    return list(_rows(text))
+
+
+def _rows(text: str) -> Iterator[Known]:
+    reason = None
+    for line in text.splitlines():
+        if line.startswith("## "):
+            reason = REASONS.get(line[3:].strip())
+        elif reason is not None and line.startswith("|"):
+            cells = [
+                each.strip().strip("`").replace(r"\|", "|") for each in _CELLS.split(line)[1:-1]
+            ]
+            if tuple(cells) == HEAD or set("".join(cells)) <= {"-", ":"}:
+                continue
+            if len(cells) != len(HEAD) or not all(cells):
+                raise Unreadable(f"{', '.join(HEAD)} are wanted: {line}")
+            yield Known(reason, *cells)

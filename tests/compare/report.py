@@ -1,0 +1,66 @@
+"""
+What a run found: per request, in sum, and which known differences were not seen.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.compare.comparison import Difference
+from tests.compare.known import Known
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A request, and how the answers to it differ."""
+
+    table: str
+    label: str
+    differences: Sequence[Difference]
+
+
+@dataclass
+class Report:
+    """All findings, sorted by whether the known differences cover them."""
+
+    known: Sequence[Known]
+    counts: Counter[str] = field(default_factory=Counter)
+    unlisted: list[Finding] = field(default_factory=list)
+    seen: set[Known] = field(default_factory=set)
+
+    def add(self, finding: Finding) -> None:
+        """Count a request."""
+        self.counts["sent"] += 1
+        left = [each for each in finding.differences if not self._is_known(finding.label, each)]
+        if left:
+            self.unlisted.append(Finding(finding.table, finding.label, left))
+        self.counts["unlisted" if left else "listed" if finding.differences else "equal"] += 1
+
+    def _is_known(self, label: str, difference: Difference) -> bool:
+        covering = [each for each in self.known if each.covers(label, difference)]
+        self.seen.update(covering)
+        return bool(covering)
+
+    @property
+    def stale(self) -> list[Known]:
+        """Known differences that no request showed."""
+        return [each for each in self.known if each not in self.seen]
+
+    def lines(self) -> Iterator[str]:
+        """What is not listed, as text."""
+        table = None
+        for finding in self.unlisted:
+            if finding.table != table:
+                table = finding.table
+                yield f"== {table}"
+            yield finding.label
+            for each in finding.differences:
+                yield f"    {each.what}: Ironic {each.ironic}, Ingot {each.ingot}"
+
+    def summary(self) -> str:
+        """One line of counts."""
+        counts = self.counts
+        return (
+            f"{counts['sent']} requests: {counts['equal']} answered alike, {counts['listed']}"
+            f" differ with a reason, {counts['unlisted']} without"
+        )

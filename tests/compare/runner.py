@@ -1,0 +1,135 @@
+"""
+One script, asked of one service: what it answered, in order.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from app.states import Kind, of_kind
+from tests.compare.asks import NEWEST, VERSION, Ask, Raw, Unknown, filled
+from tests.compare.comparison import Answer, answer
+
+BUSY = {str(state) for state in of_kind(Kind.BUSY)} | {"allocating"}
+PATIENCE = 60.0
+#: Collections that are emptied after each table, those first that others refer to.
+COLLECTIONS = (
+    "allocations", "volume/connectors", "volume/targets", "ports", "portgroups", "nodes",
+    "chassis", "deploy_templates", "runbooks", "inspection_rules",
+)  # fmt: skip
+
+
+class Service:
+    """Speaks to one service, and remembers what its answers had."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._known: dict[str, str] = {}
+
+    def run(self, table: Sequence[Ask]) -> list[Answer]:
+        """The answers to a table of requests; nothing of it is left behind."""
+        self._known = {}
+        answers = [self._ask(each) for each in table]
+        self._clean()
+        return answers
+
+    def _ask(self, ask: Ask) -> Answer:
+        try:
+            path = filled(ask.path, self._known)
+            body = filled(ask.body, self._known) if not isinstance(ask.body, Raw) else ask.body
+        except Unknown as missing:
+            return Answer.unsent(f"no {missing} to speak of")
+        status, headers, data = self._send(ask.method, path, body, ask.version, ask.headers)
+        if status < 400 and ask.save:
+            document = json.loads(data)
+            for name, where in ask.save.items():
+                found = _found(document, where)
+                if found is not None:
+                    self._known[name] = found
+        if ask.settle and status < 400:
+            self._settle(filled(ask.settle, self._known))
+        return answer(status, headers, data, self._url, self._known)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        version: str | None = NEWEST,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        sent = {"Accept": "application/json", **(headers or {})}
+        if version is not None:
+            sent[VERSION] = version
+        data = None
+        if isinstance(body, Raw):
+            data = body.data
+            if body.type is not None:
+                sent["Content-Type"] = body.type
+        elif body is not None:
+            data = json.dumps(body).encode()
+            sent["Content-Type"] = "application/json"
+        elif method in ("POST", "PUT", "PATCH"):
+            sent["Content-Length"] = "0"
+        connection = http.client.HTTPConnection(self._url.rpartition("/")[2], timeout=PATIENCE)
+        try:
+            connection.request(method, quote(path, safe="/?&=%:,;.~{}@+-_*'()!"), data, sent)
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        except (OSError, http.client.HTTPException) as error:
+            return 0, {}, json.dumps(type(error).__name__).encode()
+        finally:
+            connection.close()
+
+    def _settle(self, path: str) -> None:
+        """Return when nothing is under way; what is shown then tells whether it came to rest."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            status, _, data = self._send("GET", path)
+            if status != 200 or _rests(json.loads(data)):
+                return
+            time.sleep(0.05)
+
+    def _clean(self) -> None:
+        """Remove all that there is."""
+        for collection in COLLECTIONS:
+            query = "?include_children=true" if collection == "nodes" else ""
+            status, _, data = self._send("GET", f"/v1/{collection}{query}")
+            items = json.loads(data).get(collection.rpartition("/")[2], []) if status == 200 else []
+            for item in items:
+                path = f"/v1/{collection}/{item['uuid']}"
+                status, _, _ = self._send("DELETE", path)
+                if status >= 400 and collection == "nodes":
+                    self._force(path)
+
+    def _force(self, path: str) -> None:
+        """Remove a node that is in use."""
+        self._settle(path)
+        self._send("PUT", f"{path}/maintenance", {})
+        self._send("PATCH", path, [{"op": "replace", "path": "/protected", "value": False}])
+        self._send("DELETE", path)
+
+
+def _found(document: Any, where: str) -> str | None:
+    for key in where.split("."):
+        if isinstance(document, list):
+            if len(document) <= int(key):
+                return None
+            document = document[int(key)]
+        elif isinstance(document, dict) and key in document:
+            document = document[key]
+        else:
+            return None
+    return None if document is None else str(document)
+
+
+def _rests(document: Mapping[str, Any]) -> bool:
+    return (
+        document.get("reservation") is None
+        and document.get("target_power_state") is None
+        and document.get("provision_state") not in BUSY
+        and document.get("state") not in BUSY
+    )

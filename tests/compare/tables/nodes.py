@@ -1,0 +1,187 @@
+"""A node alone: enrolled with good and bad fields, shown, in maintenance, validated, removed."""
+
+from tests.compare.asks import (
+    Raw,
+    around,
+    at_each,
+    available,
+    change,
+    delete,
+    get,
+    node,
+    post,
+    put,
+    verb,
+)
+
+_UUID = "11111111-2222-4333-8444-555555555555"
+_OTHER = "11111111-2222-4333-8444-666666666666"
+_LONG = "x" * 256
+
+#: field -> values, in the newest version
+_VALUES = {
+    "uuid": ("x", _UUID, _UUID, None, 5),
+    "name": (
+        "rack-1.node", "rack-1.node", "UPPER", "a_b~c", "a b", "", "a/b", "ünï", "nul\0", _LONG,
+        "x" * 255, "detail", "Detail", "maintenance", "states", "validate", "management",
+        "vendor_passthru", "ports", None, 5, "x" * 64, "-a", "a-", ".", _OTHER,
+    ),
+    "driver": ("", "missing", None, 5, "fake-hardware\0"),
+    "driver_info": ({}, {"a": 1}, None, [], "x", {"password": "x", "A_Secret_b": {"c": 1}},
+                    {"nul": "a\0b"}, {"é": "ü"}, {"list": [{"token": "a"}]}),
+    "properties": (
+        {}, None, {"local_gb": 10, "memory_mb": "10", "cpus": 2}, {"local_gb": "x"},
+        {"local_gb": -1},
+        {"memory_mb": 1.5}, {"memory_mb": None}, {"memory_mb": ""}, {"cpus": "x"}, [],
+        {"local_gb": True},
+        {"capabilities": "a:b"},
+    ),
+    "extra": ({}, None, {"a": {"b": [1, 2.5, None, True]}}, "x", [], {"big": 1 << 70}, {"": 1}),
+    "instance_info": ({}, None, {"configdrive": "x", "image_url": "y", "image_source": "z"},
+                      {"display_name": "vm"}, {"configdrive": {"meta_data": {}}}, 5),
+    "instance_uuid": (_UUID, _UUID, "x", None, ""),
+    "instance_name": ("vm", "", None, _LONG, "ü", 5),
+    "chassis_uuid": (_UUID, "x", None),
+    "resource_class": ("baremetal", "x" * 80, "x" * 81, "", None, 5),
+    "conductor_group": ("", "Missing", None, "a b", "../x", 5),
+    "owner": ("me", None, "", _LONG, 5, "x" * 255),
+    "lessee": ("you", None, "", _LONG),
+    "description": ("text", "x" * 4096, "x" * 4097, None, "", 5, "nul\0"),
+    "shard": ("s", None, "", _LONG),
+    "parent_node": (_UUID, "x", None, "not a name", _LONG),
+    "automated_clean": (True, False, None, "yes", "maybe", 1, 2, "FALSE"),
+    "protected": (True, False, None), "protected_reason": ("why", None),
+    "retired": (True, False, None, "true", "x"), "retired_reason": ("why", None),
+    "network_data": (
+        {}, None, {"links": [], "networks": [], "services": []}, {"links": [{}]}, {"what": []},
+        {"links": "x"}, [],
+        {"links": [{"id": "a", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:01"}],
+         "networks": [], "services": []},
+        {
+            "links": [{"id": "a", "type": "phy", "ethernet_mac_address": "x"}], "networks": [],
+            "services": []
+        },
+        {"links": [], "networks": [{"id": "n", "type": "ipv4_dhcp", "link": "a"}], "services": []},
+        {"links": [], "networks": [{"id": "n", "type": "odd", "link": "a"}], "services": []},
+    ),
+    "disable_power_off": (True, None, "x"), "maintenance": (True, "on", None, "x", 1),
+    "maintenance_reason": ("why",), "fault": ("power failure",), "boot_mode": ("uefi", "odd", None),
+    "secure_boot": (True, "x", None), "console_enabled": (True, False, None, "x"),
+    "power_state": ("power on",), "provision_state": ("active",), "last_error": ("x",),
+    "reservation": ("x",), "traits": (["CUSTOM_A"],), "driver_internal_info": ({},),
+    "health": ("OK",),
+    "raid_config": ({},), "target_raid_config": ({},), "created_at": ("2026-01-01",),
+    "links": ([],),
+    "colour": ("red", None), "id": (1,), "conductor": ("rack-1",), "allocation_uuid": (_UUID,),
+    **{f"{kind}_interface": ("fake", "missing", None, "", 5) for kind in (
+        "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "power", "raid",
+        "rescue", "storage", "vendor")},
+    "network_interface": ("noop", "flat", None, "fake"),
+}  # fmt: skip
+
+#: field -> the first minor version that takes it, and a value
+_SINCE = {
+    "name": (5, "aged"), "resource_class": (21, "x"), "network_interface": (20, "noop"),
+    "boot_interface": (31, "fake"), "storage_interface": (33, "noop"),
+    "rescue_interface": (38, "fake"),
+    "bios_interface": (40, "fake"), "conductor_group": (46, "x"), "automated_clean": (47, True),
+    "owner": (50, "x"), "description": (51, "x"), "retired": (61, True), "lessee": (65, "x"),
+    "network_data": (66, {"links": [], "networks": [], "services": []}), "boot_mode": (75, "uefi"),
+    "secure_boot": (75, True), "shard": (82, "x"), "parent_node": (83, None),
+    "firmware_interface": (86, "fake"), "disable_power_off": (95, True),
+    "instance_name": (104, "x"),
+}  # fmt: skip
+
+_SHOWN_SINCE = (
+    1, 2, 3, 4, 5, 6, 7, 11, 12, 14, 20, 21, 24, 31, 32, 33, 37, 38, 40, 42, 44, 46, 47, 48, 49, 50,
+    51, 52,
+    61, 65, 66, 75, 82, 83, 86, 87, 95, 104, 109,
+)  # fmt: skip
+
+TABLE = [
+    *[post("/v1/nodes", {"driver": "fake-hardware", field: value})
+      for field, values in _VALUES.items() for value in values],
+    *[ask for field, (since, value) in _SINCE.items()
+      for ask in around(post("/v1/nodes", {"driver": "fake-hardware", field: value}), since)],
+    *[ask for field, (since, _) in _SINCE.items()
+      for ask in at_each(post("/v1/nodes", {"driver": "fake-hardware", field: None}), since - 1)],
+    post("/v1/nodes", {}), post("/v1/nodes", {"name": "x"}),
+    *around(post("/v1/nodes", {"driver": "fake-hardware", "name": "under_score"}), 10),
+    *around(post("/v1/nodes", {"driver": "fake-hardware"}), 11),
+    post("/v1/nodes", {"driver": "fake-hardware"}, at=None),
+    post("/v1/nodes?colour=red", {"driver": "fake-hardware"}),
+    post("/v1/nodes/detail", {"driver": "fake-hardware"}), post("/v1/nodes/x", {}),
+    # shown
+    node("shown", name="shown", extra={"a": 1}, driver_info={"password": "x", "address": "y"},
+         instance_info={"image_source": "http://127.0.0.1:9/image", "image_checksum": "0" * 64, "configdrive": "x"}),
+    *at_each(get("/v1/nodes/{shown}"), *_SHOWN_SINCE), get("/v1/nodes/{shown}", at=None),
+    get("/v1/nodes/{shown}"), get("/v1/nodes/shown"), *around(get("/v1/nodes/shown"), 5),
+    get("/v1/nodes/SHOWN"), get("/v1/nodes/detail"), get("/v1/nodes/shown.json", at="1.80"),
+    *around(get("/v1/nodes/{shown}?fields=uuid"), 8),
+    *[get(f"/v1/nodes/{{shown}}?fields={fields}") for fields in (
+        "uuid,name", "UUID", "links", "name,links", "colour", "uuid,colour", "", ",", "uuid,uuid",
+        "created_at",
+        "updated_at", "states", "ports", "driver_info", "instance_info", "conductor",
+        "allocation_uuid",
+        "chassis_uuid", "traits", "health", "parent_node", "clean_step", "uuid name", "id",
+        "version",
+        "provision_state&fields=uuid", "maintenance,driver,properties,extra,provision_state",
+    )],
+    *around(get("/v1/nodes/{shown}?fields=owner"), 50), get("/v1/nodes/{shown}?detail=true"),
+    get("/v1/nodes/{shown}?limit=1"),
+    *at_each(get("/v1/nodes/{shown}/states"), 1, 2, 12, 75, 115), get("/v1/nodes/shown/states"),
+    get("/v1/nodes/missing/states"), get("/v1/nodes/{shown}/states?colour=red"),
+    get("/v1/nodes/{shown}/states/nothing"), get("/v1/nodes/{shown}/states/provision"),
+    get("/v1/nodes/{shown}/states/power"), get("/v1/nodes/{shown}/nothing"),
+    post("/v1/nodes/{shown}/states", {}),
+    put("/v1/nodes/{shown}", {}), post("/v1/nodes/{shown}", {}),
+    # maintenance
+    put("/v1/nodes/{shown}/maintenance", {"reason": "why"}),
+    get("/v1/nodes/{shown}?fields=maintenance,maintenance_reason"),
+    put("/v1/nodes/{shown}/maintenance", {}),
+    get("/v1/nodes/{shown}?fields=maintenance,maintenance_reason", note="again"),
+    put("/v1/nodes/{shown}/maintenance"), put("/v1/nodes/{shown}/maintenance", {"reason": None}),
+    put("/v1/nodes/{shown}/maintenance", {"reason": 5}),
+    put("/v1/nodes/{shown}/maintenance", {"why": "x"}),
+    put("/v1/nodes/{shown}/maintenance", []),
+    put("/v1/nodes/{shown}/maintenance", {"reason": "x" * 70000}),
+    put("/v1/nodes/{shown}/maintenance", {"reason": "ü\0"}),
+    put("/v1/nodes/{shown}/maintenance", {"reason": "ü"}),
+    get("/v1/nodes/{shown}?fields=maintenance_reason", note="ü"),
+    delete("/v1/nodes/{shown}/maintenance"),
+    get("/v1/nodes/{shown}?fields=maintenance,maintenance_reason", note="out"),
+    delete("/v1/nodes/{shown}/maintenance", note="again"), get("/v1/nodes/{shown}/maintenance"),
+    post("/v1/nodes/{shown}/maintenance", {}), put("/v1/nodes/missing/maintenance", {}),
+    delete("/v1/nodes/missing/maintenance"), put("/v1/nodes/shown/maintenance", {}, at="1.4"),
+    put("/v1/nodes/{shown}/maintenance", Raw(b"{")),
+    # validate
+    get("/v1/nodes/{shown}/validate"), get("/v1/nodes/shown/validate"),
+    get("/v1/nodes/validate?node=shown"),
+    get("/v1/nodes/validate?node={shown}"), get("/v1/nodes/validate?node_uuid={shown}"),
+    get("/v1/nodes/validate?node_uuid=shown"), get("/v1/nodes/validate"),
+    get("/v1/nodes/validate?node="),
+    get("/v1/nodes/missing/validate"), get("/v1/nodes/validate?node=missing"),
+    get("/v1/nodes/{shown}/validate?x=1"),
+    post("/v1/nodes/{shown}/validate", {}), node("wrong", instance_info={"image_source": "x"}),
+    get("/v1/nodes/{wrong}/validate"), *around(get("/v1/nodes/validate?node=shown"), 5),
+    node("odd", bios_interface="no-bios", console_interface="no-console", raid_interface="no-raid",
+         rescue_interface="no-rescue", inspect_interface="no-inspect",
+         firmware_interface="no-firmware",
+         vendor_interface="no-vendor"),
+    get("/v1/nodes/{odd}/validate"), get("/v1/nodes/{odd}"),
+    node("direct", deploy_interface="direct"), get("/v1/nodes/{direct}/validate"),
+    # removed
+    delete("/v1/nodes/missing"), delete("/v1/nodes/shown", at="1.4"), delete("/v1/nodes/shown"),
+    delete("/v1/nodes/{shown}"), get("/v1/nodes/{shown}", note="gone"), delete("/v1/nodes"),
+    *available("free"), delete("/v1/nodes/{free}"),
+    node("used", instance_uuid="77777777-2222-4333-8444-555555555555"), delete("/v1/nodes/{used}"),
+    put("/v1/nodes/{used}/maintenance", {}), delete("/v1/nodes/{used}", note="in maintenance"),
+    *available("busy"), verb("active", "busy"), delete("/v1/nodes/{busy}"),
+    change("/v1/nodes/{busy}", ("replace", "/protected", True)),
+    put("/v1/nodes/{busy}/maintenance", {}),
+    delete("/v1/nodes/{busy}", note="protected"),
+    change("/v1/nodes/{busy}", ("replace", "/protected", False)),
+    delete("/v1/nodes/{busy}", note="in maintenance"),
+    node("parent"), node("child", parent_node="{parent}"), delete("/v1/nodes/{parent}"),
+    delete("/v1/nodes/{child}"),
+]  # fmt: skip

@@ -1,0 +1,45 @@
+"""metalsmith, which deploys through allocations, takes a node and gives it back."""
+
+import pytest
+from metalsmith import Provisioner, sources
+
+IMAGE = "http://files/disk.raw"
+
+
+@pytest.fixture
+def provisioner(connection):
+    return Provisioner(cloud_region=connection.config)
+
+
+@pytest.fixture
+def ready(cloud):
+    """A node that is available for instances."""
+    properties = {"local_gb": "100", "capabilities": "kind:fast"}
+    fields = {"driver": "fake-hardware", "resource_class": "of-metalsmith"}
+    node = cloud.create_node(name="of-metalsmith", properties=properties, **fields)
+    for verb in ("manage", "provide"):
+        cloud.set_node_provision_state(node, verb, wait=True, timeout=30)
+    yield node
+    cloud.delete_node("of-metalsmith")
+
+
+def test_a_node_is_reserved_deployed_and_given_back(provisioner, cloud, ready):
+    node = provisioner.reserve_node(
+        "of-metalsmith", capabilities={"kind": "fast"}, hostname="host-1"
+    )
+    assert ready.id == node.id
+    assert node.instance_id == node.allocation_id == cloud.get_allocation("host-1").id
+
+    image = sources.HttpWholeDiskImage(IMAGE, checksum="0" * 64)
+    instance = provisioner.provision_node(node, image, hostname="host-1", wait=60)
+
+    assert ("active", "host-1") == (instance.state.value, instance.hostname)
+    assert instance.is_deployed
+    assert IMAGE == instance.node.instance_info["image_source"]
+    assert ready.id == provisioner.show_instance("host-1").node.id
+    assert [ready.id] == [each.node.id for each in provisioner.list_instances()]
+
+    done = provisioner.unprovision_node("host-1", wait=60)
+
+    assert ("available", None) == (done.provision_state, done.allocation_id)
+    assert [] == provisioner.list_instances()

@@ -1,0 +1,319 @@
+"""Nodes as records, with `baremetal node create`, `set`, `unset`, `show`, `list` and `delete`."""
+
+import json
+import shlex
+import uuid
+
+import pytest
+
+from tests.contract.clients.cli import options
+
+NETWORK = {"links": [], "networks": [], "services": []}
+RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1"}]}
+#: kind of interface -> one that is not the default
+INTERFACES = {
+    "bios": "no-bios", "boot": "ipxe", "console": "no-console", "deploy": "ramdisk",
+    "firmware": "no-firmware", "inspect": "no-inspect", "management": "noop", "network": "noop",
+    "power": "ipmitool", "raid": "no-raid", "rescue": "no-rescue", "storage": "external",
+    "vendor": "no-vendor",
+}  # fmt: skip
+DEFAULTS = {f"{kind}_interface": "fake" for kind in INTERFACES} | {
+    "network_interface": "noop",
+    "storage_interface": "noop",
+}
+#: option of create and set -> (its value, or none for a flag; field; what is shown)
+BOTH = {
+    **{
+        f"--{kind}-interface": (name, f"{kind}_interface", name)
+        for kind, name in INTERFACES.items()
+    },
+    "--driver": ("fake-hardware", "driver", "fake-hardware"),
+    "--driver-info": ("fake_password=b", "driver_info", {"fake_password": "******"}),
+    "--property": ("memory_mb=4096", "properties", {"memory_mb": 4096}),
+    "--extra": ('a={"b": [1]}', "extra", {"a": {"b": [1]}}),
+    "--name": ("of-cli", "name", "of-cli"),
+    "--instance-name": ("inst", "instance_name", "inst"),
+    "--network-data": (json.dumps(NETWORK), "network_data", NETWORK),
+    "--resource-class": ("large", "resource_class", "large"),
+    "--conductor-group": ("", "conductor_group", ""),
+    "--automated-clean": (None, "automated_clean", True),
+    "--no-automated-clean": (None, "automated_clean", False),
+    "--owner": ("o", "owner", "o"),
+    "--lessee": ("l", "lessee", "l"),
+    "--description": ("what it is", "description", "what it is"),
+    "--shard": ("s1", "shard", "s1"),
+    "--disable-power-off": (None, "disable_power_off", True),
+}
+INSTANCE, UUID = str(uuid.uuid4()), str(uuid.uuid4())
+ONLY_CREATE = {"--uuid": (UUID, "uuid", UUID)}
+ONLY_SET = {
+    "--instance-uuid": (INSTANCE, "instance_uuid", INSTANCE),
+    "--instance-info": ("image_source=http://i", "instance_info", {"image_source": "http://i"}),
+    "--target-raid-config": (json.dumps(RAID), "target_raid_config", RAID),
+    "--enable-power-off": (None, "disable_power_off", False),
+    "--retired": (None, "retired", True),
+    "--retired-reason": ("old", "retired_reason", "old"),
+}
+#: Only for nodes with an instance.
+PROTECTED = {"--protected", "--protected-reason"}
+#: Those that name another resource; they have tests of their own.
+REFERENCES = {"--chassis-uuid", "--parent-node"}
+RESETS = {f"--reset-{kind}-interface" for kind in INTERFACES} | {"--reset-interfaces"}
+#: option of unset -> (its value; field; what is shown then), where it differs from null
+UNSET = {
+    "--property": ("memory_mb", "properties", {}),
+    "--extra": ("a", "extra", {}),
+    "--driver-info": ("fake_password", "driver_info", {}),
+    "--instance-info": ("image_source", "instance_info", {}),
+    "--network-data": (None, "network_data", {}),
+    "--target-raid-config": (None, "target_raid_config", {}),
+    "--retired": (None, "retired", False),
+    "--conductor-group": (None, "conductor_group", ""),
+    **{
+        f"--{field.replace('_', '-')}": (None, field, default)
+        for field, default in DEFAULTS.items()
+    },
+}
+NULLED = ("instance-uuid", "instance-name", "resource-class", "automated-clean", "retired-reason",
+          "owner", "lessee", "description", "shard", "name")  # fmt: skip
+UNSET |= {f"--{each}": (None, each.replace("-", "_"), None) for each in NULLED}
+
+
+def words(table):
+    """The words that give every option of a table, and the fields that are shown after."""
+    given = [
+        word
+        for option, (value, *_) in table.items()
+        for word in ((option,) if value is None else (option, value))
+    ]
+    return given, {field: shown for _, field, shown in table.values()}
+
+
+def without(table, *left_out):
+    return {option: row for option, row in table.items() if option not in left_out}
+
+
+@pytest.mark.parametrize(
+    ("command", "tried"),
+    [
+        ("node create", {*BOTH, *ONLY_CREATE, *REFERENCES}),
+        ("node set", {*BOTH, *ONLY_SET, *PROTECTED, *REFERENCES, *RESETS}),
+        ("node unset", {*UNSET, *PROTECTED, *REFERENCES}),
+    ],
+)
+def test_no_option_of_the_client_is_left_out(command, tried):
+    assert options(command) == tried
+
+
+@pytest.mark.parametrize("cleaned", ["--automated-clean", "--no-automated-clean"])
+def test_a_node_is_created_with_every_option_and_deleted(baremetal, cleaned):
+    other = {"--automated-clean", "--no-automated-clean"} - {cleaned}
+    given, expected = words({**without(BOTH, *other), **ONLY_CREATE})
+
+    created = baremetal("node", "create", *given)
+
+    assert expected == {field: created[field] for field in expected}
+    assert created == baremetal("node", "show", "of-cli")
+    baremetal("node", "delete", UUID)
+    assert "404" in baremetal.refused("node", "show", UUID)
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [("--automated-clean", "--enable-power-off"), ("--no-automated-clean", "--disable-power-off")],
+)
+def test_every_option_is_set_and_unset(baremetal, node, left_out):
+    uuid = baremetal("node", "show", node)["uuid"]
+    given, expected = words(without({**BOTH, **ONLY_SET}, *left_out))
+
+    baremetal("node", "set", node, *given)
+
+    shown = baremetal("node", "show", uuid)
+    assert expected == {field: shown[field] for field in expected}
+
+    given, expected = words(UNSET)
+    baremetal("node", "unset", uuid, *given)
+
+    shown = baremetal("node", "show", uuid)
+    assert expected == {field: shown[field] for field in expected}
+    baremetal("node", "set", uuid, "--name", node)
+
+
+def test_interfaces_are_reset(baremetal, node):
+    given, _ = words({f"--{kind}-interface": (name, "", "") for kind, name in INTERFACES.items()})
+    baremetal("node", "set", node, *given)
+
+    baremetal("node", "set", node, *(RESETS - {"--reset-interfaces"}))
+
+    assert DEFAULTS == baremetal("node", "show", node, "--fields", *DEFAULTS)
+
+
+def test_interfaces_are_reset_as_the_driver_changes(baremetal, node):
+    assert "400" in baremetal.refused("node", "set", node, "--driver", "ipmi")
+
+    baremetal("node", "set", node, "--driver", "ipmi", "--reset-interfaces")
+
+    shown = baremetal("node", "show", node)
+    assert ("ipmitool", "no-bios") == (shown["power_interface"], shown["bios_interface"])
+    given = ("--driver", "fake-hardware", "--reset-interfaces", "--bios-interface", "no-bios")
+    baremetal("node", "set", node, *given)
+    expected = {**DEFAULTS, "bios_interface": "no-bios"}
+    assert expected == baremetal("node", "show", node, "--fields", *DEFAULTS)
+
+
+def test_several_nodes_are_set_at_once(baremetal, node):
+    baremetal("node", "create", "--driver", "fake-hardware", "--name", "second")
+
+    baremetal("node", "set", node, "second", "--owner", "both")
+
+    listed = baremetal("node", "list", "--owner", "both")
+    assert {node, "second"} == {each["name"] for each in listed}
+    baremetal("node", "delete", "second")
+
+
+def test_a_node_is_protected_while_it_has_an_instance(baremetal, node):
+    assert "409" in baremetal.refused("node", "set", node, "--protected")
+    baremetal("node", "manage", node, "--wait", 30)
+    baremetal("node", "adopt", node, "--wait", 30)
+
+    baremetal("node", "set", node, "--protected", "--protected-reason", "dear to us")
+
+    shown = baremetal("node", "show", node)
+    assert (True, "dear to us") == (shown["protected"], shown["protected_reason"])
+    assert "403" in baremetal.refused("node", "undeploy", node)
+    baremetal("node", "unset", node, "--protected-reason")
+    assert baremetal("node", "show", node)["protected_reason"] is None
+    baremetal("node", "unset", node, "--protected")
+    assert not baremetal("node", "show", node)["protected"]
+
+
+def test_a_node_belongs_to_a_chassis_and_to_a_parent(baremetal, node):
+    chassis = baremetal("chassis", "create")["uuid"]
+    parent = baremetal("node", "show", node)["uuid"]
+    given = ("--driver", "fake-hardware", "--chassis-uuid", chassis, "--parent-node", parent)
+    child = baremetal("node", "create", *given)
+
+    assert (chassis, parent) == (child["chassis_uuid"], child["parent_node"])
+    for asked in (("--chassis", chassis, "--include-children"), ("--parent-node", parent)):
+        assert [child["uuid"]] == [each["uuid"] for each in baremetal("node", "list", *asked)]
+    shown = {each["uuid"] for each in baremetal("node", "list")}
+    with_children = {each["uuid"] for each in baremetal("node", "list", "--include-children")}
+    assert {child["uuid"]} == with_children - shown
+    assert {"children": [child["uuid"]]} == baremetal("node", "children", "list", node)
+    baremetal("node", "unset", child["uuid"], "--chassis-uuid", "--parent-node")
+    shown = baremetal("node", "show", child["uuid"])
+    assert (None, None) == (shown["chassis_uuid"], shown["parent_node"])
+    baremetal("node", "set", child["uuid"], "--chassis-uuid", chassis, "--parent-node", parent)
+    shown = baremetal("node", "show", child["uuid"])
+    assert (chassis, parent) == (shown["chassis_uuid"], shown["parent_node"])
+    baremetal("node", "delete", child["uuid"])
+    baremetal("chassis", "delete", chassis)
+
+
+#: words of list -> whether they find the first, and the second of two nodes
+FILTERS = {
+    "--maintenance": (True, False),
+    "--no-maintenance": (False, True),
+    "--retired": (False, True),
+    "--no-retired": (True, False),
+    "--associated": (False, True),
+    "--unassociated": (True, False),
+    "--fault 'power failure'": (False, False),
+    "--provision-state enroll": (True, True),
+    "--provision-state active": (False, False),
+    "--driver fake-hardware": (True, True),
+    "--driver ipmi": (False, False),
+    "--resource-class listed-one": (True, False),
+    "--conductor fleet-1": (True, True),
+    "--conductor nobody": (False, False),
+    "--owner listed-owner": (False, True),
+    "--lessee listed-lessee": (True, False),
+    "--description-contains second": (False, True),
+    "--instance-name listed-instance": (False, True),
+    "--sharded": (True, False),
+    "--unsharded": (False, True),
+    "--shards other listed-shard": (True, False),
+}
+CREATED = (
+    ("--resource-class", "listed-one", "--lessee", "listed-lessee", "--shard", "listed-shard"),
+    ("--owner", "listed-owner", "--description", "the second", "--instance-name",
+     "listed-instance"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pair(baremetal):
+    """The UUIDs of two nodes that differ."""
+    made = [baremetal("node", "create", "--driver", "fake-hardware", *each) for each in CREATED]
+    first, second = (each["uuid"] for each in made)
+    baremetal("node", "maintenance", "set", first, "--reason", "broken fan")
+    baremetal("node", "set", second, "--instance-uuid", str(uuid.uuid4()), "--retired")
+    yield first, second
+    baremetal("node", "unset", second, "--instance-uuid")
+    baremetal("node", "delete", first, second)
+
+
+@pytest.mark.parametrize("asked", FILTERS)
+def test_a_list_is_filtered(baremetal, pair, asked):
+    found = {each["uuid"] for each in baremetal("node", "list", *shlex.split(asked))}
+    assert FILTERS[asked] == tuple(each in found for each in pair)
+
+
+def test_a_list_of_nodes_of_a_group_that_has_none_is_empty(baremetal, pair):
+    assert [] == baremetal("node", "list", "--conductor-group", "nowhere")
+    assert set(pair) <= {
+        each["uuid"] for each in baremetal("node", "list", "--conductor-group", "")
+    }
+
+
+def test_a_list_shows_what_was_asked_for(baremetal, pair):
+    row = next(each for each in baremetal("node", "list") if each["uuid"] == pair[0])
+    assert {
+        "uuid": pair[0], "name": None, "instance_uuid": None, "power_state": None,
+        "provision_state": "enroll", "maintenance": True,
+    } == row  # fmt: skip
+
+    long = next(each for each in baremetal("node", "list", "--long") if each["uuid"] == pair[0])
+    shown = baremetal("node", "show", pair[0])
+    assert {field: shown[field] for field in long} == long
+    assert "broken fan" == long["maintenance_reason"]
+    some = baremetal("node", "list", "--fields", "uuid", "lessee", "traits", "conductor")
+    row = {"uuid": pair[0], "lessee": "listed-lessee", "traits": [], "conductor": "fleet-1"}
+    assert row in some
+    fields = {"name": None, "lessee": "listed-lessee"}
+    assert fields == baremetal("node", "show", pair[0], "--fields", "name", "lessee")
+
+
+def test_a_list_is_sorted_and_cut_in_pages(baremetal, pair):
+    ordered = [each["uuid"] for each in baremetal("node", "list", "--sort", "uuid:desc")]
+    assert sorted(ordered, reverse=True) == ordered
+    assert set(pair) <= set(ordered)
+
+    pages, marker = [], ()  # which the client leaves in the service's order
+    while page := baremetal("node", "list", "--limit", 1, *marker):
+        pages += [each["uuid"] for each in page]
+        marker = ("--marker", pages[-1])
+    assert ordered == sorted(pages, reverse=True)
+
+
+def test_a_node_is_found_by_its_instance(baremetal, pair):
+    instance = baremetal("node", "show", pair[1])["instance_uuid"]
+    assert pair[1] == baremetal("node", "show", "--instance", instance)["uuid"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("create", "--driver", "no-such"), 400),
+        (("create", "--driver", "fake-hardware", "--bios-interface", "no-such"), 400),
+        (("create", "--driver", "fake-hardware", "--conductor-group", "nowhere"), 400),
+        (("create", "--driver", "fake-hardware", "--name", "not a name"), 400),
+        (("show", "no-such"), 404),
+        (("set", "no-such", "--owner", "me"), 404),
+        (("delete", "no-such"), 404),
+        (("list", "--marker", str(uuid.UUID(int=1))), 404),
+        (("maintenance", "set", "no-such"), 404),
+    ],
+)
+def test_what_is_wrong_is_told(baremetal, words, status):
+    assert f"(HTTP {status})" in baremetal.refused("node", *words)

@@ -1,0 +1,170 @@
+"""What `baremetal node` lets a machine do: every verb, its power, and waiting for it."""
+
+import io
+import json
+
+import pytest
+
+from tests.contract.clients.cli import COMMANDS
+from tests.fleet import until
+
+CLEAN = [{"interface": "bios", "step": "factory_reset"}]
+SERVICE = [{"interface": "vendor", "step": "log_passthrough"}]
+DEPLOY = [{"interface": "deploy", "step": "hold", "args": {}, "priority": 50}]
+RUNBOOK = [{"interface": "vendor", "step": "log_passthrough", "args": {}, "order": 1}]
+HOLD = json.dumps([*CLEAN, {"step": "hold"}])
+#: state: the words of the verb that leads there from the one before
+LIVES = {
+    "a life": [
+        ("manageable", "manage"),
+        ("manageable", "inspect"),
+        ("manageable", "clean", "--clean-steps", json.dumps(CLEAN)),
+        ("clean hold", "clean", "--clean-steps", '[{"step": "hold"}]', "--disable-ramdisk"),
+        ("manageable", "unhold"),
+        ("clean hold", "clean", "--clean-steps", HOLD),
+        ("clean failed", "abort"),
+        ("manageable", "manage"),
+        ("available", "provide"),
+        ("manageable", "manage"),
+        ("active", "adopt"),
+        ("available", "undeploy"),
+    ],
+    "an instance": [
+        ("manageable", "manage"),
+        ("available", "provide"),
+        ("active", "deploy", "--config-drive", '{"meta_data": {"a": 1}}'),
+        ("active", "rebuild"),
+        ("deploy hold", "rebuild", "--deploy-steps", json.dumps(DEPLOY), "--config-drive", "{}"),
+        ("active", "unhold"),
+        ("rescue", "rescue", "--rescue-password", "let me in"),
+        ("active", "unrescue"),
+        ("active", "service", "--service-steps", json.dumps(SERVICE)),
+        ("active", "service", "--service-steps", json.dumps(SERVICE), "--disable-ramdisk"),
+        ("service hold", "service", "--service-steps", json.dumps([{"step": "hold"}])),
+        ("active", "unhold"),
+        ("service hold", "service", "--service-steps", '[{"step": "hold"}]'),
+        ("active", "abort"),
+        ("available", "undeploy"),
+        ("deploy hold", "deploy", "--deploy-steps", json.dumps(DEPLOY)),
+        ("active", "unhold"),
+        ("available", "undeploy"),
+    ],
+}
+
+
+@pytest.fixture
+def settled(fleet):
+    def settle(node, state):
+        """Wait until a node is in a stable state, with nothing more to come."""
+
+        def reached():
+            shown = fleet.get(f"nodes/{node}")
+            now = shown["provision_state"], shown["reservation"]
+            ended = now == (state, None) and shown["target_power_state"] is None
+            assert ended or "failed" not in now[0] or "failed" in state, shown["last_error"]
+            return ended
+
+        until(reached, f"{node} in {state!r}", seconds=30)
+
+    return settle
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_a_node_goes_through_its_life(baremetal, node, settled, life):
+    for state, verb, *options in LIVES[life]:
+        baremetal("node", verb, node, *options)
+        settled(node, state)
+    baremetal("node", "maintenance", "unset", node)
+
+
+def test_no_verb_of_the_client_is_left_out():
+    verbs = {
+        command.split()[1]
+        for command, entry in COMMANDS.items()
+        if hasattr(entry.load(), "PROVISION_STATE")
+    }
+    assert verbs == {verb for life in LIVES.values() for _, verb, *_ in life}
+
+
+def test_the_client_waits_for_the_end_of_a_verb(baremetal, node):
+    for verb, state in (("manage", "manageable"), ("adopt", "active")):
+        baremetal("node", verb, node, "--wait", 30)
+        assert state == baremetal("node", "show", node)["provision_state"]
+
+
+def test_steps_are_read_from_a_runbook_and_from_elsewhere(
+    baremetal, node, settled, monkeypatch, tmp_path
+):
+    baremetal("node", "manage", node)
+    settled(node, "manageable")
+    baremetal("runbook", "create", "--name", "CUSTOM_BOOK", "--steps", json.dumps(RUNBOOK))
+    baremetal("node", "add", "trait", node, "CUSTOM_BOOK")
+    baremetal("node", "clean", node, "--runbook", "CUSTOM_BOOK")
+    settled(node, "manageable")
+    file = tmp_path / "steps.yaml"
+    file.write_text("- {interface: bios, step: factory_reset}\n")
+    baremetal("node", "clean", node, "--clean-steps", file)
+    settled(node, "manageable")
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(CLEAN)))
+    baremetal("node", "clean", node, "--clean-steps", "-")
+    settled(node, "manageable")
+
+    baremetal("node", "adopt", node)
+    settled(node, "active")
+    baremetal("node", "service", node, "--runbook", "CUSTOM_BOOK")
+    settled(node, "active")
+
+    events = [each["event"] for each in baremetal("node", "history", "list", node)]
+    assert 3 == events.count("The node was cleaned.")
+    baremetal("runbook", "delete", "CUSTOM_BOOK")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("deploy",), 400),
+        (("unhold",), 400),
+        (("abort",), 400),
+        (("clean", "--clean-steps", "[{}]"), 400),
+        (("clean", "--runbook", "no-such"), 404),
+        (("rescue", "--rescue-password", "let me in"), 400),
+    ],
+)
+def test_a_verb_that_cannot_be_is_refused(baremetal, node, settled, words, status):
+    baremetal("node", "manage", node)
+    settled(node, "manageable")
+    verb, *options = words
+    assert f"(HTTP {status})" in baremetal.refused("node", verb, node, *options)
+    assert "manageable" == baremetal("node", "show", node)["provision_state"]
+
+
+def test_power_is_switched(baremetal, node, settled):
+    baremetal("node", "manage", node)
+    settled(node, "manageable")
+    for words, state in (
+        (("power", "on"), "power on"),
+        (("reboot",), "power on"),
+        (("reboot", "--soft", "--power-timeout", 20), "power on"),
+        (("power", "off", "--soft", "--power-timeout", 20), "power off"),
+        (("power", "on", "--power-timeout", 20), "power on"),
+        (("power", "off"), "power off"),
+    ):
+        baremetal("node", *words, node)
+        settled(node, "manageable")
+        assert state == baremetal("node", "show", node)["power_state"], words
+    baremetal("node", "set", node, "--disable-power-off")
+    assert "409" in baremetal.refused("node", "power", "off", node)
+
+
+def test_maintenance_is_set_with_a_reason_for_several_nodes(baremetal, node):
+    baremetal("node", "create", "--driver", "fake-hardware", "--name", "another")
+    baremetal("node", "maintenance", "set", node, "another", "--reason", "a fan")
+
+    shown = [baremetal("node", "show", each) for each in (node, "another")]
+    assert [(True, "a fan")] * 2 == [
+        (each["maintenance"], each["maintenance_reason"]) for each in shown
+    ]
+    baremetal("node", "maintenance", "unset", node, "another")
+    shown = baremetal("node", "show", node)
+    assert (False, None) == (shown["maintenance"], shown["maintenance_reason"])
+    baremetal("node", "delete", "another")

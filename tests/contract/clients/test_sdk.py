@@ -1,0 +1,220 @@
+"""What the Python SDK does beyond what the command does, over every resource."""
+
+import pytest
+from openstack import exceptions
+
+from tests.fleet import until
+
+STEP = {"interface": "bios", "step": "factory_reset", "args": {}}
+
+
+@pytest.fixture
+def machine(cloud):
+    """A node of the SDK, manageable."""
+    node = cloud.create_node(driver="fake-hardware", name="of-sdk")
+    yield cloud.set_node_provision_state(node, "manage", wait=True, timeout=30)
+    cloud.set_node_maintenance("of-sdk")
+    cloud.delete_node("of-sdk")
+
+
+def test_a_node_is_made_changed_found_and_listed(cloud, machine):
+    changed = cloud.update_node(machine, resource_class="large", owner="sdk", shard="sdk")
+    assert ("large", "sdk") == (changed.resource_class, changed.owner)
+    patch = [{"op": "add", "path": "/extra/a", "value": {"b": 1}}]
+    assert {"a": {"b": 1}} == cloud.patch_node(machine, patch).extra
+    assert machine.id == cloud.find_node("of-sdk").id
+    assert cloud.find_node("no-such") is None
+    with pytest.raises(exceptions.NotFoundException):
+        cloud.get_node("no-such")
+    for filters in ({"shard": "sdk"}, {"resource_class": "large"}):
+        assert [machine.id] == [each.id for each in cloud.nodes(**filters)], filters
+    assert ["sdk"] == [each.owner for each in cloud.nodes(details=True, shard="sdk")]
+    shown = cloud.get_node(machine.id, fields=["name", "owner"])
+    assert ("of-sdk", "sdk") == (shown.name, shown.owner)
+
+
+def test_nodes_come_in_pages(cloud, machine):
+    more = [cloud.create_node(driver="fake-hardware") for _ in range(3)]
+    everything = {each.id for each in cloud.nodes()}
+    assert {machine.id, *(each.id for each in more)} <= everything
+    paged = [each.id for each in cloud.nodes(limit=2)]
+    assert sorted(everything) == sorted(paged)
+    for each in more:
+        cloud.delete_node(each)
+    for each in more:
+        cloud.wait_for_delete(each)
+
+
+def test_a_node_goes_through_its_life(cloud, machine):
+    def order(target, expected, **more):
+        done = cloud.set_node_provision_state(machine, target, wait=True, timeout=60, **more)
+        assert expected == done.provision_state
+
+    order("inspect", "manageable")
+    order("clean", "manageable", clean_steps=[STEP])
+    order("provide", "available")
+    order("active", "active", config_drive={"meta_data": {"a": 1}})
+    order("rebuild", "active")
+    order("rescue", "rescue", rescue_password="let me in")
+    cloud.set_node_provision_state(machine, "unrescue")  # which the SDK cannot wait for
+    cloud.wait_for_nodes_provision_state([machine], "active", timeout=30)
+    order("deleted", "available")
+    (done,) = cloud.wait_for_nodes_provision_state([machine], "available", timeout=30)
+    assert machine.id == done.id
+    cloud.wait_for_node_reservation(machine, timeout=30)
+
+
+def test_a_machine_is_told_what_to_do(cloud, machine):
+    cloud.set_node_power_state(machine, "power on", wait=True, timeout=30)
+    assert "power on" == cloud.get_node(machine.id).power_state
+    cloud.set_node_power_state(machine, "power off")
+    cloud.wait_for_node_power_state(machine, "power off", timeout=30)
+
+    cloud.set_node_boot_device(machine, "pxe", persistent=True)
+    assert {"boot_device": "pxe", "persistent": True} == cloud.get_node_boot_device(machine)
+    assert ["pxe"] == cloud.get_node_supported_boot_devices(machine)["supported_boot_devices"]
+    cloud.set_node_boot_mode(machine, "uefi")
+    until(lambda: "uefi" == cloud.get_node(machine.id).boot_mode, "uefi")
+    cloud.set_node_secure_boot(machine, True)
+    until(lambda: cloud.get_node(machine.id).is_secure_boot, "secure boot")
+    cloud.inject_nmi_to_node(machine)
+
+    assert not cloud.get_node_console(machine)["console_enabled"]
+    cloud.enable_node_console(machine)
+    until(lambda: cloud.get_node_console(machine)["console_enabled"], "console")
+    cloud.disable_node_console(machine)
+    until(lambda: not cloud.get_node_console(machine)["console_enabled"], "no console")
+
+    cloud.attach_vmedia_to_node(machine, "cdrom", "http://files/image.iso")
+    cloud.detach_vmedia_from_node(machine, ["cdrom"])
+
+
+def test_a_node_is_asked_about(cloud, machine):
+    assert "third_method_sync" in cloud.list_node_vendor_passthru(machine)
+    answer = cloud.call_node_vendor_passthru(machine, "POST", "third_method_sync", {"bar": "meow"})
+    assert answer.json() is True
+    assert cloud.validate_node(machine)["power"].result
+    assert [] == cloud.list_node_firmware(machine)["firmware"]
+    with pytest.raises(exceptions.NotFoundException):
+        cloud.get_node_inventory(machine)
+    shown = cloud.set_node_maintenance(machine, "a fan")
+    assert (True, "a fan") == (shown.is_maintenance, shown.maintenance_reason)
+    assert not cloud.unset_node_maintenance(machine).is_maintenance
+
+    cloud.set_node_traits(machine, ["CUSTOM_A", "CUSTOM_B"])
+    cloud.add_node_trait(machine, "CUSTOM_C")
+    cloud.remove_node_trait(machine, "CUSTOM_A")
+    assert {"CUSTOM_B", "CUSTOM_C"} == {*cloud.get_node(machine.id).traits}
+
+
+def test_what_a_node_is_connected_to(cloud, machine):
+    chassis = cloud.create_chassis(description="rack 2")
+    cloud.update_node(machine, chassis_id=chassis.id)
+    assert chassis.id == cloud.get_node("of-sdk").chassis_id
+    cloud.update_chassis(chassis, description="rack 3")
+    assert {"rack 3"} == {
+        each.description for each in cloud.chassis(details=True) if each.id == chassis.id
+    }
+    patch = [{"op": "add", "path": "/extra/a", "value": 1}]
+    assert {"a": 1} == cloud.patch_chassis(chassis, patch).extra
+    assert chassis.id == cloud.find_chassis(chassis.id).id
+
+    group = cloud.create_port_group(node_id=machine.id, name="bond1")
+    cloud.update_port_group(group, mode="802.3ad")
+    assert "802.3ad" == cloud.get_port_group("bond1").mode
+    assert {"a": 1} == cloud.patch_port_group(group, patch).extra
+    assert [group.id] == [each.id for each in cloud.port_groups(details=True, node=machine.id)]
+    port = cloud.create_port(
+        node_id=machine.id, address="52:54:00:00:00:dd", port_group_id=group.id, name="p"
+    )
+    assert group.id == cloud.find_port(port.id).port_group_id
+    assert "left" == cloud.update_port(port, description="left").description
+    assert {"a": 1} == cloud.patch_port(port, patch).extra
+    assert [port.id] == [each.id for each in cloud.ports(details=True, node=machine.id)]
+
+    cloud.attach_vif_to_node(machine, "vif-1")
+    assert [] == cloud.list_node_vifs(machine)
+    assert cloud.detach_vif_from_node(machine, "vif-1")
+
+    cloud.set_node_power_state(machine, "power off", wait=True, timeout=30)
+    connector = cloud.create_volume_connector(node_id=machine.id, type="iqn", connector_id="iqn.h2")
+    assert {"a": 1} == cloud.patch_volume_connector(connector, patch).extra
+    assert "iqn.h3" == cloud.update_volume_connector(connector, connector_id="iqn.h3").connector_id
+    assert "iqn.h3" == cloud.find_volume_connector(connector.id).connector_id
+    target = cloud.create_volume_target(
+        node_id=machine.id, volume_type="iscsi", volume_id="v2", boot_index=0
+    )
+    assert {"a": 1} == cloud.patch_volume_target(target, patch).extra
+    assert "v3" == cloud.update_volume_target(target, volume_id="v3").volume_id
+    assert [connector.id] == [each.id for each in cloud.volume_connectors(node=machine.id)]
+    assert [target.id] == [each.id for each in cloud.volume_targets(details=True, node=machine.id)]
+    cloud.delete_volume_target(target)
+    cloud.delete_volume_connector(connector)
+    cloud.delete_port(port)
+    cloud.delete_port_group(group)
+    assert cloud.find_port_group("bond1") is None
+    cloud.update_node(machine, chassis_id=None)
+    cloud.delete_chassis(chassis)
+    with pytest.raises(exceptions.NotFoundException):
+        cloud.get_chassis(chassis.id)
+
+
+def test_steps_are_kept(cloud):
+    template = cloud.create_deploy_template(name="CUSTOM_A", steps=[{**STEP, "priority": 1}])
+    changed = [{"op": "replace", "path": "/steps/0/priority", "value": 2}]
+    assert 2 == cloud.patch_deploy_template(template, changed).steps[0]["priority"]
+    assert "CUSTOM_B" == cloud.update_deploy_template(template, name="CUSTOM_B").name
+    assert template.id == cloud.find_deploy_template("CUSTOM_B").id
+    assert template.id in {each.id for each in cloud.deploy_templates(details=True)}
+    cloud.delete_deploy_template(template)
+
+    runbook = cloud.create_runbook(name="my-book", steps=[{**STEP, "order": 1}])
+    assert "why" == cloud.update_runbook(runbook, description="why").description
+    patch = [{"op": "add", "path": "/extra/a", "value": 1}]
+    assert {"a": 1} == cloud.patch_runbook(runbook, patch).extra
+    cloud.set_runbook_traits(runbook, ["CUSTOM_A"])
+    cloud.add_runbook_trait(runbook, "CUSTOM_B")
+    cloud.remove_runbook_trait(runbook, "CUSTOM_A")
+    assert ["CUSTOM_B"] == cloud.get_runbook(runbook.id).traits
+    assert runbook.id in {each.id for each in cloud.runbooks(details=True)}
+    cloud.delete_runbook(runbook)
+
+
+def test_inspection_rules_are_kept(cloud):
+    actions = [{"op": "fail", "args": {"msg": "no"}}]
+    rule = cloud.create_inspection_rule(actions=actions, description="of sdk", priority=5)
+    assert (5, "of sdk") == (rule.priority, rule.description)
+    assert rule.id in {each.id for each in cloud.inspection_rules(details=True)}
+    assert "changed" == cloud.update_inspection_rule(rule, description="changed").description
+    patch = [{"op": "replace", "path": "/priority", "value": 6}]
+    assert 6 == cloud.patch_inspection_rule(rule, patch).priority
+    assert "changed" == cloud.get_inspection_rule(rule.id).description
+    cloud.delete_inspection_rule(rule)
+
+
+def test_a_node_is_allocated(cloud, machine):
+    cloud.update_node(machine, resource_class="of-sdk")
+    cloud.set_node_provision_state(machine, "provide", wait=True, timeout=30)
+    made = cloud.create_allocation(resource_class="of-sdk", name="s1")
+    made = cloud.wait_for_allocation(made, timeout=30)
+    assert ("active", machine.id) == (made.state, made.node_id)
+    assert "s2" == cloud.update_allocation(made, name="s2").name
+    patch = [{"op": "add", "path": "/extra/a", "value": 1}]
+    assert {"a": 1} == cloud.patch_allocation(made, patch).extra
+    assert [made.id] == [each.id for each in cloud.allocations(node=machine.id)]
+    cloud.delete_allocation("s2")
+    with pytest.raises(exceptions.NotFoundException):
+        cloud.get_allocation(made.id)
+
+
+def test_drivers_and_conductors_are_shown(cloud):
+    assert {"fake-hardware", "ipmi", "redfish"} == {each.name for each in cloud.drivers()}
+    assert "redfish" == cloud.get_driver("redfish").default_power_interface
+    detailed = {each.name: each for each in cloud.drivers(details=True)}
+    assert "fake" in detailed["fake-hardware"].enabled_power_interfaces
+    assert {} == cloud.list_driver_vendor_passthru("fake-hardware")
+    with pytest.raises(exceptions.SDKException, match="no_such"):
+        cloud.call_driver_vendor_passthru("fake-hardware", "GET", "no_such")
+    (conductor,) = cloud.conductors(detail=True)
+    assert ("fleet-1", True) == (conductor.hostname, conductor.alive)
+    assert {*conductor.drivers} == {*cloud.get_conductor("fleet-1").drivers}

@@ -1,0 +1,301 @@
+"""Who may do what with nodes and their ports, by real requests."""
+
+import pytest
+
+from tests.contract.conftest import fault
+
+from .conftest import (
+    LESSEE,
+    OPERATE,
+    OTHER,
+    OWN,
+    OWNER,
+    PEOPLE,
+    SEE,
+    SEE_WITHIN,
+    SET_UP,
+    SYSTEM_ADMIN,
+    SYSTEM_WORK,
+    USE,
+    WIRE,
+    filled,
+    people,
+)
+
+
+def patch(field, value=None):
+    change = {"op": "replace", "path": f"/{field}", "value": value}
+    return ("PATCH", "/v1/nodes/{node}", [change])
+
+
+#: (method, path, body) -> who may. Those who do not see the node get 404, all others 403.
+ON_NODE = [
+    (("GET", "/v1/nodes/{node}"), SEE),
+    (("GET", "/v1/nodes/{node}/states"), SEE),
+    (("GET", "/v1/nodes/{node}/ports"), SEE),
+    (("GET", "/v1/nodes/{node}/history"), SEE_WITHIN),
+    (("GET", "/v1/nodes/{node}/operations"), SEE_WITHIN),
+    (("PUT", "/v1/nodes/{node}/states/power", {"target": "power on"}), USE),
+    (("PUT", "/v1/nodes/{node}/states/provision", {"target": "manage"}), OPERATE),
+    (
+        (
+            "PUT",
+            "/v1/nodes/{node}/states/provision",
+            {"target": "clean", "clean_steps": [{"interface": "deploy", "step": "erase_devices"}]},
+        ),
+        OPERATE,
+    ),
+    (("PUT", "/v1/nodes/{node}/maintenance", {}), OPERATE),
+    (("DELETE", "/v1/nodes/{node}/maintenance"), OPERATE),
+    (("GET", "/v1/nodes/{node}/validate"), OPERATE),
+    (("GET", "/v1/nodes/validate?node={node}"), OPERATE),
+    (patch("description", "d"), USE),
+    (patch("extra", {}), USE),
+    (patch("instance_info", {}), OPERATE),
+    (patch("instance_name", "i"), OPERATE),
+    (patch("driver_info", {}), OWN),
+    (patch("properties/x", 1), OWN),
+    (patch("instance_uuid", "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"), OWN),
+    (patch("lessee", LESSEE), OWN),
+    (patch("network_data", {}), OWN),
+    (patch("name", "n"), OWN),
+    (patch("retired", True), OWN),
+    (patch("retired_reason", "old"), OWN),
+    (patch("driver", "fake-hardware"), SET_UP),
+    (patch("deploy_interface", "fake"), SET_UP),
+    (patch("owner", OWNER), SYSTEM_WORK),
+    (patch("conductor_group", ""), SYSTEM_WORK),
+    (patch("parent_node", "{foreign}"), SYSTEM_WORK),
+    (patch("chassis_uuid", "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"), SYSTEM_ADMIN),
+    (patch("shard", "s"), SYSTEM_ADMIN),
+    (patch("disable_power_off", True), SYSTEM_ADMIN),
+    (patch("automated_clean", False), SYSTEM_ADMIN),
+    (patch("automated_clean", True), USE),
+    (
+        ("PATCH", "/v1/nodes/{node}", [*patch("extra", {})[2], *patch("driver_info", {})[2]]),
+        OWN,
+    ),
+    (("GET", "/v1/ports/{port}"), SEE),
+    (("PATCH", "/v1/ports/{port}", [{"op": "add", "path": "/extra/a", "value": 1}]), SET_UP),
+    (("DELETE", "/v1/ports/{port}"), WIRE),
+    (("DELETE", "/v1/nodes/{node}"), SYSTEM_ADMIN | {"owner-admin"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "allowed"), ON_NODE, ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else ""
+)  # fmt: skip
+def test_who_may_do_what_with_a_node(world, request_, allowed):
+    port = world.api("POST", "/v1/ports", {"node_uuid": world.node, "address": "02:00:00:00:00:01"})
+    idents = {"node": world.node, "foreign": world.foreign, "port": port.json["uuid"]}
+    for who in sorted(PEOPLE, key=lambda who: who in allowed):  # those who may change it come last
+        method, path, *body = filled(list(request_), **idents)
+        status = world.ask(who, method, path, *body).status_code
+
+        if who in allowed:
+            assert status not in (401, 403), who
+            if "validate" not in path and method != "DELETE":
+                assert 404 != status, who
+        elif who in SEE or who == "domain-admin":
+            assert 403 == status, who
+        else:
+            assert 404 == status, who
+
+
+#: What is about no node.
+ELSEWHERE = [
+    (("GET", "/v1/conductors"), people("system-reader") | {"system-service"}),
+    (("GET", "/v1/drivers"), people("system-reader") | {"system-service"}),
+    (("GET", "/v1/drivers/fake-hardware/properties"), people("system-reader") | {"system-service"}),
+    (("POST", "/v1/ports", {"node_uuid": "{node}", "address": "02:00:00:00:00:02"}), WIRE),
+    (("POST", "/v1/nodes", {"driver": "no-such"}),
+     {f"{whose}-{role}" for whose in ("system", "owner", "lessee", "other")
+      for role in ("admin", "service")} | {"service-project"}),
+    *((("GET", f"/v1/{name}"),
+       {who for who in PEOPLE if who not in ("nobody", "domain-admin")})
+      for name in ("nodes", "nodes/detail", "ports", "ports/detail")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
+def test_who_may_do_what_elsewhere(world, request_, allowed):
+    for who in PEOPLE:
+        method, path, *body = filled(list(request_), node=world.node)
+
+        assert (who in allowed) == (world.ask(who, method, path, *body).status_code != 403), who
+
+
+def test_what_is_not_there_and_what_must_not_be_seen_look_alike(world):
+    missing = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
+    for method, path in (("GET", "/v1/nodes/{}"), ("PUT", "/v1/nodes/{}/maintenance")):
+        answers = [
+            world.ask("owner-admin", method, path.format(ident))
+            for ident in (world.foreign, missing)
+        ]
+
+        assert [404, 404] == [each.status_code for each in answers]
+        told = [fault(answer)["faultstring"].replace(ident, "-")
+                for answer, ident in zip(answers, (world.foreign, missing), strict=True)]  # fmt: skip
+        assert 1 == len(set(told))
+
+
+@pytest.mark.parametrize(
+    ("who", "sees"),
+    [
+        ("system-reader", {"node", "foreign"}),
+        ("system-service", {"node", "foreign"}),
+        ("owner-reader", {"node"}),
+        ("lessee-reader", {"node"}),
+        ("owner-service", {"node"}),
+        ("other-admin", set()),
+    ],
+)
+def test_lists_have_what_the_callers_project_owns_or_leases(world, who, sees):
+    expected = {getattr(world, name) for name in sees}
+    for number, node in enumerate((world.node, world.foreign)):
+        body = {"node_uuid": node, "address": f"02:00:00:00:00:0{number}"}
+        assert 201 == world.api("POST", "/v1/ports", body).status_code
+
+    for path in ("/v1/nodes", "/v1/nodes/detail", "/v1/nodes?owner=" + OWNER):
+        listed = {each["uuid"] for each in world.ask(who, "GET", path).json["nodes"]}
+        assert (expected - {world.foreign} if "owner=" in path else expected) == listed
+    ports = world.ask(who, "GET", "/v1/ports?detail=true").json["ports"]
+    assert expected == {each["node_uuid"] for each in ports}
+    foreign = world.ask(who, "GET", f"/v1/ports?node={world.foreign}&detail=true").json["ports"]
+    assert expected & {world.foreign} == {each["node_uuid"] for each in foreign}
+
+
+REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
+
+
+@pytest.mark.parametrize(
+    ("who", "redacted"),
+    [("system-reader", False), ("owner-reader", False), ("lessee-admin", True)],
+)
+@pytest.mark.parametrize("path", ["/v1/nodes/{node}", "/v1/nodes?detail=true", "/v1/nodes?fields=driver_info,uuid", "/v1/nodes/{node}/states"])  # fmt: skip
+def test_a_lessee_does_not_see_everything_of_a_node(world, who, redacted, path):
+    world.api.set(world.node, driver_info={"address": "10.0.0.1"}, reservation="rack-1")
+    document = world.ask(who, "GET", path.format(node=world.node)).json
+    document = next(each for each in document.get("nodes", [document])
+                     if each.get("uuid", world.node) == world.node)  # fmt: skip
+
+    for field in set(REDACTED) & document.keys():
+        assert redacted == ("Redacted" in str(document[field])), field
+    if "driver_info" in document:
+        assert redacted == ("10.0.0.1" not in str(document["driver_info"]))
+
+
+def test_an_agent_is_told_what_a_lessee_is_not(world):
+    world.api.set(world.node, provision_state="inspect wait", driver_internal_info={"a": 1})
+    path = f"/v1/lookup?node_uuid={world.node}"
+
+    assert 1 == world.ask("none", "GET", path).json["node"]["driver_internal_info"]["a"]
+
+
+def test_a_project_admin_enrolls_nodes_of_his_project_alone(world):
+    def enroll(ask, who, **fields):
+        return ask(who, "POST", "/v1/nodes", {"driver": "fake-hardware", **fields})
+
+    assert OTHER == enroll(world.ask, "other-admin").json["owner"]
+    assert OTHER == enroll(world.ask, "other-admin", owner=OTHER).json["owner"]
+    assert 400 == enroll(world.ask, "other-admin", owner=OWNER).status_code
+    assert 403 == enroll(world.ask, "other-manager").status_code
+    assert OWNER == enroll(world.ask, "system-admin", owner=OWNER).json["owner"]
+    assert enroll(world.ask, "system-admin").json["owner"] is None
+
+    ask = world.make(api={"project_admin_can_manage_own_nodes": False})
+    assert 403 == enroll(ask, "other-admin").status_code
+    assert 403 == ask("owner-admin", "DELETE", f"/v1/nodes/{world.node}").status_code
+
+
+def test_the_service_project_is_everywhere_when_the_operator_says_so(world):
+    path = f"/v1/nodes/{world.foreign}"
+    assert 404 == world.ask("service-project", "GET", path).status_code
+
+    ask = world.make(default={"rbac_service_role_elevated_access": True})
+    assert 200 == ask("service-project", "GET", path).status_code
+    assert 2 == len(ask("service-project", "GET", "/v1/nodes").json["nodes"])
+    named = {"rbac_service_role_elevated_access": True, "rbac_service_project_name": "services"}
+    assert 404 == world.make(default=named)("service-project", "GET", path).status_code
+
+
+def test_the_owner_of_an_active_node_is_changed_by_system_admins(world):
+    world.api.set(world.node, provision_state="active")
+
+    assert 409 == world.ask("system-member", *filled(list(patch("owner", OTHER)), node=world.node)).status_code  # fmt: skip
+    assert 200 == world.ask("system-admin", *filled(list(patch("owner", OTHER)), node=world.node)).status_code  # fmt: skip
+
+
+def test_a_parent_that_the_caller_does_not_see_is_none(world):
+    ask = world.make()
+    body = {"driver": "fake-hardware", "parent_node": world.foreign}
+
+    assert 400 == ask("owner-admin", "POST", "/v1/nodes", body).status_code
+    assert 201 == ask("owner-admin", "POST", "/v1/nodes", body | {"parent_node": world.node}).status_code  # fmt: skip
+    assert 400 == ask("lessee-admin", "POST", "/v1/nodes", body | {"parent_node": world.node}).status_code  # fmt: skip
+
+
+def test_children_of_somebody_else_are_not_listed(world):
+    own = world.api.node(owner=OWNER, parent_node=world.node)["uuid"]
+    foreign = world.api.node(parent_node=world.node)["uuid"]
+    path = f"/v1/nodes/{world.node}/children"
+
+    assert [own] == world.ask("owner-reader", "GET", path).json["children"]
+    assert [own, foreign] == world.ask("system-reader", "GET", path).json["children"]
+
+
+def test_a_port_is_not_moved_to_a_node_of_somebody_else(world):
+    port = world.api("POST", "/v1/ports", {"node_uuid": world.node, "address": "02:00:00:00:00:01"})
+    move = [{"op": "replace", "path": "/node_uuid", "value": world.foreign}]
+
+    path = f"/v1/ports/{port.json['uuid']}"
+    assert 403 == world.ask("owner-admin", "PATCH", path, move).status_code
+    assert 200 == world.ask("system-member", "PATCH", path, move).status_code
+
+
+SECRET = {"redfish_password": "sesame"}
+
+
+@pytest.mark.parametrize("strategy", ["keystone", "noauth"])
+def test_secrets_are_shown_to_whom_a_file_names(world, tmp_path, strategy):
+    world.api.set(world.node, driver_info=SECRET, instance_info={"token": "t"})
+    policy = tmp_path / "policy.yaml"
+    passes = "role:admin and system_scope:all" if strategy == "keystone" else ""
+    policy.write_text(f'"show_password": "{passes}"\n')
+    path = f"/v1/nodes/{world.node}"
+
+    assert "sesame" not in world.ask("system-admin", "GET", path).text
+    ask = world.make(default={"auth_strategy": strategy}, oslo_policy={"policy_file": str(policy)})
+    shown = ask("system-admin", "GET", path).json
+    assert (SECRET, {"token": "******"}) == (shown["driver_info"], shown["instance_info"])
+    if strategy == "keystone":
+        assert "sesame" not in ask("owner-admin", "GET", path).text
+
+
+def test_files_replace_rules(world, tmp_path):
+    policy, folder = tmp_path / "policy.yaml", tmp_path / "policy.d"
+    policy.write_text('"baremetal:node:get": "rule:anybody_who_reads"\n')
+    folder.mkdir()
+    (folder / "more.yaml").write_text(
+        '"baremetal:node:set_maintenance": "user_id:ann and rule:is_node_lessee"\n'
+        '"owner_manager": "!"\n'
+    )
+    ask = world.make(oslo_policy={"policy_file": str(policy), "policy_dirs": (str(folder),)})
+    path = f"/v1/nodes/{world.node}"
+
+    assert 200 == ask("other-reader", "GET", path).status_code
+    assert 202 == ask("lessee-reader", "PUT", f"{path}/maintenance").status_code
+    assert 403 == ask("system-admin", "PUT", f"{path}/maintenance").status_code
+    body = {"node_uuid": world.node, "address": "02:00:00:00:00:01"}
+    assert 403 == ask("owner-admin", "POST", "/v1/ports", body).status_code
+
+
+def test_scopes_are_enforced_unless_the_operator_says_otherwise(world, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"baremetal:driver:get": "rule:anybody_who_reads"\n')
+    options = {"policy_file": str(policy)}
+
+    ask = world.make(oslo_policy=options)
+    assert 403 == ask("owner-reader", "GET", "/v1/drivers").status_code
+    ask = world.make(oslo_policy=options | {"enforce_scope": False})
+    assert 200 == ask("owner-reader", "GET", "/v1/drivers").status_code

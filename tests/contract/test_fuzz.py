@@ -1,0 +1,225 @@
+"""
+Whatever is asked, the answer is one that the document at /openapi.json describes, and never a 5xx.
+
+`make test` tries a few examples of each operation, always the same; `make fuzz` goes on for
+FUZZ_SECONDS, with examples of its own (FUZZ_SEED repeats those of a run that found something).
+"""
+
+import os
+import random
+import re
+import time
+from datetime import datetime
+from itertools import count
+from uuid import UUID, uuid5
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, strategies
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi import checks
+from sqlalchemy import insert, select, update
+
+from app.db import utcnow
+from app.models import (
+    AgentRecord,
+    Base,
+    BiosSetting,
+    Conductor,
+    FirmwareComponent,
+    NodeHistory,
+    Operation,
+)
+from app.services import inventory, nodes
+
+from .asks import Asked
+
+HEADER = "X-OpenStack-Ironic-API-Version"
+VERSIONS = ("1.115", "1.61", "1.92", "1.31", "1.8", "1.1")
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+EXAMPLES = 3
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
+SEED = int(os.environ.get("FUZZ_SEED", "0")) or (random.getrandbits(32) if SECONDS else 1)
+KINDS = ("sqlite", "postgresql") if SECONDS else ("sqlite",)
+NAMESPACE = UUID(int=0)
+STATES = {
+    "n1": "manageable",
+    "n2": "available",
+    "n3": "active",
+    "n4": "clean failed",
+    "n5": "enroll",
+}
+STEP = {"interface": "deploy", "step": "erase_devices", "args": {}}
+TRAIT = "CUSTOM_GOOD"
+MAC = "52:54:00:00:00:01"
+#: what a path has before a parameter -> names and keys of what there is
+KNOWN = {
+    "nodes": STATES, "heartbeat": STATES, "chassis": ["case"], "portgroups": ["group"],
+    "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
+    "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
+    "inspection_rules": ["rule"], "drivers": ["fake-hardware"], "conductors": ["rack-1"],
+    "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
+    "history": ["entry"], "operations": ["operation"],
+    "indicators": ["system@chassis", "power@system"],
+    "vendor_passthru": ["first_method", "second_method", "third_method_sync"],
+}  # fmt: skip
+
+
+def uuid(name):
+    """The UUID of something in the world."""
+    return str(uuid5(NAMESPACE, name))
+
+
+#: path -> a body that is right; what is tried out is one with a few members changed
+RIGHT = {
+    "/v1/chassis": {"description": "of steel"},
+    "/v1/nodes": {"driver": "fake-hardware", "resource_class": "baremetal"},
+    "/v1/portgroups": {"node_uuid": uuid("n1")},
+    "/v1/ports": {"node_uuid": uuid("n1"), "address": "52:54:00:00:00:02"},
+    "/v1/volume/connectors": {"node_uuid": uuid("n1"), "type": "iqn", "connector_id": "iqn.new"},
+    "/v1/volume/targets":
+        {"node_uuid": uuid("n1"), "volume_type": "iscsi", "volume_id": "v2", "boot_index": 1},
+    "/v1/allocations": {"resource_class": "baremetal"},
+    "/v1/deploy_templates": {"name": "CUSTOM_NEW", "steps": [STEP | {"priority": 10}]},
+    "/v1/runbooks": {"name": "CUSTOM_NEW", "steps": [STEP | {"order": 1}]},
+    "/v1/inspection_rules": {"actions": [{"op": "fail", "args": {"msg": "no"}}]},
+    "/v1/heartbeat/{ident}": {"callback_url": "http://127.0.0.1:9", "agent_token": "secret"},
+    "/v1/continue_inspection": {"inventory": {"interfaces": [{"mac_address": MAC}]}},
+    "/v1/nodes/{ident}/vmedia": {"device_type": "cdrom", "image_url": "http://127.0.0.1/image"},
+    "/v1/nodes/{ident}/vendor_passthru/{function}": {"bar": "meow"},
+}  # fmt: skip
+
+
+def populate(api):
+    """One thing of each kind, and nodes in several states."""
+
+    def make(path, key, **fields):
+        known = RIGHT[f"/v1/{path}"] | {"uuid": uuid(key)} | fields
+        answer = api("POST", f"/v1/{path}", known)
+        assert 201 == answer.status_code, answer.text
+
+    make("chassis", "case")
+    for name, state in STATES.items():
+        make("nodes", name, name=name, chassis_uuid=uuid("case"), owner="us", shard="left",
+             vendor_interface="fake")  # fmt: skip
+        api.set(uuid(name), provision_state=state)
+    make("portgroups", "group", name="group")
+    make("ports", "port", name="port", address=MAC, portgroup_uuid=uuid("group"))
+    make("volume/connectors", "connector", connector_id="iqn.here")
+    make("volume/targets", "target", boot_index=0)
+    make("allocations", "asked", name="asked")
+    make("deploy_templates", "template", name=TRAIT)
+    make("runbooks", "book", name="book")
+    make("inspection_rules", "rule")
+    assert 204 == api("PUT", "/v1/nodes/n1/traits", {"traits": [TRAIT]}).status_code
+    assert 202 == api("PUT", "/v1/nodes/n5/states/provision", {"target": "manage"}).status_code
+    with api.runtime.transaction() as session:
+        session.execute(update(Conductor).values(heartbeat_at=datetime(2100, 1, 1)))  # it lives on
+        node = nodes.find(session, "n1")
+        session.add(
+            BiosSetting(node_id=node.id, name="BootMode", value="Uefi", updated_at=utcnow())
+        )
+        session.add(AgentRecord(node_id=node.id, token="secret"))
+        session.add(FirmwareComponent(node_id=node.id, component="bmc", initial_version="1"))
+        session.add(NodeHistory(node_id=node.id, uuid=uuid("entry"), created_at=utcnow(),
+                                severity="ERROR", event_type="deploying", event="x" * 300))  # fmt: skip
+        session.execute(update(Operation).values(uuid=uuid("operation")))
+        inventory.store(session, node, {"cpu": {}}, {})
+
+
+@pytest.fixture
+def world(api):
+    """Puts everything back as it was."""
+    api.runtime.asks = Asked(api.runtime)
+    populate(api)
+    with api.runtime.reading() as session:
+        rows = {table: [dict(row) for row in session.execute(select(table)).mappings()]
+                for table in Base.metadata.sorted_tables}  # fmt: skip
+
+    def restore():
+        with api.runtime.transaction() as session:
+            for table in reversed(rows):
+                session.execute(table.delete())
+            for table, each in rows.items():
+                if each:
+                    session.execute(insert(table), each)
+
+    yield restore
+    api.runtime.asks = None
+
+
+def cases(operation):
+    """Requests for an operation, right ones and wrong ones; most of them about what there is."""
+    positive, negative = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+    named = {
+        name: [each for key in KNOWN[before] for each in (key, uuid(key))]
+        for before, name in re.findall(r"(\w+)/\{(\w+)\}", operation.path)
+        if before in KNOWN
+    }
+
+    @strategies.composite
+    def drawn(draw):
+        case = draw(
+            operation.as_strategy(draw(strategies.sampled_from([positive] * 2 + [negative])))
+        )
+        right = RIGHT.get(operation.path)
+        if right and isinstance(case.body, dict) and draw(strategies.integers(0, 9)) < 8:
+            tried = draw(strategies.lists(strategies.sampled_from([*case.body, ""]), max_size=2))
+            case.body = right | {name: case.body[name] for name in tried if name}
+        for name, known in named.items():
+            if draw(strategies.integers(0, 9)) < 8:
+                case.path_parameters[name] = draw(strategies.sampled_from(known))
+        if draw(strategies.integers(0, 9)) < 9:
+            version = draw(strategies.sampled_from(VERSIONS))
+            case.headers = {**(case.headers or {}), HEADER: version}
+        return case
+
+    return drawn()
+
+
+def found_in(operation, examples, seed):
+    """What is wrong with the answers to some requests: a line for each kind."""
+    wrong = {}
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples, phases=[Phase.generate], database=None, deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @hypothesis.given(cases(operation))
+    def ask(case):
+        answer = case.call()
+        try:
+            case.validate_response(answer, checks=CHECKS)
+        except FailureGroup as group:
+            for failure in group.exceptions:
+                told = f"{operation.label}: {failure}\n{case.as_curl_command()}\n{answer.text}"
+                wrong.setdefault((operation.label, type(failure), str(failure)[:60]), told)
+
+    ask()
+    return list(wrong.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_answer_is_one_that_the_documentation_describes(api, world):
+    schema = schemathesis.openapi.from_wsgi("/openapi.json", api.client.application)
+    operations = [each.ok() for each in schema.get_all_operations()]
+    end, wrong = time.monotonic() + SECONDS, []
+    for lap in count():
+        for operation in operations:
+            wrong += found_in(operation, EXAMPLES, SEED + lap)
+            if operation.method != "get":
+                world()
+        if time.monotonic() >= end:
+            break
+
+    assert [] == wrong, f"FUZZ_SEED={SEED}\n" + "\n\n".join(wrong)

@@ -1,0 +1,357 @@
+"""What is asked of machines at once, and what changes them slowly."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from app.db import utcnow
+from app.models import BiosSetting, FirmwareComponent, Node, Operation
+from app.services import asking, inventory
+
+from .asks import Asked
+from .conftest import fault
+
+DEVICE = "/v1/nodes/n1/management/boot_device"
+LIGHTS = "/v1/nodes/n1/management/indicators"
+VENDOR = "/v1/nodes/n1/vendor_passthru"
+
+
+@pytest.fixture
+def asks(api):
+    api.runtime.asks = Asked(api.runtime)
+    yield api.runtime.asks
+    api.runtime.asks = None
+
+
+@pytest.fixture
+def node(api, asks):
+    return api.node(name="n1", provision_state="manageable")
+
+
+def row(api):
+    with api.runtime.reading() as session:
+        return session.query(Node).one()
+
+
+def operation(api):
+    """kind and arguments of the operation that was begun, None when there is none"""
+    with api.runtime.reading() as session:
+        found = session.query(Operation).one_or_none()
+        return found and (found.kind, found.arguments)
+
+
+def test_a_boot_device_is_set_and_shown(api, node):
+    assert {"supported_boot_devices": ["pxe"]} == api("GET", f"{DEVICE}/supported").json
+    assert {"boot_device": "pxe", "persistent": False} == api("GET", DEVICE).json
+
+    answer = api("PUT", DEVICE, {"boot_device": "pxe", "persistent": True})
+
+    assert (204, b"") == (answer.status_code, answer.data)
+    assert {"boot_device": "pxe", "persistent": True} == api("GET", DEVICE).json
+
+
+@pytest.mark.parametrize(
+    ("version", "method", "path", "body", "status"),
+    [
+        ("1.115", "PUT", DEVICE, {"boot_device": "disk"}, 400),  # fake hardware has only pxe
+        ("1.115", "PUT", DEVICE, {"boot_device": "tape"}, 400),
+        ("1.115", "PUT", DEVICE, {}, 400),
+        ("1.115", "GET", "/v1/nodes/n2/management/boot_device", None, 404),
+        ("1.115", "GET", "/v1/nodes/n$/management/boot_device", None, 400),
+        ("1.28", "PUT", "/v1/nodes/n1/management/inject_nmi", None, 404),
+        ("1.29", "PUT", "/v1/nodes/n1/management/inject_nmi", None, 204),
+        ("1.5", "GET", LIGHTS, None, 200),
+        ("1.62", "GET", f"{LIGHTS}/led@system", None, 404),
+        ("1.115", "GET", f"{LIGHTS}/led", None, 400),
+        ("1.115", "GET", f"{LIGHTS}/led@moon", None, 400),
+        ("1.115", "GET", f"{LIGHTS}/led@chassis", None, 400),
+        ("1.115", "PUT", f"{LIGHTS}/led@system", {"state": "purple"}, 400),
+        ("1.115", "PUT", f"{LIGHTS}/led-0@chassis", {"state": "on"}, 400),
+        ("1.92", "GET", "/v1/nodes/n1/vmedia", None, 404),
+        ("1.88", "POST", "/v1/nodes/n1/vmedia",
+         {"device_type": "cdrom", "image_url": "http://a/b"}, 404),
+        ("1.115", "POST", "/v1/nodes/n1/vmedia", {"device_type": "cdrom"}, 400),
+        ("1.115", "POST", "/v1/nodes/n1/vmedia",
+         {"device_type": "tape", "image_url": "http://a/b"}, 400),
+        ("1.115", "POST", "/v1/nodes/n1/vmedia",
+         {"device_type": "cdrom", "image_url": "file:///b"}, 400),
+        ("1.115", "DELETE", "/v1/nodes/n1/vmedia?device_types=tape", None, 400),
+        ("1.75", "PUT", "/v1/nodes/n1/states/boot_mode", {"target": "uefi"}, 404),
+        ("1.115", "PUT", "/v1/nodes/n1/states/boot_mode", {"target": "cpm"}, 400),
+        ("1.75", "PUT", "/v1/nodes/n1/states/secure_boot", {"target": True}, 404),
+        ("1.115", "PUT", "/v1/nodes/n1/states/secure_boot", {"target": "perhaps"}, 400),
+        ("1.11", "PUT", "/v1/nodes/n1/states/raid", {}, 406),
+        ("1.115", "PUT", "/v1/nodes/n1/states/raid", {"logical_disks": []}, 400),
+        ("1.115", "PUT", "/v1/nodes/n1/states/raid", {"disks": []}, 400),
+        ("1.115", "PUT", "/v1/nodes/n1/states/raid",
+         {"logical_disks": [{"raid_level": "7", "size_gb": 1}]}, 400),
+        ("1.115", "PUT", "/v1/nodes/n1/states/raid", {"logical_disks": [{"raid_level": "1"}]}, 400),
+        ("1.115", "PUT", "/v1/nodes/n1/states/console", {}, 400),
+        ("1.115", "GET", f"{VENDOR}?method=nothing", None, 400),
+        ("1.115", "POST", VENDOR, {"bar": "meow"}, 400),
+        ("1.115", "GET", f"{VENDOR}/third_method_sync", None, 400),
+        ("1.115", "POST", f"{VENDOR}/third_method_sync", {}, 400),
+        ("1.115", "POST", f"{VENDOR}/third_method_sync", {"bar": "meow", "foo": 1}, 400),
+        ("1.39", "GET", "/v1/nodes/n1/bios", None, 404),
+        ("1.73", "GET", "/v1/nodes/n1/bios?detail=true", None, 406),
+        ("1.115", "GET", "/v1/nodes/n1/bios?fields=colour", None, 400),
+        ("1.115", "GET", "/v1/nodes/n1/bios/NumLock", None, 404),
+        ("1.85", "GET", "/v1/nodes/n1/firmware", None, 404),
+        ("1.113", "GET", "/v1/nodes/n1/firmware?fields=vendor", None, 400),
+        ("1.80", "GET", "/v1/nodes/n1/inventory", None, 404),
+        ("1.115", "GET", "/v1/nodes/n1/inventory", None, 404),
+        ("1.11", "GET", "/v1/drivers/fake-hardware/raid/logical_disk_properties", None, 406),
+        ("1.115", "GET", "/v1/drivers/none/raid/logical_disk_properties", None, 404),
+        ("1.115", "GET", "/v1/drivers/none/vendor_passthru/methods", None, 404),
+        ("1.115", "POST", "/v1/drivers/fake-hardware/vendor_passthru/x", {}, 400),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused(api, node, version, method, path, body, status):
+    answer = api.at(version)(method, path, body)
+
+    assert status == answer.status_code, answer.text
+    assert status == 204 or status == 200 or answer.json["error_message"]
+    assert [] == api.sent
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", DEVICE, None),
+        ("PUT", DEVICE, {"boot_device": "pxe"}),
+        ("PUT", "/v1/nodes/n1/management/inject_nmi", None),
+        ("GET", f"{LIGHTS}/led@system", None),
+        ("PUT", f"{LIGHTS}/led@system", {"state": "on"}),
+        ("POST", f"{VENDOR}/third_method_sync", {"bar": "meow"}),
+        ("POST", f"{VENDOR}/second_method", {"bar": "baz"}),
+        ("POST", "/v1/nodes/n1/vmedia", {"device_type": "cdrom", "image_url": "http://a/b"}),
+        ("DELETE", "/v1/nodes/n1/vmedia", None),
+        ("PUT", "/v1/nodes/n1/states/boot_mode", {"target": "bios"}),
+        ("PUT", "/v1/nodes/n1/states/secure_boot", {"target": True}),
+        ("PUT", "/v1/nodes/n1/states/raid", {}),
+        ("PUT", "/v1/nodes/n1/states/console", {"enabled": True}),
+    ],
+)
+def test_a_locked_node_refuses_what_needs_it_alone(api, node, asks, method, path, body):
+    api.set(node["uuid"], reservation="rack-1")
+
+    answer = api(method, path, body)
+
+    assert 409 == answer.status_code, answer.text
+    assert "is locked by host rack-1" in fault(answer)["faultstring"]
+    assert [] == asks.asked
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"{DEVICE}/supported", None),
+        ("GET", LIGHTS, None),
+        ("GET", "/v1/nodes/n1/vmedia", None),
+        ("GET", "/v1/nodes/n1/states/console", None),
+        ("GET", f"{VENDOR}/methods", None),
+        ("POST", f"{VENDOR}/fourth_method_shared_lock", {"bar": "woof"}),
+    ],
+)
+def test_a_locked_node_tells_what_needs_no_lock(api, node, method, path, body):
+    api.set(node["uuid"], reservation="rack-1")
+
+    assert api(method, path, body).status_code in (200, 202)
+
+
+def test_a_lock_that_is_let_go_soon_is_waited_for(api, node, monkeypatch):
+    api.set(node["uuid"], reservation="rack-1")
+    monkeypatch.setattr(
+        asking, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: free())
+    )
+
+    def free():
+        api.set(node["uuid"], reservation=None)
+
+    assert 200 == api("GET", DEVICE).status_code
+
+
+def test_lights_are_listed_and_switched(api, node):
+    (fixed, led) = api("GET", LIGHTS).json["indicators"]
+
+    assert ("led@system", "system", False) == (led["name"], led["component"], led["readonly"])
+    assert ("led-0@chassis", True, ["off", "on"]) == (
+        fixed["name"],
+        fixed["readonly"],
+        fixed["states"],
+    )
+    assert {"state": "on"} == api("GET", led["links"][0]["href"]).json
+    assert 204 == api("PUT", f"{LIGHTS}/led@system", {"state": "blinking"}).status_code
+    assert {"state": "blinking"} == api("GET", f"{LIGHTS}/led@system").json
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "begun"),
+    [
+        ("PUT", "states/boot_mode", {"target": "bios"}, 202, ("boot_mode", {"mode": "bios"})),
+        ("PUT", "states/secure_boot", {"target": "false"}, 202, ("secure_boot", {"state": False})),
+        ("POST", "vmedia", {"device_type": "cdrom", "image_url": "http://a/b.iso"}, 204,
+         ("vmedia", {"device_type": "cdrom", "image_url": "http://a/b.iso"})),
+        ("DELETE", "vmedia?device_types=cdrom,floppy", None, 204,
+         ("vmedia", {"device_types": ["cdrom", "floppy"]})),
+        ("DELETE", "vmedia", None, 204, ("vmedia", {"device_types": ["cdrom", "disk", "floppy"]})),
+        ("PUT", "states/console", {"enabled": True}, 202, ("console", {})),
+        ("PUT", "states/console", {"enabled": False}, 202, None),  # it is off already
+        ("POST", "vendor_passthru/second_method", {"bar": "kazoo"}, 202,
+         ("vendor", {"function": "second_method", "arguments": {"bar": "kazoo"}})),
+        ("POST", "vendor_passthru?method=second_method", {"bar": "baz"}, 202,
+         ("vendor", {"function": "second_method", "arguments": {"bar": "baz"}})),
+        ("POST", "vendor_passthru/fourth_method_shared_lock", {"bar": "woof"}, 202, None),
+    ],
+)  # fmt: skip
+def test_what_takes_effect_slowly_becomes_an_operation(
+    api, node, method, path, body, status, begun
+):
+    answer = api(method, f"/v1/nodes/n1/{path}", body)
+
+    assert (status, b"") == (answer.status_code, answer.data)
+    assert begun == operation(api)
+    assert (1 if begun else 0) == len(api.sent)
+    assert "manageable" == row(api).provision_state
+
+
+@pytest.mark.parametrize("state", ["cleaning", "wait call-back", "clean hold"])
+def test_boot_mode_is_not_changed_during_a_transition(api, node, state):
+    api.set(node["uuid"], provision_state=state)
+
+    answer = api("PUT", "/v1/nodes/n1/states/boot_mode", {"target": "bios"})
+
+    assert 409 == answer.status_code
+
+
+@pytest.mark.parametrize(
+    ("interface", "method", "path", "body", "status"),
+    [
+        ({"management_interface": "noop"}, "PUT", "states/boot_mode", {"target": "bios"}, 400),
+        ({"management_interface": "noop"}, "PUT", "management/inject_nmi", None, 400),
+        ({"management_interface": "noop"}, "GET", "management/indicators", None, 400),
+        ({"management_interface": "noop"}, "GET", "vmedia", None, 400),
+        ({"management_interface": "noop"}, "DELETE", "vmedia", None, 400),
+        ({"console_interface": "no-console"}, "PUT", "states/console", {"enabled": True}, 400),
+        ({"vendor_interface": "no-vendor"}, "POST", "vendor_passthru/x", {}, 400),
+        ({"raid_interface": "no-raid"}, "PUT", "states/raid",
+         {"logical_disks": [{"raid_level": "1", "size_gb": "MAX"}]}, 404),
+    ],
+)  # fmt: skip
+def test_what_a_node_lacks_is_refused(api, node, interface, method, path, body, status):
+    api.set(node["uuid"], **interface)
+
+    answer = api(method, f"/v1/nodes/n1/{path}", body)
+
+    assert status == answer.status_code, answer.text
+    assert [] == api.sent
+
+
+def test_a_bmc_that_has_failed_is_not_asked_for_media(api, node):
+    api.set(node["uuid"], fault="power failure")
+
+    body = {"device_type": "cdrom", "image_url": "http://a/b"}
+    assert 503 == api("POST", "/v1/nodes/n1/vmedia", body).status_code
+
+
+def test_a_raid_configuration_is_kept_and_forgotten(api, node):
+    wanted = {"logical_disks": [{"raid_level": "1+0", "size_gb": 100, "is_root_volume": True}]}
+
+    assert 204 == api("PUT", "/v1/nodes/n1/states/raid", wanted).status_code
+    assert wanted == api("GET", "/v1/nodes/n1").json["target_raid_config"]
+    assert 204 == api("PUT", "/v1/nodes/n1/states/raid", {}).status_code
+    assert {} == api("GET", "/v1/nodes/n1").json["target_raid_config"]
+
+
+def test_a_console_is_shown_once_it_was_started(api, node):
+    shown = api("GET", "/v1/nodes/n1/states/console").json
+    assert {"console_enabled": False, "console_info": None} == shown
+
+    api.set(node["uuid"], console_enabled=True)
+    shown = api("GET", "/v1/nodes/n1/states/console").json
+
+    assert {"console_enabled": True, "console_info": {}} == shown
+
+
+def test_vendor_functions_are_described_and_called(api, node):
+    functions = api("GET", f"{VENDOR}/methods").json
+
+    assert {
+        "http_methods": ["POST"],
+        "async": False,
+        "description": "Test if the value of bar is meow",
+        "attach": False,
+        "require_exclusive_lock": True,
+    } == functions["third_method_sync"]
+    for bar, expected in (("meow", True), ("woof", False)):
+        answer = api("POST", f"{VENDOR}/third_method_sync", {"bar": bar})
+        assert (200, expected) == (answer.status_code, answer.json)
+    assert {} == api("GET", "/v1/drivers/fake-hardware/vendor_passthru/methods").json
+
+
+def test_bios_settings_grow_with_the_version(api, node):
+    with api.runtime.transaction() as session:
+        session.add(
+            BiosSetting(
+                node_id=row(api).id, created_at=utcnow(), name="NumLock", value="On",
+                attribute_type="Enumeration", allowable_values=["On", "Off"], read_only=False,
+            )
+        )  # fmt: skip
+    (plain,) = api("GET", "/v1/nodes/n1/bios").json["bios"]
+    assert {"name", "value", "links", "created_at", "updated_at"} == plain.keys()
+    (detailed,) = api("GET", "/v1/nodes/n1/bios?detail=true").json["bios"]
+    assert ["On", "Off"] == detailed["allowable_values"]
+    (chosen,) = api("GET", "/v1/nodes/n1/bios?fields=name,read_only").json["bios"]
+    assert {"name": "NumLock", "read_only": False} == {
+        key: chosen[key] for key in ("name", "read_only")
+    }
+    assert "value" not in chosen
+    one = api("GET", plain["links"][0]["href"]).json["NumLock"]
+    assert ("On", "Enumeration") == (one["value"], one["attribute_type"])
+    old = api.at("1.73")("GET", "/v1/nodes/n1/bios/NumLock").json["NumLock"]
+    assert "attribute_type" not in old
+
+
+def test_firmware_grows_with_the_version(api, node):
+    with api.runtime.transaction() as session:
+        session.add(
+            FirmwareComponent(
+                node_id=row(api).id, created_at=utcnow(), component="bmc", initial_version="1.0",
+                current_version="2.0", vendor="Simulated",
+            )
+        )  # fmt: skip
+    (new,) = api("GET", "/v1/nodes/n1/firmware").json["firmware"]
+    (old,) = api.at("1.113")("GET", "/v1/nodes/n1/firmware").json["firmware"]
+
+    assert ("1.0", "2.0", "Simulated") == (
+        new["initial_version"],
+        new["current_version"],
+        new["vendor"],
+    )
+    assert {"vendor", "model", "serial_number"} == new.keys() - old.keys()
+
+
+def test_an_inventory_is_shown_as_it_was_stored(api, node):
+    for hostname in ("first", "second"):
+        with api.runtime.transaction() as session:
+            found = {"hostname": hostname}
+            inventory.store(session, session.query(Node).one(), found, {"root_disk": "/dev/sda"})
+
+    assert {"inventory": {"hostname": "second"}, "plugin_data": {"root_disk": "/dev/sda"}} == api(
+        "GET", "/v1/nodes/n1/inventory"
+    ).json
+    api.set(node["uuid"], maintenance=True)
+    assert 204 == api("DELETE", "/v1/nodes/n1").status_code
+
+
+def test_logical_disks_are_described(api):
+    found = api("GET", "/v1/drivers/fake-hardware/raid/logical_disk_properties").json
+
+    assert {"raid_level", "size_gb", "is_root_volume"} < found.keys()
+
+
+def test_a_process_that_cannot_reach_the_broker_says_so(api, node, asks):
+    asks.broken = True
+
+    assert 503 == api("GET", DEVICE).status_code

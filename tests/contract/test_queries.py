@@ -1,0 +1,145 @@
+"""Lists cost the same number of queries, however many things they show."""
+
+import re
+from uuid import UUID
+
+import pytest
+from sqlalchemy import event
+
+from app.db import utcnow
+from app.models import (
+    AgentRecord,
+    Allocation,
+    BiosSetting,
+    Chassis,
+    Conductor,
+    DeployTemplate,
+    FirmwareComponent,
+    InspectionRule,
+    Node,
+    NodeHistory,
+    NodeTrait,
+    Operation,
+    OperationStep,
+    Port,
+    Portgroup,
+    Runbook,
+    VolumeConnector,
+    VolumeTarget,
+)
+
+FEW, MANY = 2, 20
+#: The things that paths of lists name: all of them are the first of their kind.
+FIRST = {"nodes": "n0", "portgroups": "g0", "chassis": str(UUID(int=0)), "runbooks": "b0"}
+#: Lists that do not grow with what is in the database, or that machines answer.
+FIXED = {
+    "discover", "healthcheck", "list_drivers", "list_steps", "list_boot_devices", "show_operation",
+    "list_indicators", "list_virtual_media", "list_vifs", "list_runbook_traits",
+}  # fmt: skip
+
+
+def node(number):
+    return Node(uuid=str(UUID(int=number)), name=f"n{number}", driver="fake-hardware",
+                provision_state="cleaning", chassis_uuid=FIRST["chassis"], shard=f"s{number}",
+                parent_node=str(UUID(int=0)) if number % 2 else None)  # fmt: skip
+
+
+def parts(number, own, first):
+    """What there is more with each node: of its own, of the first node, and of nobody's."""
+    name, node_id, now = f"x{number}", first.id, utcnow()
+    numbered = {"uuid": str(UUID(int=1000 + number))}
+    yield NodeTrait(node_id=own.id, trait=f"CUSTOM_{number}")
+    yield NodeTrait(node_id=node_id, trait=f"CUSTOM_FIRST_{number}")
+    yield AgentRecord(node_id=own.id, url="http://agent", token=name)
+    yield Allocation(node_id=own.id, name=name, **numbered)
+    yield Port(node_id=node_id, portgroup_id=1, address=f"52:54:00:00:00:{number:02x}", **numbered)
+    yield Portgroup(node_id=node_id, name=f"g{number + 1}", mode="active-backup", **numbered)
+    yield VolumeConnector(node_id=node_id, type="iqn", connector_id=name, **numbered)
+    yield VolumeTarget(node_id=node_id, volume_type="iscsi", volume_id=name, boot_index=number,
+                       **numbered)  # fmt: skip
+    yield BiosSetting(node_id=node_id, name=name)
+    yield FirmwareComponent(node_id=node_id, component=name, initial_version="1")
+    yield NodeHistory(node_id=node_id, created_at=now, severity="INFO", event_type="x", event=name,
+                      **numbered)  # fmt: skip
+    yield Operation(node_id=node_id, kind="power", state="succeeded", created_at=now,
+                    uuid=str(UUID(int=2000 + number)))  # fmt: skip
+    yield Conductor(hostname=name, incarnation=name)
+    yield Chassis(uuid=str(UUID(int=3000 + number)))
+    yield DeployTemplate(name=f"CUSTOM_{number}", **numbered)
+    yield Runbook(name=f"b{number}", **numbered)
+    yield InspectionRule(**numbered)
+
+
+def add(api, numbers):
+    """Nodes that are at work, each with more of everything."""
+    with api.runtime.transaction() as session:
+        if 0 in numbers:
+            session.add(Chassis(uuid=FIRST["chassis"]))
+            session.flush()
+        rows = [node(number) for number in numbers]
+        session.add_all(rows)
+        session.flush()
+        first = session.query(Node).order_by(Node.id).first()
+        if 0 in numbers:
+            session.add(
+                Portgroup(id=1, node_id=first.id, name="g0", mode="x", uuid=str(UUID(int=1)))
+            )
+            session.flush()
+        for number, own in zip(numbers, rows, strict=True):
+            session.add_all(parts(number, own, first))
+            work = Operation(node_id=own.id, kind="clean", state="running", created_at=utcnow(),
+                             uuid=str(UUID(int=4000 + number)))  # fmt: skip
+            session.add(work)
+            session.flush()
+            session.add(OperationStep(operation_id=work.id, position=0, interface="deploy",
+                                      name="erase", source="driver", flow="clean"))  # fmt: skip
+            own.operation_id, own.reservation = work.id, "rack-1"
+
+
+@pytest.fixture
+def lists(api):
+    """handler -> path of every list, as the documentation has them."""
+    found = {}
+    for path, about in api("GET", "/openapi.json").json["paths"].items():
+        shape = about.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        schema = shape.get("application/json", {}).get("schema", {})
+        if "array" in [
+            each.get("type") for each in (schema, *schema.get("properties", {}).values())
+        ]:
+            named = re.sub(r"(\w+)/\{\w+\}", lambda hit: f"{hit[1]}/{FIRST.get(hit[1])}", path)
+            found[about["get"]["operationId"]] = named
+    return {name: path for name, path in found.items() if name not in FIXED}
+
+
+def cost(api, path):
+    """The queries and the number of items of a list."""
+    queries = []
+
+    def count(_connection, _cursor, statement, *_rest):
+        queries.append(statement)
+
+    api.runtime.cache.clear()
+    event.listen(api.runtime.engine, "before_cursor_execute", count)
+    try:
+        answer = api("GET", path)
+    finally:
+        event.remove(api.runtime.engine, "before_cursor_execute", count)
+    assert 200 == answer.status_code, answer.text
+    return queries, max(len(each) for each in answer.json.values() if isinstance(each, list))
+
+
+def test_no_list_asks_the_database_for_each_of_its_items(api, lists):
+    paths = [
+        *lists.values(), "/v1/nodes?detail=true&include_children=true", "/v1/conductors?detail=true",
+        "/v1/nodes/n0/history?detail=true", "/v1/volume/targets?detail=true",
+        "/v1/deploy_templates?detail=true", "/v1/runbooks?detail=true",
+    ]  # fmt: skip
+    assert len(paths) > 30
+    add(api, range(FEW))
+    few = {path: cost(api, path) for path in paths}
+    add(api, range(FEW, MANY))
+    many = {path: cost(api, path) for path in paths}
+
+    for path in paths:
+        assert 0 < few[path][1] < many[path][1], path
+        assert len(few[path][0]) == len(many[path][0]), (path, many[path][0])

@@ -1,0 +1,117 @@
+"""Every verb from every state, at the versions that matter, gives Ironic's code or ours."""
+
+import pytest
+
+from app.db import utcnow
+from app.models import Node, Operation, OperationStep
+from app.states import MACHINE, VERBS, Kind, State
+from tests.unit.app.test_states import ACCEPTED
+
+from .conftest import fault
+
+STEP = [{"interface": "vendor", "step": "log_passthrough"}]
+WITH = {
+    "clean": {"clean_steps": STEP},
+    "service": {"service_steps": STEP},
+    "rescue": {"rescue_password": "secret"},
+}
+SINCE = {
+    "manage": 4, "provide": 4, "inspect": 6, "abort": 13, "clean": 15, "adopt": 17, "rescue": 38,
+    "unrescue": 38, "deploy": 73, "undeploy": 73, "unhold": 85, "service": 87,
+}  # fmt: skip
+ALIASES = {"deploy": "active", "undeploy": "deleted"}
+
+
+def put(api, state, verb):
+    """Ask for a verb of a node in a state; busy ones are reserved, as they always are."""
+    kind = MACHINE[state].kind
+    columns = {"provision_state": state}
+    if kind is Kind.BUSY:
+        columns["reservation"] = "rack-1"
+    uuid = api.node(**columns)["uuid"]
+    if kind in (Kind.WAIT, Kind.HOLD):
+        with api.runtime.transaction() as session:
+            node = session.query(Node).filter_by(uuid=uuid).one()
+            operation = Operation(
+                uuid="0" * 8 + uuid[8:], node_id=node.id, kind="some", created_at=utcnow(),
+                state="waiting" if kind is Kind.WAIT else "held",
+            )  # fmt: skip
+            session.add(operation)
+            session.flush()
+            session.add(OperationStep(
+                operation_id=operation.id, position=0, interface="power", name="hold",
+                source="caller", state="waiting", abortable=True,
+            ))  # fmt: skip
+    body = {"target": verb, **WITH.get(verb, {})}
+    return uuid, body
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_verb_is_taken_in_the_states_of_the_table_only(api, state):
+    answered, expected = {}, {}
+    for verb in VERBS:
+        uuid, body = put(api, state, verb)
+        answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", body)
+        answered[verb] = answer.status_code
+        accepted = state in ACCEPTED[ALIASES.get(verb, verb)]
+        if MACHINE[state].kind is Kind.BUSY:
+            expected[verb] = 409
+        else:
+            expected[verb] = 202 if accepted else 400
+            if not accepted:
+                assert f'"{state}"' in fault(answer)["faultstring"]
+    assert expected == answered
+
+
+@pytest.mark.parametrize(("verb", "minor"), SINCE.items())
+def test_a_verb_is_as_old_as_it_is_in_ironic(api, verb, minor):
+    state = min(ACCEPTED[ALIASES.get(verb, verb)])
+    for version, expected in ((minor - 1, 406), (max(minor, 110), 202)):
+        uuid, body = put(api, state, verb)
+        path = f"/v1/nodes/{uuid}/states/provision"
+        assert expected == api.at(f"1.{version}")("PUT", path, body).status_code
+
+
+@pytest.mark.parametrize(("verb", "state"), [("unhold", "active"), ("service", "available")])
+def test_of_some_verbs_the_state_is_looked_at_before_the_version(api, verb, state):
+    uuid, body = put(api, State(state), verb)
+    path = f"/v1/nodes/{uuid}/states/provision"
+    assert 400 == api.at("1.80")("PUT", path, body).status_code
+
+
+@pytest.mark.parametrize(
+    ("state", "minor"), [("inspect wait", 41), ("wait call-back", 110), ("clean wait", 13)]
+)
+def test_abort_came_to_the_wait_states_one_by_one(api, state, minor):
+    for version, expected in ((minor - 1, 406), (minor, 202)):
+        uuid, body = put(api, State(state), "abort")
+        path = f"/v1/nodes/{uuid}/states/provision"
+        assert expected == api.at(f"1.{version}")("PUT", path, body).status_code
+
+
+@pytest.mark.parametrize("verb", ["active", "rebuild", "clean", "service", "rescue", "unrescue"])
+def test_a_node_in_maintenance_takes_no_work(api, verb):
+    uuid, body = put(api, min(ACCEPTED[verb] - {State.CLEAN_FAIL}), verb)
+    api.set(uuid, maintenance=True)
+    answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", body)
+    assert (400, True) == (answer.status_code, "maintenance" in fault(answer)["faultstring"])
+
+
+@pytest.mark.parametrize("verb", ["deleted", "manage", "adopt", "abort", "provide"])
+def test_these_verbs_are_taken_in_maintenance(api, verb):
+    uuid, body = put(api, min(ACCEPTED[verb] - {State.SERVICE_FAIL}), verb)
+    api.set(uuid, maintenance=True)
+    assert 202 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
+
+
+def test_a_service_that_failed_is_not_aborted_in_maintenance(api):
+    uuid, body = put(api, State.SERVICE_FAIL, "abort")
+    api.set(uuid, maintenance=True)
+    assert 409 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
+
+
+@pytest.mark.parametrize("verb", ["rebuild", "deleted"])
+def test_a_protected_node_refuses_what_would_destroy_it(api, verb):
+    uuid, body = put(api, State.ACTIVE, verb)
+    api.set(uuid, protected=True)
+    assert 403 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code

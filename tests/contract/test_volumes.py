@@ -1,0 +1,228 @@
+"""Volume connectors and targets."""
+
+from uuid import uuid4
+
+import pytest
+
+from app.models import Node
+from app.services import targets
+from drivers.target import VolumeConnector, VolumeTarget
+from tests.contract.conftest import fault
+
+CONNECTOR = {"type": "iqn", "connector_id": "iqn.2017-07.org.example:h1"}
+TARGET = {"volume_type": "iscsi", "volume_id": "v-1", "boot_index": 0}
+BODIES = {"connectors": CONNECTOR, "targets": TARGET}
+SHORT = {
+    "connectors": {"uuid", "node_uuid", "type", "connector_id", "links"},
+    "targets": {"uuid", "node_uuid", "volume_type", "boot_index", "volume_id", "links"},
+}
+KINDS = list(BODIES)
+
+
+@pytest.fixture
+def node(api):
+    made = api.node(name="n1")
+    api.set(made["uuid"], power_state="power off")
+    return made
+
+
+def make(api, node, kind, **fields):
+    body = {"node_uuid": node["uuid"], **BODIES[kind], **fields}
+    return api("POST", f"/v1/volume/{kind}", body)
+
+
+def replaced(path, value):
+    return [{"op": "replace", "path": path, "value": value}]
+
+
+@pytest.mark.parametrize("part", KINDS)
+def test_one_is_made_shown_changed_and_forgotten(api, node, part):
+    made = make(api, node, part, extra={"a": 1})
+    url = f"http://localhost/v1/volume/{part}/{made.json['uuid']}"
+
+    assert (201, url) == (made.status_code, made.headers["Location"])
+    assert BODIES[part].items() <= made.json.items()
+    assert (node["uuid"], {"a": 1}, None) == (
+        made.json["node_uuid"],
+        made.json["extra"],
+        made.json["updated_at"],
+    )
+    assert made.json == api("GET", url).json
+    changed = api("PATCH", url, [{"op": "remove", "path": "/extra"}])
+    assert (200, {}) == (changed.status_code, changed.json["extra"])
+    assert changed.json["updated_at"]
+    assert (204, 404) == (api("DELETE", url).status_code, api("GET", url).status_code)
+
+
+@pytest.mark.parametrize("part", KINDS)
+def test_lists_show_the_short_form_unless_more_is_asked_for(api, node, part):
+    made = make(api, node, part).json
+    forms = {
+        f"/v1/volume/{part}": SHORT[part],
+        f"/v1/volume/{part}?node=n1": SHORT[part],
+        f"/v1/nodes/n1/volume/{part}": SHORT[part],
+        f"/v1/volume/{part}?detail=true": made.keys(),
+        f"/v1/volume/{part}?fields=extra": {"extra", "links"},
+    }
+    shown = {path: api("GET", path).json[part] for path in forms}
+
+    assert forms == {path: items[0].keys() for path, items in shown.items()}
+    other = api.node()["uuid"]
+    assert [] == api("GET", f"/v1/nodes/{other}/volume/{part}").json[part]
+    assert {part, "next"} == api("GET", f"/v1/volume/{part}?limit=1").json.keys()
+    assert 400 == api("GET", f"/v1/volume/{part}?fields=extra&detail=true").status_code
+    assert 404 == api("GET", f"/v1/volume/{part}?node=nonesuch").status_code
+    assert 400 == api("GET", f"/v1/volume/{part}?sort_key=extra").status_code
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.32"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/volume"),
+        ("GET", "/v1/volume/connectors"),
+        ("GET", "/v1/volume/targets"),
+        ("GET", "/v1/nodes/n1/volume"),
+        ("GET", "/v1/nodes/n1/volume/connectors"),
+        ("GET", "/v1/nodes/n1/volume/targets"),
+        ("POST", "/v1/volume/connectors"),
+        ("POST", "/v1/volume/targets"),
+    ],
+)
+def test_volumes_appear_in_version_1_32(api, node, version, method, path):
+    status = api.at(version)(method, path, {} if method == "POST" else None).status_code
+
+    assert {"1.31": 404, "1.32": 400 if method == "POST" else 200}[version] == status
+    assert (version == "1.32") == ("volume" in api.at(version)("GET", "/v1/nodes/n1").json)
+
+
+@pytest.mark.parametrize(
+    ("part", "fields"),
+    [
+        ("connectors", {"node_uuid": str(uuid4())}),
+        ("connectors", {"node_uuid": "n1"}),
+        ("connectors", {"type": None}),
+        ("connectors", {"connector_id": None}),
+        ("connectors", {"colour": "red"}),
+        ("targets", {"boot_index": "0"}),
+        ("targets", {"boot_index": 2**31}),
+        ("targets", {"boot_index": None}),
+        ("targets", {"volume_id": None}),
+        ("targets", {"volume_type": 7}),
+        ("targets", {"properties": [1]}),
+        ("targets", {"uuid": "v"}),
+    ],
+)
+def test_one_that_cannot_be_is_refused(api, node, part, fields):
+    assert 400 == make(api, node, part, **fields).status_code
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [("connectors", "connector_id"), ("connectors", "uuid"), ("targets", "boot_index")],
+)
+def test_what_must_be_unique_is(api, node, part, field):
+    first = make(api, node, part).json
+    fields = {field: first[field]}
+    if field == "uuid":
+        fields["connector_id"] = "another"
+    again = make(api, node, part, **fields)
+
+    assert 409 == again.status_code
+    told = f"A volume {part.removesuffix('s')} with {field} {first[field]} already exists."
+    assert told == fault(again)["faultstring"]
+    if part == "targets":  # each node counts its own
+        assert 201 == make(api, api.node(), part).status_code
+        second = make(api, node, part, boot_index=1).json
+        change = replaced("/boot_index", 0)
+        assert 409 == api("PATCH", f"/v1/volume/targets/{second['uuid']}", change).status_code
+
+
+@pytest.mark.parametrize("part", KINDS)
+@pytest.mark.parametrize(
+    ("power", "state", "changeable", "removable"),
+    [
+        ("power off", "active", True, True),
+        ("power on", "active", False, False),
+        (None, "available", False, False),
+        ("power on", "manageable", False, True),
+        ("power on", "enroll", False, True),
+    ],
+)
+def test_a_node_that_is_on_keeps_its_volumes(api, node, part, power, state, changeable, removable):
+    path = f"/v1/volume/{part}/{make(api, node, part).json['uuid']}"
+    api.set(node["uuid"], power_state=power, provision_state=state)
+
+    change = api("PATCH", path, replaced("/extra", {"a": 1}))
+    assert (200 if changeable else 400) == change.status_code
+    assert (204 if removable else 400) == api("DELETE", path).status_code
+
+
+@pytest.mark.parametrize("part", KINDS)
+def test_changes(api, node, part):
+    path = f"/v1/volume/{part}/{make(api, node, part).json['uuid']}"
+    other = api.node()["uuid"]
+    required = {"connectors": "connector_id", "targets": "volume_id"}[part]
+
+    assert other == api("PATCH", path, replaced("/node_uuid", other)).json["node_uuid"]
+    api.set(other, power_state="power off")
+    assert 400 == api("PATCH", path, replaced("/node_uuid", str(uuid4()))).status_code
+    assert 400 == api("PATCH", path, [{"op": "remove", "path": f"/{required}"}]).status_code
+    assert 400 == api("PATCH", path, replaced("/uuid", str(uuid4()))).status_code
+    assert 400 == api("PATCH", f"/v1/volume/{part}/by-name", []).status_code
+    api.set(other, reservation="rack-1")
+    assert 409 == api("PATCH", path, replaced("/extra", {})).status_code
+    assert 409 == api("DELETE", path).status_code
+
+
+def test_secrets_of_targets_are_not_shown(api, node):
+    properties = {"auth_username": "u", "auth_password": "p", "target_lun": 1}
+    made = make(api, node, "targets", properties=properties).json
+
+    assert {**properties, "auth_password": "******"} == made["properties"]
+    listed = api("GET", "/v1/volume/targets?fields=properties").json["targets"]
+    assert [made["properties"]] == [each["properties"] for each in listed]
+
+
+def test_links_lead_to_the_collections(api, node):
+    base = "http://localhost/v1"
+    for start in ("/volume", f"/nodes/{node['uuid']}/volume"):
+        shown = api("GET", f"/v1{start}").json
+        assert {"connectors", "targets", "links"} == shown.keys()
+        assert f"{base}{start}/targets" == shown["targets"][0]["href"]
+        assert f"{base}{start}/" == shown["links"][0]["href"]
+    assert 404 == api("GET", "/v1/nodes/nonesuch/volume").status_code
+    assert 400 == api("POST", "/v1/nodes/n1/volume/targets", {}).status_code
+    assert 400 == api("GET", f"/v1/nodes/n1/volume/targets/{uuid4()}").status_code
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_node_takes_its_volumes_along(api, node):
+    uuid = make(api, node, "connectors").json["uuid"]
+    make(api, node, "targets")
+
+    assert 204 == api("DELETE", "/v1/nodes/n1").status_code
+    assert 404 == api("GET", f"/v1/volume/connectors/{uuid}").status_code
+
+
+@pytest.mark.parametrize(("storage", "told"), [("fake", True), ("noop", False)])
+def test_a_driver_is_told_of_volumes_that_its_storage_interface_uses(api, node, storage, told):
+    api.set(node["uuid"], storage_interface=storage)
+    second = make(api, node, "targets", boot_index=1, volume_id="v-2").json["uuid"]
+    first = make(api, node, "targets", properties={"auth_password": "p"}).json["uuid"]
+    connector = make(api, node, "connectors").json["uuid"]
+    with api.runtime.reading() as session:
+        row = session.query(Node).one()
+        target = targets.of_node(session, row)
+        alone = targets.volumes_of(api.runtime, row)
+
+    expected = (
+        (VolumeConnector(connector, "iqn", CONNECTOR["connector_id"]),),
+        (
+            VolumeTarget(first, "iscsi", "v-1", 0, {"auth_password": "p"}),
+            VolumeTarget(second, "iscsi", "v-2", 1),
+        ),
+    )
+    assert (expected if told else ((), ())) == (target.volume_connectors, target.volume_targets)
+    assert (list(expected) if told else []) == list(alone.values())

@@ -1,0 +1,193 @@
+"""
+The real ironic-python-agent, from PyPI, on a machine behind somebody else's BMC.
+
+The machine is a folder: its disk is a file there, its programs are stand-ins. `real_agent_host`
+holds what runs inside of it, and `confined.py` there says what keeps the agent, which erases every
+disk that it can see, from the disks of this host.
+"""
+
+import asyncio
+import fcntl
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+from tests import debian
+from tests.conftest import not_run
+from tests.e2e.bare_metal import MAC, UUID, Machine, free_port
+from tests.fleet import ROOT
+
+HOST = Path(__file__).with_name("real_agent_host")
+REQUIREMENTS = ROOT / "requirements" / "agent.txt"
+DISK_SIZE = 160 << 20  # the agent puts the config drive into the last 64 MiB
+MODULES = ("confined.py", "file_machine.py")
+ENTRY_POINTS = "[ironic_python_agent.hardware_managers]\na-file = file_machine:FileMachine\n"
+
+
+def user():
+    """Who runs the agent: Popen's arguments. Nobody, where tests are run by root."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+
+def interpreter():
+    """
+    A Python with the agent in it, installed once for each state of the requirements.
+
+    Ends the test where there can be none.
+    """
+    python = debian.provide(_any_python, "python3")
+    if python is None:
+        not_run("a Python that an ordinary user may start")
+    key = f"{zlib.crc32(REQUIREMENTS.read_bytes() + python.encode()):08x}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    if os.geteuid() == 0:  # root's home is closed to others
+        cache = Path("/var/cache")
+    venv = cache / "ingot-tests" / f"agent-{key}"
+    cache.mkdir(parents=True, exist_ok=True)
+    venv.parent.mkdir(mode=0o755, exist_ok=True)
+    with open(venv.parent / "lock", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not (venv / "ready").exists():
+            shutil.rmtree(venv, ignore_errors=True)
+            _install(python, venv)
+            (venv / "ready").touch()
+    return venv / "bin" / "python"
+
+
+def _any_python():
+    """A Python that the agent's user may start, with what it takes to make an environment."""
+    names = ("python3.11", "python3", "python3.12", "python3.13")
+    found = [sys._base_executable, *(shutil.which(name, path=os.defpath) for name in names)]
+    question = "import ssl, sys, venv; sys.exit(sys.version_info < (3, 11))"
+    for python in filter(None, found):
+        try:
+            asked = subprocess.run(
+                [python, "-I", "-c", question], check=False, capture_output=True, cwd="/", **user()
+            )
+        except OSError:
+            continue
+        if asked.returncode == 0:
+            return python
+    return None
+
+
+def _install(python, venv):
+    pip = [sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "install"]
+    for command in (
+        [python, "-m", "venv", "--without-pip", venv],
+        [*pip, "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", REQUIREMENTS],
+    ):
+        try:
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=240, umask=0o022
+            )
+        except subprocess.TimeoutExpired:
+            not_run("ironic-python-agent could not be installed in time")
+        if done.returncode:
+            not_run(f"ironic-python-agent could not be installed: {done.stderr[-300:]}")
+
+
+class RealMachine(Machine):
+    """
+    A machine whose agent is the real one.
+
+    folder: all that there is of it. disk: its only disk. agent: the process, while one runs.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._python = interpreter()
+        self.folder = Path(tempfile.mkdtemp(prefix="ingot-machine-"))
+        self.disk = self.folder / "disk"
+        with self.disk.open("wb") as disk:
+            disk.truncate(DISK_SIZE)
+        metadata = self.folder / "file_machine-1.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: file-machine\nVersion: 1\n"
+        )
+        (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+        for name in MODULES:
+            shutil.copy(HOST / name, self.folder)
+        self._make_programs()
+        if owner := user():
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, owner["user"], owner["group"], follow_symlinks=False)
+
+    def _make_programs(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        toolbox = programs / "toolbox"
+        source = (HOST / "toolbox.py").read_text()
+        toolbox.write_text(f"#!{self._python} -SE\n{source}")
+        toolbox.chmod(0o755)
+        listed = subprocess.run(
+            [self._python, toolbox, "--list"], check=True, capture_output=True, text=True,
+            env={"MACHINE": str(self.folder)},
+        )  # fmt: skip
+        for name in listed.stdout.split():
+            (programs / name).symlink_to(toolbox)
+
+    def configure(self):
+        """The kernel parameters, so to speak."""
+        self.address = f"127.0.0.1:{free_port()}"
+        port = self.address.rpartition(":")[2]
+        (self.folder / "agent.conf").write_text(
+            f"[DEFAULT]\napi_url = {self.api_url}\n"
+            f"listen_host = 127.0.0.1\nlisten_port = {port}\n"
+            f"advertise_host = 127.0.0.1\nadvertise_port = {port}\n"
+            "tls_certificate_curve = p256\ndisk_wait_attempts = 0\n"
+            "image_download_connection_retries = 0\n"
+            "debug = true\n"
+        )
+
+    def log(self):
+        """All that its agents have logged."""
+        return (self.folder / "agent.log").read_text()
+
+    def stop(self):
+        super().stop()
+        shutil.rmtree(self.folder)
+
+    async def _boot(self):
+        await asyncio.to_thread(self._start)
+
+    def _start(self):
+        self.configure()
+        environ = {
+            "PATH": str(self.folder / "bin"),
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(self.folder),
+            "TMPDIR": str(self.folder),
+            "MACHINE": str(self.folder),
+            "MACHINE_DISK_SIZE": str(DISK_SIZE),
+            "MACHINE_MAC": MAC,
+            "MACHINE_RESET": f"{self.bmc_url}/redfish/v1/Systems/{UUID}/Actions/ComputerSystem.Reset",
+            "MACHINE_QEMU_IMG": shutil.which("qemu-img") or "",
+        }
+        with (self.folder / "agent.log").open("ab") as log:
+            self.agent = subprocess.Popen(
+                [self._python, "confined.py", "--config-file", "agent.conf"],
+                cwd=self.folder,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **user(),
+            )
+
+    async def _halt(self):
+        agent, self.agent = self.agent, None
+        os.killpg(agent.pid, signal.SIGKILL)
+        agent.wait()

@@ -1,0 +1,169 @@
+"""
+The hardware manager of a machine whose only disk is a file.
+
+It derives from the agent's abstract manager, not from the generic one: what is not said here, the
+agent cannot do.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+from ironic_python_agent import errors, hardware, tls_utils
+from ironic_python_agent.extensions import base
+
+FOLDER = Path(os.environ["MACHINE"])
+DISK = FOLDER / "disk"
+MEBIBYTE = 1 << 20
+
+
+class FileMachine(hardware.HardwareManager):
+    HARDWARE_MANAGER_NAME = "file_machine"
+
+    @property
+    def HARDWARE_MANAGER_VERSION(self):
+        version = FOLDER / "firmware"
+        return version.read_text() if version.exists() else "1"
+
+    def evaluate_hardware_support(self):
+        return hardware.HardwareSupport.SERVICE_PROVIDER
+
+    # what it is
+
+    def list_network_interfaces(self):
+        return [
+            hardware.NetworkInterface(
+                "eth0", os.environ["MACHINE_MAC"], ipv4_address="127.0.0.1", has_carrier=True
+            )
+        ]
+
+    def get_cpus(self):
+        return hardware.CPU("a file's", "1000", 1, "x86_64")
+
+    def get_memory(self):
+        return hardware.Memory(1024 * MEBIBYTE, physical_mb=1024)
+
+    def get_system_vendor_info(self):
+        return hardware.SystemVendorInfo(
+            "File", "1", "Tests", hardware.SystemFirmware("Tests", "1", "01/01/2026")
+        )
+
+    def get_boot_info(self):
+        return hardware.BootInfo("bios", pxe_interface=os.environ["MACHINE_MAC"])
+
+    def get_bmc_address(self):
+        return None
+
+    def get_bmc_v6address(self):
+        return None
+
+    def get_bmc_mac(self):
+        raise errors.IncompatibleHardwareMethodError
+
+    def get_usb_devices(self):
+        return []
+
+    def collect_lldp_data(self, interface_names=None):
+        return {}
+
+    def collect_system_logs(self, io_dict, file_list):
+        file_list.append(str(FOLDER / "agent.log"))
+
+    def list_block_devices(self, include_partitions=False):
+        return [
+            hardware.BlockDevice(
+                str(DISK), "File", DISK.stat().st_size, rotational=False, serial="1"
+            )
+        ]
+
+    def list_block_devices_check_skip_list(self, node, include_partitions=False):
+        return self.list_block_devices()
+
+    def get_os_install_device(self, permit_refresh=False):
+        return str(DISK)
+
+    def wait_for_disks(self):
+        """It is there."""
+
+    def generate_tls_certificate(self, ip_address):
+        certificate, key = FOLDER / "agent.crt", FOLDER / "agent.key"
+        text = tls_utils._generate_tls_certificate(certificate, key, "file-machine", ip_address)
+        return tls_utils.TlsCertificate(text, str(certificate), str(key))
+
+    def full_sync(self):
+        """Files need none."""
+
+    # what it can do
+
+    def get_clean_steps(self, node, ports):
+        return [
+            step("erase_devices", 10, abortable=True),
+            step("erase_devices_metadata", 99, abortable=True),
+            step("burn_in", 0, abortable=True, seconds="How long"),
+            step("delete_configuration", 0, "raid"),
+            step("create_configuration", 0, "raid"),
+        ]
+
+    def get_deploy_steps(self, node, ports):
+        return [
+            step("write_image", 0, image_info="The image", configdrive="The config drive"),
+            step("sign_disk", 50),
+            step("apply_configuration", 0, "raid", raid_config="Disks to make"),
+        ]
+
+    def get_service_steps(self, node, ports):
+        return [step("burn_in", 0, abortable=True, seconds="How long")]
+
+    def erase_devices(self, node, ports):
+        size = DISK.stat().st_size
+        os.truncate(DISK, 0)
+        os.truncate(DISK, size)
+        return {DISK.name: "erased"}
+
+    def erase_devices_metadata(self, node, ports):
+        with DISK.open("r+b") as disk:
+            disk.write(bytes(MEBIBYTE))
+            disk.seek(-MEBIBYTE, os.SEEK_END)
+            disk.write(bytes(MEBIBYTE))
+
+    def write_image(self, node, ports, image_info, configdrive=None):
+        standby = base.get_extension("standby")
+        return standby.prepare_image(image_info=image_info, configdrive=configdrive).wait()
+
+    def sign_disk(self, node, ports):
+        """The custom deploy step: says on the disk whose it is."""
+        with DISK.open("r+b") as disk:
+            disk.seek(512)
+            disk.write(node["uuid"].encode())
+        return "signed"
+
+    def burn_in(self, node, ports, seconds=0.0):
+        time.sleep(float(seconds))
+        return f"burnt for {seconds} s"
+
+    def delete_configuration(self, node, ports):
+        (FOLDER / "raid").unlink(missing_ok=True)
+
+    def create_configuration(self, node, ports):
+        return self.apply_configuration(node, ports, node.get("target_raid_config") or {})
+
+    def apply_configuration(self, node, ports, raid_config, delete_existing=True):
+        if not raid_config.get("logical_disks"):
+            raise errors.SoftwareRAIDError("no logical disks are wanted")
+        (FOLDER / "raid").write_text(json.dumps(raid_config))
+        return raid_config
+
+
+def step(name, priority, interface="deploy", abortable=False, **arguments):
+    return {
+        "step": name,
+        "priority": priority,
+        "interface": interface,
+        "reboot_requested": False,
+        "abortable": abortable,
+        "argsinfo": {
+            argument: {"description": description, "required": name == "burn_in"}
+            for argument, description in arguments.items()
+        },
+    }

@@ -1,0 +1,157 @@
+"""
+Every program that the agent may start: stand-ins that know a disk which is a file.
+
+Called by the name of the program. A path outside of the machine's folder is refused.
+"""
+
+import json
+import os
+import struct
+import sys
+import urllib.request
+from pathlib import Path
+
+FOLDER = Path(os.environ["MACHINE"]).resolve()
+DISK = FOLDER / "disk"
+SECTOR = 512
+MEBIBYTE = 1 << 20
+TABLE, ENTRY = 446, struct.Struct("<B3xB3xII")
+
+
+def partitions():
+    """number -> (first sector, sectors) of the disk's MBR; None without one."""
+    with DISK.open("rb") as disk:
+        head = disk.read(SECTOR)
+    if head[510:512] != b"\x55\xaa":
+        return None
+    entries = [ENTRY.unpack_from(head, TABLE + ENTRY.size * at) for at in range(4)]
+    return {
+        number: (first, length)
+        for number, (_, kind, first, length) in enumerate(entries, 1)
+        if kind
+    }
+
+
+def place(path):
+    """(file, first byte) of a disk, a partition of it, or another file of the machine."""
+    if path == "/dev/zero":
+        return Path(path), 0
+    path = Path(path).resolve()
+    if FOLDER not in path.parents:
+        sys.exit(f"{path} is not of this machine")
+    number = path.name.removeprefix(DISK.name)
+    if path.parent == FOLDER and number.isdigit():
+        return DISK, partitions()[int(number)][0] * SECTOR
+    return path, 0
+
+
+def parted(*arguments):
+    if "mkpart" in arguments:
+        return add_partition(*arguments[-2:])
+    found = partitions()
+    if found is None:
+        sys.exit(f"Error: {DISK}: unrecognised disk label")
+    size = DISK.stat().st_size
+    if "-m" not in arguments:
+        print(f"Disk {DISK}: {size}B\nPartition Table: msdos")
+        return None
+    print(f"BYT;\n{DISK}:{size / MEBIBYTE:.2f}MiB:file:512:512:msdos:File:;")
+    for number, (first, length) in found.items():
+        ends = [each * SECTOR / MEBIBYTE for each in (first, first + length, length)]
+        print(f"{number}:" + ":".join(f"{end:.2f}MiB" for end in ends) + ":::;")
+    return None
+
+
+def add_partition(start, end):
+    """Make a partition from so many MiB before the end of the disk (`-64MiB`) to there (`-0`)."""
+    assert end == "-0", end
+    length = -int(start.removesuffix("MiB")) * MEBIBYTE // SECTOR
+    number = max(partitions(), default=0) + 1
+    first = DISK.stat().st_size // SECTOR - length
+    with DISK.open("r+b") as disk:
+        disk.seek(TABLE + ENTRY.size * (number - 1))
+        disk.write(ENTRY.pack(0, 0x0C, first, length))
+    Path(f"{DISK}{number}").touch()  # the device that the kernel would make
+
+
+def partprobe(*arguments):
+    if "-s" in arguments:
+        print(f"{DISK}: msdos partitions {' '.join(map(str, partitions()))}")
+
+
+def hexdump(*arguments):
+    path, _ = place(arguments[-1])
+    with path.open("rb") as file:
+        file.seek(int(arguments[arguments.index("-s") + 1]))
+        (found,) = struct.unpack("<I", file.read(4))
+        print(f"0x{found:08x}", end="")
+
+
+def dd(*arguments):
+    given = dict(argument.split("=", 1) for argument in arguments)
+    block = {"1M": MEBIBYTE}.get(given.get("bs")) or int(given.get("bs", SECTOR))
+    source, start = place(given["if"])
+    target, offset = place(given["of"])
+    with source.open("rb") as read, target.open("r+b") as write:
+        read.seek(start)
+        write.seek(offset + int(given.get("seek", 0)) * block)
+        write.write(read.read(int(given["count"]) * block) if "count" in given else read.read())
+
+
+def blockdev(question, device):
+    path, _ = place(device)
+    print({"--getsize64": path.stat().st_size, "--getss": SECTOR}[question])
+
+
+def lsblk(*arguments):
+    if "UUID,PARTUUID" in arguments:
+        print('UUID="" PARTUUID=""')
+
+
+def test(operator, path):
+    assert operator == "-e", operator
+    sys.exit(not Path(path).exists())
+
+
+def switch(reset_type):
+    """The machine's power is switched from within, which its BMC sees."""
+    request = urllib.request.Request(
+        os.environ["MACHINE_RESET"],
+        json.dumps({"ResetType": reset_type}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+def qemu_img(*arguments):
+    os.execv(os.environ["MACHINE_QEMU_IMG"], ["qemu-img", *arguments])
+
+
+def nothing(*_):
+    """All is well."""
+
+
+PROGRAMS = {
+    "parted": parted,
+    "partprobe": partprobe,
+    "hexdump": hexdump,
+    "dd": dd,
+    "blockdev": blockdev,
+    "lsblk": lsblk,
+    "test": test,
+    "poweroff": lambda *_: switch("ForceOff"),
+    "reboot": lambda *_: switch("ForceRestart"),
+    "qemu-img": qemu_img,
+    **dict.fromkeys(
+        ("fuser", "hwclock", "ip", "modprobe", "mount", "partx", "sgdisk", "sync", "udevadm",
+         "umount", "wipefs"),
+        nothing,
+    ),
+}  # fmt: skip
+
+if __name__ == "__main__" and sys.argv[1:] == ["--list"]:
+    print(*PROGRAMS)
+elif __name__ == "__main__":
+    # writing a file anew shortens it, a disk never
+    os.truncate(DISK, int(os.environ["MACHINE_DISK_SIZE"]))
+    PROGRAMS[Path(sys.argv[0]).name](*sys.argv[1:])

@@ -1,0 +1,251 @@
+"""
+The real ironic-python-agent through the life of a machine. Each test goes on where the last ended.
+
+What the agent did is read from the machine's disk, a file.
+"""
+
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+from datetime import datetime
+
+import pytest
+
+from tests import debian
+from tests.conftest import not_run
+from tests.e2e import bare_metal, real_agent
+from tests.fleet import Fleet, until
+
+#: Seconds of work of the step that is measured.
+WORK = 6.0
+SECTOR = 512
+SETTINGS = {
+    "INGOT_API_RAMDISK_HEARTBEAT_TIMEOUT": "60",
+    "INGOT_CONDUCTOR_CLEAN_CALLBACK_TIMEOUT": "45",
+    "INGOT_CONDUCTOR_DEPLOY_CALLBACK_TIMEOUT": "45",
+    "INGOT_CONDUCTOR_RESCUE_CALLBACK_TIMEOUT": "45",
+    "INGOT_CONDUCTOR_SERVICE_CALLBACK_TIMEOUT": "45",
+}
+
+
+def disk_image(system):
+    """4 MiB with a partition table of one partition, filled with what a system says of itself."""
+    entry = struct.pack("<B3xB3xII", 0x80, 0x83, 2048, 6144)
+    head = b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
+    return head.ljust(1 << 20, b"\0") + (system * (3 << 20))[: 3 << 20]
+
+
+FIRST, SECOND = disk_image(b"first system "), disk_image(b"second system ")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("real-agent")
+    with (
+        bare_metal.running(folder, real_agent.RealMachine()) as machine,
+        Fleet(folder, conductors=1, **SETTINGS) as fleet,
+    ):
+        fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "latest"
+        machine.api_url = fleet.url
+        machine.files |= {"/first.raw": FIRST, "/second.raw": SECOND}
+        driver_info = {
+            "redfish_address": machine.bmc_url,
+            "redfish_system_id": f"/redfish/v1/Systems/{bare_metal.UUID}",
+            "redfish_username": "admin",
+            "redfish_password": "secret",
+            "deploy_iso": f"{machine.url}/agent.iso",
+        }
+        interfaces = {"raid_interface": "agent", "rescue_interface": "agent"}
+        body = {"driver": "redfish", "driver_info": driver_info, **interfaces}
+        node = fleet.http.post(f"{fleet.url}/v1/nodes", json=body).json()["uuid"]
+        port = {"node_uuid": node, "address": bare_metal.MAC}
+        assert 201 == fleet.http.post(f"{fleet.url}/v1/ports", json=port).status_code
+        yield Machine(fleet, machine, node)
+
+
+@pytest.fixture(scope="module")
+def qemu_img():
+    program = debian.provide(lambda: shutil.which("qemu-img"), "qemu-utils")
+    if program is None:
+        not_run("qemu-img")
+    return program
+
+
+class Machine:
+    """A node, and the machine that it is."""
+
+    def __init__(self, fleet, machine, node):
+        self.fleet, self.machine, self.node = fleet, machine, node
+
+    def ask(self, verb, **arguments):
+        path = f"{self.fleet.url}/v1/nodes/{self.node}/states/provision"
+        answer = self.fleet.http.put(path, json={"target": verb, **arguments}, timeout=30)
+        assert 202 == answer.status_code, answer.text
+
+    def reach(self, verb, state, **arguments):
+        """Ask for a verb, and wait until the node is in a state; the operation."""
+        self.ask(verb, **arguments)
+        until(lambda: self.is_there(state), f"{verb} of {self.node}")
+        newest = self.fleet.get(f"nodes/{self.node}/operations")["operations"][0]["uuid"]
+        return self.fleet.get(f"operations/{newest}")
+
+    def is_there(self, state):
+        now = self.show()
+        assert not now["last_error"] or "failed" not in now["provision_state"], (
+            f"{now['last_error']}\n{self.machine.log()[-8000:]}"
+        )
+        return now["provision_state"] == state
+
+    def show(self):
+        return self.fleet.get(f"nodes/{self.node}")
+
+    def set(self, **fields):
+        patch = [
+            {"op": "add", "path": f"/{name}", "value": value} for name, value in fields.items()
+        ]
+        answer = self.fleet.http.patch(f"{self.fleet.url}/v1/nodes/{self.node}", json=patch)
+        assert 200 == answer.status_code, answer.text
+
+    def on_disk(self, start, length):
+        with self.machine.disk.open("rb") as disk:
+            disk.seek(start)
+            return disk.read(length)
+
+    def config_drive(self):
+        """What the second partition holds."""
+        first, sectors = struct.unpack_from("<II", self.on_disk(446 + 16, 16), 8)
+        return self.on_disk(first * SECTOR, sectors * SECTOR)
+
+
+def in_band(operation):
+    return [step["step"] for step in operation["steps"] if step["in_band"]]
+
+
+def took(step):
+    started, finished = (datetime.fromisoformat(step[at]) for at in ("started_at", "finished_at"))
+    return (finished - started).total_seconds()
+
+
+def instance(machine, path, content):
+    return {
+        "image_source": f"{machine.url}{path}",
+        "image_os_hash_algo": "sha256",
+        "image_os_hash_value": hashlib.sha256(content).hexdigest(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("devices", "user", "complaint"),
+    [
+        ("[Path('/dev/null')]", real_agent.user(), "this user can open /dev/null"),
+        ("[]", {}, "must not run as root"),
+    ],
+)
+def test_the_agent_is_not_started_where_it_could_open_a_disk(devices, user, complaint):
+    if not user and os.geteuid() != 0 and "root" in complaint:
+        not_run("a process of root's")
+    program = (real_agent.HOST / "confined.py").read_text().partition("if __name__")[0]
+    program += f"dangerous_devices = lambda: {devices}\nconfine()\n"
+    done = subprocess.run(
+        [real_agent.interpreter(), "-c", program], check=False, capture_output=True, text=True,
+        cwd="/", **user,
+    )  # fmt: skip
+    assert 1 == done.returncode
+    assert complaint in done.stderr
+
+
+def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(world):
+    world.reach("manage", "manageable")
+    raid = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
+    put = f"{world.fleet.url}/v1/nodes/{world.node}/states/raid"
+    assert 204 == world.fleet.http.put(put, json=raid).status_code
+    steps = [
+        {"interface": "raid", "step": "delete_configuration"},
+        {"interface": "raid", "step": "create_configuration"},
+        {"interface": "deploy", "step": "burn_in", "args": {"seconds": WORK}},
+    ]
+    operation = world.reach("clean", "manageable", clean_steps=steps)
+    cleaned = [each for each in operation["steps"] if each["flow"] == "clean"]
+    assert [each["step"] for each in steps] == [each["step"] for each in cleaned]
+    assert raid["logical_disks"] == world.show()["raid_config"]["logical_disks"]
+    assert (world.machine.folder / "raid").exists()
+    late = took(cleaned[-1]) - WORK
+    print(f"an in-band step of {WORK:g} s was known to have ended {late:.2f} s later")
+    assert late <= max(1.0, 0.02 * WORK)
+
+
+def test_automated_cleaning_erases_the_disk_and_on_the_fast_track_leaves_the_agent_running(world):
+    world.set(**{"driver_info/fast_track": True})
+    with world.machine.disk.open("r+b") as disk:
+        disk.write(b"the former tenant")
+    operation = world.reach("provide", "available")
+    assert ["erase_devices_metadata", "erase_devices"] == in_band(operation)
+    assert bytes(17) == world.on_disk(0, 17)
+    assert ("power on", None) == (world.show()["power_state"], world.machine.agent.poll())
+
+
+def test_direct_deployment_writes_image_config_drive_and_what_a_custom_step_adds(world):
+    world.set(instance_info=instance(world.machine, "/first.raw", FIRST))
+    drive = {"meta_data": {"name": "rack1-u7"}, "user_data": "#!/bin/sh\n"}
+    operation = world.reach("active", "active", configdrive=drive)
+    world.set(**{"driver_info/fast_track": False})
+    assert "prepare_ramdisk" not in {step["step"] for step in operation["steps"]}
+    assert ["sign_disk"] == in_band(operation)
+    system = slice(1 << 20, 4 << 20)
+    assert sha256(FIRST[system]) == sha256(world.on_disk(1 << 20, 3 << 20))
+    assert FIRST[:462] == world.on_disk(0, 462)
+    assert world.node.encode() == world.on_disk(512, 36)
+    written = world.config_drive()
+    assert b"config-2" == written[16 * 2048 + 40 :][:8]
+    assert b'{"name": "rack1-u7"}' in written
+    assert "power on" == world.show()["power_state"]
+
+
+def test_a_wrong_checksum_is_told_with_its_image(world):
+    wrong = instance(world.machine, "/second.raw", FIRST)
+    world.set(instance_info=wrong)
+    world.ask("rebuild")
+    world.fleet.await_state([world.node], "deploy failed")
+    error = world.show()["last_error"]
+    assert wrong["image_source"] in error
+    assert wrong["image_os_hash_value"] in error
+
+
+def test_rebuild_writes_another_image_of_another_format(world, qemu_img, tmp_path):
+    path = tmp_path / "second.raw"
+    path.write_bytes(SECOND)
+    converted = path.with_suffix(".qcow2")
+    subprocess.run(
+        [qemu_img, "convert", "-f", "raw", "-O", "qcow2", path, converted], check=True, timeout=30
+    )
+    content = world.machine.files["/second.qcow2"] = converted.read_bytes()
+    world.set(instance_info=instance(world.machine, "/second.qcow2", content))
+    world.reach("rebuild", "active")
+    assert sha256(SECOND[1 << 20 :]) == sha256(world.on_disk(1 << 20, 3 << 20))
+
+
+def test_service_runs_a_step_of_the_agents_beside_the_instance(world):
+    before = world.on_disk(0, 4 << 20)
+    steps = [{"interface": "deploy", "step": "burn_in", "args": {"seconds": 0.1}}]
+    operation = world.reach("service", "active", service_steps=steps)
+    assert ["burn_in"] == in_band(operation)
+    assert before == world.on_disk(0, 4 << 20)
+
+
+def test_rescue_sets_a_password_and_unrescue_boots_the_instance(world):
+    world.reach("rescue", "rescue", rescue_password="open sesame")
+    password = (world.machine.folder / "rescue-password").read_text()
+    assert password.startswith("$5$")
+    world.reach("unrescue", "active")
+
+
+def test_undeployment_erases_the_disk(world):
+    world.reach("deleted", "available")
+    assert bytes(4 << 20) == world.on_disk(0, 4 << 20)
+    assert "power off" == world.show()["power_state"]
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()

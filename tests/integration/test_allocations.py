@@ -1,0 +1,284 @@
+"""Nodes are found for allocations: the right ones, each once, whoever dies and whatever gets lost."""
+
+import os
+import signal
+import threading
+import uuid
+from collections import Counter
+
+import pytest
+from sqlalchemy import event, select, text
+
+from app import killpoints
+from app.db import after, age
+from app.models import Allocation, Node, NodeTrait
+from app.runtime import Call
+from app.services import allocations, moves, operations, scheduling
+from app.states import Event, State
+
+FREE = {"state": "available", "power_state": "power off", "resource_class": "large"}
+
+
+@pytest.fixture
+def inside(inside):
+    inside.conductor("c-1")
+    return inside
+
+
+def ask(inside, **fields):
+    """The uuid of a new allocation."""
+    with inside.runtime.transaction() as session:
+        fields = {"resource_class": "large", **fields}
+        return allocations.create(session, fields).uuid
+
+
+def read(inside, name):
+    with inside.runtime.reading() as session:
+        return session.query(Allocation).filter_by(uuid=name).one()
+
+
+def seek(inside, name):
+    """The allocation, after a conductor has sought a node for it."""
+    scheduling.seek(inside.runtime, name)
+    return read(inside, name)
+
+
+def free(inside, traits=(), **columns):
+    node = inside.node(**{**FREE, **columns})
+    with inside.runtime.transaction() as session:
+        session.add_all(NodeTrait(node_id=node, trait=trait) for trait in traits)
+    return node
+
+
+def uuid_of(inside, node):
+    return inside.read(node).uuid
+
+
+#: columns of a node, what is asked for, and whether that node is given
+FITS = (
+    ({}, {}, True),
+    ({"state": "active"}, {}, False),
+    ({"state": "manageable"}, {}, False),
+    ({"power_state": None}, {}, False),
+    ({"maintenance": True}, {}, False),
+    ({"instance_uuid": "i"}, {}, False),
+    ({"parent_node": "p"}, {}, False),
+    ({}, {"traits": ["CUSTOM_A"]}, False),
+    ({"traits": ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]}, {"traits": ["CUSTOM_A", "CUSTOM_C"]}, True),
+    ({"traits": ["CUSTOM_A", "CUSTOM_B"]}, {"traits": ["CUSTOM_A", "CUSTOM_C"]}, False),
+    ({"traits": ["CUSTOM_A"]}, {}, True),
+    ({}, {"owner": "p1"}, False),
+    ({"owner": "p1"}, {"owner": "p1"}, True),
+    ({"owner": "p2", "lessee": "p1"}, {"owner": "p1"}, True),
+    ({"owner": "p2"}, {"owner": "p1"}, False),
+    ({"owner": "p2"}, {}, True),
+)
+
+
+def test_only_a_node_that_fits_is_given(inside):
+    given = []
+    for number, (columns, fields, _) in enumerate(FITS):
+        resource_class = f"class-{number}"
+        node = free(inside, **columns, resource_class=resource_class)
+        allocation = seek(inside, ask(inside, **fields, resource_class=resource_class))
+        row = inside.read(node)
+        found = allocation.state == "active"
+        given.append(found)
+        assert (node if found else None) == allocation.node_id
+        assert found == (allocation.uuid == row.instance_uuid)
+        assert found == (allocation.last_error is None)
+        assert found or resource_class in allocation.last_error
+        assert not found or fields.get("traits", []) == row.instance_info["traits"]
+
+    assert [found for _, _, found in FITS] == given
+
+
+def test_only_candidates_are_given_and_the_node_of_its_name_first(inside):
+    nodes = [free(inside, name=f"n{number}") for number in range(30)]
+    some = [uuid_of(inside, node) for node in nodes[3:5]]
+
+    first = seek(inside, ask(inside, candidate_nodes=some, name="n4"))
+    second = seek(inside, ask(inside, candidate_nodes=some))
+    third = seek(inside, ask(inside, candidate_nodes=some))
+    assert [nodes[4], nodes[3], None] == [each.node_id for each in (first, second, third)]
+    assert nodes[29] == seek(inside, ask(inside, name="n29")).node_id
+    assert "candidates" in third.last_error
+
+
+def test_which_node_it_is_is_left_to_chance(inside):
+    for _ in range(60):
+        free(inside)
+    given = [seek(inside, ask(inside)).node_id for _ in range(60)]
+
+    assert 60 == len(set(given))
+    assert sorted(given) != given != sorted(given, reverse=True)
+
+
+def test_a_locked_node_is_waited_for_a_little(inside):
+    node = free(inside, reservation="c-1")
+    name = ask(inside)
+    pause = inside.settings.conductor.node_locked_retry_interval
+    inside.sent.clear()
+
+    for tries in (1, 2):
+        allocation = seek(inside, name)
+        assert ("allocating", tries) == (allocation.state, allocation.attempts)
+    assert [Call("ingot.allocate", (name,), pause)] * 2 == inside.sent
+    allocation = seek(inside, name)
+    assert ("error", 2) == (allocation.state, len(inside.sent))
+    assert "locked" in allocation.last_error
+
+    other = ask(inside)
+    assert "allocating" == seek(inside, other).state
+    inside.change(Node, node, reservation=None)
+    assert node == seek(inside, other).node_id
+
+
+def test_a_free_node_is_taken_rather_than_waiting_for_a_locked_one(inside):
+    nodes = [free(inside, reservation="c-1"), free(inside)]
+    assert nodes[1] == seek(inside, ask(inside)).node_id
+
+
+def test_what_is_settled_stays_as_it_is_however_often_the_message_comes(inside):
+    free(inside), free(inside)
+    name = ask(inside)
+    first = seek(inside, name)
+    assert (first.node_id, first.updated_at) == (
+        (again := seek(inside, name)).node_id,
+        again.updated_at,
+    )
+    scheduling.seek(inside.runtime, str(uuid.uuid4()))  # given back before a conductor saw it
+
+
+def test_a_message_that_got_lost_is_sent_again(inside):
+    free(inside)
+    name = ask(inside)
+    assert [Call("ingot.allocate", (name,))] == inside.sent
+    assert 0 == scheduling.announce_due(inside.runtime)
+
+    inside.change(Allocation, name, due_at=after(-1))
+    assert 1 == scheduling.announce_due(inside.runtime)
+    assert 0 == scheduling.announce_due(inside.runtime)
+    assert [Call("ingot.allocate", (name,))] * 2 == inside.sent
+
+    # the longer it is there, the longer until the next message
+    inside.change(Allocation, name, due_at=after(-1), created_at=after(-30))
+    assert 1 == scheduling.announce_due(inside.runtime)
+    with inside.runtime.reading() as session:
+        left = session.scalar(select(-age(Allocation.due_at)))
+    assert 25 < left < 35
+
+    seek(inside, name)
+    assert read(inside, name).due_at is None
+
+
+def test_a_uuid_that_is_an_instance_already_is_told_not_tried_for_ever(inside):
+    free(inside)
+    name = ask(inside)
+    other = inside.node(instance_uuid=name)
+
+    failed = seek(inside, name)
+    assert ("error", None) == (failed.state, failed.due_at)
+    assert uuid_of(inside, other) in failed.last_error
+
+
+def test_a_conductor_that_dies_in_the_middle_leaves_all_as_it_was(inside):
+    node = free(inside)
+    name = ask(inside)
+    child = os.fork()
+    if child == 0:
+        try:
+            killpoints.arm(["any:acted:allocation=die"], "c-1")
+            scheduling.seek(inside.another().runtime, name)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert signal.SIGKILL == os.WTERMSIG(status)
+    assert ("allocating", None) == ((left := read(inside, name)).state, left.node_id)
+    assert inside.read(node).instance_uuid is None
+
+    inside.change(Allocation, name, due_at=after(-1))
+    assert 1 == scheduling.announce_due(inside.runtime)
+    assert node == seek(inside, name).node_id
+
+
+def test_many_at_once_get_a_node_each_and_no_node_twice(inside):
+    with inside.runtime.transaction() as session:
+        session.add_all(
+            Node(
+                uuid=str(uuid.uuid4()), driver="fake-hardware", provision_state="available",
+                power_state="power off", resource_class="large",
+            )
+            for _ in range(60)
+        )  # fmt: skip
+    names = [ask(inside) for _ in range(70)]
+    workers = [inside.another() for _ in range(4)]
+    start = threading.Barrier(len(workers))
+    errors = []
+
+    def work(worker, own):
+        start.wait()
+        try:
+            for name in own:
+                scheduling.seek(worker.runtime, name)
+        except Exception as error:
+            errors.append(error)
+
+    # each allocation is sought by two, as when a message comes twice
+    threads = [
+        threading.Thread(target=work, args=(worker, names[number % 2 :: 2]))
+        for number, worker in enumerate(workers)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for worker in workers:
+        worker.close()
+
+    assert [] == errors
+    with inside.runtime.reading() as session:
+        rows = session.execute(select(Allocation.state, Allocation.node_id, Allocation.uuid)).all()
+        pairs = dict(session.execute(select(Node.id, Node.instance_uuid)).all())
+    assert {"active": 60, "error": 10} == Counter(row.state for row in rows)
+    assert {row.node_id: row.uuid for row in rows if row.node_id} == pairs
+
+
+def test_an_index_leads_to_the_free_nodes_of_a_class(inside):
+    """However many other nodes there are, and whatever state they are in."""
+    statements = []
+
+    def note(_conn, _cursor, statement, parameters, *_):
+        statements.append((statement, parameters))
+
+    free(inside)
+    name = ask(inside)
+    event.listen(inside.runtime.engine, "before_cursor_execute", note)
+    try:
+        scheduling.seek(inside.runtime, name)
+    finally:
+        event.remove(inside.runtime.engine, "before_cursor_execute", note)
+    sought = [each for each in statements if "ORDER BY nodes.id" in each[0]]
+    assert sought
+    with inside.runtime.engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SET enable_seqscan = off"))
+            connection.execute(text("SET enable_bitmapscan = off"))
+        explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
+        for statement, parameters in sought:
+            plan = connection.exec_driver_sql(f"{explain} {statement}", parameters).all()
+            assert "ix_nodes_free" in str(plan), plan
+
+
+def test_a_node_that_is_torn_down_is_given_back(inside):
+    node = free(inside)
+    name = ask(inside, traits=[])
+    seek(inside, name)
+    with inside.runtime.transaction() as session:
+        row = operations.lock(session, node)
+        moves.settle(session, row, State.DELETING, Event.CLEAN, None)
+
+    row = inside.read(node)
+    assert (None, {}) == (row.instance_uuid, row.instance_info)
+    with inside.runtime.reading() as session:
+        assert 0 == session.query(Allocation).count()

@@ -1,0 +1,136 @@
+"""Questions to conductors, by real processes over Redis."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from drivers.simulator.simulator import running
+from tests.fleet import Fleet, until
+
+NMI = "management/inject_nmi"
+DEVICE = "management/boot_device"
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    with running(machines=1, power_off_seconds=0.1) as found:
+        yield found
+
+
+def enrol(fleet, simulator):
+    (node,) = fleet.enrol(simulator)
+    fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
+    return node
+
+
+def put(fleet, node, path, body=None):
+    return fleet.http.put(f"{fleet.url}/v1/nodes/{node}/{path}", json=body, timeout=60)
+
+
+def fault(answer):
+    return answer.json()["error_message"]
+
+
+def asked_meanwhile(fleet, node, seconds=0.0):
+    """Ask for the boot device in a thread; what it was answered."""
+    answers = []
+
+    def ask():
+        url = f"{fleet.url}/v1/nodes/{node}/{DEVICE}"
+        answers.append(fleet.http.get(url, timeout=60))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(seconds)
+    return thread, answers
+
+
+def test_a_machine_is_asked_and_ordered_through_its_conductor(tmp_path, simulator):
+    machine = simulator.machines[0]
+    few = {"INGOT_API_API_WORKERS": "1", "INGOT_API_WAITING_THREADS": "1"}
+    with Fleet(tmp_path, conductors=1, INGOT_API_ASK_TIMEOUT="3", **few) as fleet:
+        node = enrol(fleet, simulator)
+        assert "cdrom" in fleet.get(f"nodes/{node}/{DEVICE}/supported")["supported_boot_devices"]
+        wanted = {"boot_device": "pxe", "persistent": True}
+        assert 204 == put(fleet, node, DEVICE, wanted).status_code
+        assert ("Pxe", "Continuous") == (machine.boot_target, machine.boot_enabled)
+        assert wanted == fleet.get(f"nodes/{node}/{DEVICE}")
+        refused = put(fleet, node, NMI)
+        assert 502 == refused.status_code, refused.text
+        assert "powered off" in fault(refused)
+
+        # what changes it slowly is an operation, with the same machine at its end
+        assert 202 == put(fleet, node, "states/boot_mode", {"target": "bios"}).status_code
+        until(lambda: "bios" == fleet.get(f"nodes/{node}")["boot_mode"])
+        assert "Legacy" == machine.boot_mode
+        fleet.provision([node], "manage")
+        fleet.await_state([node], "manageable")
+        settings = fleet.get(f"nodes/{node}/bios")["bios"]
+        assert "On" == next(each["value"] for each in settings if each["name"] == "NumLock")
+        firmware = fleet.get(f"nodes/{node}/firmware")["firmware"]
+        assert ["bios", "bmc"] == [each["component"] for each in firmware]
+
+        (fake,) = fleet.create_nodes(1)
+        for path, body, status in (
+            ("states/console", {"enabled": True}, 202),
+            ("states/boot_mode", {"target": "bios"}, 202),
+            ("vendor_passthru/second_method", {"bar": "kazoo"}, 202),
+            ("vmedia", {"device_type": "cdrom", "image_url": "http://a/b.iso"}, 204),
+            ("states/secure_boot", {"target": True}, 202),
+        ):
+            method = "POST" if path.startswith("v") else "PUT"
+            url = f"{fleet.url}/v1/nodes/{fake}/{path}"
+            assert status == fleet.http.request(method, url, json=body, timeout=60).status_code
+            until(lambda: not fleet.get(f"nodes/{fake}")["reservation"], path)
+        shown = fleet.get(f"nodes/{fake}")
+        assert ("enroll", "bios", True) == (
+            shown["provision_state"],
+            shown["boot_mode"],
+            shown["console_enabled"],
+        )
+        assert "secure boot needs boot mode uefi" == shown["last_error"]
+        assert "http://a/b.iso" in str(fleet.get(f"nodes/{fake}/vmedia"))
+        assert {"returned": True} == fleet.operation(fake, "vendor")["steps"][0]["result"]
+
+        # a BMC that is silent costs those who ask it their time, and nobody else theirs
+        simulator.set_faults(0, bmc_silent=True)
+        try:
+            thread, answers = asked_meanwhile(fleet, node, 0.2)
+            started = time.monotonic()
+            assert 2 == len(fleet.get("nodes")["nodes"])
+            assert time.monotonic() - started < 1
+            another = put(fleet, node, DEVICE, {"boot_device": "pxe"})
+            assert (503, "5") == (another.status_code, another.headers["Retry-After"])
+            thread.join()
+        finally:
+            simulator.set_faults(0, bmc_silent=None)
+        assert 504 == answers[0].status_code, answers[0].text
+        for named in ("fleet-1", machine.redfish_address, node):
+            assert named in fault(answers[0])
+
+
+def test_a_question_to_a_conductor_that_dies_is_answered_by_the_next(tmp_path, simulator):
+    with Fleet(tmp_path, conductors=2, INGOT_API_ASK_TIMEOUT="30") as fleet:
+        node = enrol(fleet, simulator)
+        owner = fleet.get(f"nodes/{node}")["conductor"]
+        pid = fleet.pids()["conductors"][owner]
+        simulator.set_faults(0, bmc_silent=True)
+        thread, answers = asked_meanwhile(fleet, node, 0.5)  # it has begun to answer
+        os.kill(pid, signal.SIGKILL)
+        simulator.set_faults(0, bmc_silent=None)
+        thread.join()
+        assert 200 == answers[0].status_code, answers[0].text
+        assert owner != fleet.get(f"nodes/{node}")["conductor"]
+
+
+def test_without_any_conductor_the_answer_is_clear(tmp_path, simulator):
+    with Fleet(tmp_path, conductors=1, INGOT_API_ASK_TIMEOUT="2") as fleet:
+        node = enrol(fleet, simulator)
+        os.kill(fleet.conductor(1), signal.SIGKILL)
+        answer = put(fleet, node, DEVICE, {"boot_device": "pxe"})
+        assert 504 == answer.status_code, answer.text
+        assert "Conductor fleet-1 did not answer within 2 s" in fault(answer)
+        until(lambda: 503 == put(fleet, node, DEVICE, {"boot_device": "pxe"}).status_code)

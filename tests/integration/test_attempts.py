@@ -1,0 +1,136 @@
+"""A message runs the steps of an operation; whatever is lost or asked for meanwhile, each once."""
+
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+
+from app.models import Operation, OperationStep
+from app.services import operations
+from drivers.steps import Done, Failed
+from workers import attempts, claims, reconciler
+
+CLEANING = ["deploy.prepare_cleaning", "vendor.log_passthrough", "deploy.tear_down_cleaning"]
+
+
+@pytest.fixture
+def cleaning(inside):
+    """A conductor, and the node and operation of a clean that has just been asked for."""
+    inside.claimant = inside.conductor("c-1")
+    node = inside.node("manageable")
+    name = inside.request(node, "provide")
+    return inside.read(node), name
+
+
+def run(inside, node, name, **more):
+    operation = inside.operation(name)
+    attempts.run(inside.claimant, node.uuid, name, operation.fence, operation.cursor, **more)
+
+
+def test_one_message_runs_all_steps_that_need_not_wait(inside, cleaning):
+    node, name = cleaning
+    run(inside, node, name)
+    assert [(label, "done", 1) for label in CLEANING] == [
+        (step.label, step.state, step.attempts) for step in inside.steps(name)
+    ]
+    assert 1 == len(inside.sent)
+    assert ("available", None) == (
+        inside.read(node.id).provision_state,
+        inside.read(node.id).reservation,
+    )
+
+
+def test_each_step_is_shown_by_its_name_with_what_came_of_it(inside, cleaning, monkeypatch):
+    node, name = cleaning
+    seen = []
+    broken = Failed("no such luck")
+    real = attempts.call
+    monkeypatch.setattr(
+        attempts,
+        "call",
+        lambda target, step: broken if step.label == CLEANING[1] else real(target, step),
+    )
+    run(inside, node, name, show=lambda label: lambda outcome: seen.append((label, outcome)))
+    assert (CLEANING[0], Done()) == seen[0]
+    assert (CLEANING[1], broken) == seen[1]
+    assert "clean failed" == inside.read(node.id).provision_state
+
+
+def test_the_lease_is_kept_for_as_long_as_each_call_may_take(inside, cleaning, monkeypatch):
+    node, name = cleaning
+    kept = []
+    lease = SimpleNamespace(check=lambda: None, keep=kept.append)
+    monkeypatch.setattr(inside.claimant.leases, "take", lambda *_: lease)
+    run(inside, node, name)
+    assert {inside.settings.conductor.step_timeout} == set(kept)
+    assert len(kept) >= len(CLEANING)
+
+
+@pytest.mark.parametrize("lost", range(1, 2 * len(CLEANING) + 1))
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(inside, cleaning, monkeypatch, lost):
+    node, name = cleaning
+    dialect, commits = inside.runtime.engine.dialect, count(1)
+    commit = dialect.do_commit
+
+    def lossy(connection):
+        commit(connection)
+        if next(commits) == lost:
+            connection.dbapi_connection.close()
+            error = dialect.dbapi.ProgrammingError
+            raise error("Cannot operate on a closed database.")
+
+    monkeypatch.setattr(dialect, "do_commit", lossy)
+    run(inside, node, name)
+    assert [("done", 1)] * 3 == [(step.state, step.attempts) for step in inside.steps(name)]
+    operation = inside.operation(name)
+    assert ("succeeded", 0) == (operation.state, operation.refused)
+    assert "available" == inside.read(node.id).provision_state
+
+
+def test_a_claim_of_another_is_not_taken_for_ones_own(inside, cleaning):
+    _, name = cleaning
+    assert claims.claim(inside.claimant, name, 1, 0)
+    assert claims.claim(inside.claimant, name, 1, 0) is None
+
+
+def test_a_conductor_that_leaves_begins_no_further_step(inside, cleaning):
+    node, name = cleaning
+    run(inside, node, name, show=lambda _label: lambda _outcome: inside.claimant.leaving.set())
+    operation = inside.operation(name)
+    assert ("queued", 1) == (operation.state, operation.cursor)
+    run(inside, node, name)
+    assert 1 == inside.operation(name).cursor
+
+
+def test_an_abort_that_is_asked_for_while_a_step_runs_is_seen_when_it_is_done(inside, cleaning):
+    _, name = cleaning
+    attempt = claims.claim(inside.claimant, name, 1, 0)
+    inside.change_step(name, 0, abort_after=True)
+    assert not claims.advance(inside.claimant, attempt, {})
+    assert "running" == inside.operation(name).state
+
+
+def test_everything_that_is_queued_is_sent_again_however_much_it_is(inside, monkeypatch):
+    monkeypatch.setattr(reconciler, "BATCH", 2)
+    inside.conductor("c-1")
+    names = [inside.request(inside.node(), "manage") for _ in range(5)]
+    inside.sent.clear()
+    assert 5 == reconciler.resend_all(inside.runtime)
+    assert names == [message.operation for message in inside.sent]
+
+
+def test_a_snapshot_reads_like_its_row(inside, cleaning):
+    _, name = cleaning
+    attempt = claims.claim(inside.claimant, name, 1, 0)
+    with inside.runtime.reading() as session:
+        row = session.query(Operation).filter_by(uuid=name).one()
+        step = operations.current_step(session, row)
+        for kind, ours, theirs in (
+            (Operation, attempt.operation, row),
+            (OperationStep, attempt.step, step),
+        ):
+            names = kind.__table__.columns.keys()
+            assert [getattr(theirs, each) for each in names] == [
+                getattr(ours, each) for each in names
+            ]
+        assert step.label == attempt.step.label

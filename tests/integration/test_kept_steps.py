@@ -1,0 +1,75 @@
+"""Which steps deploy templates and runbooks bring to a node."""
+
+import pytest
+
+from app.errors import Invalid, NotFound
+from app.models import Node, NodeTrait
+from app.services import runbooks, templates
+
+ERASE = {"interface": "deploy", "step": "erase_devices", "args": {}}
+RESET = {"interface": "bios", "step": "factory_reset", "args": {}}
+
+
+@pytest.fixture
+def node(inside):
+    """A node with the traits CUSTOM_A and CUSTOM_B."""
+    made = inside.node("available")
+    with inside.runtime.transaction() as session:
+        session.add_all(NodeTrait(node_id=made, trait=f"CUSTOM_{letter}") for letter in "AB")
+    return made
+
+
+def of_templates(inside, node, **kept):
+    """The steps of a deployment that asks for `traits`, with templates under these names."""
+    with inside.runtime.transaction() as session:
+        for name, steps in kept.items():
+            templates.create(session, {"name": name, "steps": steps})
+    with inside.runtime.reading() as session:
+        return templates.steps_of(session, session.get_one(Node, node))
+
+
+def test_templates_of_the_traits_that_an_instance_asks_for_add_their_steps(inside, node):
+    first, second, third = ({**RESET, "step": name, "priority": 1} for name in ("a", "b", "c"))
+    assert [] == of_templates(inside, node, CUSTOM_A=[first], CUSTOM_B=[second], CUSTOM_C=[third])
+    inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_A"]})
+    assert [first, second] == of_templates(inside, node)
+    inside.change(Node, node, instance_info={"traits": ["CUSTOM_B"]})
+    assert [second] == of_templates(inside, node)
+    inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_C"]})
+    with pytest.raises(Invalid, match="lacks CUSTOM_C"):
+        of_templates(inside, node)
+
+
+def test_a_step_that_two_templates_bring_is_refused(inside, node):
+    inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_A"]})
+    step = {**RESET, "priority": 1}
+    with pytest.raises(Invalid, match=r"CUSTOM_A, CUSTOM_B: .* bios\.factory_reset"):
+        of_templates(inside, node, CUSTOM_A=[step], CUSTOM_B=[{**step, "priority": 2}])
+
+
+@pytest.mark.parametrize(
+    ("name", "traits", "fits"),
+    [
+        ("CUSTOM_A", [], True),
+        ("CUSTOM_C", [], False),
+        ("my-book", ["CUSTOM_B", "CUSTOM_C"], True),
+        ("my-book", ["CUSTOM_C"], False),
+        ("my-book", [], False),
+    ],
+)
+def test_a_runbook_fits_nodes_that_share_a_trait_with_it(inside, node, name, traits, fits):
+    steps = [{**ERASE, "order": 2}, {**RESET, "order": 1}]
+    with inside.runtime.transaction() as session:
+        fields = {"name": name, "steps": steps, "disable_ramdisk": True}
+        runbook = runbooks.create(session, fields)
+        runbooks.set_traits(runbook, traits)
+    with inside.runtime.reading() as session:
+        row = session.get_one(Node, node)
+        for ident in (name, runbook.uuid, runbook.uuid.replace("-", "").upper()):
+            if fits:
+                assert (steps[::-1], True) == runbooks.steps_of(session, row, ident)
+            else:
+                with pytest.raises(Invalid, match="none of them"):
+                    runbooks.steps_of(session, row, ident)
+        with pytest.raises(NotFound):
+            runbooks.steps_of(session, row, "nonesuch")

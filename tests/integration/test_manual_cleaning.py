@@ -1,0 +1,327 @@
+"""Manual cleaning (spec manual-cleaning), from inside."""
+
+import pytest
+
+from tests.integration.world import Acme, World, asked
+from tests.unit.drivers.machines import scripted_agent
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+POLISH = asked("management", "polish")
+SCRUB = asked("management", "scrub", args={"level": "deep"})
+HOLD = asked("power", "hold")
+ERASE, BURN = asked("deploy", "erase_devices"), asked("deploy", "burnin_cpu")
+
+
+@pytest.fixture
+def world(inside):
+    return World(inside)
+
+
+@pytest.fixture
+def band(inside, monkeypatch):
+    """A world whose agent may speak HTTP, and offers three clean steps."""
+    inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
+    plain = inside.another()
+    with scripted_agent() as agent:
+        world = World(plain, agent)
+        world.offer(
+            "clean",
+            ("deploy", "erase_devices", 10, {"abortable": True}),
+            ("deploy", "burnin_cpu", 0),
+            ("deploy", "check", 0, {"argsinfo": {"what": {"description": "d", "required": True}}}),
+        )
+        yield world
+    plain.close()
+
+
+def test_steps_run_in_the_order_given_and_the_node_is_manageable_again(world):
+    node = world.node()
+    assert "manageable" == world.do(node, "clean", clean_steps=[SCRUB, POLISH, SCRUB])
+    assert ["scrub deep", "polish", "scrub deep"] == Acme.did
+    operation = world.last(node)
+    assert ("clean", "succeeded") == (operation.kind, operation.state)
+    assert ["caller"] * 3 == [row.source for row in world.steps(node)]
+
+
+def test_an_order_that_is_given_counts(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[{**SCRUB, "order": 2}, {**POLISH, "order": 1}])
+    assert ["polish", "scrub deep"] == Acme.did
+
+
+@pytest.mark.parametrize(
+    ("steps", "disable_ramdisk", "complaint"),
+    [
+        ([POLISH, asked("management", "scrub")], False, "'level' is required and missing"),
+        ([POLISH, asked("management", "scrub", args={"level": 1, "x": 1})], False, "no argument 'x'"),
+        ([POLISH, asked("management", "nonsense")], False, "no clean step of that name"),
+        ([POLISH, asked("vendor", "log_passthrough")], True, "needs the ramdisk"),
+        ([POLISH, asked("deploy", "wait", args={"hours": 1})], False, "no argument 'hours'"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_step_fails_the_clean_before_any_step(
+    world, steps, disable_ramdisk, complaint
+):
+    node = world.node()
+    world.do(node, "clean", clean_steps=steps, disable_ramdisk=disable_ramdisk)
+    row = world.inside.read(node)
+    assert ("clean failed", "manageable") == (row.provision_state, row.target_provision_state)
+    assert complaint in row.last_error
+    assert (True, "clean failure", None) == (row.maintenance, row.fault, row.reservation)
+    assert ("failed", "invalid_steps") == (world.last(node).state, world.last(node).error["code"])
+    assert [] == Acme.did
+
+
+def test_a_step_that_finds_its_argument_wrong_leaves_earlier_steps_done(world):
+    node = world.node()
+    wrong = asked("management", "scrub", args={"level": "wrong"})
+    assert "clean failed" == world.do(node, "clean", clean_steps=[POLISH, wrong, POLISH])
+    assert ["polish"] == Acme.did
+    assert [("management.polish", "done"), ("management.scrub", "failed"),
+            ("management.polish", "skipped")] == world.labels(node)  # fmt: skip
+    error = world.last(node).error
+    assert ("bad_argument", "management.scrub", 1) == (
+        error["code"], error["step"], error["attempt"]
+    )  # fmt: skip
+    assert error["cause"]
+    assert error["hint"]
+
+
+def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_that(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    assert "manageable" == world.do(node, "clean", clean_steps=[POLISH])
+    assert (False, None) == (world.inside.read(node).maintenance, world.inside.read(node).fault)
+
+
+def test_hold_keeps_the_way_to_manageable_and_unhold_goes_on_at_once(world):
+    node = world.node()
+    assert "clean hold" == world.do(node, "clean", clean_steps=[POLISH, HOLD, SCRUB])
+    row = world.inside.read(node)
+    assert ("manageable", None) == (row.target_provision_state, row.reservation)
+    assert ("held", None) == (world.last(node).state, world.last(node).deadline_at)
+    assert "manageable" == world.do(node, "unhold")
+    assert ["polish", "scrub deep"] == Acme.did
+
+
+def test_what_is_held_can_be_aborted(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[HOLD, POLISH])
+    assert "clean failed" == world.do(node, "abort")
+    row = world.inside.read(node)
+    assert (False, "manageable", None) == (
+        row.maintenance, row.target_provision_state, row.reservation
+    )  # fmt: skip
+    assert "By request" in row.last_error
+    assert "aborted" == world.last(node).state
+    assert [] == Acme.did
+    assert "manageable" == world.do(node, "manage")
+
+
+def test_power_steps_run_in_position(world):
+    node = world.node(power_state="power on")
+    steps = [POLISH, asked("power", "power_off"), SCRUB, asked("power", "reboot"), POLISH]
+    assert "manageable" == world.do(node, "clean", clean_steps=steps)
+    assert ["polish", "power off", "scrub deep", "power on", "polish"] == Acme.did
+
+
+def test_wait_waits_as_long_as_it_may(world):
+    node = world.node()
+    wait = asked("power", "wait", args={"seconds": 3600})
+    assert "clean wait" == world.do(node, "clean", clean_steps=[wait, POLISH])
+    assert "manageable" == world.poll(node)
+    assert ["polish"] == Acme.did
+
+
+def test_a_running_step_is_aborted_at_once_where_it_may_be_interrupted(world):
+    node = world.node()
+    assert "clean wait" == world.do(
+        node, "clean", clean_steps=[asked("management", "stroll"), POLISH]
+    )
+    assert "clean failed" == world.do(node, "abort")
+    assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == world.labels(
+        node
+    )
+
+
+def test_a_running_step_that_must_not_be_interrupted_ends_first(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[asked("management", "crawl"), POLISH])
+    assert "clean wait" == world.do(node, "abort")
+    assert world.steps(node)[0].abort_after
+    assert "clean failed" == world.poll(node)
+    assert ["crawl"] == Acme.did
+    assert [("management.crawl", "done"), ("management.polish", "skipped")] == world.labels(node)
+    assert (False, "aborted") == (world.inside.read(node).maintenance, world.last(node).state)
+
+
+def test_a_transient_fault_is_tried_again_and_shown(world):
+    node = world.node()
+    Acme.unreachable = 2
+    flicker = asked("management", "flicker")
+    assert "clean wait" == world.do(node, "clean", clean_steps=[flicker, POLISH])
+    assert "clean wait" == world.poll(node)
+    assert "manageable" == world.poll(node)
+    row = world.steps(node)[0]
+    assert (3, 2, "no answer", "done") == (row.attempts, row.faults, row.error, row.state)
+
+
+def test_a_fault_that_stays_fails_the_step_after_its_tries(world):
+    node = world.node()
+    Acme.unreachable = 9
+    world.do(node, "clean", clean_steps=[asked("management", "flicker")])
+    assert ["clean wait", "clean failed"] == [world.poll(node), world.poll(node)]
+    assert (3, "unreachable") == (world.last(node).error["attempt"], world.last(node).error["code"])
+
+
+def test_a_step_may_have_a_deadline_of_its_own(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[asked("management", "stroll")])
+    row, operation = world.steps(node)[0], world.last(node)
+    assert row.deadline_at == operation.deadline_at
+    assert 0 < (row.deadline_at - row.started_at).total_seconds() < 9
+
+
+def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(world):
+    parent = world.node(name="parent")
+    uuid = world.inside.read(parent).uuid
+    children = [world.node(name=name, parent_node=uuid) for name in ("a", "b")]
+    steps = [asked("management", "crawl", execute_on_child_nodes=True), POLISH]
+    assert "clean wait" == world.do(parent, "clean", clean_steps=steps)
+    assert ["c-1", None] == [world.inside.read(each).reservation for each in children]
+    world.poll(parent)
+    assert [None, "c-1"] == [world.inside.read(each).reservation for each in children]
+    assert "manageable" == world.poll(parent)
+    assert [None, None] == [world.inside.read(each).reservation for each in children]
+    assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
+
+
+def test_only_the_children_named_are_worked_on_and_one_that_is_busy_is_waited_for(world):
+    parent = world.node(name="parent")
+    uuid = world.inside.read(parent).uuid
+    world.node(name="a", parent_node=uuid)
+    busy = world.node(name="b", parent_node=uuid, reservation="other")
+    only = asked("power", "power_on", limit_child_node_execution=[world.inside.read(busy).uuid])
+    assert "clean wait" == world.do(parent, "clean", clean_steps=[only])
+    with world.inside.runtime.transaction() as session:
+        session.get_one(type(world.inside.read(busy)), busy).reservation = None
+    assert "manageable" == world.poll(parent)
+    assert [("b", "power on")] == Acme.did
+    assert "power on" == world.inside.read(busy).power_state
+
+
+def test_in_band_steps_run_in_order_once_the_agent_has_told_them(band):
+    node = band.with_agent()
+    assert "clean wait" == band.do(node, "clean", clean_steps=[BURN, POLISH, ERASE])
+    assert ["prepare_ramdisk", "power on"] == Acme.did
+    assert "clean wait" == band.call(node)
+    band.finish(node)
+    assert ["burnin_cpu", "erase_devices"] == band.ran()
+    assert "manageable" == band.finish(node)
+    assert [*Acme.did[2:]] == ["polish", "power off", "clean_up_ramdisk"]
+    own = [row.label for row in band.steps(node) if row.source == "caller"]
+    assert ["deploy.burnin_cpu", "management.polish", "deploy.erase_devices"] == own
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        (asked("deploy", "nonsense"), "deploy.nonsense: this node has no clean step"),
+        (asked("deploy", "check"), "'what' is required and missing"),
+        (asked("deploy", "check", args={"what": 1, "x": 1}), "no argument 'x'"),
+    ],
+)
+def test_what_is_wrong_with_an_in_band_step_is_found_when_the_agent_tells(band, step, complaint):
+    node = band.with_agent()
+    assert "clean wait" == band.do(node, "clean", clean_steps=[POLISH, step])
+    assert "clean failed" == band.call(node)
+    assert complaint in band.inside.read(node).last_error
+    assert [] == band.ran()
+    assert "polish" not in Acme.did
+    assert "power off" not in Acme.did, "the machine is left on for an operator"
+
+
+def test_abort_while_the_agent_boots_tidies_up_and_switches_off(band):
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN])
+    band.ask(node, "abort")
+    row = band.inside.read(node)
+    assert ("clean failed", "c-1") == (row.provision_state, row.reservation), "at once"
+    band.run()
+    assert ["power off", "clean_up_ramdisk"] == Acme.did[2:]
+    assert (None, False) == (band.inside.read(node).reservation, band.inside.read(node).maintenance)
+
+
+def test_a_machine_that_cannot_be_tidied_up_after_an_abort_goes_into_maintenance(band):
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN])
+    Acme.untidy = True
+    assert "clean failed" == band.do(node, "abort")
+    row = band.inside.read(node)
+    assert (True, "clean failure") == (row.maintenance, row.fault)
+    assert "boot.clean_up_ramdisk: cannot be tidied up" in row.last_error
+
+
+def test_a_reboot_among_in_band_steps_boots_the_agent_again(band):
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN, asked("power", "reboot"), ERASE])
+    band.call(node)
+    assert "clean wait" == band.finish(node)
+    assert ["prepare_ramdisk", "power off", "power on"] == Acme.did[2:]
+    assert ["burnin_cpu"] == band.ran(), "the agent that ran is gone"
+    band.agent.restart()
+    band.call(node)
+    assert "manageable" == band.finish(node)
+    assert ["burnin_cpu", "erase_devices"] == band.ran()
+
+
+def test_another_version_of_the_agents_hardware_managers_aborts_a_manual_clean(band):
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[ERASE, BURN])
+    band.call(node)
+    band.agent.fail("changed", "CLEAN_VERSION_MISMATCH")
+    assert "clean failed" == band.call(node)
+    assert ["erase_devices"] == band.ran()
+    assert "version_mismatch" == band.last(node).error["code"]
+
+
+def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_clean(band):
+    node = band.with_agent()
+    band.do(node, "provide")
+    band.call(node)
+    band.agent.fail("changed", "CLEAN_VERSION_MISMATCH")
+    band.offer("clean", ("deploy", "erase_devices", 10), ("deploy", "more", 50), version="2")
+    assert "clean wait" == band.call(node)
+    assert ["erase_devices", "more"] == band.ran()
+    band.finish(node)
+    assert "available" == band.finish(node)
+    assert ["erase_devices", "more", "erase_devices"] == band.ran()
+
+
+def test_an_agent_that_changes_each_time_does_not_restart_a_clean_for_ever(band):
+    node = band.with_agent()
+    band.do(node, "provide")
+    band.call(node)
+    for _ in range(3):
+        band.agent.fail("changed", "CLEAN_VERSION_MISMATCH")
+        assert "clean wait" == band.call(node)
+    band.agent.fail("changed", "CLEAN_VERSION_MISMATCH")
+    assert "clean failed" == band.call(node)
+
+
+@pytest.mark.parametrize(
+    ("result", "ends", "kept"),
+    [({"logical_disks": []}, "manageable", {"logical_disks": []}), (None, "clean failed", {})],
+)
+def test_what_follows_a_step_of_the_agent_is_a_hook_which_may_fail_it(band, result, ends, kept):
+    band.offer("clean", ("raid", "create_configuration", 0))
+    wanted = {"logical_disks": [{"raid_level": "1", "size_gb": "MAX"}]}
+    node = band.with_agent(raid_interface="agent", target_raid_config=wanted)
+    band.do(node, "clean", clean_steps=[asked("raid", "create_configuration")])
+    band.call(node)
+    states = [band.finish(node, result=result)]
+    while states[-1] == "clean wait":  # what makes no sense may make sense at the next look
+        states.append(band.poll(node))
+    assert ends == states[-1]
+    assert kept == band.inside.read(node).raid_config

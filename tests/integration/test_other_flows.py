@@ -1,0 +1,484 @@
+"""Deploying, servicing, rescuing, adopting, retiring: from inside."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
+from app.models import DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
+from app.services import operations, power, waking
+from app.services.caller import Caller
+from tests.integration.world import Acme, AcmeMegaDeploy, World, asked
+from tests.unit.drivers.machines import scripted_agent
+from workers import power_sync, reconciler
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+POLISH = asked("management", "polish")
+SCRUB = asked("management", "scrub", args={"level": "deep"})
+IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
+
+
+class Image(BaseHTTPRequestHandler):
+    """The server of one small raw image."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "512")
+        self.end_headers()
+        self.wfile.write(bytes(512))
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def image():
+    """The instance_info of a deployment whose image can be looked at."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Image) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/disk.raw"
+        yield {"image_source": url, "image_checksum": "a" * 64}
+        server.shutdown()
+
+
+def deploy_step(interface, name, priority, **args):
+    return {"interface": interface, "step": name, "priority": priority, "args": args}
+
+
+@pytest.fixture
+def world(inside):
+    with scripted_agent() as agent:
+        inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
+        plain = inside.another()
+        world = World(plain, agent)
+        world.offer("deploy", ("deploy", "tune", 0), ("deploy", "check", 50))
+        world.offer("service", ("deploy", "burn", 0, {"abortable": True}))
+        world.offer("clean", ("deploy", "erase_devices", 10))
+        yield world
+        plain.close()
+
+
+def ran(world, node, flow):
+    return [row.label for row in world.steps(node) if row.flow == flow and row.state == "done"]
+
+
+# Deploying
+
+
+def test_the_callers_steps_run_among_the_drivers_and_0_leaves_one_out(world):
+    node = world.node("available")
+    steps = [
+        deploy_step("management", "scrub", 120, level="deep"),
+        deploy_step("management", "prepare_fans", 0),
+    ]
+    assert "active" == world.do(node, "active", deploy_steps=steps)
+    assert ["management.scrub", "deploy.deploy"] == ran(world, node, "deploy")
+    assert ["caller", "driver"] == [row.source for row in world.steps(node) if row.flow]
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        (deploy_step("deploy", "deploy", 90), "cannot be replaced"),
+        (deploy_step("management", "scrub", 90), "'level' is required"),
+        (deploy_step("management", "scrub", 90, level=1, x=1), "no argument 'x'"),
+        (deploy_step("deploy", "nonsense", 50), "no deploy step of that name"),
+    ],
+)
+def test_a_deployment_with_a_wrong_step_is_refused(world, step, complaint):
+    node = world.node("available")
+    with pytest.raises(Invalid, match=complaint):
+        world.do(node, "active", deploy_steps=[step])
+    assert "available" == world.state(node)
+
+
+def test_two_steps_of_one_name_are_refused(world):
+    node = world.node("available")
+    with pytest.raises(Invalid, match="asked for twice"):
+        world.do(node, "active", deploy_steps=[deploy_step("management", "scrub", 0)] * 2)
+
+
+@pytest.mark.parametrize("priority", [40, 100, 150])
+def test_an_in_band_step_runs_only_between_41_and_99(world, priority):
+    node = world.with_agent("available", instance_info=IMAGE)
+    with pytest.raises(Invalid, match="only between 41 and 99"):
+        world.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", priority)])
+
+
+def test_in_band_steps_are_merged_at_the_agents_first_call(world, image):
+    node = world.with_agent("available", instance_info=image)
+    world.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
+    assert ["management.prepare_fans"] == ran(world, node, "deploy")
+    world.call(node)
+    planned = [row.label for row in world.steps(node) if row.flow == "deploy"]
+    assert [
+        "management.prepare_fans", "deploy.deploy", "deploy.tune", "deploy.write_image",
+        "deploy.prepare_instance_boot", "deploy.check", "deploy.tear_down_agent",
+        "deploy.switch_to_tenant_network", "deploy.boot_instance",
+    ] == planned  # fmt: skip
+    assert ["tune"] == world.ran()
+
+
+def test_a_step_that_the_agent_turns_out_not_to_have_fails_the_deployment(world, image):
+    node = world.with_agent("available", instance_info=image)
+    world.do(node, "active", deploy_steps=[deploy_step("deploy", "nonsense", 90)])
+    assert "deploy failed" == world.call(node)
+    row = world.inside.read(node)
+    assert "deploy.nonsense: this node has no deploy step" in row.last_error
+    assert not row.maintenance
+
+
+def test_another_version_of_the_hardware_managers_ends_the_deployment(world, image):
+    node = world.with_agent("available", instance_info=image)
+    world.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
+    world.call(node)
+    world.agent.fail("changed", "VERSION_MISMATCH")
+    assert "deploy failed" == world.call(node)
+    assert "version_mismatch" == world.last(node).error["code"]
+
+
+def test_templates_bring_steps_by_traits_and_the_caller_overrules_them(world):
+    node = world.node("available", instance_info={"traits": ["CUSTOM_T"]})
+    with world.inside.runtime.transaction() as session:
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_T"))
+        steps = [deploy_step("management", "scrub", 60, level="template")]
+        session.add(DeployTemplate(uuid="t" * 36, name="CUSTOM_T", steps=steps))
+    world.do(node, "active")
+    assert [
+        ("management.prepare_fans", "driver"), ("deploy.deploy", "driver"),
+        ("management.scrub", "template"),
+    ] == [(row.label, row.source) for row in world.steps(node) if row.flow]  # fmt: skip
+    own = deploy_step("management", "scrub", 60, level="own")
+    world.do(node, "rebuild", deploy_steps=[own])
+    assert ["scrub template", "scrub own"] == [each for each in Acme.did if "scrub" in each]
+
+
+def test_a_held_deployment_goes_on_and_can_be_aborted(world):
+    node = world.node("available")
+    hold = deploy_step("power", "hold", 50)
+    assert "deploy hold" == world.do(node, "active", deploy_steps=[hold])
+    assert "active" == world.do(node, "unhold")
+    assert "deploy hold" == world.do(node, "rebuild", deploy_steps=[hold])
+    assert "deploy failed" == world.do(node, "abort")
+    assert not world.inside.read(node).maintenance
+
+
+def test_a_deployment_that_waits_is_aborted_or_deleted(world, image):
+    node = world.with_agent("available", instance_info=image)
+    assert "wait call-back" == world.do(node, "active")
+    assert "deploy failed" == world.do(node, "abort")
+    assert ["power off", "clean_up_ramdisk"] == Acme.did[-2:]
+    assert image == world.inside.read(node).instance_info
+    world.do(node, "active")
+    assert "clean wait" == world.do(node, "deleted")
+    assert {} == world.inside.read(node).instance_info
+
+
+def test_a_mega_step_is_driven_by_the_heartbeats(world):
+    node = world.node("available", deploy_interface="acme-mega")
+    assert "wait call-back" == world.do(node, "active")
+    assert "wait call-back" == world.call(node)
+    assert ["prepare_fans", "boot the agent", "write"] == Acme.did
+    assert "wait call-back" == world.call(node)
+    AcmeMegaDeploy.written = True
+    assert "active" == world.call(node)
+    assert "reboot to instance" == Acme.did[-1]
+    assert "not to be run" not in Acme.did
+    assert [] == world.agent.names(), "its own steps take no part"
+
+
+# Servicing
+
+
+def test_a_service_without_the_ramdisk_leaves_the_machine_on(world):
+    node = world.with_agent("active", power_state="power on")
+    assert "active" == world.do(node, "service", service_steps=[SCRUB, POLISH])
+    assert ["scrub deep", "polish"] == Acme.did
+
+
+def test_a_service_with_in_band_steps_boots_the_agent_and_then_the_instance_again(world):
+    node = world.with_agent("active", power_state="power on")
+    assert "service wait" == world.do(node, "service", service_steps=[asked("deploy", "burn")])
+    world.call(node)
+    assert "active" == world.finish(node, "service")
+    assert [
+        "power off", "prepare_ramdisk", "power on", "power off", "clean_up_ramdisk",
+        "prepare_instance", "power on",
+    ] == Acme.did  # fmt: skip
+
+
+def test_a_wrong_service_step_fails_without_maintenance_and_abort_leads_back(world):
+    node = world.node("active")
+    assert "service failed" == world.do(node, "service", service_steps=[asked("bios", "x")])
+    assert not world.inside.read(node).maintenance
+    assert "active" == world.do(node, "abort")
+
+
+def test_a_service_that_fails_in_a_step_leaves_the_node_to_an_operator(world):
+    node = world.node("active")
+    wrong = asked("management", "scrub", args={"level": "wrong"})
+    assert "service failed" == world.do(node, "service", service_steps=[wrong])
+    row = world.inside.read(node)
+    assert (True, "service failure") == (row.maintenance, row.fault)
+    with pytest.raises(Conflict):
+        world.do(node, "abort")
+    with pytest.raises(InMaintenance):
+        world.do(node, "service", service_steps=[POLISH])
+    world.inside.change(Node, node, maintenance=False)
+    assert "active" == world.do(node, "abort")
+    assert None is world.inside.read(node).fault
+
+
+def test_a_service_that_is_aborted_ends_where_it_began(world):
+    node = world.with_agent("active", power_state="power on")
+    world.do(node, "service", service_steps=[asked("deploy", "burn")])
+    world.call(node)
+    assert "active" == world.do(node, "abort")
+    assert ["power off", "clean_up_ramdisk", "prepare_instance", "power on"] == Acme.did[-4:]
+    assert "aborted" == world.last(node).state
+
+
+def test_a_held_service_may_be_given_other_steps(world):
+    node = world.node("active")
+    assert "service hold" == world.do(
+        node, "service", service_steps=[asked("power", "hold"), SCRUB]
+    )
+    assert "active" == world.do(node, "service", service_steps=[POLISH])
+    assert ["polish"] == Acme.did
+    assert "aborted" == _operations(world, node)[-1].state
+
+
+def _operations(world, node):
+    with world.inside.runtime.reading() as session:
+        query = session.query(Operation).filter_by(node_id=node).order_by(Operation.id.desc())
+        return query.all()
+
+
+# Rescuing, adopting
+
+
+def test_a_rescue_sets_the_password_and_forgets_it(world):
+    node = world.with_agent("active", rescue_interface="agent", power_state="power on")
+    world.agent.answers["rescue.finalize_rescue"] = {}
+    assert "rescue wait" == world.do(node, "rescue", rescue_password="open sesame")
+    hashed = world.inside.read(node).instance_info["hashed_rescue_password"]
+    assert hashed.startswith("$5$")
+    assert "open sesame" not in str(world.last(node).arguments)
+    assert "rescue" == _rescued(world, node)
+    assert {} == world.inside.read(node).instance_info
+    assert hashed == world.agent.received[-1][1]["rescue_password"]
+    assert "active" == world.do(node, "unrescue")
+
+
+def _rescued(world, node):
+    """The agent takes the password at once."""
+    post = world.agent.post
+    world.agent.post = lambda name, params, *, wait: post(name, params, wait=True)
+    try:
+        return world.call(node)
+    finally:
+        world.agent.post = post
+
+
+@pytest.mark.parametrize("verb", ["abort", "deleted"])
+def test_a_rescue_that_waits_is_ended(world, verb):
+    node = world.with_agent("active", rescue_interface="agent", automated_clean=False)
+    world.do(node, "rescue", rescue_password="open sesame")
+    ends = {"abort": "rescue failed", "deleted": "available"}
+    assert ends[verb] == world.do(node, verb)
+    assert {} == world.inside.read(node).instance_info
+    assert "clean_up_ramdisk" in Acme.did
+
+
+def test_what_cannot_be_rescued_is_refused(world):
+    node = world.node("active", rescue_interface="no-rescue")
+    with pytest.raises(Invalid, match="does not support rescue"):
+        world.do(node, "rescue", rescue_password="x")
+
+
+def test_an_adopted_node_is_active_and_nothing_was_ordered(world):
+    node = world.with_agent("manageable", power_state="power on", maintenance=True)
+    assert "active" == world.do(node, "adopt")
+    assert [] == Acme.did
+
+
+# Retiring, cleaning or not
+
+
+@pytest.mark.parametrize("cleans", [True, False])
+def test_a_retired_node_never_becomes_available(world, cleans):
+    node = world.node("active", retired=True, automated_clean=cleans)
+    assert "manageable" == world.do(node, "deleted")
+    with pytest.raises(Conflict):
+        world.do(node, "provide")
+    assert "manageable" == world.do(node, "clean", clean_steps=[POLISH])
+    world.inside.change(Node, node, retired=False)
+    assert "available" == world.do(node, "provide")
+
+
+def test_a_node_that_is_retired_while_it_is_cleaned_becomes_manageable(world):
+    node = world.with_agent()
+    assert "clean wait" == world.do(node, "provide")
+    world.inside.change(Node, node, retired=True)
+    world.call(node)
+    assert "manageable" == world.finish(node)
+
+
+def test_a_retired_node_can_be_rebuilt(world):
+    node = world.node("active", retired=True)
+    assert "active" == world.do(node, "rebuild")
+
+
+@pytest.mark.parametrize(("verb", "cleans", "ends"), [
+    ("provide", True, "available"), ("provide", False, "available"), ("manage", True, "manageable"),
+])  # fmt: skip
+def test_clean_failed_is_left_in_maintenance(world, verb, cleans, ends):
+    node = world.node(automated_clean=cleans)
+    world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    assert world.inside.read(node).maintenance
+    assert ends == world.do(node, verb)
+    assert (verb == "manage") == world.inside.read(node).maintenance
+
+
+def test_what_operators_put_into_maintenance_is_not_cleaned_by_hand(world):
+    node = world.node(maintenance=True)
+    with pytest.raises(InMaintenance):
+        world.do(node, "clean", clean_steps=[POLISH])
+    assert "available" == world.do(node, "provide")
+    assert world.inside.read(node).maintenance
+
+
+def test_a_protected_node_is_neither_rebuilt_nor_deleted(world):
+    node = world.node("active", protected=True)
+    for verb in ("rebuild", "deleted"):
+        with pytest.raises(NodeProtected):
+            world.do(node, verb)
+
+
+def test_a_runbook_cleans(world):
+    node = world.node()
+    steps = [{**SCRUB, "order": 2}, {**POLISH, "order": 1}]
+    with world.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=steps, traits=[]))
+    with pytest.raises(Invalid, match="none of them"):
+        world.do(node, "clean", runbook="CUSTOM_R")
+    with world.inside.runtime.transaction() as session:
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    assert "manageable" == world.do(node, "clean", runbook="CUSTOM_R")
+    assert ["polish", "scrub deep"] == Acme.did
+    assert {"runbook"} == {row.source for row in world.steps(node)}
+
+
+def test_settings_have_nodes_cleaned_by_a_runbook(inside):
+    inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
+    inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = "gold:CUSTOM_R"
+    world = World(inside.another())
+    node, other = world.node(resource_class="gold"), world.node()
+    with world.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    assert "available" == world.do(node, "provide")
+    assert ["polish"] == Acme.did
+    with pytest.raises(Invalid, match="automated_cleaning_runbook"):
+        world.do(other, "provide")
+    world.inside.close()
+
+
+def test_a_retired_node_is_left_out_of_power_sync_and_recovery(world):
+    plain, retired = world.node(), world.node(retired=True)
+    broken = {"maintenance": True, "fault": "power failure"}
+    away, gone = world.node(**broken), world.node(retired=True, **broken)
+    pages = [
+        {each.id for page in power_sync._pages(world.inside.runtime, "c-1", recovering=kind)
+         for each in page}
+        for kind in (False, True)
+    ]  # fmt: skip
+    assert [{plain}, {away}] == pages
+    assert {retired, gone}.isdisjoint(set.union(*pages))
+
+
+# What is told
+
+
+def test_momentary_states_are_in_the_history(world):
+    node = world.node("enroll")
+    life = ["manage", "provide", "active", "rescue", "unrescue", "deleted"]
+    for verb in life:
+        world.do(node, verb, **({"rescue_password": "x"} if verb == "rescue" else {}))
+    assert "available" == world.state(node)
+    with world.inside.runtime.reading() as session:
+        entries = session.query(NodeHistory).filter_by(node_id=node, event_type="transition")
+        told = [each.event for each in entries.order_by(NodeHistory.id)]
+    passed = ["verified", "cleaned", "deployed", "rescued", "unrescued", "deleted", "cleaned"]
+    assert [f"The node was {each}." for each in passed] == told
+
+
+def test_flows_of_steps_are_in_the_history_from_beginning_to_end(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[POLISH])
+    world.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
+    with world.inside.runtime.reading() as session:
+        entries = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id).all()
+    told = [(each.event_type, each.severity) for each in entries]
+
+    assert [
+        ("manual_cleaning_start", "INFO"),
+        ("transition", "INFO"),
+        ("manual_cleaning_end", "INFO"),
+        ("manual_cleaning_start", "INFO"),
+        ("manual_cleaning_end", "ERROR"),
+        ("cleaning", "ERROR"),
+    ] == told
+    assert ("cleaning", "manageable") == (entries[0].state, entries[0].target_provision_state)
+    assert 0 <= entries[2].duration_seconds < 60
+    assert "management.polish" in entries[0].event
+
+
+def test_what_failed_to_be_cleaned_can_be_switched(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    with world.inside.runtime.transaction() as session:
+        power.request(session, operations.lock(session, node), "power on", None, Caller())
+    world.run()
+    row = world.inside.read(node)
+    assert ("power on", "clean failed") == (row.power_state, row.provision_state)
+
+
+# Waits that run out
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "state", "ends"),
+    [
+        ("provide", {}, "manageable", "clean failed"),
+        ("clean", {"clean_steps": [asked("deploy", "burn")]}, "manageable", "clean failed"),
+        ("active", {}, "available", "deploy failed"),
+        ("service", {"service_steps": [asked("deploy", "burn")]}, "active", "service failed"),
+        ("rescue", {"rescue_password": "x"}, "active", "rescue failed"),
+    ],
+)
+def test_an_agent_that_never_calls_ends_the_wait_in_its_failed_state(
+    world, image, verb, arguments, state, ends
+):
+    node = world.with_agent(state, instance_info=image, rescue_interface="agent")
+    world.do(node, verb, **arguments)
+    operation = world.last(node)
+    assert operation.deadline_at
+    world.inside.change(Operation, operation.uuid, deadline_at=operation.created_at)
+    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
+    world.run()
+    row = world.inside.read(node)
+    assert (ends, ends == "clean failed") == (row.provision_state, row.maintenance)
+    assert "timeout" == world.last(node).error["code"]
+    assert "Timeout reached" in row.last_error
+
+
+def test_a_held_node_is_never_timed_out(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[asked("power", "hold")])
+    assert None is world.last(node).deadline_at
+    with world.inside.runtime.reading() as session:
+        held = session.get_one(Node, node)
+        assert 1800 == waking.callback_timeout(session, held)

@@ -1,0 +1,240 @@
+"""The service from inside, with conductors that work when they are told to, and hardware of ours."""
+
+import uuid
+
+from app.models import AgentRecord, Node, Operation, OperationState, Port
+from app.services import agents, operations, provisioning, waking
+from app.services.caller import Caller
+from drivers.agent.deploy import Direct
+from drivers.builtin import FakeHardware
+from drivers.errors import Unreachable
+from drivers.fake.hardware import FakeBoot, FakeDeploy, FakeManagement, FakePower
+from drivers.interface import Frame
+from drivers.registry import HardwareType, load
+from drivers.steps import Arg, Done, Failed, Retry, Wait, step
+from tests.unit.drivers.machines import TOKEN
+from workers import attempts
+
+
+class AcmeManagement(FakeManagement):
+    """Steps of all kinds; `Acme.did` lists what was run."""
+
+    name = "acme"
+
+    @step(clean=0, service=0, deploy=0, needs_ramdisk=False,
+          args=(Arg("level", "how deep", required=True), Arg("note", "anything")))  # fmt: skip
+    def scrub(self, target, level, note=None):
+        if level == "wrong":
+            return Failed("level 'wrong' is none", "bad_argument")
+        return Acme.does(target, f"scrub {level}")
+
+    @step(clean=0, service=0, needs_ramdisk=False)
+    def polish(self, target):
+        return Acme.does(target, "polish")
+
+    @step(clean=0, service=0, needs_ramdisk=False)
+    def crawl(self, target):
+        """Takes its time, and must not be interrupted."""
+        return Acme.does(target, "crawl") if target.progress else Wait({"begun": 1}, poll_after=60)
+
+    @step(clean=0, service=0, needs_ramdisk=False, abortable=True, timeout=7)
+    def stroll(self, target):
+        """Takes its time, and may be interrupted."""
+        return Done() if target.progress else Wait({"begun": 1}, poll_after=60)
+
+    @step(clean=0, needs_ramdisk=False, retry=Retry(attempts=3, backoff=2))
+    def flicker(self, target):
+        """Out of reach for a moment, or longer."""
+        Acme.does(target, "flicker")
+        if Acme.unreachable:
+            Acme.unreachable -= 1
+            raise Unreachable("no answer")
+
+    @step(deploy=150)
+    def prepare_fans(self, target):
+        return Acme.does(target, "prepare_fans")
+
+
+class AcmePower(FakePower):
+    name = "acme"
+
+    def order(self, target, state):
+        Acme.does(target, state)
+        super().order(target, state)
+
+
+class AcmeBoot(FakeBoot):
+    name = "acme"
+
+    def prepare_ramdisk(self, target):
+        return Acme.does(target, "prepare_ramdisk")
+
+    def clean_up_ramdisk(self, target):
+        if Acme.untidy:
+            raise Unreachable("cannot be tidied up")
+        return Acme.does(target, "clean_up_ramdisk")
+
+    def prepare_instance(self, target):
+        return Acme.does(target, "prepare_instance")
+
+
+class AcmeMegaDeploy(FakeDeploy):
+    """One step does all of a deployment."""
+
+    name = "acme-mega"
+    frames = {**FakeDeploy.frames, "deploy": Frame(collect=("deploy", "deploy"))}
+    written = False
+
+    def has_decomposed_deploy_steps(self):
+        return False
+
+    @step(deploy=100)
+    def deploy(self, target):
+        Acme.does(target, "boot the agent")
+        return Wait()
+
+    @step(deploy=80)
+    def write_image(self, target):
+        Acme.does(target, "not to be run")
+
+    def continue_deploy(self, target):
+        Acme.does(target, "write")
+
+    def deploy_is_done(self, target):
+        return AcmeMegaDeploy.written
+
+    def reboot_to_instance(self, target):
+        Acme.does(target, "reboot to instance")
+
+
+class Acme(HardwareType):
+    name = "acme"
+    interfaces = {
+        **FakeHardware.interfaces,
+        "management": (AcmeManagement,),
+        "power": (AcmePower,),
+        "boot": (AcmeBoot,),
+        "deploy": (FakeDeploy, AcmeMegaDeploy, Direct),
+    }
+    did: list = []
+    unreachable = 0
+    untidy = False
+
+    @classmethod
+    def does(cls, target, what):
+        cls.did.append((target.name, what) if target.name else what)
+        return Done()
+
+
+class World:
+    """
+    Nodes of the hardware type `acme`, one conductor, and an agent that says what it is told to.
+    """
+
+    def __init__(self, inside, agent=None):
+        self.inside, self.agent = inside, agent
+        inside.runtime.drivers = load(extra=[Acme])
+        self.conductor = inside.conductor("c-1")
+        Acme.did, Acme.unreachable, Acme.untidy = [], 0, False
+        AcmeMegaDeploy.written = False
+
+    def node(self, state="manageable", **columns):
+        """The id of a new node."""
+        with self.inside.runtime.transaction() as session:
+            node = Node(uuid=str(uuid.uuid4()), driver="acme", provision_state=state, **columns)
+            session.add(node)
+            session.flush()
+            session.add(Port(uuid=str(uuid.uuid4()), node_id=node.id, address=f"52:54:{node.id}"))
+            return node.id
+
+    def with_agent(self, state="manageable", **columns):
+        """The id of a new node that works through the agent."""
+        return self.node(state, deploy_interface="direct", **columns)
+
+    def ask(self, node_id, verb, **arguments):
+        """What the API does."""
+        with self.inside.runtime.transaction() as session:
+            node = operations.lock(session, node_id)
+            provisioning.request(session, node, verb, arguments, Caller())
+
+    def run(self):
+        """Let the conductor do all that was sent to it."""
+        sent = self.inside.sent
+        while sent:
+            message = sent.pop(0)
+            attempts.run(
+                self.conductor, message.node, message.operation, message.fence, message.cursor
+            )
+
+    def do(self, node_id, verb, **arguments):
+        """Ask, and let the conductor work until it has to wait for something."""
+        self.ask(node_id, verb, **arguments)
+        self.run()
+        return self.state(node_id)
+
+    def poll(self, node_id):
+        """Time passes: what waits for a look is looked at."""
+        with self.inside.runtime.transaction() as session:
+            node = operations.lock(session, node_id)
+            operation = session.query(Operation).filter_by(
+                node_id=node_id, state=OperationState.WAITING
+            ).one()  # fmt: skip
+            assert operation.wake_at is not None, "it waits for its agent"
+            assert waking.wake(session, node, operation)
+        self.run()
+        return self.state(node_id)
+
+    def call(self, node_id):
+        """The agent gives a sign of life."""
+        with self.inside.runtime.transaction() as session:
+            if session.get(AgentRecord, node_id) is None:
+                session.add(AgentRecord(node_id=node_id))
+            session.flush()
+            session.get_one(AgentRecord, node_id).token = TOKEN
+        sign = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
+        agents.heartbeat(self.inside.runtime, self.inside.read(node_id).uuid, sign)
+        self.run()
+        return self.state(node_id)
+
+    def finish(self, node_id, flow="clean", result=None):
+        """The agent has done its step, and says so at its next heartbeat."""
+        self.agent.finish_step(flow, result)
+        return self.call(node_id)
+
+    def offer(self, flow, *steps, version="1"):
+        """What the agent can do: (interface, step, priority, more)"""
+        listed = [
+            {"interface": interface, "step": name, "priority": priority, **dict(*more)}
+            for interface, name, priority, *more in steps
+        ]
+        self.agent.answers[f"{flow}.get_{flow}_steps"] = {
+            f"{flow}_steps": {"manager": listed},
+            "hardware_manager_version": {"manager": version},
+        }
+
+    def state(self, node_id):
+        return self.inside.read(node_id).provision_state
+
+    def last(self, node_id):
+        """The newest operation of a node."""
+        with self.inside.runtime.reading() as session:
+            return operations.of_node(session, node_id)[0]
+
+    def steps(self, node_id):
+        return self.inside.steps(self.last(node_id).uuid)
+
+    def labels(self, node_id):
+        return [(row.label, row.state) for row in self.steps(node_id)]
+
+    def ran(self):
+        """What the agent was ordered to do."""
+        return [
+            params["step"]["step"]
+            for name, params in self.agent.received
+            if name.partition(".")[2].startswith("execute_")
+        ]
+
+
+def asked(interface, name, **more):
+    """A step as callers write it."""
+    return {"interface": interface, "step": name, **more}

@@ -1,0 +1,112 @@
+"""A little Keystone: it hands our service a token, and validates the tokens of callers."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PASSWORD = "sesame"
+NEVER = "2099-01-01T00:00:00.000000Z"
+
+
+def token(*roles, project=None, system=False, domain=None, user="ann", project_name=None, **more):
+    """A token of version 3, as its validation describes it."""
+    document = {
+        "methods": ["password"],
+        "user": {"id": user, "name": user, "domain": {"id": "default", "name": "Default"}},
+        "roles": [{"id": f"role-{role}", "name": role} for role in roles],
+        "issued_at": "2026-01-01T00:00:00.000000Z",
+        "expires_at": NEVER,
+        "audit_ids": ["a"],
+        **more,
+    }
+    if project:
+        home = {"id": "default", "name": "Default"}
+        document["project"] = {"id": project, "name": project_name or project, "domain": home}
+    if system:
+        document["system"] = {"all": True}
+    if domain:
+        document["domain"] = {"id": domain, "name": domain}
+    return document
+
+
+class Keystone:
+    """
+    tokens: text -> token. asked: the tokens that it was asked about, in order. broken: answers 500.
+    """
+
+    def __init__(self, url):
+        self.url = url
+        self.tokens = {}
+        self.asked = []
+        self.broken = False
+
+    def answer(self, method, path, headers, body):
+        """(status, headers, document)"""
+        if self.broken:
+            return 500, {}, {"error": {"code": 500, "message": "down", "title": "Error"}}
+        if path in ("", "/", "/v3"):
+            version = {
+                "id": "v3.14",
+                "status": "stable",
+                "links": [{"rel": "self", "href": f"{self.url}/v3/"}],
+                "media-types": [],
+            }
+            many = {"versions": {"values": [version]}}
+            return (200, {}, {"version": version}) if path == "/v3" else (300, {}, many)
+        if path != "/v3/auth/tokens":
+            return 404, {}, {"error": {"code": 404, "message": path, "title": "Not Found"}}
+        if method == "POST":
+            given = body["auth"]["identity"]["password"]["user"]["password"]
+            if given != PASSWORD:
+                return 401, {}, {"error": {"code": 401, "message": "no", "title": "Unauthorized"}}
+            endpoints = [{"id": "1", "interface": "internal", "region": None,
+                          "region_id": None, "url": f"{self.url}/v3"}]  # fmt: skip
+            catalog = [{"id": "1", "type": "identity", "name": "keystone", "endpoints": endpoints}]
+            ours = token("service", project="service", user="ingot", catalog=catalog)
+            return 201, {"X-Subject-Token": "ours"}, {"token": ours}
+        if headers.get("X-Auth-Token") != "ours":
+            return 401, {}, {"error": {"code": 401, "message": "who?", "title": "Unauthorized"}}
+        subject = headers.get("X-Subject-Token")
+        self.asked.append(subject)
+        if subject not in self.tokens:
+            return 404, {}, {"error": {"code": 404, "message": "no", "title": "Not Found"}}
+        return 200, {"X-Subject-Token": subject}, {"token": self.tokens[subject]}
+
+
+@contextmanager
+def serving():
+    """A Keystone on a free port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length) or b"null")
+            path = self.path.partition("?")[0].rstrip("/")
+            status, headers, document = keystone.answer(self.command, path, self.headers, body)
+            text = json.dumps(document).encode()
+            self.send_response(status)
+            for name, value in (headers | {"Content-Type": "application/json"}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_GET
+
+        def log_message(self, *_args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    keystone = Keystone(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield keystone
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

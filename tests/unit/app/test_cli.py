@@ -1,0 +1,236 @@
+"""The operator's commands, as far as they can be told without a service."""
+
+import base64
+import gzip
+import io
+import json
+import re
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+from rich.console import Console
+from typer.testing import CliRunner
+
+from app.cli import following, given, node_fields, output, tree
+from app.cli.output import Form, Output, cell
+from app.cli.rest import Api, Credentials, Failure, NotYet, told
+from app.cli.work import Verb
+from app.settings import SettingsError
+from app.states import VERBS
+from workers import cli
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*words, **environ):
+    return CliRunner().invoke(cli.app, words, env=environ)
+
+
+def answer(status, text, reason="Bad"):
+    made = requests.Response()
+    made.status_code, made.reason, made._content = status, reason, text.encode()
+    made.url = "http://here:1/v1/nodes"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("environ", "token", "expected"),
+    [
+        ({}, None, Credentials()),
+        ({}, "t", Credentials("t")),
+        ({"INGOT_USERNAME": "u", "INGOT_PASSWORD": "p"}, None, Credentials(None, "u", "p")),
+        ({"INGOT_USERNAME": "u"}, None, Credentials(None, "u", "")),
+        ({"OS_USERNAME": "keystone's", "OS_PASSWORD": "p"}, None, Credentials()),
+        (
+            {"OS_AUTH_TYPE": "http_basic", "OS_USERNAME": "u", "OS_PASSWORD": "p"},
+            None,
+            Credentials(None, "u", "p"),
+        ),
+    ],
+)
+def test_who_calls_is_in_the_environment(environ, token, expected):
+    assert expected == Credentials.of(environ, token)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "header", "value"),
+    [
+        (Credentials("t", "u", "p"), "X-Auth-Token", "t"),
+        (Credentials(None, "u", "p"), "Authorization", "Basic dTpw"),
+    ],
+)
+def test_credentials_are_sent(httpd, credentials, header, value):
+    Api(httpd.url, credentials).get("nodes")
+    assert value == httpd.headers[-1][header]
+
+
+@pytest.fixture
+def httpd():
+    """A server that answers everything with an empty object, and keeps the headers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            server.headers.append(self.headers)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *arguments):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.headers, server.url = [], f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (json.dumps({"error_message": json.dumps({"faultstring": "It\nis so."})}), "It is so."),
+        (json.dumps({"error_message": json.dumps({"description": "No such path."})}), "No such path."),
+        (json.dumps({"faultcode": "Client", "faultstring": "Too large."}), "Too large."),
+        ("<html>gateway</html>", "502 Bad from here:1"),
+        ("[]", "502 Bad from here:1"),
+        ("null", "502 Bad from here:1"),
+        ("", "502 Bad from here:1"),
+    ],
+)  # fmt: skip
+def test_every_shape_of_error_is_one_line(text, expected):
+    assert expected == told(answer(502, text))
+
+
+def test_documents_are_given_in_place_or_in_files(tmp_path):
+    (tmp_path / "steps").write_text("[1]")
+    assert [1] == given.document("--x", str(tmp_path / "steps"))
+    assert {"a": 1} == given.document("--x", ' {"a": 1}')
+    with pytest.raises(Failure, match=r"--x: this is not JSON: .*line 1 column 3"):
+        given.document("--x", "[1")
+    with pytest.raises(Failure, match=r"--x: .*: Is a directory"):
+        given.document("--x", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"meta_data": {}}', {"meta_data": {}}),
+        (b"aGVsbG8=", "aGVsbG8="),
+        (gzip.compress(b"x", mtime=0), base64.b64encode(gzip.compress(b"x", mtime=0)).decode()),
+    ],
+)
+def test_a_config_drive_may_be_a_file_of_any_form(tmp_path, content, expected):
+    (tmp_path / "drive").write_bytes(content)
+    assert expected == given.config_drive("--config-drive", str(tmp_path / "drive"))
+
+
+def test_the_image_of_a_config_drive_is_packed(tmp_path):
+    image = bytes(range(256))
+    (tmp_path / "drive").write_bytes(image)
+    packed = given.config_drive("--config-drive", str(tmp_path / "drive"))
+    assert image == gzip.decompress(base64.b64decode(packed))
+
+
+def test_changes_are_one_patch():
+    values = {"name": "n", "retired": False, "extra": ["a~/b=[1]", "c=d=e"], "network_data": "{}"}
+    assert [
+        {"op": "add", "path": "/name", "value": "n"},
+        {"op": "add", "path": "/extra/a~0~1b", "value": [1]},
+        {"op": "add", "path": "/extra/c", "value": "d=e"},
+        {"op": "add", "path": "/retired", "value": False},
+        {"op": "add", "path": "/network_data", "value": {}},
+    ] == node_fields.additions(values)
+    assert [
+        {"op": "remove", "path": "/name"},
+        {"op": "remove", "path": "/extra/c"},
+    ] == node_fields.removals({"name": True, "retired": False, "extra": ["c"]})
+
+
+def operation(state, **fields):
+    step = {"position": 0, "interface": "bios", "step": "update"}
+    return {"state": state, "kind": "clean", "cursor": 0, "steps": [step], "error": None, **fields}
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "error", "says"),
+    [
+        ("failed", "clean", Failure, "clean of n failed: It burns. Put it out."),
+        ("aborted", "clean", Failure, "clean of n aborted: It burns. Put it out."),
+        ("held", "clean", NotYet, "clean of n is held, in step bios.update: `ingot node"),
+    ],
+)
+def test_what_came_of_an_operation_is_told(state, verb, error, says):
+    burnt = {"message": "It\nburns.", "hint": "Put it out.", "code": "x"}
+    with pytest.raises(error) as raised:
+        following.judge(operation(state, error=burnt), "n", verb)
+    assert type(raised.value) is error
+    assert str(raised.value).startswith(says)
+
+
+@pytest.mark.parametrize(("state", "verb"), [("succeeded", "clean"), ("aborted", "abort")])
+def test_what_was_wanted_is_no_failure(state, verb):
+    following.judge(operation(state), "n", verb)
+
+
+def test_what_a_machine_said_cannot_steer_a_terminal():
+    assert "a [2Jb\nc" == cell("last_error", "a\x1b[2Jb\nc").plain
+
+
+def test_values_are_bare_and_one_to_a_line(capsys):
+    chosen = Output(Form.VALUE, ("a", "b", "c"))
+    chosen.item({"a": None, "b": "x\ny\tz", "c": {"d": True}})
+    chosen.items([{"a": 1, "b": "two", "c": False}], ())
+    assert ["", "x y z", '{"d": true}', "1\ttwo\tfalse"] == capsys.readouterr().out.splitlines()
+
+
+def test_a_narrow_terminal_loses_no_column(monkeypatch):
+    screen = Console(file=io.StringIO(), width=40)
+    monkeypatch.setattr(output, "console", lambda: screen)
+    names = ("uuid", "instance_uuid", "provision_state")
+    Output().items([dict.fromkeys(names, "0b1a7c1e-33a6-4a1c-9a3e-4a8f4d6f3c11")], names)
+    assert 3 == screen.file.getvalue().count("0b1a7c1e-33a6-4a1c-9a3e-4a8f4d6f3c11")
+
+
+def test_a_field_that_is_not_there_is_named():
+    with pytest.raises(Failure, match="no field 'b'; there are a"):
+        Output(Form.TABLE, ("b",)).items([{"a": 1}], ())
+
+
+def test_every_verb_of_the_api_can_be_asked_for():
+    assert set(VERBS) == {each.value for each in Verb}
+
+
+def test_the_page_names_every_command():
+    page = (ROOT / "docs/cli.md").read_text()
+    named = set(re.findall(r"^\| `ingot (\w+ [\w-]+)", page, re.MULTILINE))
+    known = {f"node {name}" for name in tree.NODE} | {
+        f"conductor {name}" for name in tree.CONDUCTOR
+    }
+    assert known | {"completion bash"} == named
+
+
+@pytest.mark.parametrize("name", tree.NODE)
+def test_every_command_tells_what_it_is_for(name):
+    result = run("node", name, "--help")
+    assert 0 == result.exit_code
+    assert "--url" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(shell):
+    script = run("completion", shell).output
+    assert "_INGOT_COMPLETE" in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_a_conductor_alone_is_still_a_command():
+    result = run("conductor", "--name", "x", INGOT_BROKER_URL="", INGOT_CONFIG="")
+    assert isinstance(result.exception, SettingsError)
+    assert "to run a role alone" in str(result.exception)

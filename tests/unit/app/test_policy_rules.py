@@ -1,0 +1,134 @@
+"""The table of rules, and that every route has one."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.api import access, auth, policy
+from app.api.owned import OWNED, owned_at
+from app.api.rules import RULES
+from app.main import create_app
+from app.runtime import Runtime
+from app.services.caller import Caller, of_token
+from app.settings import Settings, SettingsError
+from drivers.registry import load
+from tests.keystone import token
+
+PUBLIC = {
+    ("get", "/v1"), ("get", "/v1/lookup"), ("post", "/v1/heartbeat/{ident}"),
+    ("post", "/v1/continue_inspection"),
+}  # fmt: skip
+#: Links alone, for everybody who has a token.
+LINKS = {("get", "/v1/volume")}
+#: What rules are about that belongs to a project, alone or with a node.
+OWNED_KINDS = {"node", "port", "portgroup", "volume", "allocation", "runbook"}
+WITH_KEYSTONE = replace(Settings(), default=replace(Settings().default, auth_strategy="keystone"))
+
+
+@pytest.fixture(scope="module")
+def routes():
+    """(method, path) -> rule, of every route under /v1."""
+    runtime = Runtime(Settings(), None, load(enabled_types=[]), lambda _message: True)
+    document = create_app(runtime).test_client().get("/openapi.json").json
+    return {
+        (method, path): about.get("x-policy")
+        for path, methods in document["paths"].items()
+        for method, about in methods.items()
+        if path.startswith("/v1")
+    }
+
+
+def test_every_route_is_public_or_names_a_rule_of_the_table(routes):
+    without = {route for route, rule in routes.items() if rule is None}
+
+    assert set() == without - PUBLIC - LINKS
+    assert set() == {rule for rule in routes.values() if rule} - RULES.keys()
+
+
+def test_only_what_is_public_needs_no_token(routes):
+    assert set() == {route for route in routes if auth.is_public(route[1])} - PUBLIC
+
+
+def test_it_is_known_whose_a_thing_is_that_a_path_names(routes):
+    """A row of `OWNED` is missing for what this finds."""
+    for (_, path), rule in routes.items():
+        if rule and "{" in path and rule.split(":")[1] in OWNED_KINDS and "/chassis/" not in path:
+            assert owned_at(path.removeprefix("/v1").replace("{", "<").replace("}", ">")), path
+
+
+def test_lists_of_what_belongs_to_projects_are_narrowed(routes):
+    narrowed = {rule for rule in RULES if f"{rule}_all" in RULES}
+    for (method, path), rule in routes.items():
+        belongs = rule and rule.split(":")[1] in OWNED_KINDS
+        if belongs and method == "get" and "{" not in path and path != "/v1/nodes/validate":
+            assert rule in narrowed or (method, path) in LINKS, path
+
+
+def test_every_rule_that_the_code_names_is_in_the_table():
+    named = {
+        *access.NODE_FIELDS.values(), *access.RUNBOOK_FIELDS.values(), *access.BY_BODY,
+        *access.ON_OWN_NODES.values(), *(rule for rule, _ in access.ANY_OWNER.values()),
+        *(f"{access.SEE_NODE}:{field}" for field in (*access.REDACTED, "filter_threshold")),
+        *(owned.sees for owned in OWNED.values()), access.USE_RUNBOOK,
+    }  # fmt: skip
+
+    assert set() == named - RULES.keys()
+
+
+def test_a_token_without_owner_matches_no_node_without_owner():
+    everything = Caller(roles=("admin", "manager", "member", "reader", "service"), restricted=True)
+    made = policy.make(WITH_KEYSTONE)
+
+    assert not made.allows("baremetal:node:get", everything, {})
+    assert not made.allows("baremetal:allocation:get", everything, {})
+
+
+def test_a_role_contains_the_lesser_ones():
+    assert ("admin", "manager", "member", "reader") == of_token(token("Admin"), "req-1").roles
+    assert ("reader", "service") == of_token(token("reader", "service"), "req-1").roles
+
+
+def with_file(text, tmp_path):
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    options = replace(Settings().oslo_policy, policy_file=str(path))
+    return replace(WITH_KEYSTONE, oslo_policy=options)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('"baremetal:node:gte": "!"', "baremetal:node:gte"),
+        ('"baremetal:node:get": "rule:no_such_rule"', "baremetal:node:get"),
+        ('"baremetal:node:get": "rule:a"\n"a": "rule:b"\n"b": "rule:a"', "a"),
+        ('"baremetal:node:get": [', "policy"),
+    ],
+)
+def test_a_file_that_makes_no_sense_stops_the_start(text, told, tmp_path):
+    with pytest.raises(SettingsError) as error:
+        policy.make(with_file(text, tmp_path))
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path):
+    options = replace(Settings().oslo_policy, policy_file=str(tmp_path / "missing.yaml"))
+    with pytest.raises(SettingsError, match="no such file"):
+        policy.make(replace(Settings(), oslo_policy=options))
+
+
+def test_a_file_that_changes_is_read_again(tmp_path, monkeypatch):
+    settings = with_file('"baremetal:node:get": "!"', tmp_path)
+    caller = of_token(token("admin", system=True), "req-1")
+    made = policy.make(settings)
+    assert not made.allows("baremetal:node:get", caller, {})
+
+    path = tmp_path / "policy.yaml"
+    path.write_text('"baremetal:node:get": "role:admin"')
+    monkeypatch.setattr(policy, "FRESH", 0)
+    made._known_until = 0
+    assert made.allows("baremetal:node:get", caller, {})
+
+
+def test_without_keystone_and_files_there_is_no_policy():
+    assert policy.make(Settings()) is None

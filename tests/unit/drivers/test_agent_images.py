@@ -1,0 +1,249 @@
+"""What is known of an image before a machine is booted for it, and what the agent is told."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from drivers.agent import checksums, image, published
+from drivers.errors import BadImage, InvalidDriverInfo, Unreachable
+from tests.unit.drivers.machines import OPTIONS, image_server, target
+
+MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)
+QCOW2 = b"QFI\xfb\0\0\0\3" + bytes(16) + (3 << 30).to_bytes(8, "big") + bytes(480)
+SHA256, SHA512, MD5 = "a" * 64, "b" * 128, "c" * 32
+STATED = {"image_source": "http://images/disk.raw", "image_checksum": SHA256}
+PARTITION = {"image_type": "partition", "root_gb": 2}
+
+
+@pytest.fixture
+def images():
+    with image_server() as server:
+        server.files = {"/disk.raw": MBR, "/disk.qcow2": QCOW2}
+        yield server
+
+
+def options(**changed):
+    """Options with some changed: group__name=value."""
+    found = {group: dict(values) for group, values in OPTIONS.items()}
+    for name, value in changed.items():
+        group, _, key = name.partition("__")
+        found[group][key] = value
+    return found
+
+
+def node(images, path="/disk.raw", changed=None, properties=None, **info):
+    return target(
+        interfaces={"deploy": "direct"},
+        instance_info={"image_source": images.url + path, "image_checksum": SHA256} | info,
+        options=options(**(changed or {})),
+        properties=properties or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"image_source": None}, "image_source is required"),
+        ({"image_source": "9f4c4fd8-glance-id"}, "no image service"),
+        ({"image_source": "oci://images/disk"}, "no http, https or file URL"),
+        ({"image_source": "file:///disk"}, "http_url is not set"),
+        ({"image_download_source": "swift"}, "instance_info/image_download_source"),
+        ({"image_download_source": "local"}, "http_url is not set"),
+        ({"image_checksum": None}, "image_checksum"),
+        ({"image_checksum": "0123"}, "neither sha256, sha384, sha512 nor"),
+        ({"image_checksum": MD5}, "md5 is refused"),
+        ({"image_os_hash_algo": "sha256"}, "image_os_hash_value"),
+        ({"image_os_hash_algo": "md5", "image_os_hash_value": MD5}, "md5 is refused"),
+        ({"image_os_hash_algo": "crc32", "image_os_hash_value": "1"}, "'crc32' is none of"),
+        ({"image_os_hash_algo": "sha512", "image_os_hash_value": SHA256}, "128 hexadecimal"),
+        ({"image_type": "partition"}, "root_gb"),
+        ({"image_type": "tarball"}, "neither whole-disk nor partition"),
+        ({"swap_mb": "much"}, "swap_mb"),
+        ({"image_server_auth_strategy": "http_basic"}, "image_server_user is required"),
+    ],
+)
+def test_what_is_wrong_with_an_image_is_named(wrong, field):
+    with pytest.raises(InvalidDriverInfo, match=field):
+        image.validate(target(instance_info=STATED | wrong))
+
+
+@pytest.mark.parametrize(
+    ("info", "algorithm"),
+    [
+        ({"image_checksum": SHA256}, "sha256"),
+        ({"image_checksum": SHA512}, "sha512"),
+        ({"image_os_hash_algo": "SHA512", "image_os_hash_value": SHA512}, "sha512"),
+    ],
+)
+def test_a_checksum_is_passed_on_with_its_algorithm(images, info, algorithm):
+    told = image.examine(node(images, **info))
+    assert (algorithm, (info.get("image_os_hash_value") or info["image_checksum"])) == (
+        told["os_hash_algo"],
+        told["os_hash_value"],
+    )
+
+
+def test_md5_is_taken_where_settings_allow_it(images):
+    allowed = node(images, changed={"agent__allow_md5_checksum": True}, image_checksum=MD5)
+    assert "md5" == image.examine(allowed)["os_hash_algo"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHA256,
+        f"# of today\n{'d' * 64}  other.raw\n{SHA256}  disk.raw\n",
+        f"{SHA256} *./build/disk.raw",
+        f"MD5 (disk.raw) = {MD5}\nSHA256 (disk.raw) = {SHA256}\n",
+    ],
+)
+def test_the_checksum_of_an_image_is_found_in_a_file_of_them(images, text):
+    images.files["/SUMS"] = text.encode()
+    told = image.examine(node(images, image_checksum=f"{images.url}/SUMS"))
+    assert SHA256 == told["os_hash_value"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (f"{SHA256}  other.raw", "/SUMS holds no checksum of 'disk.raw'"),
+        ("<html>", "/SUMS holds no checksum"),
+        (None, "/SUMS cannot be had: the server answered 404"),
+    ],
+)
+def test_a_file_without_the_images_checksum_is_named(images, text, complaint):
+    if text:
+        images.files["/SUMS"] = text.encode()
+    with pytest.raises(BadImage, match=complaint):
+        image.examine(node(images, image_checksum=f"{images.url}/SUMS"))
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "info", "disk_format"),
+    [
+        ("/disk.raw", MBR, {}, "raw"),
+        ("/disk.raw", MBR, {"image_disk_format": "raw"}, "raw"),
+        ("/disk.raw", bytes(512) + b"EFI PART" + bytes(512), {}, "raw"),
+        ("/disk.qcow2", QCOW2, {}, "qcow2"),
+        ("/disk", b"who knows" * 100, {}, None),
+        ("/disk", b"who knows" * 100, {"image_disk_format": "raw"}, "raw"),
+    ],
+)
+def test_the_format_of_an_image_is_known_or_left_to_the_agent(
+    images, path, content, info, disk_format
+):
+    images.files[path] = content
+    assert disk_format == image.examine(node(images, path, **info))["disk_format"]
+
+
+@pytest.mark.parametrize(
+    ("path", "info", "properties", "complaint"),
+    [
+        ("/none", {}, {}, "/none cannot be had: the server answered 404"),
+        (
+            "/disk.qcow2",
+            {"image_disk_format": "raw"},
+            {},
+            "is qcow2, but .*image_disk_format says raw",
+        ),
+        ("/disk.raw", {"image_disk_format": "vmdk"}, {}, "is raw, but"),
+        ("/disk.vmdk", {}, {}, "is vmdk; only raw, gpt, qcow2, iso may be deployed"),
+        ("/disk.qcow2", PARTITION, {}, "takes 3072 MiB, more than the 2048 MiB of"),
+        ("/disk.big", {}, {"memory_mb": 2}, "has 3 MiB, but the agent has only 2 MiB of memory"),
+    ],
+)
+def test_an_image_that_cannot_be_deployed_is_refused(images, path, info, properties, complaint):
+    images.files |= {"/disk.vmdk": b"KDMV" + bytes(600), "/disk.big": QCOW2 + bytes(3 << 20)}
+    with pytest.raises(BadImage, match=complaint):
+        image.examine(node(images, path, properties=properties, **info))
+
+
+def test_a_server_that_is_not_there_is_named_with_the_cause_and_without_secrets():
+    source = "http://me:secret@127.0.0.1:1/disk.raw?signature=abc"
+    with pytest.raises(Unreachable) as raised:
+        image.examine(target(instance_info=STATED | {"image_source": source}))
+    assert "http://127.0.0.1:1/disk.raw cannot be had: Connection refused" == str(raised.value)
+
+
+def test_only_the_beginning_of_an_image_is_read(images):
+    image.examine(node(images))
+    assert ["/disk.raw"] == images.asked
+
+
+@pytest.fixture
+def web_root(tmp_path):
+    return {
+        "deploy__http_root": str(tmp_path / "www"),
+        "deploy__http_url": "http://conductor:8080/",
+        "conductor__file_url_allowed_paths": (str(tmp_path / "images"),),
+    }
+
+
+def test_a_local_image_is_fetched_checked_and_served_until_it_is_withdrawn(images, web_root):
+    checksum = hashlib.sha256(MBR).hexdigest()
+    local = {"image_download_source": "local", "image_checksum": checksum}
+    it = node(images, changed=web_root, **local)
+    image.validate(it)
+    (url,) = image.examine(it)["urls"]
+    place = Path(web_root["deploy__http_root"], published.FOLDER, it.uuid, "disk.raw")
+    assert f"http://conductor:8080/agent_images/{it.uuid}/disk.raw" == url
+    assert MBR == place.read_bytes()
+    published.withdraw(it)
+    assert not place.parent.exists()
+
+
+def test_a_local_image_with_a_wrong_checksum_is_not_served(images, web_root):
+    it = node(images, changed=web_root, image_download_source="local")
+    with pytest.raises(
+        BadImage, match=f"/disk.raw has the sha256 {hashlib.sha256(MBR).hexdigest()}"
+    ):
+        image.examine(it)
+    assert [] == list(Path(web_root["deploy__http_root"]).rglob("*.raw*"))
+
+
+def test_a_file_is_served_from_folders_that_are_allowed_only(tmp_path, web_root):
+    (tmp_path / "images").mkdir()
+    for name in ("images/disk.raw", "secret"):
+        (tmp_path / name).write_bytes(MBR)
+
+    def node_with(path):
+        info = {"image_source": f"file://{path}", "image_checksum": SHA256}
+        return target(instance_info=info, options=options(**web_root))
+
+    it = node_with(tmp_path / "images" / "disk.raw")
+    image.validate(it)
+    (url,) = image.examine(it)["urls"]
+    assert url.endswith(f"{it.uuid}/disk.raw")
+    for outside in (tmp_path / "secret", tmp_path / "images" / ".." / "secret"):
+        with pytest.raises(InvalidDriverInfo, match="files may only lie in"):
+            image.validate(node_with(outside))
+
+
+def test_a_partition_image_is_described_with_its_sizes(images):
+    info = image.image_info(
+        node(images, kernel="k", ramdisk="r", root_gb="10", swap_mb=512, ephemeral_gb=1)
+    )
+    assert {
+        "image_type": "partition", "root_mb": 10240, "swap_mb": 512, "ephemeral_mb": 1024,
+        "deploy_boot_mode": "uefi", "kernel": "k", "ramdisk": "r",
+    } == {
+        name: info[name]
+        for name in (
+            "image_type", "root_mb", "swap_mb", "ephemeral_mb", "deploy_boot_mode", "kernel",
+            "ramdisk",
+        )
+    }  # fmt: skip
+
+
+def test_proxies_of_the_node_are_passed_to_the_agent(images):
+    it = target(
+        instance_info={"image_source": f"{images.url}/disk.raw", "image_checksum": SHA256},
+        driver_info={"image_http_proxy": "http://proxy:3128", "image_no_proxy": "localhost"},
+    )
+    info = image.image_info(it)
+    assert ({"http": "http://proxy:3128"}, "localhost") == (info["proxies"], info["no_proxy"])
+
+
+def test_the_longest_of_several_checksums_counts():
+    assert SHA512 == checksums.in_file(f"{MD5} disk\n{SHA512} disk\n{SHA256} disk", "disk")

@@ -1,0 +1,205 @@
+"""What Redfish has beyond power and boot device, over HTTP to a simulated BMC."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from drivers.bmc import Bmcs
+from drivers.errors import InvalidDriverInfo, NotSupported, Refused
+from drivers.registry import load
+from drivers.simulator.simulator import running
+from drivers.steps import Done, Failed, Wait
+from tests.unit.drivers.machines import OPTIONS, target
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with running(machines=2, power_off_seconds=0.05) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def machine(fleet):
+    return fleet.machines[0]
+
+
+@pytest.fixture
+def node(fleet, machine):
+    options = {**OPTIONS["redfish"], "firmware_update_overall_timeout": 60}
+    return target(
+        "redfish",
+        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        uuid=machine.uuid,
+        driver_info=machine.driver_info() | {"deploy_iso": fleet.medium("http://127.0.0.1:1")},
+        options={**OPTIONS, "redfish": options},
+    )
+
+
+@pytest.fixture
+def management(node):
+    return node.driver.management
+
+
+def orders(machine):
+    return [each["what"] for each in machine.log if each["kind"] == "redfish"]
+
+
+def finish(node, kind, step, **args):
+    """Call a step until it is over; its outcome, and what it reported."""
+    node = replace(node, reports={})
+    for _ in range(200):
+        outcome = node.driver.by_kind[kind].run(node, step, args)
+        if not isinstance(outcome, Wait):
+            return outcome, node.reports
+        time.sleep(0.02)
+        node = replace(node, progress=outcome.progress, reports={})
+    raise AssertionError(f"never over: {outcome}")
+
+
+def test_secure_boot_is_changed_once(node, management, machine):
+    machine.boot_mode = "UEFI"
+    management.change_secure_boot(node, True)
+    assert (True, {"secure_boot": True}) == (management.get_secure_boot(node), node.reports)
+    count = len(orders(machine))
+    management.change_secure_boot(node, True)
+    assert count == len(orders(machine))
+
+
+def test_secure_boot_without_uefi_is_refused_by_the_bmc(node, management, machine):
+    machine.boot_mode, machine.secure_boot = "Legacy", False
+    with pytest.raises(Refused, match="UEFI"):
+        management.set_secure_boot(node, True)
+    machine.boot_mode = "UEFI"
+
+
+def test_the_boot_mode_is_changed_once(node, management, machine):
+    management.change_boot_mode(node, "bios")
+    assert {"boot_mode": "bios"} == node.reports
+    count = len(orders(machine))
+    management.change_boot_mode(node, "bios")
+    assert count == len(orders(machine))
+    management.change_boot_mode(node, "uefi")
+
+
+def test_an_nmi_is_injected(node, management, machine):
+    finish(node, "power", "power_off")
+    with pytest.raises(Refused, match="off"):
+        management.inject_nmi(node)
+    finish(node, "power", "power_on")
+    management.inject_nmi(node)
+    assert "nmi" == orders(machine)[-1]
+
+
+def test_lights_of_system_chassis_and_drives_are_switched(node, management, machine):
+    known = {(each["component"], each["name"]) for each in management.indicators(node)}
+    assert {("system", "led"), ("chassis", "Chassis"), ("disk", "2")} <= known
+    for component, name in (("system", "led"), ("disk", "2")):
+        management.set_indicator(node, component, name, "blinking")
+        assert "blinking" == management.get_indicator(node, component, name)
+    assert {2: "Blinking"} == machine.drive_indicators
+    with pytest.raises(NotSupported, match="led@system"):
+        management.get_indicator(node, "disk", "99")
+    with pytest.raises(NotSupported, match="unknown"):
+        management.set_indicator(node, "system", "led", "unknown")
+
+
+def test_virtual_media_are_attached_once_shown_and_detached(node, management, machine):
+    management.attach_virtual_media(node, "cdrom", "http://images/a.iso")
+    count = len(orders(machine))
+    management.attach_virtual_media(node, "cdrom", "http://images/a.iso")
+    assert count == len(orders(machine))
+    management.attach_virtual_media(node, "disk", "http://images/b.img")
+    shown = {each["image"]: each["media_types"] for each in management.virtual_media(node)}
+    assert "CD" in shown["http://images/a.iso"]
+    assert "USBStick" in shown["http://images/b.img"]
+    management.attach_virtual_media(node, "cdrom", "http://images/c.iso")  # it takes the place
+    assert "http://images/c.iso" == machine.media["Cd"]
+    management.detach_virtual_media(node, ["disk"])
+    assert {"Cd": "http://images/c.iso", "Floppy": ""} == machine.media
+    vendor = node.driver.by_kind["vendor"]
+    vendor.call(node, "eject_vmedia", {"boot_device": "cd"})
+    assert {"Cd": "", "Floppy": ""} == machine.media
+    with pytest.raises(InvalidDriverInfo, match="boot_device"):
+        vendor.call(node, "eject_vmedia", {"boot_device": "tape"})
+
+
+def test_bios_settings_are_read_with_what_the_registry_says(node):
+    outcome, reports = finish(node, "bios", "cache_bios_settings")
+    found = {each["name"]: each for each in reports["bios_settings"]}
+    assert Done() == outcome
+    assert ("On", ["On", "Off"], "Enumeration") == (
+        found["NumLock"]["value"],
+        found["NumLock"]["allowable_values"],
+        found["NumLock"]["attribute_type"],
+    )
+    assert 921600 == found["SerialBaudRate"]["upper_bound"]
+
+
+def test_bios_settings_take_effect_by_a_restart_and_only_when_they_differ(node, machine):
+    wanted = [{"name": "NumLock", "value": "Off"}, {"name": "SerialBaudRate", "value": 9600}]
+    outcome, reports = finish(node, "bios", "apply_configuration", settings=wanted)
+    assert Done() == outcome
+    assert ("Off", 9600, "On") == (
+        machine.bios["NumLock"],
+        machine.bios["SerialBaudRate"],
+        machine.power,
+    )
+    found = {each["name"]: each["value"] for each in reports["bios_settings"]}
+    assert ("Off", 9600) == (found["NumLock"], found["SerialBaudRate"])
+    count = len(orders(machine))
+    assert Done() == finish(node, "bios", "apply_configuration", settings=wanted)[0]
+    assert count == len(orders(machine))
+    assert Done() == finish(node, "bios", "factory_reset")[0]
+    assert "On" == machine.bios["NumLock"]
+
+
+def test_an_unknown_bios_setting_is_named_and_nothing_is_ordered(node, machine):
+    count = len(orders(machine))
+    with pytest.raises(InvalidDriverInfo, match="Turbo"):
+        finish(node, "bios", "apply_configuration", settings=[{"name": "Turbo", "value": 1}])
+    assert count == len(orders(machine))
+
+
+def test_firmware_is_updated_one_after_the_other(node, machine):
+    _, reports = finish(node, "firmware", "cache_firmware_components")
+    assert {"bios": "1.0.0", "bmc": "2.10"} == {
+        each["component"]: each["current_version"] for each in reports["firmware"]
+    }
+    updates = [
+        {"component": "bmc", "url": "http://images/2.20.bin"},
+        {"component": "bios", "url": "http://images/1.1.0.bin"},
+    ]
+    outcome, reports = finish(node, "firmware", "update", settings=updates)
+    assert Done() == outcome
+    assert {"bios": "1.1.0", "bmc": "2.20"} == {
+        each["component"]: each["last_version_flashed"] for each in reports["firmware"]
+    }
+    assert 2 == orders(machine).count("update firmware")
+
+
+@pytest.mark.parametrize(
+    "setting", [{"component": "gpu", "url": "http://a/b"}, {"component": "bmc", "url": "b"}]
+)
+def test_a_wrong_firmware_update_is_refused_at_once(node, setting):
+    with pytest.raises(InvalidDriverInfo, match="settings"):
+        finish(node, "firmware", "update", settings=[setting])
+
+
+def test_a_change_in_a_flow_with_an_agent_boots_it_anew_and_waits_for_it(node, machine):
+    agent = replace(node.agent, url="http://agent")
+    settings = [{"name": "NumLock", "value": "Off"}]
+    step = node.driver.by_kind["bios"].apply_configuration
+    node = replace(node, agent=agent)
+    for _ in range(100):
+        outcome = step(node, settings)
+        if outcome.progress.get("restarted") and machine.bios["NumLock"] == "Off":
+            break
+        time.sleep(0.02)
+        gone = replace(agent, url=None) if "agent" in node.reports else node.agent
+        node = replace(node, progress=outcome.progress, agent=gone, reports={"agent": None})
+    assert machine.media["Cd"]
+    still = step(replace(node, progress=outcome.progress), settings)
+    assert isinstance(still, Wait)
+    assert Done() == step(replace(node, progress=outcome.progress, agent=agent), settings)
+    assert not isinstance(still, Failed)

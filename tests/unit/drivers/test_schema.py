@@ -1,0 +1,47 @@
+"""Arguments of steps, and what they must look like."""
+
+import pytest
+
+from drivers.errors import BadArgument
+from drivers.schema import mismatch
+from tests.unit.drivers.machines import target
+
+PAIRS = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": {"type": "string"}, "level": {"type": "integer", "minimum": 1}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ([], None),
+        ([{"name": "a", "level": 2, "more": 1}], None),
+        ("x", "settings must be of type array, not str"),
+        ([1], "settings/0 must be of type object, not int"),
+        ([{"name": "a"}, {}], "settings/1 lacks name"),
+        ([{"name": 1}], "settings/0/name must be of type string, not int"),
+        ([{"name": "a", "level": True}], "settings/0/level must be of type integer, not bool"),
+        ([{"name": "a", "level": 0}], "settings/0/level must be at least 1, not 0"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_place(value, wrong):
+    assert wrong == mismatch(value, PAIRS, "settings")
+
+
+def test_one_of_a_few():
+    schema = {"type": ["string", "null"], "enum": ["raid1", None]}
+    assert None is mismatch("raid1", schema, "level")
+    assert None is mismatch(None, schema, "level")
+    assert "level must be one of raid1, None, not 'raid9'" == mismatch("raid9", schema, "level")
+
+
+def test_a_step_is_not_run_with_an_argument_that_it_cannot_use():
+    node = target()
+    step = {"step": "apply_configuration", "args": {"settings": [{"name": "boot"}]}}
+    with pytest.raises(BadArgument, match=r"bios\.apply_configuration: settings/0 lacks value"):
+        node.driver.by_kind["bios"].execute_clean_step(node, step)
