@@ -7,6 +7,7 @@ machine takes. What is recorded is refused when the fence has been raised meanwh
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import bindparam, select
@@ -135,6 +136,8 @@ def _act(
         outcome = call(target, step)
     except LeaseLost as error:
         logger.warning("lease.lost", detail=str(error))
+        with suppress(DBAPIError):  # then it takes until the step's own deadline
+            claims.give_up(conductor, attempt)
         return None
     except HardwareError as error:
         outcome = Failed(str(error), error.code, error.retryable)

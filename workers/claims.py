@@ -226,6 +226,26 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     return True
 
 
+_GIVE_UP = (
+    update(_operations)
+    .where(
+        _operations.c.id == bindparam("operation"),
+        _operations.c.fence == bindparam("under"),
+        _operations.c.claim == bindparam("token"),
+        _operations.c.state == OperationState.RUNNING,
+    )
+    .values(deadline_at=now())
+)
+
+
+def give_up(conductor: Conductor, attempt: Attempt) -> None:
+    """Nothing more will come of a claim: its deadline passes now, and the reconciler takes over."""
+    operation = attempt.operation
+    named = {"operation": operation.id, "under": operation.fence, "token": operation.claim}
+    with conductor.runtime.writing() as connection:
+        connection.execute(_GIVE_UP, named)
+
+
 def holds(operation: Operation, attempt: Attempt) -> bool:
     """Whether an attempt may write. operation: its row as it is now, locked."""
     return (

@@ -7,6 +7,7 @@ import pytest
 
 from app.models import Operation, OperationStep
 from app.services import operations
+from drivers.errors import LeaseLost
 from drivers.steps import Done, Failed
 from workers import attempts, claims, reconciler
 
@@ -85,6 +86,28 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(inside, cleaning, monke
     operation = inside.operation(name)
     assert ("succeeded", 0) == (operation.state, operation.refused)
     assert "available" == inside.read(node.id).provision_state
+
+
+def test_a_step_that_lost_its_lease_is_handed_out_again_at_once(inside, cleaning, monkeypatch):
+    """Redis was emptied, and another took the lease for a moment: the claim is still ours."""
+    node, name = cleaning
+
+    def lost():
+        raise LeaseLost("somebody else has it")
+
+    lease = SimpleNamespace(check=lost, keep=lambda _seconds: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(inside.claimant.leases, "take", lambda *_: lease)
+        patch.setattr(attempts, "call", lambda target, _step: target.before_order())
+        run(inside, node, name)
+    assert "running" == inside.operation(name).state
+    contact = reconciler.Contact(15.0)
+    reconciler.reconcile(inside.runtime, contact, lambda _name: 0)
+    operation = inside.operation(name)
+    assert ("queued", 0) == (operation.state, operation.cursor)
+    run(inside, node, name)
+    assert "available" == inside.read(node.id).provision_state
+    assert [2, 1, 1] == [step.attempts for step in inside.steps(name)]
 
 
 def test_a_claim_of_another_is_not_taken_for_ones_own(inside, cleaning):
