@@ -173,13 +173,24 @@ def _claim(
     )
 
 
+#: An operation while a claim holds; `_held` gives its parameters.
+_HELD = (
+    _operations.c.id == bindparam("operation"),
+    _operations.c.fence == bindparam("under"),
+    _operations.c.claim == bindparam("token"),
+    _operations.c.state == OperationState.RUNNING,
+)
+
+
+def _held(attempt: Attempt) -> dict[str, Any]:
+    operation = attempt.operation
+    return {"operation": operation.id, "under": operation.fence, "token": operation.claim}
+
+
 _ADVANCE = (
     update(_operations)
     .where(
-        _operations.c.id == bindparam("operation"),
-        _operations.c.fence == bindparam("under"),
-        _operations.c.claim == bindparam("token"),
-        _operations.c.state == OperationState.RUNNING,
+        *_HELD,
         ~exists().where(_steps.c.id == bindparam("step"), _steps.c.abort_after),
     )
     .values(
@@ -209,41 +220,22 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
 
     False when the claim does not hold any more.
     """
-    operation, step = attempt.operation, attempt.step
+    step = attempt.step
     with conductor.runtime.writing() as connection:
-        advanced = connection.execute(
-            _ADVANCE,
-            {
-                "operation": operation.id,
-                "step": step.id,
-                "under": operation.fence,
-                "token": operation.claim,
-            },
-        )
+        advanced = connection.execute(_ADVANCE, {**_held(attempt), "step": step.id})
         if not advanced.rowcount:
             return False
         connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
     return True
 
 
-_GIVE_UP = (
-    update(_operations)
-    .where(
-        _operations.c.id == bindparam("operation"),
-        _operations.c.fence == bindparam("under"),
-        _operations.c.claim == bindparam("token"),
-        _operations.c.state == OperationState.RUNNING,
-    )
-    .values(deadline_at=now())
-)
+_GIVE_UP = update(_operations).where(*_HELD).values(deadline_at=now())
 
 
 def give_up(conductor: Conductor, attempt: Attempt) -> None:
     """Nothing more will come of a claim: its deadline passes now, and the reconciler takes over."""
-    operation = attempt.operation
-    named = {"operation": operation.id, "under": operation.fence, "token": operation.claim}
     with conductor.runtime.writing() as connection:
-        connection.execute(_GIVE_UP, named)
+        connection.execute(_GIVE_UP, _held(attempt))
 
 
 def holds(operation: Operation, attempt: Attempt) -> bool:

@@ -154,8 +154,7 @@ def views(
     masked = [(name, access.shows(SHOWN_BY[name])) for name in DOCUMENTS if name in computed]
     limited = [name for name in TEXTS if name in computed]
     restricted = caller().restricted
-    at_rest: View = {name: {} for name, _ in steps}
-    resting = _members(at_rest)
+    resting = _members({name: {} for name, _ in steps})
     progress: Mapping[int, Progress] = {}
     if steps or "driver_internal_info" in computed:
         working = [row.id for row in rows if row.provision_state in _AT_WORK]
@@ -186,7 +185,7 @@ def views(
             for field in access.hidden(row.owner, row.lessee) & computed:
                 more[field] = redacted(f"{SEE_NODE}:{field}")
         if current:
-            more |= at_rest | {field: _current_step(current, flow) for field, flow in steps}
+            more |= {field: _current_step(current, flow) for field, flow in steps}
         texts = [
             json_rows.members(row[:parts]) if parts else "",
             _members(more),

@@ -61,7 +61,6 @@ class Resource(Generic[Model]):
     masked: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     links: tuple[str, ...] = ()
     named: int | None = None
-    unsortable: frozenset[str] = frozenset()
 
     @cached_property
     def full(self) -> tuple[str, ...]:
@@ -75,7 +74,7 @@ class Resource(Generic[Model]):
 
     @cached_property
     def sortable(self) -> frozenset[str]:
-        return frozenset(self.plain) - self._documents - self.unsortable
+        return frozenset(self.plain) - self._documents
 
     def whole(self) -> list[str]:
         """Every field that the request's version has."""

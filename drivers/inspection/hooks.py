@@ -134,28 +134,22 @@ def ports(subject: Subject, options: Options) -> None:
 @hook("architecture")
 def architecture(subject: Subject, options: Options) -> None:
     """`properties/cpu_arch`"""
-    found = _part(subject, "cpu").get("architecture")
-    if not found:
-        raise InspectionFailed("the inventory does not name the architecture of the processor")
-    subject.set_property("cpu_arch", found)
+    complaint = "the inventory does not name the architecture of the processor"
+    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", complaint))
 
 
 @hook("cpus")
 def cpus(subject: Subject, options: Options) -> None:
     """`properties/cpus`"""
-    found = _part(subject, "cpu").get("count")
-    if not found:
-        raise InspectionFailed("the inventory does not count the processors")
-    subject.set_property("cpus", found)
+    complaint = "the inventory does not count the processors"
+    subject.set_property("cpus", _needed(subject, "cpu", "count", complaint))
 
 
 @hook("memory")
 def memory(subject: Subject, options: Options) -> None:
     """`properties/memory_mb`"""
-    found = _part(subject, "memory").get("physical_mb")
-    if not found:
-        raise InspectionFailed("the inventory does not tell the size of the memory")
-    subject.set_property("memory_mb", found)
+    complaint = "the inventory does not tell the size of the memory"
+    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", complaint))
 
 
 @hook("root-device")
@@ -250,6 +244,14 @@ _LLDP: Mapping[int, tuple[str, Callable[[bytes], str | None]]] = {
 def _part(subject: Subject, name: str) -> Mapping[str, Any]:
     found = subject.inventory.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+def _needed(subject: Subject, part: str, key: str, complaint: str) -> Any:
+    """A value that the inventory must have. Raises InspectionFailed with the complaint."""
+    found = _part(subject, part).get(key)
+    if not found:
+        raise InspectionFailed(complaint)
+    return found
 
 
 def _disk_sizes(subject: Subject) -> list[int]:
