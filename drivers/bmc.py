@@ -76,10 +76,14 @@ class Bmcs:
 
     @contextmanager
     def turn(
-        self, address: str, urgency: Urgency = Urgency.ORDER, patience: float = 60.0
+        self,
+        address: str,
+        urgency: Urgency = Urgency.ORDER,
+        patience: float = 60.0,
+        gap: float | None = None,
     ) -> Iterator[Bmc]:
         """
-        Have the BMC to oneself for one command.
+        Have the BMC to oneself for one command. gap: instead of that of all BMCs.
 
         Waits up to `patience` seconds for others to finish. An `Unreachable` raised inside counts
         against the BMC and drops its connection. Raises Unreachable at once while the circuit is
@@ -94,7 +98,7 @@ class Bmcs:
             self._give_up(bmc, ticket)
             raise Unreachable(f"BMC {bmc.address} was busy for {patience:.0f} s")
         with self._held(bmc):
-            time.sleep(self._pause(bmc))
+            time.sleep(self._pause(bmc, self.gap if gap is None else gap))
             yield bmc
 
     @asynccontextmanager
@@ -115,7 +119,7 @@ class Bmcs:
             self._give_up(bmc, ticket)
             raise
         with self._held(bmc):
-            await asyncio.sleep(self._pause(bmc))
+            await asyncio.sleep(self._pause(bmc, self.gap))
             yield bmc
 
     def _refuse_if_open(self, bmc: Bmc) -> None:
@@ -148,8 +152,8 @@ class Bmcs:
                 heapq.heapify(bmc._queue)
             bmc._changed.notify_all()
 
-    def _pause(self, bmc: Bmc) -> float:
-        return max(0.0, bmc._last + self.gap - self.clock())
+    def _pause(self, bmc: Bmc, gap: float) -> float:
+        return max(0.0, bmc._last + gap - self.clock())
 
     @contextmanager
     def _held(self, bmc: Bmc) -> Iterator[None]:

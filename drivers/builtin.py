@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from drivers.agent.anaconda import AnacondaDeploy
 from drivers.agent.deploy import CustomAgent, Direct
 from drivers.agent.inspect import AgentInspect
-from drivers.agent.netboot import Ipxe
 from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
+from drivers.boot.network import HttpIpxe, Ipxe, Pxe
 from drivers.fake import hardware as fake
 from drivers.interface import Interface
 from drivers.ipmi.management import IpmiManagement
@@ -30,7 +30,7 @@ from drivers.noop import (
     NoVendor,
 )
 from drivers.redfish.bios import RedfishBios
-from drivers.redfish.boot import RedfishVirtualMedia
+from drivers.redfish.boot import RedfishHttps, RedfishVirtualMedia
 from drivers.redfish.firmware import RedfishFirmware
 from drivers.redfish.inspect import RedfishInspect
 from drivers.redfish.management import RedfishManagement
@@ -42,7 +42,7 @@ from drivers.storage import ExternalStorage
 #: What a machine of any make can use.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "bios": (NoBios,),
-    "boot": (Ipxe,),
+    "boot": (Ipxe, Pxe, HttpIpxe),
     "console": (NoConsole,),
     "deploy": (Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
     "firmware": (NoFirmware,),
@@ -62,7 +62,7 @@ class Redfish(HardwareType):
     interfaces = {
         **_GENERIC,
         "bios": (RedfishBios, NoBios),
-        "boot": (RedfishVirtualMedia, Ipxe),
+        "boot": (RedfishVirtualMedia, RedfishHttps, Ipxe, Pxe, HttpIpxe),
         "firmware": (RedfishFirmware, NoFirmware),
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
@@ -89,7 +89,7 @@ class FakeHardware(HardwareType):
     name = "fake-hardware"
     interfaces = {
         "bios": (fake.FakeBios, NoBios, RedfishBios),
-        "boot": (fake.FakeBoot, Ipxe, RedfishVirtualMedia),
+        "boot": (fake.FakeBoot, Ipxe, Pxe, HttpIpxe, RedfishVirtualMedia, RedfishHttps),
         "console": (fake.FakeConsole, NoConsole),
         "deploy": (fake.FakeDeploy, Direct, CustomAgent, RamdiskDeploy, AnacondaDeploy, NoopDeploy),
         "firmware": (fake.FakeFirmware, NoFirmware, RedfishFirmware),

@@ -39,6 +39,20 @@ class Frame:
     on_failure: Rows = ()
     on_abort: Rows | None = None
 
+    def without(self, rows: Rows) -> "Frame":
+        """This frame, none of these methods in it."""
+
+        def rest(listed: Rows) -> Rows:
+            return tuple(row for row in listed if row not in rows)
+
+        return replace(
+            self,
+            before=rest(self.before),
+            after=rest(self.after),
+            on_failure=rest(self.on_failure),
+            on_abort=None if self.on_abort is None else rest(self.on_abort),
+        )
+
 
 class Interface:
     """

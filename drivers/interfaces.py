@@ -100,15 +100,21 @@ class Power(Interface):
             if not isinstance(outcome, Done):
                 return outcome
             progress = {"phase": "on"}
+            if target.progress:  # written down, lest one that is on again counts as never off
+                return Wait(progress, poll_after=0)
+            if _has_given_token(target):  # forgotten in the row before the next asks for its own
+                return Wait(progress, poll_after=0)
         return self._reach(target, POWER_ON, POWER_ON, progress, timeout)
 
     def _reset(self, target: Target) -> Outcome:
         """Reset a machine that is on; switch on one that is off."""
         if target.progress.get("ordered") or self.get_power_state(target) != POWER_ON:
             return self._reach(target, POWER_ON, POWER_ON, target.progress)
+        target.forget_agent()
+        if _has_given_token(target) and not target.progress.get("forgotten"):  # as above
+            return Wait({"forgotten": True}, poll_after=0)
         target.before_order()
         self.order(target, REBOOT)
-        target.forget_agent()
         target.report(power_state=POWER_ON)
         return Done()
 
@@ -145,6 +151,11 @@ class Power(Interface):
         )
 
 
+def _has_given_token(target: Target) -> bool:
+    """Whether the agent that boots next would be refused a token as long as this one is known."""
+    return target.agent.token is not None and not target.agent.pregenerated
+
+
 class Management(Interface):
     """Boot device, boot mode and other settings of the machine."""
 
@@ -174,11 +185,12 @@ class Management(Interface):
         """Takes effect at the next start. Raises NotSupported for a mode the machine lacks."""
         raise NotSupported(f"{self.name} management cannot set the boot mode")
 
-    def change_boot_mode(self, target: Target, mode: str) -> None:
+    def change_boot_mode(self, target: Target, mode: str) -> Outcome | None:
         """Row of an operation: the machine has this boot mode, and the node says so."""
         if self.get_boot_mode(target) != mode:
             self.set_boot_mode(target, mode)
         target.report(boot_mode=mode)
+        return Done()
 
     def get_secure_boot(self, target: Target) -> bool | None:
         """Whether only signed systems boot; None when the machine does not tell."""
@@ -188,11 +200,12 @@ class Management(Interface):
         """Takes effect at the next start."""
         raise NotSupported(f"{self.name} management cannot change secure boot")
 
-    def change_secure_boot(self, target: Target, state: bool) -> None:
+    def change_secure_boot(self, target: Target, state: bool) -> Outcome | None:
         """Row of an operation: secure boot is as wanted, and the node says so."""
         if self.get_secure_boot(target) != state:
             self.set_secure_boot(target, state)
         target.report(secure_boot=state)
+        return Done()
 
     def inject_nmi(self, target: Target) -> None:
         """Interrupt the machine, for its system to write a dump."""
@@ -234,10 +247,18 @@ class Boot(Interface):
     #: what it can boot instead of the disk: boot_iso, ramdisk (with a kernel), either of them with
     #: a config drive: ramdisk_configdrive; kickstart (an installer), iscsi_volume
     options: ClassVar[frozenset[str]] = frozenset()
+    #: whether a machine whose agent stays silent is booted again (`[pxe]boot_retry_timeout`)
+    boots_again: ClassVar[bool] = False
 
     def prepare_ramdisk(self, target: Target) -> Outcome | None:
         """Row of frames: the next power-on boots the agent."""
         raise NotImplementedError
+
+    def boot_agent_next(self, target: Target) -> Outcome | None:
+        """As `prepare_ramdisk`, unless others boot the agent (`[agent]manage_agent_boot`)."""
+        if not target.options["agent"]["manage_agent_boot"]:
+            return Done()
+        return self.prepare_ramdisk(target)
 
     def clean_up_ramdisk(self, target: Target) -> Outcome | None:
         """Row of frames: nothing of the agent's boot is left."""

@@ -58,7 +58,7 @@ def wait(target: Target, *, ramdisk: bool, seconds: float | None = None) -> Outc
 def _prepare(target: Target, ramdisk: bool) -> Outcome:
     if not ramdisk or target.progress.get("prepared"):
         return Done()
-    return nest(target.driver.boot.prepare_ramdisk(target.part("boot")), "boot", {})
+    return nest(target.driver.boot.boot_agent_next(target.part("boot")), "boot", {})
 
 
 Method = Callable[..., Outcome]

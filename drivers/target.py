@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Options = Mapping[str, Mapping[str, Any]]
 
 #: What a driver may report, beside `driver_internal_info`, `properties` (both merged key by key;
-#: None removes a key), `agent` (see `forget_agent`) and `agent_steps` ({flow: [step, ...]}).
+#: None removes a key), `agent` (see `forget_agent`), `agent_steps` ({flow: [step, ...]}) and
+#: `agent_token`: the token that was put on the medium which boots the agent; None: on none, so that
+#: the agent is given one when it asks.
 #: bios_settings: all of them, [{name, value, attribute_type?, ...}]. firmware: all components,
 #: [{component, current_version, vendor?, model?, serial_number?, last_version_flashed?}].
 #: findings: what came of an inspection.
@@ -73,7 +75,7 @@ class Agent:
 
     steps: {flow: [step as the agent reported it]}, from its last `get_*_steps`.
     status, status_message: what an installer says of its work: start, end or error.
-    silent_for: seconds since its last heartbeat.
+    silent_for: seconds since its last heartbeat. pregenerated: the token was made for its medium.
     """
 
     url: str | None = None
@@ -85,6 +87,7 @@ class Agent:
     status: str | None = None
     status_message: str | None = None
     silent_for: float | None = None
+    pregenerated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ class Target:
         for name, value in facts.items():
             if name in ("driver_internal_info", "properties", "agent_steps"):
                 self.reports[name] = {**self.reports.get(name, {}), **value}
-            elif name in REPORTABLE or name == "hardware_manager_version":
+            elif name in REPORTABLE or name in ("agent_token", "hardware_manager_version"):
                 self.reports[name] = value
             else:
                 raise TypeError(f"a driver cannot report {name!r}")

@@ -70,8 +70,8 @@ class AnacondaDeploy(AgentFlows):
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
         """The installer has started, and has said that it has ended."""
-        progress = target.progress
-        if not progress.get("started"):
+        progress, status = target.progress, target.agent.status
+        if not progress.get("started") and not status:
             if "power" not in progress:
                 prepared = target.driver.boot.prepare_instance(target.part("boot"))
                 outcome = nest(prepared, "boot", {})
@@ -80,11 +80,11 @@ class AnacondaDeploy(AgentFlows):
             outcome = nest(target.driver.power.power_on(target.part("power")), "power", {})
             if not isinstance(outcome, Done):
                 return outcome
-        if target.agent.status == "error":
+        if status == "error":
             return Failed(
                 f"the installer failed: {target.agent.status_message or 'no reason given'}"
             )
-        if target.agent.status == "end":
+        if status == "end":
             return Done()
         return Wait({"started": True})
 

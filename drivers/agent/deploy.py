@@ -12,9 +12,9 @@ asks for the step `boot_agent`.
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import client, fast_track, image, image_server, in_band, published
+from drivers.agent import client, fast_track, image, image_server, in_band, logs, published
 from drivers.agent.flows import AgentFlows
-from drivers.errors import HardwareError, LeaseLost
+from drivers.errors import HardwareError, LeaseLost, Unreachable
 from drivers.interface import Frame
 from drivers.interfaces import POWER_OFF
 from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, nest, step
@@ -35,6 +35,7 @@ class AgentDeploy(AgentFlows):
             ),
             collect=("deploy", "deploy"),
             on_failure=(
+                ("deploy", "keep_logs"),
                 ("deploy", "stop_after_failure"),
                 ("boot", "clean_up_ramdisk"),
                 ("network", "remove_provisioning_network"),
@@ -78,9 +79,11 @@ class AgentDeploy(AgentFlows):
         """The agent runs on a machine that boots from a volume, for the sake of its own steps."""
         progress = target.progress
         if "agent" not in progress:
-            outcome = nest(target.driver.boot.prepare_ramdisk(target.part("boot")), "boot", {})
+            outcome = nest(target.driver.boot.boot_agent_next(target.part("boot")), "boot", {})
             if not isinstance(outcome, Done):
                 return outcome
+            if "agent_token" in target.reports:  # it is written before the machine starts
+                return Wait({"agent": {}}, poll_after=0)
         return nest(self._await_agent(target.part("agent")), "agent", {})
 
     def _await_agent(self, target: Target) -> Outcome:
@@ -103,7 +106,7 @@ class AgentDeploy(AgentFlows):
         prepared = target.driver.boot.prepare_instance(target.part("boot"))
         return nest(prepared, "boot", {"bootable": True})
 
-    @step(deploy=40)
+    @step(deploy=40, resume=Resume.PROBE)
     def tear_down_agent(self, target: Target) -> Outcome:
         """
         The agent's work is on the disk, and the machine is off.
@@ -124,6 +127,8 @@ class AgentDeploy(AgentFlows):
             return Done()
         if looks is None:
             looks = 0
+            if logs.wanted(target, failed=False):
+                logs.keep(target)
             by_bmc = str(target.driver_info.get("deploy_forces_oob_reboot")).lower() == "true"
             dismissed = self._dismiss(target, None if by_bmc else "standby.power_off")
             if by_bmc or not dismissed:
@@ -168,11 +173,15 @@ class AgentDeploy(AgentFlows):
     def _dismiss(self, target: Target, command: str | None) -> bool:
         """Have the agent write its buffers, then give it a last command; whether it took both."""
         try:
+            if target.resumed and command and in_band.was_given(target, in_band.Order(command)):
+                return True
             client.result(target, client.run(target, "standby.sync", {}, wait=True))
             if command is not None:
                 client.run(target, command, {}, wait=False)
         except LeaseLost:
             raise
+        except Unreachable:  # after a death: perhaps it is on its way already
+            return target.resumed
         except HardwareError:  # the BMC will do it: a deployment must not fail at its very end
             return False
         return True

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import fast_track, in_band
+from drivers.agent import fast_track, in_band, logs
 from drivers.interface import Frame, Rows
 from drivers.interfaces import Deploy
 from drivers.steps import Done, Flow, Outcome
 from drivers.target import Target
 
+_KEEP_LOGS = ("deploy", "keep_logs")
 _BOOT_AGENT = (("boot", "prepare_ramdisk"), ("power", "power_on"))
 _LEAVE_CLEANING = (
     ("power", "power_off"),
@@ -53,7 +54,11 @@ class AgentFlows(Deploy):
             collect=("deploy", "await_clean_agent"),
             after=_LEAVE_CLEANING,
             # never powered off: the operator may want to see what the agent did
-            on_failure=(("boot", "clean_up_ramdisk"), ("network", "remove_cleaning_network")),
+            on_failure=(
+                _KEEP_LOGS,
+                ("boot", "clean_up_ramdisk"),
+                ("network", "remove_cleaning_network"),
+            ),
             on_abort=_LEAVE_CLEANING,
         ),
         "delete": Frame(
@@ -76,6 +81,7 @@ class AgentFlows(Deploy):
             collect=("deploy", "await_service_agent"),
             after=_LEAVE_SERVICE,
             # a failed one stays as it is, for an operator to look at
+            on_failure=(_KEEP_LOGS,),
             on_abort=_LEAVE_SERVICE,
         ),
         "rescue": Frame(
@@ -118,6 +124,8 @@ class AgentFlows(Deploy):
             found = replace(found, before=_without(found.before, _REBOOT))
         if flow == Flow.CLEAN and fast_track.wanted(target):
             found = replace(found, after=_without(found.after, _REBOOT))
+        if not logs.wanted(target, failed=True):
+            found = found.without((_KEEP_LOGS,))
         return found
 
     def await_clean_agent(self, target: Target) -> Outcome:
@@ -127,6 +135,10 @@ class AgentFlows(Deploy):
     def await_service_agent(self, target: Target) -> Outcome:
         """Row of frames: the agent runs, and its service steps are known."""
         return in_band.collect(target, Flow.SERVICE)
+
+    def keep_logs(self, target: Target) -> Outcome:
+        """Row of frames: why the agent has failed can be read, if it told."""
+        return logs.keep(target)
 
     def stop_after_failure(self, target: Target) -> Outcome:
         """Row of frames: the machine is off, unless `power_off_after_deploy_failure` is not set."""

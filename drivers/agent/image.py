@@ -34,10 +34,15 @@ def is_whole_disk(target: Target) -> bool:
 def boot_mode(target: Target) -> str:
     """`uefi` or `bios`: what the capabilities of instance or node ask for, else the default."""
     for info in (target.instance_info, target.properties):
-        wanted = _capabilities(info.get("capabilities")).get("boot_mode")
+        wanted = wanted_boot_mode(info)
         if wanted:
             return wanted
     return str(target.options["deploy"]["default_boot_mode"])
+
+
+def wanted_boot_mode(info: Mapping[str, Any]) -> str | None:
+    """What the capabilities of an instance or of a node ask for."""
+    return _capabilities(info.get("capabilities")).get("boot_mode")
 
 
 def validate(target: Target) -> None:
@@ -213,7 +218,8 @@ def _partitions(target: Target) -> dict[str, Any]:
         "root_mb": _size(info, "root_gb") * 1024,
         "swap_mb": _size(info, "swap_mb"),
         "ephemeral_mb": _size(info, "ephemeral_gb") * 1024,
-        "ephemeral_format": info.get("ephemeral_format"),
+        "ephemeral_format": info.get("ephemeral_format")
+        or target.options["pxe"]["default_ephemeral_format"],
         "preserve_ephemeral": bool(info.get("preserve_ephemeral")),
         "deploy_boot_mode": boot_mode(target),
         "boot_option": "local",

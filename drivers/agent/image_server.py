@@ -6,9 +6,10 @@ the URL, without its query, and the cause.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -23,6 +24,8 @@ from drivers.tls import bundle
 HEAD = 16 * 2048 + 8
 LONGEST_TEXT = 1 << 20
 _CHUNK = 1 << 20
+#: by what a server knows a version of a file -> how it is asked whether that has changed
+_ASKED = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,26 @@ def chunks(target: Target, url: str) -> Iterator[bytes]:
             yield chunk
 
 
+def copy(target: Target, url: str, place: Path, known: Mapping[str, str]) -> dict[str, str] | None:
+    """
+    Write what is at a http or https URL to a file.
+
+    Returns by what the server would know it again, as `known` of the next call; None: it is still
+    what is known, and nothing was written. Raises OSError, too.
+    """
+    asked = {_ASKED[name]: value for name, value in known.items() if name in _ASKED}
+    with _answered(target, url, asked) as answer:
+        if answer.status_code == HTTPStatus.NOT_MODIFIED:
+            return None
+        with place.open("wb") as file:
+            while chunk := _read(answer.raw, _CHUNK, url):
+                file.write(chunk)
+            size = _size(answer)
+            if size is not None and file.tell() != size:
+                raise Unreachable(f"{shown(url)} broke off after {file.tell()} of {size} bytes")
+        return {name: answer.headers[name] for name in _ASKED if name in answer.headers}
+
+
 def path(url: str) -> Path:
     """Where the file of a file URL lies."""
     return Path(unquote(urlsplit(url).path))
@@ -83,6 +106,14 @@ def _opened(
         except OSError as error:
             raise BadImage(f"{shown(url)}: {error.strerror}") from error
         return
+    with _answered(target, url, headers) as answer:
+        yield answer.raw, _size(answer)
+
+
+@contextmanager
+def _answered(
+    target: Target, url: str, headers: Mapping[str, str] | None = None
+) -> Iterator[requests.Response]:
     options, info = target.options["DEFAULT"], target.instance_info
     name, password = info.get("image_server_user"), info.get("image_server_password")
     with bundle(options["webserver_verify_ca"]) as verify:
@@ -105,7 +136,7 @@ def _opened(
                 f"{shown(url)} cannot be had: the server answered {answer.status_code}"
                 f" {answer.reason}"
             )
-        yield answer.raw, _size(answer)
+        yield answer
 
 
 def _read(stream: Any, most: int, url: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 from drivers.agent import client
 from drivers.agent.hooks import run_hook
 from drivers.errors import AgentBusy, NotSupported, Unexpected, Unreachable
-from drivers.steps import Done, Failed, Flow, Outcome, Step, Wait, arguments, nest
+from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, nest
 from drivers.target import Target
 
 #: the key by which a step that we sent is known again in the agent's list
@@ -47,7 +47,7 @@ class Order:
     """
 
     name: str
-    params: Callable[[], dict[str, Any]]
+    params: Callable[[], dict[str, Any]] = dict
     step: Mapping[str, Any] | None = None
 
     @property
@@ -61,24 +61,24 @@ def judge(
     """
     What became of an order, and the command that says so.
 
-    sent: the id that the agent gave the command; None when its answer was lost, and then the last
-        command decides. Raises Unexpected for a status that the protocol does not know.
+    sent: the id that the agent gave the command; None when its answer was lost. Then a step that
+        has succeeded is told by what the command echoes; of any other the agent does not say which
+        step it is, but as it runs one at a time, the last one is ours, or ours never arrived.
+    Raises Unexpected for a status that the protocol does not know.
     """
-    work = [each for each in commands if not _is_question(each)]
     if sent is not None:
-        work = [each for each in work if each.get("id") == sent]
+        work = [each for each in commands if each.get("id") == sent]
+    else:
+        since = _since_listed(commands)
+        work = [each for each in since if _echoes(each, order)] or list(since)
     if not work:
         return Verdict.FRESH, {}
     last = work[-1]
     if last.get("command_name") != order.command:
         return Verdict.OTHER, last
     status = str(last.get("command_status"))
-    if status == "SUCCEEDED" and sent is None and order.step is not None:
-        echoed = _value(last, "_step")
-        if not isinstance(echoed, Mapping) or any(
-            echoed.get(key) != order.step.get(key) for key in ("interface", "step", MARK)
-        ):
-            return Verdict.OTHER, last
+    if status == "SUCCEEDED" and sent is None and order.step and not _echoes(last, order):
+        return Verdict.OTHER, last
     if status.endswith("VERSION_MISMATCH"):
         return Verdict.MISMATCH, last
     if status not in ("RUNNING", "SUCCEEDED", "FAILED"):
@@ -90,6 +90,11 @@ def command_ended(document: Mapping[str, Any]) -> bool:
     """Whether the agent is idle, by its answer to `GET /v1/commands/`. Raises Unexpected."""
     listed = client.command_list(document)
     return not listed or listed[-1].get("command_status") != "RUNNING"
+
+
+def was_given(target: Target, order: Order) -> bool:
+    """Whether the agent runs an order or has run it, by its list: to be asked after a death."""
+    return judge(client.commands(target), order)[0] in (Verdict.RUNNING, Verdict.SUCCEEDED)
 
 
 def once(target: Target, order: Order) -> Outcome:
@@ -205,6 +210,7 @@ def steps_of(target: Target, flow: Flow) -> list[Step]:
                 args=arguments(step.get("argsinfo")),
                 abortable=bool(step.get("abortable", flow is Flow.DEPLOY)),
                 in_band=True,
+                resume=Resume.PROBE,
                 reboot_requested=bool(step.get("reboot_requested")),
             )
         )
@@ -255,7 +261,7 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
     """Boot the agent again, wait for it, and see that its steps are still the same."""
     driver = target.driver
     if progress["rebooting"] is True:
-        prepared = nest(driver.boot.prepare_ramdisk(target.part("boot")), "boot", progress)
+        prepared = nest(driver.boot.boot_agent_next(target.part("boot")), "boot", progress)
         if not isinstance(prepared, Done):
             return prepared
         outcome = nest(driver.power.reboot(target.part("power")), "power", progress)
@@ -288,9 +294,24 @@ def _check(flow: Flow, step: Any) -> None:
         raise Unexpected(f"the agent's {flow} step {step['step']!r}: {error}") from error
 
 
-def _is_question(command: Mapping[str, Any]) -> bool:
-    name = str(command.get("command_name"))
-    return name.startswith("get_") and name.endswith("_steps")
+def _since_listed(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The commands since the agent last listed its steps: those before belong to another plan."""
+    names = [str(each.get("command_name")) for each in commands]
+    listed = [
+        at for at, name in enumerate(names) if name.startswith("get_") and name.endswith("_steps")
+    ]
+    return commands[listed[-1] + 1 :] if listed else commands
+
+
+def _echoes(command: Mapping[str, Any], order: Order) -> bool:
+    """Whether a command that has succeeded was given with the step of an order."""
+    echoed = _value(command, "_step")
+    return (
+        order.step is not None
+        and command.get("command_name") == order.command
+        and isinstance(echoed, Mapping)
+        and all(echoed.get(key) == order.step.get(key) for key in ("interface", "step", MARK))
+    )
 
 
 def _value(command: Mapping[str, Any], suffix: str) -> Any:

@@ -1,21 +1,20 @@
 """
 Images that agents fetch from this conductor: `[agent]image_download_source = local`, and files.
 
-They lie below `[deploy]http_root`, which the site serves as `[deploy]http_url`, in a folder for
-each node, for as long as the node is being deployed.
+They lie below `[deploy]http_root`, which is served as `[deploy]http_url`, in a folder of the node,
+for as long as it is being deployed.
 """
 
 import hashlib
-import shutil
+import secrets
 from pathlib import Path
 from urllib.parse import quote
 
 from drivers.agent import image_server
 from drivers.agent.checksums import Checksum
+from drivers.boot import addresses, files
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.target import Target
-
-FOLDER = "agent_images"
 
 
 def needed(target: Target) -> bool:
@@ -67,29 +66,22 @@ def publish(target: Target, source: str, checksum: Checksum) -> str:
     Raises BadImage, Unreachable.
     """
     name = source.partition("?")[0].rpartition("/")[2] or "image"
-    place = _folder(target) / name
-    try:
-        if source.startswith("file:"):
-            withdraw(target)
-            place.parent.mkdir(parents=True)
-            place.symlink_to(image_server.path(source))
-        elif not place.exists():
-            withdraw(target)
-            place.parent.mkdir(parents=True)
-            _fetch(target, source, checksum, place)
-    except OSError as error:
-        raise BadImage(f"{place}: {error.strerror}") from error
-    root = str(target.options["deploy"]["http_url"]).rstrip("/")
-    return f"{root}/{FOLDER}/{target.uuid}/{quote(name)}"
+    root = files.http_root(target.options)
+    before = files.found(target, root, files.IMAGE)
+    if before is None or not (before / name).exists():
+        place = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
+        with files.told():
+            if source.startswith("file:"):
+                place.symlink_to(image_server.path(source))
+            else:
+                _fetch(target, source, checksum, place)
+        before = place.parent
+    return f"{addresses.of_files(target)}/{before.relative_to(root)}/{quote(name)}"
 
 
 def withdraw(target: Target) -> None:
     """Nothing of the node's image is served any more."""
-    shutil.rmtree(_folder(target), ignore_errors=True)
-
-
-def _folder(target: Target) -> Path:
-    return Path(target.options["deploy"]["http_root"]) / FOLDER / target.uuid
+    files.withdraw(target, files.IMAGE)
 
 
 def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None:

@@ -102,7 +102,7 @@ class AgentRaid(Raid):
             outcome = _execute(target, "delete_configuration")
             if not isinstance(outcome, Done):
                 return outcome
-            target = replace(target, progress={"deleted": True}, resumed=False)
+            target = replace(target, progress={"deleted": True})
         narrowed = {**target.record, "target_raid_config": {**wanted, "logical_disks": disks}}
         return _execute(replace(target, record=narrowed), "create_configuration")
 

@@ -1,10 +1,12 @@
 """Rescue by the agent: interface `agent`. The rescue ramdisk gets a password for its tenant."""
 
-from drivers.agent import client
+from drivers.agent import client, in_band
 from drivers.errors import AgentBusy, InvalidDriverInfo, Unreachable
 from drivers.interfaces import Rescue
 from drivers.steps import Done, Outcome, Wait
 from drivers.target import Target
+
+ORDER = "rescue.finalize_rescue"
 
 
 class AgentRescue(Rescue):
@@ -28,17 +30,15 @@ class AgentRescue(Rescue):
             raise InvalidDriverInfo("instance_info/hashed_rescue_password is missing")
         if not target.agent.url:
             return Wait(target.progress)
+        left = target.progress.get("sent") or target.resumed
         try:
-            ordered = client.run(
-                target,
-                "rescue.finalize_rescue",
-                {"rescue_password": password, "hashed": True},
-                wait=False,
-            )
+            if left and in_band.was_given(target, in_band.Order(ORDER)):
+                return Done()
+            secret = {"rescue_password": password, "hashed": True}
+            ordered = client.run(target, ORDER, secret, wait=False)
         except AgentBusy:
             return Wait(target.progress)
         except Unreachable:
-            left = target.progress.get("sent") or target.resumed
             return Done() if left else Wait({"sent": True}, poll_after=10)
         client.result(target, ordered)
         return Done()

@@ -86,6 +86,10 @@ class FakeManagement(Management):
     lights = {("chassis", "led-0"): ("off", "on"), ("system", "led"): ("blinking", "off", "on")}
     readonly = frozenset({("chassis", "led-0")})
 
+    def run(self, target: Target, method: str, args: Mapping[str, Any]) -> Outcome:
+        waited = take_time(target, "management_delay")
+        return waited if isinstance(waited, Wait) else super().run(target, method, args)
+
     def supported_boot_devices(self, target: Target) -> list[str]:
         return ["pxe"]
 

@@ -8,12 +8,13 @@ function that takes the same.
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, cast
 
 from drivers.errors import InspectionFailed
+from drivers.inspection import lldp, pci
 from drivers.inspection.subject import Subject
 from drivers.target import Options
 
@@ -203,42 +204,92 @@ def local_link_connection(subject: Subject, options: Options) -> None:
     packets = subject.plugin_data.get("lldp_raw") or {}
     for name, each in subject.plugin_data["all_interfaces"].items():
         port = subject.port(each["mac_address"])
-        link = _neighbour(packets.get(name) or each.get("lldp") or ())
+        link = lldp.neighbour(packets.get(name) or each.get("lldp") or ())
         if port is not None and link:
             port["local_link_connection"] = {**port.get("local_link_connection", {}), **link}
 
 
-def _neighbour(packet: Iterable[Any]) -> dict[str, str]:
-    """What an LLDP packet, [[type, value in hex], ...], says of the switch that has sent it."""
-    link = {}
-    for item in packet:
-        try:
-            kind, text = item
-            name = _LLDP.get(kind)
-            value = name and name[1](bytes.fromhex(text))
-        except (ValueError, TypeError, IndexError):  # cut off, or nonsense: as if it were not there
-            continue
-        if name and value:
-            link[name[0]] = value
-    return link
+@hook("parse-lldp")
+def parse_lldp(subject: Subject, options: Options) -> None:
+    """Plugin data `parsed_lldp`: what LLDP packets say, by the name of the interface."""
+    packets = subject.plugin_data.get("lldp_raw") or {}
+    parsed = {}
+    for each in subject.inventory.get("interfaces") or ():
+        name = each.get("name")
+        found = lldp.facts(packets.get(name) or each.get("lldp") or ())
+        if name and found:
+            parsed[name] = found
+    if parsed:
+        subject.plugin_data["parsed_lldp"] = parsed
 
 
-def _lldp_name(value: bytes) -> str | None:
-    """The name in an LLDP value: an address (subtypes 3, of ports, and 4, of chassis), or text."""
-    return value[1:].hex(":") if len(value) == 7 and value[0] in (3, 4) else _lldp_text(value[1:])
+@hook("pci-devices")
+def pci_devices(subject: Subject, options: Options) -> None:
+    """Capabilities that count devices, by `[inspector]pci_device_alias`."""
+    found = pci.count(_pci_devices(subject), options["inspector"]["pci_device_alias"])
+    subject.set_capabilities(**{name: str(count) for name, count in found.items()})
 
 
-def _lldp_text(value: bytes) -> str | None:
-    text = value.decode("utf-8")
-    return text if text.isprintable() else None
+@hook("accelerators")
+def accelerators(subject: Subject, options: Options) -> None:
+    """`properties/accelerators`, by `[inspector]known_accelerators`."""
+    devices = _pci_devices(subject)
+    if devices:
+        known = options["inspector"]["known_accelerators"]
+        subject.set_property("accelerators", pci.accelerators(devices, known))
 
 
-#: type of an LLDP value -> the key of local_link_connection, and how it is read
-_LLDP: Mapping[int, tuple[str, Callable[[bytes], str | None]]] = {
-    1: ("switch_id", _lldp_name),
-    2: ("port_id", _lldp_name),
-    5: ("switch_info", _lldp_text),
-}
+@hook("extra-hardware")
+def extra_hardware(subject: Subject, options: Options) -> None:
+    """
+    Plugin data `extra`, nested, made of `data`, a list of [kind, thing, property, value] as the
+    tool hardware-detect has it. With `[inspector]extra_hardware_strict` all of it must be that.
+    """
+    data, strict = subject.plugin_data.get("data"), options["inspector"]["extra_hardware_strict"]
+    if data is None:
+        return
+    listed = isinstance(data, list) and all(isinstance(item, list) for item in data)
+    readable = listed and not (strict and any(len(item) != 4 for item in data))
+    if readable or strict:
+        del subject.plugin_data["data"]
+    if not readable:
+        return
+    extra: dict[str, dict[str, dict[str, Any]]] = {}
+    for item in data:
+        if len(item) == 4 and all(isinstance(name, str) for name in item[:3]):
+            kind, thing, name, value = item
+            extra.setdefault(kind, {}).setdefault(thing, {})[name] = _as_number(value)
+    subject.plugin_data["extra"] = extra
+
+
+@hook("raid-device")
+def raid_device(subject: Subject, options: Options) -> None:
+    """
+    `properties/root_device`, where it is not known: the disk that is there since the inspection
+    before, told by its serial number, if that is one.
+    """
+    if "root_device" in subject.node.get("properties", {}) or subject.before is None:
+        return
+    new = _serials(subject.inventory) - _serials(subject.before)
+    if len(new) == 1:
+        subject.set_property("root_device", {"serial": new.pop()})
+
+
+def _serials(inventory: Mapping[str, Any]) -> set[str]:
+    return {disk["serial"] for disk in inventory.get("disks") or () if disk.get("serial")}
+
+
+def _pci_devices(subject: Subject) -> Sequence[Mapping[str, Any]]:
+    """Agents tell them beside the inventory, BMCs in it."""
+    found = subject.plugin_data.get("pci_devices") or subject.inventory.get("pci_devices") or ()
+    return cast(Sequence[Mapping[str, Any]], found)
+
+
+def _as_number(value: Any) -> Any:
+    try:
+        return int(value)
+    except (ValueError, TypeError):
+        return value
 
 
 def _part(subject: Subject, name: str) -> Mapping[str, Any]:

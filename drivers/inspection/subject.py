@@ -36,7 +36,7 @@ class Material:
 
     report: what the agent has posted, with its `inventory`; None: nothing yet. node: its fields.
     ports: [{uuid, address, ...}]; `bound` of one says that a VIF is attached. rules: as callers
-    wrote them, in the order in which they apply.
+    wrote them, in the order in which they apply. before: the inventory of the inspection before.
     """
 
     report: Mapping[str, Any] | None = None
@@ -44,6 +44,7 @@ class Material:
     ports: Sequence[Mapping[str, Any]] = ()
     traits: Sequence[str] = ()
     rules: Sequence[Mapping[str, Any]] = ()
+    before: Mapping[str, Any] | None = None
 
 
 NO_MATERIAL = Material()
@@ -55,6 +56,7 @@ class Subject:
     The copy. plugin_data: what else the agent sent, and what hooks and rules add to it.
 
     ports: those that the node is to have; a new one has a UUID already, for rules to name it.
+    before: the inventory of the inspection before, if there was one.
     """
 
     node: Document
@@ -62,6 +64,7 @@ class Subject:
     traits: list[str]
     inventory: Document
     plugin_data: Document
+    before: Mapping[str, Any] | None = None
 
     @classmethod
     def of(
@@ -73,6 +76,7 @@ class Subject:
             list(material.traits),
             deepcopy(dict(inventory)),
             deepcopy(dict(plugin_data)),
+            material.before,
         )
 
     def port(self, ident: str) -> Document | None:

@@ -8,16 +8,17 @@ known here, once.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from drivers.bmc import Bmcs
 from drivers.errors import NotSupported, Refused, Unexpected, Unreachable
 from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF
-from drivers.ipmi import credentials, ipmitool
+from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.sessions import sessions
+from drivers.ipmi.suites import Carry
 from drivers.target import Target
 
 CHASSIS, APPLICATION = 0x00, 0x06
@@ -55,8 +56,6 @@ UNKNOWN_TO_IT = frozenset({0xC1, 0xC2, 0xC9, 0xCC, 0x80})
 PAUSE = 0.5
 
 Ask = Callable[..., bytes]
-#: (credentials, netfn, command, data, deadline) -> completion code, answer
-Carry = Callable[[Credentials, int, int, bytes, float], tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,8 @@ class Client:
     carry: what takes a message to the BMC and its answer back.
     timeout: seconds that one order or question may take, login and repetitions included.
     before_order: called right before each message that changes something; raises LeaseLost.
+    suites: cipher suites to try in this order, see `suites.agreed`; empty: as `bmc` says.
+    gap: least seconds since the command before this one; None: as for every BMC.
 
     Every method raises Unreachable, Refused, NotSupported or Unexpected.
     """
@@ -76,14 +77,18 @@ class Client:
     carry: Carry
     timeout: float
     before_order: Callable[[], None]
+    suites: tuple[int, ...] = ()
+    gap: float | None = None
 
     @classmethod
     def of(cls, target: Target, bmcs: Bmcs) -> "Client":
         """The client for a node. Raises InvalidDriverInfo."""
         bmc = credentials.read(target)
         carry = ipmitool.raw if bmc.client == "ipmitool" else sessions().raw
-        timeout = float(target.options["ipmi"]["command_timeout"])
-        return cls(bmc, bmcs, carry, timeout, target.before_order)
+        options = target.options["ipmi"]
+        timeout, gap = float(options["command_timeout"]), float(options["min_command_interval"])
+        tried = suites.candidates(bmc, options["cipher_suite_versions"])
+        return cls(bmc, bmcs, carry, timeout, target.before_order, tried, gap or None)
 
     def power_state(self) -> str:
         """`power on` or `power off`."""
@@ -144,19 +149,17 @@ class Client:
 
     def reset_bmc(self, *, warm: bool) -> None:
         """Restart the BMC itself: it does not answer for a while."""
-        with self.bmcs.turn(self.bmc.endpoint):
+        with self._access() as (bmc, deadline):
             self.before_order()
-            deadline = time.monotonic() + self.timeout
             command = WARM_RESET if warm else COLD_RESET
             with suppress(Unreachable):  # many a BMC is gone before it has answered
-                self.carry(self.bmc, APPLICATION, command, b"", deadline)
+                self.carry(bmc, APPLICATION, command, b"", deadline)
 
     def send_raw(self, message: bytes) -> bytes:
         """A message of network function, command and data; the data of its answer."""
-        with self.bmcs.turn(self.bmc.endpoint):
+        with self._access() as (bmc, deadline):
             self.before_order()
-            deadline = time.monotonic() + self.timeout
-            code, answer = self.carry(self.bmc, message[0], message[1], message[2:], deadline)
+            code, answer = self.carry(bmc, message[0], message[1], message[2:], deadline)
         if code != 0:
             meaning = COMPLETION_CODES.get(code, "no standard meaning")
             raise Refused(
@@ -167,16 +170,33 @@ class Client:
 
     @contextmanager
     def _turn(self) -> Iterator[Ask]:
-        """Have the BMC to oneself, and `timeout` seconds from now."""
-        with self.bmcs.turn(self.bmc.endpoint):
-            yield partial(self._ask, time.monotonic() + self.timeout)
+        """Have the BMC to oneself, to ask it chassis commands."""
+        with self._access() as (bmc, deadline):
+            yield partial(self._ask, bmc, deadline)
 
-    def _ask(self, deadline: float, command: int, *data: int, least: int = 0) -> bytes:
+    @contextmanager
+    def _access(self) -> Iterator[tuple[Credentials, float]]:
+        """
+        Have the BMC to oneself, and `timeout` seconds from now; as whom, and until when.
+
+        The suite that was agreed on is the connection that is kept.
+        """
+        with self.bmcs.turn(self.bmc.endpoint, gap=self.gap) as held:
+            bmc, deadline = self.bmc, time.monotonic() + self.timeout
+            if self.suites:
+                if held.connection not in self.suites:
+                    held.connection = suites.agreed(self.carry, bmc, self.suites, deadline)
+                bmc = replace(bmc, cipher_suite=held.connection)
+            yield bmc, deadline
+
+    def _ask(
+        self, bmc: Credentials, deadline: float, command: int, *data: int, least: int = 0
+    ) -> bytes:
         """The answer to a chassis command, of `least` bytes or more."""
-        code, answer = self.carry(self.bmc, CHASSIS, command, bytes(data), deadline)
+        code, answer = self.carry(bmc, CHASSIS, command, bytes(data), deadline)
         while code in TRY_AGAIN and time.monotonic() + PAUSE < deadline:
             time.sleep(PAUSE)
-            code, answer = self.carry(self.bmc, CHASSIS, command, bytes(data), deadline)
+            code, answer = self.carry(bmc, CHASSIS, command, bytes(data), deadline)
         if code != 0:
             meaning = COMPLETION_CODES.get(code, "no standard meaning")
             error = NotSupported if code in UNKNOWN_TO_IT else Refused

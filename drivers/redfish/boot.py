@@ -1,43 +1,84 @@
 """
-Redfish: booting the agent from virtual media: interface `redfish-virtual-media`.
+Redfish: booting from an image that the BMC fetches: `redfish-virtual-media`, `redfish-https`.
 
-`driver_info.deploy_iso` is an image that boots the agent and knows where this service is. The BMC
-shows it to the machine as a CD.
+`driver_info/deploy_iso` is an image that boots the agent and knows where this service is. Without
+one, an image is made for the node of `deploy_kernel` and `deploy_ramdisk`.
 """
 
-from urllib.parse import urlsplit
-
-from drivers.errors import InvalidDriverInfo, NotSupported
+from drivers.agent import image
+from drivers.boot import command_line, files, media, ramdisks
+from drivers.boot.addresses import of_files
+from drivers.errors import NotSupported
 from drivers.interfaces import Boot
 from drivers.redfish import client
 from drivers.target import Target
 
-#: how the states of a flow begin -> the field of an image of its own
-_OWN = {"rescu": "rescue_iso", "inspect": "inspect_iso"}
 
+class RedfishImage(Boot):
+    """What is shared: which image, and for how long it is handed out."""
 
-class RedfishVirtualMedia(Boot):
-    """The agent boots from a CD that the BMC pretends to have."""
-
-    name = "redfish-virtual-media"
-    properties = client.PROPERTIES | {
-        "deploy_iso": "URL of the image that boots the agent. Required.",
-        "rescue_iso": "URL of the image that boots the rescue agent; deploy_iso when missing.",
-        "inspect_iso": "URL of the image that boots the agent with ipa-inspection-callback-url;"
-        " deploy_iso when missing.",
-    }
-    options = frozenset({"boot_iso"})
+    options = frozenset({"boot_iso", "ramdisk"})
+    properties = (
+        client.PROPERTIES
+        | ramdisks.PROPERTIES
+        | {
+            "deploy_iso": "URL of an image that boots the agent, instead of kernel and ramdisk",
+            "rescue_iso": "URL of the image that boots the rescue agent",
+            "inspect_iso": "URL of the image that boots the agent with"
+            " ipa-inspection-callback-url; deploy_iso when missing",
+            "bootloader": "URL of an image of an EFI system partition, for images that are made"
+            " here; else [conductor]bootloader_by_arch or bootloader",
+            "external_http_url": "[deploy]http_url as the node's BMC reaches it",
+        }
+    )
 
     def validate(self, target: Target) -> None:
         client.access(target)
-        iso(target)
+        if ramdisks.iso(target) is None:
+            ramdisks.of_agent(target)
+            command_line.appended(target, "redfish")
+            of_files(target, outside=True)
 
     def prepare_ramdisk(self, target: Target) -> None:
-        self._show(target, iso(target))
-        target.driver.management.set_boot_device(target, "cdrom", persistent=False)
+        url, token = ramdisks.iso(target), None
+        if url is None:
+            url, token = media.of_agent(target, ramdisks.of_agent(target), image.boot_mode(target))
+        self.show(target, url, persistent=False)
+        if token or target.agent.pregenerated:
+            target.report(agent_token=token)
 
-    def _show(self, target: Target, url: str) -> None:
-        """The first CD drive holds this image."""
+    def clean_up_ramdisk(self, target: Target) -> None:
+        self.hide(target)
+        files.withdraw(target, files.RAMDISK)
+
+    def prepare_instance(self, target: Target) -> None:
+        if target.driver.deploy.boot_option == "ramdisk":
+            given = target.instance_info.get("boot_iso")
+            url = str(given) if given else media.of_instance(target, image.boot_mode(target))
+            self.show(target, url, persistent=True)
+            return
+        self.clean_up_ramdisk(target)
+        target.driver.management.set_boot_device(target, "disk", persistent=True)
+
+    def clean_up_instance(self, target: Target) -> None:
+        self.hide(target)
+        files.withdraw(target, files.INSTANCE)
+
+    def show(self, target: Target, url: str, *, persistent: bool) -> None:
+        """The next start, or each, boots this image."""
+        raise NotImplementedError
+
+    def hide(self, target: Target) -> None:
+        """No image is booted any more."""
+        raise NotImplementedError
+
+
+class RedfishVirtualMedia(RedfishImage):
+    """The machine boots from a CD that the BMC pretends to have."""
+
+    name = "redfish-virtual-media"
+
+    def show(self, target: Target, url: str, *, persistent: bool) -> None:
         with client.turn(target, self.bmcs) as bmc:
             drive = next(bmc.drives(), None)
             if drive is None:
@@ -47,8 +88,9 @@ class RedfishVirtualMedia(Boot):
                 if drive.inserted:
                     drive.eject_media()
                 drive.insert_media(url, inserted=True, write_protected=True)
+        target.driver.management.set_boot_device(target, "cdrom", persistent=persistent)
 
-    def clean_up_ramdisk(self, target: Target) -> None:
+    def hide(self, target: Target) -> None:
         """Whatever is in the CD drives is taken out."""
         with client.turn(target, self.bmcs) as bmc:
             for drive in bmc.drives():
@@ -56,24 +98,17 @@ class RedfishVirtualMedia(Boot):
                     target.before_order()
                     drive.eject_media()
 
-    def prepare_instance(self, target: Target) -> None:
-        if target.driver.deploy.boot_option == "ramdisk":
-            self._show(target, str(target.instance_info["boot_iso"]))
-            target.driver.management.set_boot_device(target, "cdrom", persistent=True)
-            return
-        self.clean_up_ramdisk(target)
-        target.driver.management.set_boot_device(target, "disk", persistent=True)
 
-    def clean_up_instance(self, target: Target) -> None:
-        self.clean_up_ramdisk(target)
+class RedfishHttps(RedfishImage):
+    """UEFI itself fetches the image, from a URL that the BMC tells it."""
 
+    name = "redfish-https"
 
-def iso(target: Target) -> str:
-    """The image that boots the agent. Raises InvalidDriverInfo."""
-    state = str(target.provision_state or "")
-    own = next((name for flow, name in _OWN.items() if state.startswith(flow)), "deploy_iso")
-    field = own if target.driver_info.get(own) else "deploy_iso"
-    url = str(target.need(field))
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise InvalidDriverInfo(f"driver_info/{field}: {url!r} is no http or https URL")
-    return url
+    def show(self, target: Target, url: str, *, persistent: bool) -> None:
+        enabled = "Continuous" if persistent else "Once"
+        with client.turn(target, self.bmcs) as bmc:
+            target.before_order()
+            bmc.set_boot(target="UefiHttp", enabled=enabled, http_boot_uri=url)
+
+    def hide(self, target: Target) -> None:
+        """A start that was ordered and did not happen yet is left to whoever orders the next."""

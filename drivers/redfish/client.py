@@ -23,9 +23,15 @@ PROPERTIES = {
     " the BMC serves more than one.",
     "redfish_username": "User of the BMC",
     "redfish_password": "Password of that user",
-    "redfish_verify_ca": "true (default), false, or the path of the authorities to trust",
+    "redfish_verify_ca": "true (default: [redfish]verify_ca, else the system's authorities), false,"
+    " or the path of the authorities to trust",
     "redfish_auth_type": "auto (default: session, else basic), session, or basic",
 }
+#: TaskStates of a task that has not ended.
+_UNDER_WAY = frozenset(
+    {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
+     "Cancelling"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +82,13 @@ def access(target: Target) -> Access:
         raise InvalidDriverInfo("driver_info/redfish_username is missing beside redfish_password")
     if auth == "session" and not username:
         raise InvalidDriverInfo("driver_info/redfish_username is required for session auth")
-    options = target.options["redfish"]
+    options, verify = target.options["redfish"], trust(info.get("redfish_verify_ca", True))
     return Access(
         address,
         system.rstrip("/") if system else None,
         str(username) if username else None,
         str(password or "") if username else None,
-        trust(info.get("redfish_verify_ca", True)),
+        trust(options["verify_ca"] or True) if verify is True else verify,
         auth,
         float(options["connect_timeout"]),
         float(options["read_timeout"]),
@@ -117,7 +123,7 @@ class Connection:
         self._root = self._system = None
 
     def set_boot(self, **values: str) -> None:
-        """Set boot options: `target`, `enabled`, `mode`, in Redfish's words."""
+        """Set boot options: `target`, `enabled`, `mode`, in Redfish's words; `http_boot_uri`."""
         import sushy
 
         kinds = {
@@ -125,7 +131,7 @@ class Connection:
             "enabled": sushy.BootSourceOverrideEnabled,
             "mode": sushy.BootSourceOverrideMode,
         }
-        options = {name: kinds[name](value) for name, value in values.items()}
+        options = {name: kinds.get(name, str)(value) for name, value in values.items()}
         self.system(fresh=False).set_system_boot_options(**options)
         self._system.invalidate()
 
@@ -212,6 +218,17 @@ class Connection:
         monitor = service.simple_update(url, targets=parts[:1], transfer_protocol=protocol)
         return str(monitor.task_monitor_uri)
 
+    def tasks(self) -> list[str]:
+        """The paths of the BMC's tasks; none for a BMC that does not tell of any."""
+        from sushy import exceptions as theirs
+
+        try:
+            found = self.open().get_task_service().tasks
+            found.refresh(force=True)
+        except (theirs.MissingAttributeError, theirs.ResourceNotFoundError):
+            return []
+        return list(found.members_identities)
+
     def task_failure(self, path: str) -> str | None:
         """
         "" while a task of the BMC runs, None when it has ended well, else why it failed.
@@ -228,6 +245,8 @@ class Connection:
         except theirs.ResourceNotFoundError:
             return None
         state = getattr(task.task_state, "value", task.task_state)
+        if state in _UNDER_WAY:
+            return ""
         if state == "Completed":
             return None
         said = "; ".join(str(each.message) for each in task.messages or ())

@@ -1,12 +1,20 @@
 """Redfish: firmware versions and updates."""
 
+import time
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.errors import (
+    HardwareError,
+    InvalidDriverInfo,
+    NotSupported,
+    Refused,
+    Unexpected,
+    Unreachable,
+)
 from drivers.interfaces import Firmware
 from drivers.redfish import client
 from drivers.redfish.restart import through_restart
-from drivers.steps import Arg, Done, Failed, Outcome, Wait, step
+from drivers.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
 from drivers.target import Target
 
 COMPONENTS = ("bios", "bmc")
@@ -19,8 +27,6 @@ UPDATES = Arg(
         "items": {"type": "object", "required": ["component", "url"]},
     },
 )
-#: Seconds between looks at an update.
-LOOK = 5.0
 
 
 class RedfishFirmware(Firmware):
@@ -41,19 +47,21 @@ class RedfishFirmware(Firmware):
             return Done({"skipped": str(error)})
         return Done()
 
-    @step(clean=0, deploy=0, service=0, args=(UPDATES,))
+    @step(clean=0, deploy=0, service=0, args=(UPDATES,), resume=Resume.PROBE)
     def update(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """
         Update firmware, then restart the machine.
 
-        Each update is ordered once; when the conductor dies meanwhile, the BMC's task is looked
-        for again.
+        Each update is ordered once: the BMC's tasks are noted before, and one that is new is ours,
+        whoever died meanwhile.
         """
         _check(settings)
         progress = target.progress
         number = int(progress.get("number", 0))
+        if "good" in progress:
+            return self._come_back(target, number)
         if number < len(settings):
-            return self._update(target, settings[number], number, progress.get("task"))
+            return self._update(target, settings[number], number)
         outcome = through_restart(target.part("end"), lambda: None, lambda: True)
         if isinstance(outcome, Wait):
             return Wait({"number": number, "end": dict(outcome.progress)}, outcome.poll_after)
@@ -61,26 +69,51 @@ class RedfishFirmware(Firmware):
             self._read(target, {each["component"]: each["url"] for each in settings})
         return outcome
 
-    def _update(
-        self, target: Target, setting: dict[str, Any], number: int, task: str | None
-    ) -> Outcome:
-        component, url = setting["component"], setting["url"]
+    def _update(self, target: Target, setting: dict[str, Any], number: int) -> Outcome:
+        component, task = setting["component"], target.progress.get("task")
+        look = float(target.options["redfish"]["firmware_update_status_interval"])
         if task is None:
+            known = target.progress.get("known")
             with client.turn(target, self.bmcs) as bmc:
-                target.before_order()
-                task = bmc.update_firmware(component, url)
-            return Wait({"number": number, "task": task}, LOOK, self._limit(target))
+                if known is None:
+                    return Wait({"number": number, "known": bmc.tasks()}, 0, self._limit(target))
+                # ordered by an attempt that died, or whose answer was lost
+                task = next((each for each in bmc.tasks() if each not in known), None)
+                if task is None:
+                    target.before_order()
+                    task = bmc.update_firmware(component, setting["url"])
+            return Wait({"number": number, "task": task}, look, self._limit(target))
         try:
             with client.turn(target, self.bmcs) as bmc:
                 failure = bmc.task_failure(task)
-        except Unreachable:  # a BMC that is updated restarts
-            failure = None
-        else:
-            if failure is None:
-                return Wait({"number": number + 1}, 0.1)
+        except Unreachable as error:  # a BMC that is updated restarts
+            since = float(target.progress.get("silent_since", time.time()))
+            if time.time() - since > target.options["redfish"]["firmware_update_bmc_timeout"]:
+                return Failed(f"the BMC is gone since {component} was updated: {error}")
+            progress = {"number": number, "task": task, "silent_since": since}
+            return Wait(progress, look, self._limit(target))
+        if failure is None:
+            good = {"good": 0, "updated_at": time.time()} if component == "bmc" else {}
+            return Wait({"number": number + 1, **good}, 0.1, self._limit(target))
         if failure:
             return Failed(f"the update of {component} failed: {failure}")
-        return Wait({"number": number, "task": task}, LOOK, self._limit(target))
+        return Wait({"number": number, "task": task}, look, self._limit(target))
+
+    def _come_back(self, target: Target, number: int) -> Outcome:
+        """An updated BMC is back once it has told its versions several times in a row."""
+        options = target.options["redfish"]
+        gap = float(options["firmware_update_validation_interval"])
+        good, updated_at = int(target.progress["good"]), float(target.progress["updated_at"])
+        if good >= options["firmware_update_required_successes"]:
+            return Wait({"number": number}, 0.1, self._limit(target))
+        try:
+            self._read(target)
+        except HardwareError as error:
+            if time.time() - updated_at > options["firmware_update_resource_validation_timeout"]:
+                return Failed(f"the BMC does not work as it should since it was updated: {error}")
+            good = -1
+        progress = {"number": number, "good": good + 1, "updated_at": updated_at}
+        return Wait(progress, gap, self._limit(target))
 
     def _limit(self, target: Target) -> float | None:
         return float(target.options["redfish"]["firmware_update_overall_timeout"]) or None

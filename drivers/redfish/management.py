@@ -1,10 +1,14 @@
 """Redfish: boot device, boot mode, secure boot, lights, interrupts, virtual media."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from drivers.errors import NotSupported
-from drivers.interfaces import Management
+from drivers.interfaces import POWER_ON, Management
 from drivers.redfish import client, inventory
+from drivers.redfish.restart import through_restart
+from drivers.steps import Done, Outcome, Wait
 from drivers.target import Target
 
 #: Ironic's name of a boot device -> BootSourceOverrideTarget
@@ -74,6 +78,43 @@ class RedfishManagement(Management):
         with client.turn(target, self.bmcs) as bmc:
             target.before_order()
             bmc.set_boot(mode=_MODES[mode])
+
+    def change_boot_mode(self, target: Target, mode: str) -> Outcome:
+        def order() -> None:
+            self.set_boot_mode(target, mode)
+
+        outcome = self._change(target, order, lambda: self.get_boot_mode(target) == mode)
+        if isinstance(outcome, Done):
+            target.report(boot_mode=mode)
+        return outcome
+
+    def change_secure_boot(self, target: Target, state: bool) -> Outcome:
+        def order() -> None:
+            self.set_secure_boot(target, state)
+
+        outcome = self._change(target, order, lambda: self.get_secure_boot(target) == state)
+        if isinstance(outcome, Done):
+            target.report(secure_boot=state)
+        return outcome
+
+    def _change(
+        self, target: Target, order: Callable[[], None], settled: Callable[[], bool]
+    ) -> Outcome:
+        """
+        Order what some BMCs do at once, and others at the next start: a machine that is on is
+        restarted then. `[redfish]boot_mode_config_timeout` 0: what comes of it is not waited for.
+        """
+        if not target.progress:
+            if settled():
+                return Done()
+            order()
+            if settled() or target.driver.power.get_power_state(target) != POWER_ON:
+                return Done()
+        limit = float(target.options["redfish"]["boot_mode_config_timeout"])
+        outcome = through_restart(target, lambda: None, settled if limit else lambda: True)
+        if isinstance(outcome, Wait) and limit:
+            return replace(outcome, timeout=outcome.timeout or limit)
+        return outcome
 
     def get_secure_boot(self, target: Target) -> bool | None:
         with client.turn(target, self.bmcs) as bmc:

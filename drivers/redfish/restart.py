@@ -27,7 +27,8 @@ def through_restart(
     if not progress.get("ordered"):
         target.before_order()
         order()
-        progress = {"ordered": True, "agent": target.agent.url is not None}
+        # written down first: after the restart, what was ordered looks as if it had always been so
+        return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
     if not progress.get("restarted"):
         if progress["agent"] and not progress.get("restart"):
             target.driver.boot.run(target, "prepare_ramdisk", {})

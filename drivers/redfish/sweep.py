@@ -1,5 +1,6 @@
 """
-Reading the power states of many machines at once, for power synchronisation.
+Reading the power states of many machines at once, for power synchronisation; the same answers tell
+of their health, which is reported to the targets.
 
 sushy costs several times the processor time of the one GET that is needed, and a thread per BMC;
 this asks with aiohttp, each BMC in its turn. A kept session's token is used while it is good.
@@ -17,6 +18,8 @@ from drivers.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected
 from drivers.redfish import client
 from drivers.redfish.power import known_state
 from drivers.target import Target
+
+HEALTHS = ("OK", "Warning", "Critical")
 
 
 async def power_states(
@@ -57,9 +60,17 @@ async def _state(
             if kept.path is None:
                 kept.path = await _only_system(http, kept)
             document = await _get(http, kept, kept.path)
+        target.report(health=_health(document))
         return known_state(document.get("PowerState"), target)
     except HardwareError as error:
         return error
+
+
+def _health(document: dict[str, Any]) -> str | None:
+    """What a system says of itself; None when it does not tell."""
+    status = document.get("Status")
+    health = status.get("Health") if isinstance(status, dict) else None
+    return health if health in HEALTHS else None
 
 
 async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:

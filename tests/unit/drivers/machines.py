@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from app.settings import Settings
 from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
 
-OPTIONS = {
-    "DEFAULT": {"webserver_verify_ca": "True", "webserver_connection_timeout": 5},
+_OWN = {
+    "DEFAULT": {"data_dir": "", "webserver_verify_ca": "True", "webserver_connection_timeout": 5},
     "conductor": {
         "permitted_image_formats": ("raw", "gpt", "qcow2", "iso"),
         "disable_deep_image_inspection": False,
         "file_url_allowed_paths": (),
         "power_state_change_timeout": 60,
         "soft_power_off_timeout": 600,
-        "power_off_after_deploy_failure": True,
     },
     "agent": {
         "command_timeout": 5,
@@ -28,6 +28,9 @@ OPTIONS = {
         "image_download_source": "http",
         "memory_consumed_by_agent": 0,
         "allow_md5_checksum": False,
+        "manage_agent_boot": True,
+        "deploy_logs_collect": "on_failure",
+        "deploy_logs_local_path": "",
         "post_deploy_get_power_state_retries": 2,
         "post_deploy_get_power_state_retry_interval": 5,
     },
@@ -36,7 +39,6 @@ OPTIONS = {
         "fast_track": False,
         "fast_track_timeout": 300,
         "http_url": None,
-        "http_root": "/httpboot",
         "erase_devices_priority": None,
         "erase_devices_metadata_priority": None,
         "delete_configuration_priority": None,
@@ -58,6 +60,7 @@ OPTIONS = {
         )
     },
 }  # fmt: skip
+OPTIONS = {group: {**given, **_OWN.get(group, {})} for group, given in Settings().options().items()}
 TOKEN = "a-token-of-more-than-thirty-two-characters"
 
 
@@ -154,6 +157,7 @@ def scripted_agent():
         def _send(self, status, document):
             text = json.dumps(document).encode()
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)

@@ -145,10 +145,12 @@ def test_a_step_that_asks_for_a_reboot_gets_one_and_the_agent_is_awaited(agent, 
     agent.finish_step(result="ok")
     rebooting = clean(again(node, waiting), step)
     assert 0 == rebooting.poll_after
-    booting_node = again(node, rebooting)
-    booting = clean(booting_node, step)
+    off_node = again(node, rebooting)
+    off = clean(off_node, step)
+    # the agent is forgotten, in the row, before the next one can boot
+    assert (0, None) == (off.poll_after, off_node.reports["agent"])
+    booting = clean(again(node, off, agent=Agent()), step)
     assert 0 == booting.poll_after
-    assert booting_node.reports["agent"] is None
     assert Wait(booting.progress) == clean(again(node, booting, agent=Agent()), step)
     agent.restart()
     agent.answers["clean.get_clean_steps"] = {
@@ -316,10 +318,11 @@ def test_a_machine_that_must_stay_on_is_reset_into_the_agent_and_never_switched_
     )
     power = node.driver.power
     assert Done() == power.power_off(node)
-    assert [] == ordered
-    assert Done() == power.power_on(node)
+    forgetting = power.power_on(node)  # in the row, before another agent can boot
+    assert ([], 0, {"agent": None}) == (ordered, forgetting.poll_after, node.reports)
+    assert Done() == power.power_on(again(node, forgetting, agent=Agent()))
     assert [1] == ordered
-    assert node.reports == {"agent": None, "power_state": "power on"}
+    assert {"agent": None} == node.reports
 
 
 def test_bios_whole_disk_images_need_no_bootloader(agent):

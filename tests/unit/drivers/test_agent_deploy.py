@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.agent.anaconda import AnacondaDeploy
-from drivers.agent.netboot import Ipxe
+from drivers.boot.network import Ipxe
 from drivers.errors import BadArgument, InvalidDriverInfo
 from drivers.steps import Done, Failed, Flow, Wait
 from drivers.target import Agent, VolumeConnector, VolumeTarget
@@ -140,7 +140,7 @@ def test_an_image_that_this_conductor_serves_is_withdrawn_in_the_end_however_it_
         ("redfish-virtual-media", {}, "boot_iso, or kernel and ramdisk, are required"),
         ("redfish-virtual-media", {"boot_iso": "http://i", "kernel": "k"}, "not both"),
         ("redfish-virtual-media", {"boot_iso": "/tmp/i"}, "no http or https URL"),
-        ("redfish-virtual-media", {"kernel": "http://k", "ramdisk": "http://r"}, "cannot boot"),
+        ("pxe", {"boot_iso": "http://i"}, "boot_interface pxe cannot boot"),
         ("fake", {"boot_iso": "http://i"}, "boot_interface fake cannot boot"),
     ],
 )

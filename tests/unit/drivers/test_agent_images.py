@@ -186,8 +186,9 @@ def test_a_local_image_is_fetched_checked_and_served_until_it_is_withdrawn(image
     it = node(images, changed=web_root, **local)
     image.validate(it)
     (url,) = image.examine(it)["urls"]
-    place = Path(web_root["deploy__http_root"], published.FOLDER, it.uuid, "disk.raw")
-    assert f"http://conductor:8080/agent_images/{it.uuid}/disk.raw" == url
+    (place,) = Path(web_root["deploy__http_root"], "nodes", it.uuid).glob("image-*/disk.raw")
+    secret = place.parent.name
+    assert f"http://conductor:8080/nodes/{it.uuid}/{secret}/disk.raw" == url
     assert MBR == place.read_bytes()
     published.withdraw(it)
     assert not place.parent.exists()
@@ -214,7 +215,7 @@ def test_a_file_is_served_from_folders_that_are_allowed_only(tmp_path, web_root)
     it = node_with(tmp_path / "images" / "disk.raw")
     image.validate(it)
     (url,) = image.examine(it)["urls"]
-    assert url.endswith(f"{it.uuid}/disk.raw")
+    assert url.endswith("/disk.raw")
     for outside in (tmp_path / "secret", tmp_path / "images" / ".." / "secret"):
         with pytest.raises(InvalidDriverInfo, match="files may only lie in"):
             image.validate(node_with(outside))

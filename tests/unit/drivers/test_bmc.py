@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -37,6 +38,16 @@ def test_a_bmc_that_does_not_answer_is_left_alone_for_longer_and_longer():
     with bmcs.turn("b"):
         pass
     assert 0 == bmcs.get("b").failures
+
+
+def test_the_gap_between_two_commands_is_that_of_all_bmcs_unless_one_needs_more():
+    bmcs = Bmcs(gap=0.05)
+    began = []
+    for gap in (None, None, 0.2):
+        with bmcs.turn("a", gap=gap):
+            began.append(time.monotonic())
+    assert began[1] - began[0] >= 0.05
+    assert began[2] - began[1] >= 0.2
 
 
 def test_a_refusal_is_an_answer():

@@ -77,6 +77,16 @@ def test_a_slow_step_waits_once():
     assert 0.2 == seconds(node, "vendor_delay")
 
 
+def test_what_management_is_ordered_takes_its_time_once():
+    node = target(options=with_option("fake", management_delay="0.2"))
+    row = ("change_boot_mode", {"mode": "bios"})
+    waiting = node.driver.management.run(node, *row)
+    assert (Wait({"waited": True}, poll_after=0.2), {}) == (waiting, node.reports)
+    node = replace(node, progress=waiting.progress)
+    assert Done() == node.driver.management.run(node, *row)
+    assert "bios" == node.reports["boot_mode"]
+
+
 def test_fake_hardware_accepts_every_built_implementation():
     registry = load()
     for name in registry.types:

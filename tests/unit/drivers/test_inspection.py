@@ -2,7 +2,8 @@
 
 import pytest
 
-from app.settings import Settings
+from app import settings
+from app.settings import Settings, SettingsError
 from drivers.bmc import Bmcs
 from drivers.errors import InspectionFailed, NotSupported
 from drivers.inspection import hooks
@@ -110,6 +111,132 @@ def test_the_switch_that_a_port_is_wired_to_is_told_by_lldp():
         {"switch_id": "aa:bb:cc:dd:ee:ff", "port_id": "Ethernet1/7", "switch_info": "tor-1"},
         None,
     ] == [port.get("local_link_connection") for port in subject.ports]
+
+
+def test_everything_that_lldp_says_is_kept_by_its_name():
+    """A packet with a value of every kind, some of them twice, some cut off or nonsense."""
+    dot1, dot3 = "0080c2", "00120f"
+    packet = [
+        [1, "0501c0000201"], [2, "05" + b"Ethernet1/7".hex()], [3, "0078"], [4, b"uplink".hex()],
+        [5, b"tor-1".hex()], [5, b"other".hex()], [6, b"Switch OS\n1.0".hex()], [7, "00140004"],
+        [8, "0501c0000201020000000100"], [8, "11020" + "0" * 30 + "1"], [8, "0501c0"],
+        [127, dot1 + "010064"], [127, dot1 + "02060065"], [127, dot1 + "02060066"],
+        [127, dot1 + "03006404" + b"vlan".hex()], [127, dot1 + "04020800"], [127, dot1 + "060005"],
+        [127, dot1 + "070300000009"], [127, dot3 + "010300" + "030010"], [127, dot3 + "0405dc"],
+        [127, dot3 + "0103000103e7"], [127, "ffffff01"], [127, ""], [0, ""], [99, "00"], "nonsense",
+    ]  # fmt: skip
+    found = inventory()
+    subject = run(found, ["parse-lldp"], lldp_raw={"eth0": packet, "eth1": [], "gone": packet})
+    assert {"eth0"} == set(subject.plugin_data["parsed_lldp"])
+    assert {
+        "switch_chassis_id": "192.0.2.1",
+        "switch_port_id": "Ethernet1/7",
+        "switch_port_description": "uplink",
+        "switch_system_name": "tor-1",
+        "switch_system_description": "Switch OS\n1.0",
+        "switch_capabilities_support": ["Bridge", "Router"],
+        "switch_capabilities_enabled": ["Bridge"],
+        "switch_mgmt_addresses": ["192.0.2.1", "::1"],
+        "switch_port_untagged_vlan_id": 100,
+        "switch_port_protocol_vlan_enabled": True,
+        "switch_port_protocol_vlan_support": True,
+        "switch_port_protocol_vlan_ids": [101, 102],
+        "switch_port_vlans": [{"name": "vlan", "id": 100}],
+        "switch_protocol_identities": ["0800"],
+        "switch_port_management_vlan_id": 5,
+        "switch_port_link_aggregation_enabled": True,
+        "switch_port_link_aggregation_support": True,
+        "switch_port_link_aggregation_id": 9,
+        "switch_port_autonegotiation_enabled": True,
+        "switch_port_autonegotiation_support": True,
+        "switch_port_physical_capabilities": ["1000BASE-T fdx", "1000BASE-T hdx"],
+        "switch_port_mau_type": "100BASE-TX full duplex",
+        "switch_port_mtu": 1500,
+    } == subject.plugin_data["parsed_lldp"]["eth0"]
+
+
+T4 = {"vendor_id": "10de", "product_id": "1eb8", "bus": "0000:3b:00.0"}
+OTHER = {"vendor_id": "8086", "product_id": "1572", "bus": "0000:3c:00.0"}
+
+
+def test_pci_devices_become_capabilities_and_accelerators(tmp_path):
+    options = with_inspector(pci_device_alias=("8086:1572:x710", "8086:9999:none"))
+    hooks_of_pci = ["pci-devices", "accelerators"]
+    for subject in (
+        run(inventory(), hooks_of_pci, options, pci_devices=[T4, OTHER, OTHER]),
+        run(inventory(pci_devices=[T4, OTHER, OTHER]), hooks_of_pci, options),
+    ):
+        assert {
+            "capabilities": "a:1,x710:2",
+            "accelerators": [
+                {"vendor_id": "10de", "device_id": "1eb8", "type": "GPU",
+                 "device_info": "NVIDIA Corporation Tesla T4", "pci_address": "0000:3b:00.0"},
+            ],
+        } == subject.node["properties"]  # fmt: skip
+    listed = tmp_path / "known.yaml"
+    listed.write_text("pci_devices: [{vendor_id: '8086', device_id: '1572', type: NIC}]")
+    options = with_inspector(known_accelerators=str(listed))
+    subject = run(inventory(), ["accelerators"], options, pci_devices=[T4, OTHER])
+    assert ["NIC"] == [each["type"] for each in subject.node["properties"]["accelerators"]]
+    assert "accelerators" not in run(inventory(), ["accelerators"]).node["properties"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("pci_device_alias", "10de:1eb8", "vendor:product:name"),
+        ("known_accelerators", "/nowhere.yaml", "cannot be read"),
+        ("known_accelerators", "{here}/none.yaml", "no list pci_devices"),
+        ("known_accelerators", "{here}/half.yaml", "lacks vendor_id or device_id"),
+    ],
+)
+def test_settings_about_devices_are_checked_at_the_start(tmp_path, name, value, said):
+    (tmp_path / "none.yaml").write_text("[]")
+    (tmp_path / "half.yaml").write_text("pci_devices: [{vendor_id: '8086'}]")
+    variable = f"INGOT_INSPECTOR_{name.upper()}"
+    with pytest.raises(SettingsError, match=said) as caught:
+        settings.load({variable: value.format(here=tmp_path)})
+    assert variable in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "strict", "extra", "left"),
+    [
+        ([["cpu", "physical_0", "cores", "4"], ["cpu", "physical_0", "model", "x"]], True,
+         {"cpu": {"physical_0": {"cores": 4, "model": "x"}}}, None),
+        ([["cpu", "physical_0", "cores", 4], ["short"], []], False,
+         {"cpu": {"physical_0": {"cores": 4}}}, None),
+        ([["cpu", "physical_0", "cores", 4], ["short"]], True, None, None),
+        ("nonsense", False, None, "nonsense"),
+        (None, True, None, None),
+    ],
+)  # fmt: skip
+def test_what_hardware_detect_says_is_nested_for_rules(data, strict, extra, left):
+    told = {} if data is None else {"data": data}
+    subject = run(
+        inventory(), ["extra-hardware"], with_inspector(extra_hardware_strict=strict), **told
+    )
+    assert (extra, left) == (subject.plugin_data.get("extra"), subject.plugin_data.get("data"))
+
+
+@pytest.mark.parametrize(
+    ("before", "serials", "known", "root"),
+    [
+        (None, ["a"], {}, None),
+        (["a"], ["a", "b"], {}, {"serial": "b"}),
+        (["a"], ["b", "c"], {}, None),
+        (["a"], ["a"], {}, None),
+        (["a"], ["a", "b"], {"root_device": {"name": "/dev/sda"}}, {"name": "/dev/sda"}),
+    ],
+)
+def test_the_disk_that_a_raid_has_become_is_the_root_device(before, serials, known, root):
+    def disks(names):
+        return {"disks": [{"serial": name} for name in names] + [{"name": "/dev/x"}]}
+
+    earlier = None if before is None else disks(before)
+    subject = Subject.of(Material(node={"properties": known}, before=earlier), disks(serials), {})
+    hooks.run(["raid-device"], subject, OPTIONS)
+    assert root == subject.node["properties"].get("root_device")
 
 
 @pytest.mark.parametrize(

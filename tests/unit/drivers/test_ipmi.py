@@ -7,7 +7,7 @@ import pytest
 from drivers.bmc import Bmcs
 from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
 from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF
-from drivers.ipmi import credentials, ipmitool
+from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.client import Client
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.management import IpmiManagement
@@ -15,7 +15,13 @@ from drivers.ipmi.vendor import IpmiVendor
 from drivers.target import Target
 
 OPTIONS = {
-    "ipmi": {"client": "pyghmi", "command_timeout": 5, "disable_boot_timeout": True},
+    "ipmi": {
+        "client": "pyghmi",
+        "command_timeout": 5,
+        "disable_boot_timeout": True,
+        "cipher_suite_versions": (),
+        "min_command_interval": 0,
+    },
     "deploy": {"default_boot_mode": "uefi"},
 }
 SECRET = "correct horse"
@@ -258,3 +264,53 @@ def test_a_raw_message_goes_as_it_is_and_a_refusal_is_told():
 def test_raw_bytes_that_are_none_are_named(text):
     with pytest.raises(InvalidDriverInfo, match="raw_bytes"):
         IpmiVendor().send_raw(target(), text)
+
+
+class Picky:
+    """A carrier to a BMC that says what comes of each cipher suite; by default it is let in."""
+
+    def __init__(self, **answers):
+        self.answers = {int(name.removeprefix("suite_")): error for name, error in answers.items()}
+        self.sent = []
+
+    def __call__(self, bmc, netfn, command, data, deadline):
+        self.sent.append((bmc.cipher_suite, netfn, command))
+        if bmc.cipher_suite in self.answers:
+            raise self.answers[bmc.cipher_suite]
+        return 0, b"\x01\x00\x00"
+
+
+def negotiating(wire, tried=(17, 3, 2)) -> Client:
+    return Client(Credentials("10.0.0.5"), Bmcs(), wire, 5.0, lambda: None, tried)
+
+
+def test_cipher_suites_are_tried_in_order_by_a_question_and_the_one_that_is_taken_is_kept():
+    wire = Picky(suite_17=Refused("No Cipher suite match"), suite_3=Unreachable("silence"))
+    it = negotiating(wire)
+    it.order(POWER_OFF)
+    it.order(POWER_ON)
+    assert [(17, 6, 1), (3, 6, 1), (2, 6, 1), (2, 0, 2), (2, 0, 2)] == wire.sent
+    wire.answers = {2: Unreachable("it restarts")}
+    with pytest.raises(Unreachable):
+        it.power_state()
+    assert POWER_ON == it.power_state()
+    assert [17, 17] == [suite for suite, *_ in wire.sent[-2:]]
+
+
+def test_wrong_credentials_are_tried_with_one_cipher_suite():
+    wire = Picky(suite_17=Refused("RAKP 2 HMAC is invalid"))
+    with pytest.raises(Refused, match="RAKP"):
+        negotiating(wire).power_state()
+    assert [(17, 6, 1)] == wire.sent
+
+
+@pytest.mark.parametrize(
+    ("bmc", "tried"),
+    [
+        (Credentials("h", client="ipmitool"), (17, 8, 3)),
+        (Credentials("h", client="pyghmi"), (17, 3)),
+        (Credentials("h", client="ipmitool", cipher_suite=3), ()),
+    ],
+)
+def test_the_last_of_the_listed_cipher_suites_is_tried_first(bmc, tried):
+    assert tried == suites.candidates(bmc, ("3", "8", "17"))

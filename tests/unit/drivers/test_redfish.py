@@ -8,7 +8,7 @@ import pytest
 from drivers.bmc import Bmcs
 from drivers.errors import HardwareError, InvalidDriverInfo, NotSupported, Refused, Unreachable
 from drivers.interfaces import REBOOT, SOFT_OFF
-from drivers.redfish import sweep
+from drivers.redfish import client, sweep
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Wait
@@ -121,7 +121,8 @@ def test_the_ramdisk_is_inserted_once_and_taken_out_again(fleet, bmcs):
         ({"redfish_system_id": "1"}, "redfish_system_id"),
         ({"redfish_auth_type": "magic"}, "redfish_auth_type"),
         ({"redfish_username": None}, "redfish_username"),
-        ({"deploy_iso": None}, "deploy_iso"),
+        ({"deploy_iso": None}, "deploy_kernel"),
+        ({"deploy_iso": None, "deploy_kernel": "http://k"}, "deploy_ramdisk"),
         ({"deploy_iso": "file:///iso"}, "deploy_iso"),
     ],
 )
@@ -167,6 +168,37 @@ def test_a_sweep_reads_all_and_one_bad_bmc_costs_only_its_own_node(fleet, bmcs):
     assert "power off" == states[nodes[1].uuid]
     assert isinstance(states[nodes[2].uuid], Unreachable)
     assert isinstance(states[nodes[3].uuid], str)
+
+
+@pytest.mark.parametrize(
+    ("document", "health"),
+    [
+        ({"Status": {"Health": "Critical"}}, "Critical"),
+        ({"Status": {"Health": "Splendid"}}, None),
+        ({"Status": {"Health": ["OK"]}}, None),
+        ({"Status": None}, None),
+        ({}, None),
+    ],
+)
+def test_health_is_what_ironic_has_a_word_for(document, health):
+    assert health == sweep._health(document)
+
+
+def test_a_sweep_tells_of_health_too(fleet, bmcs):
+    it = node(fleet, bmcs)
+    asyncio.run(sweep.power_states([it]))
+    assert {"health": "OK"} == it.reports
+
+
+@pytest.mark.parametrize(
+    ("given", "verify"),
+    [({}, "/ca"), ({"redfish_verify_ca": "true"}, "/ca"), ({"redfish_verify_ca": "no"}, False),
+     ({"redfish_verify_ca": "/own"}, "/own")],
+)  # fmt: skip
+def test_whom_to_trust_is_said_by_the_node_and_else_by_the_settings(fleet, bmcs, given, verify):
+    options = with_option("redfish", verify_ca="/ca")
+    assert verify == client.access(replace(node(fleet, bmcs, **given), options=options)).verify
+    assert True is client.access(node(fleet, bmcs)).verify
 
 
 @pytest.mark.parametrize("auth", ["session", "basic"])

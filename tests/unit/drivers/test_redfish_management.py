@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused
+from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
+from drivers.redfish import restart
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Failed, Wait
@@ -80,6 +81,44 @@ def test_the_boot_mode_is_changed_once(node, management, machine):
     management.change_boot_mode(node, "bios")
     assert count == len(orders(machine))
     management.change_boot_mode(node, "uefi")
+
+
+@pytest.mark.parametrize(("limit", "settles"), [(900, True), (900, False), (0, False)])
+def test_a_boot_mode_that_needs_a_restart_gets_one(node, machine, monkeypatch, limit, settles):
+    finish(node, "power", "power_on")
+    options = {**node.options["redfish"], "boot_mode_config_timeout": limit}
+    node = replace(node, options={**node.options, "redfish": options})
+    management, ordered, before = node.driver.management, [], len(orders(machine))
+    monkeypatch.setattr(management, "set_boot_mode", lambda _target, mode: ordered.append(mode))
+
+    def get_boot_mode(_target):
+        restarted = len(orders(machine)) >= before + 2 and "On" == machine.power
+        return "bios" if restarted and settles else "uefi"
+
+    monkeypatch.setattr(management, "get_boot_mode", get_boot_mode)
+    for _ in range(50):
+        outcome = management.change_boot_mode(node, "bios")
+        if isinstance(outcome, Done) or outcome.poll_after == restart.LOOK:
+            break
+        time.sleep(0.02)
+        node = replace(node, progress=outcome.progress, reports={})
+    node = replace(node, progress=outcome.progress, reports={})
+    looked = management.change_boot_mode(node, "bios")
+    assert (["bios"], 2) == (ordered, len(orders(machine)) - before)
+    if limit and not settles:
+        assert (limit, {}) == (looked.timeout, node.reports)
+    else:
+        assert (Done(), {"boot_mode": "bios"}) == (looked, node.reports)
+
+
+def test_the_boot_mode_of_a_machine_that_is_off_is_left_to_its_next_start(
+    node, management, machine, monkeypatch
+):
+    finish(node, "power", "power_off")
+    monkeypatch.setattr(management, "get_boot_mode", lambda _target: "uefi")
+    assert Done() == management.change_boot_mode(node, "bios")
+    assert ("Off", {"boot_mode": "bios"}) == (machine.power, node.reports)
+    management.set_boot_mode(node, "uefi")
 
 
 def test_an_nmi_is_injected(node, management, machine):
@@ -176,6 +215,52 @@ def test_firmware_is_updated_one_after_the_other(node, machine):
         each["component"]: each["last_version_flashed"] for each in reports["firmware"]
     }
     assert 2 == orders(machine).count("update firmware")
+
+
+TIMES = ("silent_since", "updated_at")
+BMC_UPDATE = [{"component": "bmc", "url": "http://images/2.30.bin"}]
+
+
+def test_an_updated_bmc_is_back_when_it_has_answered_three_times_in_a_row(node, monkeypatch):
+    firmware, outcome, looks = node.driver.by_kind["firmware"], None, []
+    answers = iter([True, True, False, True, True, True])
+
+    def read(_target, flashed=None):
+        looks.append(next(answers) if flashed is None else "end")
+        if not looks[-1]:
+            raise Unexpected("it has not got all of its resources yet")
+
+    monkeypatch.setattr(firmware, "_read", read)
+    outcome, _ = finish(node, "firmware", "update", settings=BMC_UPDATE)
+    assert (Done(), [True, True, False, True, True, True, "end"]) == (outcome, looks)
+
+
+@pytest.mark.parametrize(
+    ("progress", "reason"),
+    [
+        ({"number": 0, "task": "/t", "silent_since": -250}, None),
+        ({"number": 0, "task": "/t", "silent_since": -301}, "the BMC is gone since bmc was"),
+        ({"number": 1, "good": 2, "updated_at": -430}, None),
+        ({"number": 1, "good": 2, "updated_at": -481}, "the BMC does not work as it should since"),
+    ],
+)
+def test_a_bmc_that_does_not_come_back_from_its_update_is_given_up(fleet, node, progress, reason):
+    """The times in `progress` are seconds from now."""
+    now = time.time()
+    progress = {name: now + each if name in TIMES else each for name, each in progress.items()}
+    fleet.set_faults(0, bmc_dead=True)
+    try:
+        outcome = node.driver.by_kind["firmware"].update(
+            replace(node, progress=progress), BMC_UPDATE
+        )
+    finally:
+        fleet.set_faults(0, bmc_dead=None)
+    if reason:
+        assert outcome.reason.startswith(reason)
+    elif "good" in progress:
+        assert Wait({**progress, "good": 0}, 30, 60) == outcome
+    else:
+        assert Wait(progress, 5, 60) == outcome
 
 
 @pytest.mark.parametrize(

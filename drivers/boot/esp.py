@@ -1,0 +1,70 @@
+"""
+An EFI system partition: a FAT file system with one boot loader, where UEFI looks for it.
+
+UEFI boots a CD from such an image. It holds EFI/BOOT/BOOTxxx.EFI and nothing else; the loader reads
+its configuration from the CD.
+"""
+
+import struct
+
+#: architecture -> the name under which UEFI looks for a loader, in FAT's eight and three letters
+LOADER = {"x86_64": b"BOOTX64 EFI", "aarch64": b"BOOTAA64EFI"}
+_SECTOR = 512
+_ROOT_ENTRIES = 512
+#: FAT16 is what has so many clusters, by definition.
+_FEWEST, _MOST = 4085, 65524
+_DIRECTORY, _FILE = 0x10, 0x20
+_END = 0xFFFF
+
+
+def image(loader: bytes, architecture: str) -> bytes:
+    """The partition. Raises KeyError for an architecture whose loader's name is unknown."""
+    per_cluster = 1
+    while len(loader) // (per_cluster * _SECTOR) > _MOST - 64:
+        per_cluster *= 2
+    size = per_cluster * _SECTOR
+    used = -(-len(loader) // size)
+    clusters = max(used + 16, _FEWEST + 16)
+    fat_sectors = -(-(clusters + 2) * 2 // _SECTOR)
+    # clusters are counted from 2: EFI, EFI/BOOT, and the loader in one run
+    efi, boot, first = 2, 3, 4
+    chain = [0xFFF8, _END, _END, _END, *range(first + 1, first + used), _END]
+    fat = struct.pack(f"<{len(chain)}H", *chain).ljust(fat_sectors * _SECTOR, b"\0")
+    data = b"".join(
+        (
+            _directory(efi, 0, _entry(b"BOOT       ", _DIRECTORY, boot), size),
+            _directory(boot, efi, _entry(LOADER[architecture], _FILE, first, len(loader)), size),
+            loader.ljust(used * size, b"\0"),
+        )
+    )
+    return b"".join(
+        (
+            _boot_sector(per_cluster, clusters, fat_sectors),
+            fat * 2,
+            _entry(b"EFI        ", _DIRECTORY, efi).ljust(_ROOT_ENTRIES * 32, b"\0"),
+            data.ljust(clusters * size, b"\0"),
+        )
+    )
+
+
+def _boot_sector(per_cluster: int, clusters: int, fat_sectors: int) -> bytes:
+    total = 1 + 2 * fat_sectors + _ROOT_ENTRIES * 32 // _SECTOR + clusters * per_cluster
+    small, large = (total, 0) if total < 1 << 16 else (0, total)
+    sector = b"\xeb\x3c\x90INGOT   " + struct.pack(
+        "<HBHBHHBHHHII",
+        _SECTOR, per_cluster, 1, 2, _ROOT_ENTRIES, small, 0xF8, fat_sectors, 32, 64, 0, large,
+    )  # fmt: skip
+    sector += struct.pack("<BBBI11s8s", 0x80, 0, 0x29, 0x1960, b"NO NAME    ", b"FAT16   ")
+    return sector.ljust(510, b"\0") + b"\x55\xaa"
+
+
+def _directory(cluster: int, parent: int, entry: bytes, size: int) -> bytes:
+    own = _entry(b".          ", _DIRECTORY, cluster) + _entry(b"..         ", _DIRECTORY, parent)
+    return (own + entry).ljust(size, b"\0")
+
+
+def _entry(name: bytes, attributes: int, cluster: int, size: int = 0) -> bytes:
+    """A directory entry, of the first day that FAT knows."""
+    return struct.pack(
+        "<11sBBBHHHHHHHI", name, attributes, 0, 0, 0, 0x21, 0x21, 0, 0, 0x21, cluster, size
+    )

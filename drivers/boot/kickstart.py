@@ -1,0 +1,131 @@
+"""
+The kickstart file of an installer: what it installs, and how it tells that it has begun and ended.
+
+The template is the node's (`instance_info/ks_template`), the settings' (`[anaconda]
+default_ks_template`), or ours. It is Jinja, with the values of `_values` as `ks_options`; as
+tenants may write it, it is rendered in a sandbox.
+"""
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from drivers.agent import image_server
+from drivers.boot import addresses, files
+from drivers.errors import InvalidDriverInfo
+from drivers.target import Target
+
+NAME = "ks.cfg"
+#: Where cloud-init looks for a config drive that is none.
+_SEED = "/var/lib/cloud/seed/config_drive/openstack/latest"
+_PARTS = {
+    "meta_data": "meta_data.json",
+    "network_data": "network_data.json",
+    "vendor_data": "vendor_data2.json",
+    "user_data": "user_data",
+}
+_TELL = """\
+curl {% if 'insecure_heartbeat' in ks_options %}--insecure {% endif %}--request POST \
+--header 'Content-Type: application/json' --header 'X-OpenStack-Ironic-API-Version: 1.72' --data '\
+{"callback_url": "", "agent_token": "{{ ks_options.agent_token }}", "agent_status": "STATUS", \
+"agent_status_message": "MESSAGE"}' {{ ks_options.heartbeat_url }}
+%end
+"""
+
+
+def _tell(section: str, status: str, message: str) -> str:
+    return f"%{section}\n{_TELL.replace('STATUS', status).replace('MESSAGE', message)}\n"
+
+
+_TEMPLATE = (
+    """\
+lang en_US
+keyboard us
+timezone UTC --utc
+text
+cmdline
+reboot
+rootpw --lock
+bootloader --location=mbr
+zerombr
+clearpart --all --initlabel
+autopart
+{% if 'is_source_a_path' in ks_options %}url --url {{ ks_options.liveimg_url }}
+
+%packages --ignoremissing
+%end
+{% else %}liveimg --url {{ ks_options.liveimg_url }}
+{% endif %}
+"""
+    + _tell("pre", "start", "The installer has started.")
+    + _tell("onerror", "error", "The installer has failed; its console says why.")
+    + "{{ ks_options.config_drive }}\n"
+    + _tell("post", "end", "The installer has ended.")
+)
+
+
+def publish(target: Target) -> tuple[str, str]:
+    """
+    Hand the file out: its URL, and the token by which the installer is believed.
+
+    Raises BadImage, Unreachable, InvalidDriverInfo.
+    """
+    agent = target.agent
+    token = agent.token if agent.pregenerated and agent.token else secrets.token_urlsafe(32)
+    text = _text(target, token)
+    root = files.http_root(target.options)
+    place = files.folder(target, root, files.KICKSTART, secrets.token_urlsafe(16)) / NAME
+    files.write(place, text)
+    return f"{addresses.of_files(target)}/{place.relative_to(root)}", token
+
+
+def _text(target: Target, token: str) -> str:
+    import jinja2  # here, as only installers need it
+    from jinja2.sandbox import SandboxedEnvironment
+
+    named = target.instance_info.get("ks_template")
+    source = named or target.options["anaconda"]["default_ks_template"]
+    template = image_server.text(target, str(source)) if source else _TEMPLATE
+    environment = SandboxedEnvironment(  # a kickstart file is no HTML
+        autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    try:
+        return environment.from_string(template).render(ks_options=_values(target, token))
+    except jinja2.TemplateError as error:
+        where = "instance_info/ks_template" if named else "[anaconda]default_ks_template"
+        raise InvalidDriverInfo(f"{where}: {error}") from None
+
+
+def _values(target: Target, token: str) -> dict[str, Any]:
+    source = str(target.instance_info["image_source"])
+    values: dict[str, Any] = {
+        "liveimg_url": source,
+        "heartbeat_url": f"{addresses.of_api(target.options)}/v1/heartbeat/{target.uuid}",
+        "agent_token": token,
+        "config_drive": _config_drive(target.instance_info.get("configdrive")),
+    }
+    if source.endswith("/"):
+        values["is_source_a_path"] = "true"
+    if target.options["anaconda"]["insecure_heartbeat"]:
+        values["insecure_heartbeat"] = "true"
+    return values
+
+
+def _config_drive(drive: Any) -> str:
+    """A section that puts the files of a config drive where cloud-init finds them."""
+    if not drive:
+        return ""
+    if not isinstance(drive, Mapping):
+        raise InvalidDriverInfo(
+            "instance_info/configdrive: an installer takes it as an object of meta_data, user_data,"
+            " network_data and vendor_data only"
+        )
+    lines = ["%post", f"mkdir -p {_SEED}"]
+    for part, name in _PARTS.items():
+        if drive.get(part) is not None:
+            content = drive[part] if isinstance(drive[part], str) else json.dumps(drive[part])
+            encoded = base64.b64encode(content.encode()).decode()
+            lines.append(f"echo {encoded} | base64 -d > {_SEED}/{name}")
+    return "\n".join([*lines, "%end", ""])

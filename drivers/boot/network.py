@@ -1,0 +1,265 @@
+"""
+Booting from the network: interfaces `ipxe`, `http-ipxe` and `pxe`.
+
+DHCP tells a machine to load iPXE, pxelinux or GRUB, and that looks for the file of one of the
+machine's MAC addresses, which names what is to be booted. We write those files, and hand out the
+kernel and the ramdisk, for as long as they are of use; DHCP and TFTP are dnsmasq's, or the site's.
+"""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from drivers.boot import addresses, cache, command_line, files, kickstart, ramdisks, scripts
+from drivers.boot.ramdisks import Pair
+from drivers.errors import InvalidDriverInfo, NotSupported
+from drivers.interfaces import Boot
+from drivers.target import Target
+
+_KERNEL, _RAMDISK = "kernel", "ramdisk"
+_FORCED = {"always": True, "never": False}
+
+
+class NetworkBoot(Boot):
+    """What network boot of any kind shares."""
+
+    #: what the machine is told to boot from
+    device: ClassVar[str] = "pxe"
+    boots_again = True
+    properties = ramdisks.PROPERTIES | {
+        "force_persistent_boot_device": "Always, Never or Default: whether the boot device is set"
+        " for more than the next start; Default: only for instances",
+    }
+
+    def validate(self, target: Target) -> None:
+        _forced(target, persistent=False)
+        ramdisks.of_agent(target)
+        command_line.appended(target, "pxe")
+        self.root_url(target)
+        self._macs(target)
+
+    def prepare_ramdisk(self, target: Target) -> None:
+        line = command_line.of_agent(target, "pxe", outside=False)
+        self.offer(target, files.RAMDISK, ramdisks.of_agent(target), line)
+        self._boot_from(target, self.device, persistent=False)
+        if target.agent.pregenerated:  # it was on another medium; this one's is given when asked
+            target.report(agent_token=None)
+
+    def clean_up_ramdisk(self, target: Target) -> None:
+        files.withdraw(target, files.RAMDISK)
+
+    def prepare_instance(self, target: Target) -> None:
+        files.withdraw(target, files.RAMDISK)
+        option = target.driver.deploy.boot_option
+        if option == "ramdisk":
+            self.offer_ramdisk(target)
+        elif option == "kickstart":
+            self._offer_installer(target)
+            return
+        elif "iscsi_volume" in self.options and _boots_from_iscsi(target):
+            self.offer_volumes(target)
+        else:
+            if target.options["pxe"]["enable_netboot_fallback"]:
+                self.offer_disk(target)
+            self._boot_from_disk(target)
+            return
+        self._boot_from(target, self.device, persistent=True)
+
+    def clean_up_instance(self, target: Target) -> None:
+        files.withdraw(target, files.INSTANCE, files.KICKSTART)
+
+    # What the kinds of network boot differ in.
+
+    def root_url(self, target: Target) -> str:
+        """Where machines fetch files. Raises InvalidDriverInfo."""
+        raise NotImplementedError
+
+    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
+        """The machine boots this kernel with this ramdisk."""
+        raise NotImplementedError
+
+    def offer_disk(self, target: Target) -> None:
+        """The machine, should it ask, boots from its disk."""
+        raise NotImplementedError
+
+    def offer_ramdisk(self, target: Target) -> None:
+        """The machine boots the instance, a ramdisk."""
+        line = command_line.of_instance(target, "pxe")
+        self.offer(target, files.INSTANCE, ramdisks.of_instance(target), line)
+
+    def offer_volumes(self, target: Target) -> None:
+        """The machine boots from volumes."""
+        raise NotSupported(f"boot_interface {self.name} does not know iSCSI")
+
+    def _offer_installer(self, target: Target) -> None:
+        url, token = kickstart.publish(target)
+        target.report(agent_token=token)
+        stage2 = str(target.instance_info["stage2"])
+        line = f"{command_line.appended(target, 'pxe')} inst.ks={url} inst.stage2={stage2}".strip()
+        self.offer(target, files.INSTANCE, ramdisks.of_instance(target), line)
+        self._boot_from(target, self.device, persistent=False)
+
+    def place(self, target: Target, root: Path, use: str, texts: Mapping[str, str]) -> None:
+        """
+        Write the files of a machine and their links. texts: name of a link -> content.
+
+        Raises BadImage, InvalidDriverInfo.
+        """
+        folder = files.folder(target, root, use, secrets.token_urlsafe(16))
+        self.fill(target, root, folder, {}, texts)
+
+    def fill(
+        self,
+        target: Target,
+        root: Path,
+        folder: Path,
+        kept: Mapping[str, Path],
+        texts: Mapping[str, str],
+    ) -> None:
+        with files.told():
+            for name, path in kept.items():
+                cache.put(path, folder / name)
+            _hand_out_loaders(target)
+        for number, (names, text) in enumerate(texts.items()):
+            files.write(folder / f"config-{number}", text)
+            for place in files.links(target.options, root, self._macs(target), names):
+                files.link(place, folder / f"config-{number}")
+
+    def _macs(self, target: Target) -> list[str]:
+        macs = [nic.address for nic in target.nics if nic.pxe_enabled]
+        if not macs:
+            raise InvalidDriverInfo(
+                f"boot_interface {self.name}: the node has no port that is pxe_enabled; a machine"
+                " is known to the boot server by the addresses of its ports"
+            )
+        return macs
+
+    def _boot_from(self, target: Target, device: str, *, persistent: bool) -> None:
+        forced = _forced(target, persistent=persistent)
+        target.driver.management.set_boot_device(target, device, persistent=forced)
+
+    def _boot_from_disk(self, target: Target) -> None:
+        try:
+            self._boot_from(target, "disk", persistent=True)
+        except NotSupported:  # it boots from its disk when nothing else is ordered
+            return
+
+
+class Ipxe(NetworkBoot):
+    """iPXE fetches everything over HTTP."""
+
+    name = "ipxe"
+    options = frozenset({"boot_iso", "ramdisk", "kickstart", "iscsi_volume"})
+    _names = "{subdir}/{mac}"
+
+    def root_url(self, target: Target) -> str:
+        return addresses.of_files(target)
+
+    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
+        root = files.http_root(target.options)
+        kept = {_KERNEL: cache.get(target, pair.kernel), _RAMDISK: cache.get(target, pair.ramdisk)}
+        folder = files.folder(target, root, use, secrets.token_urlsafe(16))
+        url = f"{self.root_url(target)}/{folder.relative_to(root)}"
+        timeout = int(target.options["pxe"]["ipxe_timeout"])
+        text = scripts.ipxe(f"{url}/{_KERNEL}", f"{url}/{_RAMDISK}", line, timeout)
+        self._first(target)
+        paths = {name: each.path for name, each in kept.items()}
+        self.fill(target, root, folder, paths, {self._names: text})
+
+    def offer_ramdisk(self, target: Target) -> None:
+        image = target.instance_info.get("boot_iso")
+        if image:
+            self._script(target, scripts.ipxe_image(str(image)))
+        else:
+            super().offer_ramdisk(target)
+
+    def offer_disk(self, target: Target) -> None:
+        self._script(target, scripts.LOCAL["ipxe"])
+
+    def offer_volumes(self, target: Target) -> None:
+        volumes = [
+            scripts.volume(each.properties, f"volume target {each.uuid}")
+            for each in target.volume_targets
+            if each.volume_type == "iscsi"
+        ]
+        initiator = next(
+            (each.connector_id for each in target.volume_connectors if each.type == "iqn"), None
+        )
+        self._script(target, scripts.ipxe_volumes(volumes, initiator))
+
+    def _script(self, target: Target, text: str) -> None:
+        self._first(target)
+        self.place(target, files.http_root(target.options), files.INSTANCE, {self._names: text})
+
+    def _first(self, target: Target) -> None:
+        """What sends machines to their files, for both servers: iPXE may come from either."""
+        subdir = target.options["pxe"]["pxe_config_subdir"]
+        text = scripts.ipxe_first(f"{self.root_url(target)}/{subdir}")
+        for root in (files.http_root(target.options), files.tftp_root(target.options)):
+            files.write(root / scripts.FIRST, text)
+
+
+class HttpIpxe(Ipxe):
+    """The same; UEFI itself fetches iPXE over HTTP, too."""
+
+    name = "http-ipxe"
+    device = "uefihttp"
+
+
+class Pxe(NetworkBoot):
+    """pxelinux (legacy BIOS) or GRUB (UEFI) fetch everything over TFTP."""
+
+    name = "pxe"
+    options = frozenset({"ramdisk", "kickstart"})
+    _pxelinux, _grub = "{subdir}/01-{mac}", "{colons}.conf"
+
+    def root_url(self, target: Target) -> str:
+        return ""
+
+    def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
+        root = files.tftp_root(target.options)
+        kept = {_KERNEL: cache.get(target, pair.kernel), _RAMDISK: cache.get(target, pair.ramdisk)}
+        folder = files.folder(target, root, use, secrets.token_urlsafe(16))
+        at = f"/{folder.relative_to(root)}"
+        kernel, ramdisk = f"{at}/{_KERNEL}", f"{at}/{_RAMDISK}"
+        files.write(root / scripts.GRUB_FIRST, scripts.grub_first())
+        texts = {
+            # pxelinux takes names without a slash at their beginning as below its own folder
+            self._pxelinux: scripts.pxelinux(kernel[1:], ramdisk[1:], line),
+            self._grub: scripts.grub(kernel, ramdisk, line, network=True),
+        }
+        paths = {name: each.path for name, each in kept.items()}
+        self.fill(target, root, folder, paths, texts)
+
+    def offer_disk(self, target: Target) -> None:
+        root = files.tftp_root(target.options)
+        texts = {self._pxelinux: scripts.LOCAL["pxelinux"], self._grub: scripts.LOCAL["grub"]}
+        files.write(root / scripts.GRUB_FIRST, scripts.grub_first())
+        self.place(target, root, files.INSTANCE, texts)
+
+
+def _hand_out_loaders(target: Target) -> None:
+    """`[pxe]loader_file_paths` are there, for both servers. Raises OSError."""
+    for root in (files.http_root(target.options), files.tftp_root(target.options)):
+        for name, path in target.options["pxe"]["loader_file_paths"].items():
+            if not (root / name).exists():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                cache.put(Path(path), root / name)
+
+
+def _boots_from_iscsi(target: Target) -> bool:
+    return not target.driver.storage.should_write_image(target) and any(
+        each.volume_type == "iscsi" and each.boot_index == 0 for each in target.volume_targets
+    )
+
+
+def _forced(target: Target, *, persistent: bool) -> bool:
+    """Whether a boot device is set for good. Raises InvalidDriverInfo."""
+    wish: Any = target.driver_info.get("force_persistent_boot_device", "Default")
+    word = str(wish).lower()
+    if word not in (*_FORCED, "default"):
+        raise InvalidDriverInfo(
+            f"driver_info/force_persistent_boot_device: {wish!r} is not Always, Never or Default"
+        )
+    return _FORCED.get(word, persistent)

@@ -1,0 +1,113 @@
+"""
+What a machine boots to run the agent: an image made beforehand, or a kernel and a ramdisk.
+
+What the node says goes before what the settings say; a rescue has a ramdisk of its own, or else
+that of all other work.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from drivers.errors import InvalidDriverInfo
+from drivers.target import Target
+
+#: how the states of a flow begin -> what the names of its own files begin with
+_OWN = {"rescu": "rescue", "inspect": "inspect"}
+SCHEMES = ("http", "https", "file")
+PROPERTIES = {
+    "deploy_kernel": "URL of the agent's kernel; else [conductor]deploy_kernel_by_arch or"
+    " deploy_kernel",
+    "deploy_ramdisk": "URL of the agent's ramdisk; else [conductor]deploy_ramdisk_by_arch or"
+    " deploy_ramdisk",
+    "rescue_kernel": "URL of the kernel to rescue with; else [conductor]rescue_kernel, else that of"
+    " the agent",
+    "rescue_ramdisk": "URL of the ramdisk to rescue with",
+    "kernel_append_params": "Kernel arguments instead of those that the settings name, which"
+    " %default% stands for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """URLs of a kernel and its ramdisk."""
+
+    kernel: str
+    ramdisk: str
+
+
+def iso(target: Target) -> str | None:
+    """The URL of an image that boots the agent, if the node names one. Raises InvalidDriverInfo."""
+    for kind in _kinds(target):
+        field = f"{kind}_iso"
+        if target.driver_info.get(field):
+            url = str(target.driver_info[field])
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise InvalidDriverInfo(f"driver_info/{field}: {url!r} is no http or https URL")
+            return url
+        if _given(target.driver_info, kind, "driver_info/"):
+            return None
+    return None
+
+
+def of_agent(target: Target) -> Pair:
+    """The kernel and the ramdisk that run the agent. Raises InvalidDriverInfo."""
+    kinds = _kinds(target)
+    for kind in kinds:
+        if found := _given(target.driver_info, kind, "driver_info/"):
+            return found
+    conductor, arch = target.options["conductor"], architecture(target)
+    for kind in kinds:
+        by_arch = {
+            f"{kind}_{part}": conductor.get(f"{kind}_{part}_by_arch", {}).get(arch)
+            for part in ("kernel", "ramdisk")
+        }
+        if found := _given(by_arch, kind, f"[conductor] for {arch}: "):
+            return found
+        if found := _given(conductor, kind, "[conductor]"):
+            return found
+    raise InvalidDriverInfo(
+        "driver_info/deploy_kernel and deploy_ramdisk are required and missing; [conductor] names"
+        " none, either"
+    )
+
+
+def of_instance(target: Target) -> Pair:
+    """The kernel and the ramdisk that are the instance. Raises InvalidDriverInfo."""
+    found = _pair(target.instance_info, "kernel", "ramdisk", "instance_info/")
+    if found is None:
+        raise InvalidDriverInfo("instance_info/kernel and ramdisk are required and missing")
+    return found
+
+
+def architecture(target: Target) -> str:
+    return str(target.properties.get("cpu_arch") or "x86_64")
+
+
+def inspects(target: Target) -> bool:
+    """Whether the agent is booted to report what the machine is made of."""
+    return str(target.provision_state or "").startswith("inspect")
+
+
+def _kinds(target: Target) -> tuple[str, ...]:
+    state = str(target.provision_state or "")
+    own = next((kind for flow, kind in _OWN.items() if state.startswith(flow)), "deploy")
+    return tuple(dict.fromkeys((own, "deploy")))
+
+
+def _given(info: Mapping[str, Any], kind: str, where: str) -> Pair | None:
+    return _pair(info, f"{kind}_kernel", f"{kind}_ramdisk", where)
+
+
+def _pair(info: Mapping[str, Any], kernel: str, ramdisk: str, where: str) -> Pair | None:
+    """Both or none of two fields. Raises InvalidDriverInfo that names the one that is wrong."""
+    if not info.get(kernel) and not info.get(ramdisk):
+        return None
+    for field in (kernel, ramdisk):
+        url = info.get(field)
+        if not url:
+            raise InvalidDriverInfo(f"{where}{field} is required and missing")
+        if urlsplit(str(url)).scheme not in SCHEMES:
+            raise InvalidDriverInfo(f"{where}{field}: {url!r} is no http, https or file URL")
+    return Pair(str(info[kernel]), str(info[ramdisk]))

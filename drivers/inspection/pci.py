@@ -1,0 +1,89 @@
+"""
+PCI devices: which of those that the ramdisk or the BMC has found mean something to an operator.
+
+A device is {vendor_id, product_id, bus, ...}, the ids as four hexadecimal digits.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Device = Mapping[str, Any]
+
+#: Accelerators, where no file lists them: (vendor, device) -> (type, name)
+_ACCELERATORS: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("10de", "1eb8"): ("GPU", "NVIDIA Corporation Tesla T4"),
+    ("10de", "1df6"): ("GPU", "NVIDIA Corporation GV100GL"),
+    ("10de", "2236"): ("GPU", "NVIDIA Corporation A10"),
+    ("10de", "2235"): ("GPU", "NVIDIA Corporation A40"),
+    ("10de", "26b9"): ("GPU", "NVIDIA Corporation L40S"),
+    ("10de", "26ba"): ("GPU", "NVIDIA Corporation L20"),
+}
+_ALIAS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}):([\w-]+)")
+
+
+def accelerators(devices: Iterable[Device], path: str | None) -> list[dict[str, Any]]:
+    """
+    Those devices that are accelerators: {vendor_id, device_id, type, device_info, pci_address}.
+
+    path: as `read` takes it.
+    """
+    known = {(each["vendor_id"], each["device_id"]): each for each in read(path)}
+    return [
+        {**known[_ids(device)], "pci_address": device["bus"]}
+        for device in devices
+        if _ids(device) in known
+    ]
+
+
+@cache
+def read(path: str | None) -> Sequence[dict[str, Any]]:
+    """
+    The accelerators that a YAML file lists under `pci_devices`; None: those that are built in.
+
+    Raises ValueError that says what is wrong.
+    """
+    if path is None:
+        return [
+            {"vendor_id": vendor, "device_id": device, "type": kind, "device_info": info}
+            for (vendor, device), (kind, info) in _ACCELERATORS.items()
+        ]
+    import yaml  # only who has such a file needs it
+
+    try:
+        document = yaml.safe_load(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from None
+    listed = document.get("pci_devices") if isinstance(document, Mapping) else None
+    if not isinstance(listed, list):
+        raise ValueError(f"{path} has no list pci_devices")
+    for each in listed:
+        if not (isinstance(each, dict) and each.get("vendor_id") and each.get("device_id")):
+            raise ValueError(f"{path}: {each!r} lacks vendor_id or device_id")
+    return listed
+
+
+def count(devices: Iterable[Device], aliases: Iterable[str]) -> dict[str, int]:
+    """How many there are of each device that has an alias, by that."""
+    names = {(vendor, product): name for vendor, product, name in map(_alias, aliases)}
+    return dict(Counter(names[_ids(device)] for device in devices if _ids(device) in names))
+
+
+def check_aliases(aliases: Iterable[str]) -> None:
+    """Raises ValueError for an alias that is none."""
+    for alias in aliases:
+        _alias(alias)
+
+
+def _alias(text: str) -> tuple[str, ...]:
+    found = _ALIAS.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is not of the form vendor:product:name, as 10de:1eb8:t4")
+    return found.groups()
+
+
+def _ids(device: Device) -> tuple[str, str]:
+    return device["vendor_id"], device["product_id"]

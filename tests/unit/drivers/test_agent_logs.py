@@ -1,0 +1,89 @@
+"""The agent's logs, kept by the conductor when its work has failed."""
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from drivers.steps import Done, Flow
+from tests.unit.drivers.machines import scripted_agent, target, with_option
+
+ARCHIVE = b"a gzipped tar"
+LOGS = {"system_logs": base64.b64encode(ARCHIVE).decode()}
+
+
+@pytest.fixture
+def agent():
+    with scripted_agent() as agent:
+        agent.answers["log.collect_system_logs"] = LOGS
+        yield agent
+
+
+def machine(tmp_path, agent=None, **settings):
+    return target(
+        interfaces={"deploy": "direct"},
+        options=with_option("agent", deploy_logs_local_path=str(tmp_path / "logs"), **settings),
+        provision_state="clean wait",
+        **({"agent": agent.seen()} if agent else {}),
+    )
+
+
+def test_they_are_kept_in_a_file_of_the_node_that_nobody_else_may_read(agent, tmp_path):
+    node = machine(tmp_path, agent)
+    first, second = (node.driver.deploy.keep_logs(node).result["logs"] for _ in range(2))
+    assert first != second
+    path = Path(first)
+    assert (ARCHIVE, 0o600) == (path.read_bytes(), path.stat().st_mode & 0o777)
+    assert tmp_path / "logs" == path.parent
+    assert path.name.startswith(f"{node.uuid}_n0_clean-wait_")
+    assert path.name.endswith(".tar.gz")
+
+
+def test_without_a_path_of_their_own_they_lie_in_the_data_directory(agent, tmp_path):
+    node = machine(tmp_path, agent)
+    options = with_option("agent", deploy_logs_local_path="")
+    node = replace(node, options={**options, "DEFAULT": {"data_dir": str(tmp_path)}})
+    assert tmp_path / "agent_logs" == Path(node.driver.deploy.keep_logs(node).result["logs"]).parent
+
+
+@pytest.mark.parametrize(
+    ("answer", "refusal", "why"),
+    [
+        ({}, None, "none told"),
+        ({"system_logs": "*"}, None, "base64"),
+        (LOGS, (409, "Agent is busy"), "busy"),
+    ],
+)
+def test_what_hinders_it_is_told_and_fails_nothing(agent, tmp_path, answer, refusal, why):
+    agent.answers["log.collect_system_logs"], agent.refusal = answer, refusal
+    node = machine(tmp_path, agent)
+    done = node.driver.deploy.keep_logs(node)
+    assert isinstance(done, Done)
+    assert why in done.result["no_logs"]
+
+
+def test_an_agent_that_never_called_is_not_asked(tmp_path):
+    node = machine(tmp_path)
+    assert {"no_logs": "no agent has called"} == node.driver.deploy.keep_logs(node).result
+
+
+def test_a_folder_that_cannot_be_written_fails_nothing(agent, tmp_path):
+    (tmp_path / "logs").write_text("a file")
+    node = machine(tmp_path, agent)
+    assert "logs" in node.driver.deploy.keep_logs(node).result["no_logs"]
+
+
+@pytest.mark.parametrize(
+    ("when", "after_failure", "at_the_end"),
+    [("on_failure", True, False), ("always", True, True), ("never", False, False)],
+)
+def test_settings_say_when(agent, tmp_path, when, after_failure, at_the_end):
+    node = machine(tmp_path, agent, deploy_logs_collect=when)
+    row = ("deploy", "keep_logs")
+    for flow in (Flow.CLEAN, Flow.DEPLOY, Flow.SERVICE):
+        assert after_failure == (row in node.driver.deploy.frame(node, flow).on_failure)
+    node = replace(node, power_state="power on", driver_internal_info={"power": "power on"})
+    node.driver.power.power_on(node)
+    node.driver.deploy.tear_down_agent(node)
+    assert at_the_end == ("log.collect_system_logs" in agent.names())

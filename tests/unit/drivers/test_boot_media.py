@@ -1,0 +1,273 @@
+"""Images for BMCs: what is on them is read back, and they are shown to a BMC."""
+
+import hashlib
+import io
+import struct
+from dataclasses import replace
+
+import pycdlib
+import pytest
+
+from drivers.bmc import Bmcs
+from drivers.boot import cache, esp, files
+from drivers.errors import BadImage, InvalidDriverInfo
+from drivers.registry import load
+from drivers.simulator.simulator import running
+from drivers.target import Agent
+from tests.unit.drivers.machines import OPTIONS, image_server, target
+
+KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with running(machines=1) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def images():
+    with image_server() as server:
+        server.files |= {"/kernel": KERNEL, "/ramdisk": RAMDISK}
+        yield server
+
+
+@pytest.fixture
+def options(tmp_path):
+    loaders = {name: tmp_path / name for name in ("isolinux.bin", "ldlinux.c32", "grub.efi")}
+    for name, path in loaders.items():
+        path.write_bytes(name.encode() * 1000)
+    (tmp_path / "ca.pem").write_text("authorities")
+    changes = {
+        "DEFAULT": {
+            "isolinux_bin": str(loaders["isolinux.bin"]),
+            "ldlinux_c32": str(loaders["ldlinux.c32"]),
+            "efi_loader_by_arch": {"x86_64": str(loaders["grub.efi"])},
+            "grub_config_path": "EFI/BOOT/grub.cfg",
+        },
+        "api": {"public_endpoint": "http://service:6385/"},
+        "agent": {"api_ca_file": str(tmp_path / "ca.pem")},
+        "deploy": {"http_root": str(tmp_path / "www"), "http_url": "http://conductor:8080"},
+        "pxe": {"instance_master_path": str(tmp_path / "kept")},
+    }
+    return {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+
+
+@pytest.fixture
+def node(fleet, images, options):
+    machine = fleet.machines[0]
+    return target(
+        "redfish",
+        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        options=options,
+        driver_info=machine.driver_info()
+        | {"deploy_kernel": f"{images.url}/kernel", "deploy_ramdisk": f"{images.url}/ramdisk"},
+    )
+
+
+def medium(node):
+    """The file behind the URL that the BMC has been given."""
+    ((_root, folder),) = files._folders(node.options, node.uuid)
+    return folder / "boot.iso"
+
+
+def on(path, *names):
+    """The content of files on an image, by their names."""
+    iso = pycdlib.PyCdlib()
+    iso.open(str(path))
+    found = []
+    for name in names:
+        content = io.BytesIO()
+        iso.get_file_from_iso_fp(content, rr_path=name)
+        found.append(content.getvalue())
+    iso.close()
+    return found
+
+
+def boots(path):
+    """(platform, first bytes of what it boots) of each entry of the boot catalog"""
+    image = path.read_bytes()
+    sector = lambda number: image[number * 2048 : (number + 1) * 2048]  # noqa: E731
+    catalog = sector(struct.unpack_from("<I", sector(17), 0x47)[0])
+    entries = [(catalog[1], catalog[32:64])]
+    entries += [(catalog[65], catalog[96:128])] if catalog[64] in (0x90, 0x91) else []
+    return [(kind, sector(struct.unpack_from("<I", entry, 8)[0])) for kind, entry in entries]
+
+
+def test_an_image_holds_kernel_ramdisk_arguments_and_token_for_both_kinds_of_firmware(node, fleet):
+    node.driver.boot.validate(node)
+    node.driver.boot.prepare_ramdisk(node)
+    path, token = medium(node), node.reports["agent_token"]
+    isolinux, grub, ca, told = on(
+        path, "/isolinux/isolinux.cfg", "/EFI/BOOT/grub.cfg",
+        "/etc/ironic-python-agent/ironic.crt", "/etc/ironic-python-agent.d/ironic-tls.conf",
+    )  # fmt: skip
+    assert [KERNEL, RAMDISK] == on(path, "/vmlinuz", "/initrd")
+    line = (
+        f"nofb vga=normal ipa-api-url=http://service:6385 ipa-agent-token={token}"
+        " boot_method=vmedia"
+    )
+    assert f"  append {line}\n" in isolinux.decode()
+    assert f"linux /vmlinuz {line}\n" in grub.decode()
+    assert (b"authorities", b"cafile = /etc/ironic-python-agent/ironic.crt") == (
+        ca, told.splitlines()[1],
+    )  # fmt: skip
+    (bios, first), (uefi, partition) = boots(path)
+    assert (0, 0xEF) == (bios, uefi)
+    assert first.startswith(b"isolinux")  # its table follows
+    assert b"FAT16" == partition[54:59]
+    url = fleet.machines[0].media["Cd"]
+    assert url == f"http://conductor:8080/{path.relative_to(node.options['deploy']['http_root'])}"
+    assert token not in url
+
+
+def test_it_is_made_and_inserted_once_for_one_token_and_gone_after_use(node, fleet):
+    orders = []
+    boot = node.driver.boot
+    boot.prepare_ramdisk(node)
+    token = node.reports["agent_token"]
+    again = replace(
+        node,
+        agent=Agent(token=token, pregenerated=True),
+        before_order=lambda: orders.append(1),
+        reports={},
+    )
+    made = medium(node).stat().st_mtime_ns
+    boot.prepare_ramdisk(again)
+    assert (token, made, []) == (
+        again.reports["agent_token"], medium(node).stat().st_mtime_ns, orders,
+    )  # fmt: skip
+    boot.prepare_ramdisk(replace(node, reports={}))  # nobody knows the token any more
+    assert medium(node).parent.name
+    boot.clean_up_ramdisk(node)
+    assert {} == files.held(node.options)
+    assert "" == fleet.machines[0].media["Cd"]
+
+
+def test_an_inspection_is_told_where_to_report(node):
+    node.options["inspector"]["extra_kernel_params"] = "ipa-inspection-collectors=default,logs"
+    inspecting = replace(node, provision_state="inspecting")
+    node.driver.boot.prepare_ramdisk(inspecting)
+    (grub,) = on(medium(node), "/boot/grub/grub.cfg")
+    assert b"ipa-inspection-collectors=default,logs ipa-api-url=" in grub
+    assert b"ipa-inspection-callback-url=http://service:6385/v1/continue_inspection" in grub
+
+
+def test_an_image_made_elsewhere_gets_no_token(node, fleet):
+    given = {**node.driver_info, "rescue_iso": "http://x/rescue.iso"}
+    before = Agent(token="of another medium", pregenerated=True)
+    rescuing = replace(node, driver_info=given, provision_state="rescuing", agent=before)
+    node.driver.boot.prepare_ramdisk(rescuing)
+    assert None is rescuing.reports["agent_token"]
+    assert ({}, "http://x/rescue.iso") == (
+        files.held(node.options), fleet.machines[0].media["Cd"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("info", "line"),
+    [
+        ({}, "nofb vga=normal"),
+        ({"driver_info": "quiet %default%"}, "quiet nofb vga=normal"),
+        ({"driver_info": "a", "instance_info": "b"}, "b"),
+    ],
+)
+def test_arguments_of_the_instance_go_before_those_of_the_node(node, info, line):
+    fields = {
+        place: {**getattr(node, place), "kernel_append_params": given}
+        for place, given in info.items()
+    }
+    node.driver.boot.prepare_ramdisk(replace(node, **fields))
+    (isolinux,) = on(medium(node), "/isolinux/isolinux.cfg")
+    assert f"append {line} ipa-api-url=" in isolinux.decode()
+
+
+@pytest.mark.parametrize(
+    ("info", "complaint"),
+    [
+        ({"kernel_append_params": "a\nb"}, "driver_info/kernel_append_params"),
+        ({"deploy_ramdisk": None}, "driver_info/deploy_ramdisk is required"),
+        ({"deploy_kernel": "ftp://x/k"}, "driver_info/deploy_kernel"),
+        ({"external_http_url": "x"}, "external_http_url"),
+    ],
+)
+def test_what_no_image_can_be_made_of_is_refused_beforehand(node, info, complaint):
+    with pytest.raises(InvalidDriverInfo, match=complaint):
+        node.driver.boot.validate(replace(node, driver_info={**node.driver_info, **info}))
+
+
+@pytest.mark.parametrize(
+    ("setting", "mode", "complaint"),
+    [
+        ("isolinux_bin", "bios", r"\[DEFAULT\]isolinux_bin: .*isolinux"),
+        ("efi_loader_by_arch", "uefi", r"\[DEFAULT\]efi_loader_by_arch of x86_64"),
+    ],
+)
+def test_a_missing_loader_is_named_when_the_machine_needs_it(node, setting, mode, complaint):
+    default = node.options["DEFAULT"]
+    default[setting] = {"x86_64": "/none"} if setting.startswith("efi") else "/none"
+    other = "uefi" if mode == "bios" else "bios"
+    booting = lambda mode: replace(node, properties={"capabilities": f"boot_mode:{mode}"})  # noqa: E731
+    node.driver.boot.prepare_ramdisk(booting(other))
+    assert 1 == len(boots(medium(node)))
+    with pytest.raises(BadImage, match=complaint):
+        node.driver.boot.prepare_ramdisk(booting(mode))
+
+
+def test_a_ramdisk_that_is_the_instance_gets_an_image_for_as_long_as_it_lives(node, images):
+    info = {"kernel": f"{images.url}/kernel", "ramdisk": f"{images.url}/ramdisk"}
+    it = replace(
+        node,
+        driver=load(["redfish"]).driver("redfish", {"deploy": "ramdisk"}),
+        instance_info={**info, "ramdisk_kernel_arguments": "root=live"},
+    )
+    it.driver.deploy.validate(it)
+    it.driver.boot.prepare_instance(it)
+    assert {it.uuid: {"instance"}} == files.held(it.options)
+    assert b"append root=/dev/ram0 root=live\n" in on(medium(it), "/isolinux/isolinux.cfg")[0]
+    it.driver.boot.clean_up_instance(it)
+    assert {} == files.held(it.options)
+
+
+def test_uefi_finds_the_loader_on_the_partition():
+    """Its first cluster is followed from the root directory on, as firmware does."""
+    loader = bytes(range(256)) * 9000
+    image = esp.image(loader, "x86_64")
+    size, per_cluster, reserved, fats, entries = struct.unpack_from("<HBHBH", image, 11)
+    fat_sectors = struct.unpack_from("<H", image, 22)[0]
+    root = (reserved + fats * fat_sectors) * size
+    data = root + entries * 32
+
+    def entry(at, name):
+        found = next(p for p in range(at, at + 32 * 16, 32) if image[p : p + 11] == name)
+        return struct.unpack_from("<H", image, found + 26)[0], image[found + 28 : found + 32]
+
+    place = lambda cluster: data + (cluster - 2) * per_cluster * size  # noqa: E731
+    efi, _ = entry(root, b"EFI        ")
+    boot, _ = entry(place(efi), b"BOOT       ")
+    cluster, length = entry(place(boot), b"BOOTX64 EFI")
+    read = b""
+    while cluster < 0xFFF8:
+        read += image[place(cluster) : place(cluster) + per_cluster * size]
+        cluster = struct.unpack_from("<H", image, reserved * size + cluster * 2)[0]
+    assert loader == read[: struct.unpack("<I", length)[0]]
+
+
+def test_a_copy_is_fetched_again_only_when_it_has_changed(node, images):
+    url = f"{images.url}/kernel"
+    kept = cache.get(node, url)
+    assert hashlib.sha256(KERNEL).hexdigest() == kept.sha256
+    images.files["/kernel"] = b"another"
+    assert b"another" == cache.get(node, url).path.read_bytes()
+
+
+def test_copies_leave_by_age_and_size_but_not_those_in_use(tmp_path):
+    for name in ("old", "linked", "new"):
+        (tmp_path / name).write_bytes(bytes(1 << 20))
+    (tmp_path / "elsewhere").mkdir()
+    cache.put(tmp_path / "linked", tmp_path / "elsewhere" / "kernel")
+    assert 0 == cache.evict(tmp_path, size=3, ttl=60)
+    assert 2 == cache.evict(tmp_path, size=0, ttl=60)
+    assert ["linked"] == [
+        each.name for each in tmp_path.iterdir() if each.is_file() and not each.suffix
+    ]

@@ -1,0 +1,359 @@
+"""Network boot: what machines read, under which names, and for how long."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from drivers.boot import dnsmasq, files, scripts
+from drivers.errors import InvalidDriverInfo
+from drivers.fake.hardware import FakeManagement
+from drivers.target import Agent, Nic, VolumeConnector, VolumeTarget
+from tests.conftest import not_run
+from tests.unit.drivers.machines import OPTIONS, image_server, target
+
+KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
+MAC = "52-54-00-aa-00-01"
+VOLUME = VolumeTarget(
+    "v", "iscsi", "1", 0,
+    {"target_portal": "192.0.2.1:3260", "target_iqn": "iqn.2026-01.org:disk", "target_lun": 10,
+     "auth_username": "me", "auth_password": "secret"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def images():
+    with image_server() as server:
+        server.files |= {"/kernel": KERNEL, "/ramdisk": RAMDISK}
+        yield server
+
+
+@pytest.fixture
+def options(tmp_path):
+    loader = tmp_path / "loader"
+    loader.write_bytes(b"a boot loader")
+    changes = {
+        "api": {"public_endpoint": "http://service:6385"},
+        "deploy": {"http_root": str(tmp_path / "http"), "http_url": "http://conductor:8080/"},
+        "pxe": {
+            "tftp_root": str(tmp_path / "tftp"),
+            "tftp_server": "192.0.2.9",
+            "instance_master_path": str(tmp_path / "kept"),
+            "kernel_append_params": "quiet",
+            "loader_file_paths": {"snponly.efi": str(loader)},
+        },
+    }
+    return {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+
+
+@pytest.fixture
+def ordered(monkeypatch):
+    """(device, persistent) of every order to the management interface"""
+    orders = []
+
+    def order(_self, _target, device, persistent=False):
+        orders.append((device, persistent))
+
+    monkeypatch.setattr(FakeManagement, "set_boot_device", order)
+    return orders
+
+
+@pytest.fixture
+def node(images, options, ordered):
+    def make(boot, deploy="direct", **fields):
+        return target(
+            interfaces={"boot": boot, "deploy": deploy},
+            options=options,
+            driver_info={
+                "deploy_kernel": f"{images.url}/kernel",
+                "deploy_ramdisk": f"{images.url}/ramdisk",
+            },
+            nics=(
+                Nic("1", "52:54:00:AA:00:01"),
+                Nic("2", "52:54:00:aa:00:02", pxe_enabled=False),
+            ),
+            **fields,
+        )
+
+    return make
+
+
+def root(node, server):
+    return Path(node.options["deploy" if server == "http" else "pxe"][f"{server}_root"])
+
+
+def contents(place):
+    """Everything below a folder: name -> content"""
+    return {
+        str(each.relative_to(place)): each.read_bytes()
+        for each in place.rglob("*")
+        if each.is_file()
+    }
+
+
+def test_ipxe_finds_by_its_address_what_names_kernel_and_ramdisk(node, ordered):
+    it = node("ipxe")
+    it.driver.boot.validate(it)
+    it.driver.boot.prepare_ramdisk(it)
+    (folder,) = (root(it, "http") / "nodes" / it.uuid).iterdir()
+    script = (root(it, "http") / "pxelinux.cfg" / MAC).read_text()
+    url = f"http://conductor:8080/nodes/{it.uuid}/{folder.name}"
+    assert (
+        f"kernel {url}/kernel quiet ipa-api-url=http://service:6385 BOOTIF=${{mac}} initrd=ramdisk"
+        in script
+    )
+    assert f"initrd --name ramdisk {url}/ramdisk" in script
+    assert (KERNEL, RAMDISK) == tuple((folder / n).read_bytes() for n in ("kernel", "ramdisk"))
+    assert "token" not in script
+    assert [("pxe", False)] == ordered
+    for server in ("http", "tftp"):
+        first = (root(it, server) / "boot.ipxe").read_text()
+        assert "chain --autofree http://conductor:8080/pxelinux.cfg/${mac:hexhyp}" in first
+        assert b"a boot loader" == (root(it, server) / "snponly.efi").read_bytes()
+    it.driver.boot.clean_up_ramdisk(it)
+    assert {"boot.ipxe", "snponly.efi"} == set(contents(root(it, "http")))
+    assert [] == list((root(it, "http") / "pxelinux.cfg").iterdir())
+
+
+def test_pxelinux_and_grub_find_the_same_over_tftp(node):
+    it = node("pxe")
+    it.driver.boot.prepare_ramdisk(it)
+    tftp = root(it, "tftp")
+    (folder,) = (tftp / "nodes" / it.uuid).iterdir()
+    at, line = f"nodes/{it.uuid}/{folder.name}", "quiet ipa-api-url=http://service:6385"
+    pxelinux = (tftp / "pxelinux.cfg" / f"01-{MAC}").read_text()
+    assert (
+        f"  kernel {at}/kernel\n  initrd {at}/ramdisk\n  append {line}\n  ipappend 2\n" in pxelinux
+    )
+    grub = (tftp / "52:54:00:aa:00:01.conf").read_text()
+    assert f"linux /{at}/kernel {line} BOOTIF=${{net_default_mac}}\ninitrd /{at}/ramdisk" in grub
+    assert "${net_default_mac}.conf" in (tftp / "grub" / "grub.cfg").read_text()
+    it.driver.boot.clean_up_ramdisk(it)
+    assert {"grub/grub.cfg", "snponly.efi"} == set(contents(tftp))
+
+
+def test_what_is_prepared_again_replaces_what_was_there(node):
+    it = node("ipxe")
+    it.driver.boot.prepare_ramdisk(it)
+    before = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
+    it.driver.boot.prepare_ramdisk(it)
+    after = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
+    assert (False, True) == (before.exists(), after.exists())
+
+
+@pytest.mark.parametrize(
+    ("fallback", "offered"),
+    [(False, {}), (True, {"2c683317-1ef8-4645-b76b-321ffa501c0a": {"instance"}})],
+)
+def test_a_deployed_machine_boots_its_disk(node, ordered, fallback, offered):
+    it = node("ipxe")
+    it.options["pxe"]["enable_netboot_fallback"] = fallback
+    it.driver.boot.prepare_ramdisk(it)
+    it.driver.boot.prepare_instance(it)
+    assert ("disk", True) == ordered[-1]
+    assert offered == files.held(it.options)
+    if fallback:
+        assert "sanboot --no-describe" in (root(it, "http") / "pxelinux.cfg" / MAC).read_text()
+    it.driver.boot.clean_up_instance(it)
+    assert {} == files.held(it.options)
+
+
+@pytest.mark.parametrize(
+    ("boot", "info", "words"),
+    [
+        ("ipxe", {"boot_iso": "http://x/live.iso"}, "sanboot http://x/live.iso"),
+        ("ipxe", {}, "root=/dev/ram0 quiet BOOTIF"),
+        ("pxe", {}, "append root=/dev/ram0 quiet\n"),
+    ],
+)
+def test_a_ramdisk_that_is_the_instance_is_booted_each_time(
+    node, images, ordered, boot, info, words
+):
+    pair = {"kernel": f"{images.url}/kernel", "ramdisk": f"{images.url}/ramdisk"}
+    it = node(boot, "ramdisk", instance_info=info or pair)
+    it.driver.deploy.validate(it)
+    it.driver.boot.prepare_instance(it)
+    server, name = ("http", MAC) if boot == "ipxe" else ("tftp", f"01-{MAC}")
+    assert words in (root(it, server) / "pxelinux.cfg" / name).read_text()
+    assert ("pxe", True) == ordered[-1]
+
+
+def test_a_machine_boots_from_its_volume(node, ordered):
+    data = replace(
+        VOLUME, uuid="d", boot_index=1, properties={**VOLUME.properties, "target_lun": 11}
+    )
+    it = replace(
+        node("ipxe"),
+        volume_targets=(VOLUME, data),
+        volume_connectors=(VolumeConnector("c", "iqn", "iqn.2026-01.org:node"),),
+    )
+    it.driver.boot.prepare_instance(it)
+    script = (root(it, "http") / "pxelinux.cfg" / MAC).read_text().splitlines()
+    assert [
+        "set initiator-iqn iqn.2026-01.org:node", "", ":boot",
+        "set username me", "set password secret",
+        "sanhook --drive 0x80 iscsi:192.0.2.1::3260:a:iqn.2026-01.org:disk || goto again",
+        "set username me", "set password secret",
+        "sanhook --drive 0x81 iscsi:192.0.2.1::3260:b:iqn.2026-01.org:disk || goto again",
+        "set username me", "set password secret",
+        "sanboot --no-describe --drive 0x80 || goto again",
+    ] == script[3:15]  # fmt: skip
+    assert ("pxe", True) == ordered[-1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"target_lun": "x"}, "target_lun is no number"),
+        ({"target_iqn": None}, "target_iqn is required"),
+        ({"auth_password": "a\nshell"}, "spaces"),
+    ],
+)
+def test_a_volume_that_ipxe_cannot_open_is_refused(changed, complaint):
+    with pytest.raises(InvalidDriverInfo, match=complaint):
+        scripts.volume({**VOLUME.properties, **changed}, "volume target v")
+
+
+def test_an_installer_gets_its_kickstart_file_and_a_token_to_be_believed_by(node, images, ordered):
+    info = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk", "stage2")} | {
+        "image_source": "http://mirror/root.squashfs",
+        "configdrive": {"meta_data": {"uuid": "u"}},
+    }
+    it = node("ipxe", "anaconda", instance_info=info)
+    it.driver.deploy.validate(it)
+    it.driver.boot.prepare_instance(it)
+    script = (root(it, "http") / "pxelinux.cfg" / MAC).read_text()
+    url = next(word for word in script.split() if word.startswith("inst.ks=")).partition("=")[2]
+    kickstart = (root(it, "http") / url.removeprefix("http://conductor:8080/")).read_text()
+    assert f"inst.stage2={images.url}/stage2" in script
+    assert "liveimg --url http://mirror/root.squashfs" in kickstart
+    assert 3 == kickstart.count(f'"agent_token": "{it.reports["agent_token"]}"')
+    assert 3 == kickstart.count(f"http://service:6385/v1/heartbeat/{it.uuid}")
+    assert "/openstack/latest/meta_data.json" in kickstart
+    assert ("pxe", False) == ordered[-1]
+    it.driver.boot.clean_up_instance(it)
+    assert {} == files.held(it.options)
+
+
+def test_a_template_of_a_tenant_runs_no_code(node, images):
+    images.files["/ks"] = b"{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    info = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk", "stage2")}
+    info |= {"image_source": "http://mirror/", "ks_template": f"{images.url}/ks"}
+    it = node("ipxe", "anaconda", instance_info=info)
+    with pytest.raises(InvalidDriverInfo, match=r"instance_info/ks_template: .*unsafe"):
+        it.driver.boot.prepare_instance(it)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"nics": ()}, "no port that is pxe_enabled"),
+        ({"driver_info": {}}, "deploy_kernel and deploy_ramdisk are required"),
+        (
+            {"driver_info": {"force_persistent_boot_device": "maybe"}},
+            "force_persistent_boot_device",
+        ),
+    ],
+)
+def test_what_cannot_be_booted_is_refused_beforehand(node, fields, complaint):
+    it = replace(node("ipxe"), **fields)
+    with pytest.raises(InvalidDriverInfo, match=complaint):
+        it.driver.boot.validate(it)
+
+
+def test_a_token_of_another_medium_is_forgotten(node):
+    it = replace(node("ipxe"), agent=Agent(token="t", pregenerated=True))
+    it.driver.boot.prepare_ramdisk(it)
+    assert None is it.reports["agent_token"]
+
+
+@pytest.mark.parametrize(
+    ("info", "settings", "kernel"),
+    [
+        ({}, {"deploy_kernel": "http://c/k", "deploy_ramdisk": "http://c/r"}, "http://c/k"),
+        (
+            {},
+            {
+                "deploy_kernel_by_arch": {"x86_64": "http://a/k"},
+                "deploy_ramdisk_by_arch": {"x86_64": "http://a/r"},
+                "deploy_kernel": "http://c/k",
+                "deploy_ramdisk": "http://c/r",
+            },
+            "http://a/k",
+        ),
+        (
+            {"deploy_kernel": "http://n/k", "deploy_ramdisk": "http://n/r"},
+            {"rescue_kernel": "http://s/k", "rescue_ramdisk": "http://s/r"},
+            "http://n/k",
+        ),
+    ],
+)
+def test_a_node_names_its_ramdisk_or_the_settings_do(node, info, settings, kernel):
+    from drivers.boot import ramdisks
+
+    it = replace(node("ipxe"), driver_info=info, provision_state="cleaning")
+    it = replace(it, options={**it.options, "conductor": it.options["conductor"] | settings})
+    assert kernel == ramdisks.of_agent(it).kernel
+
+
+@pytest.fixture
+def dnsmasq_program():
+    program = shutil.which("dnsmasq", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        not_run("dnsmasq")
+    return program
+
+
+@pytest.mark.parametrize("boot", ["ipxe", "pxe"])
+def test_dnsmasq_takes_its_configuration(node, boot, tmp_path, dnsmasq_program):
+    text = dnsmasq.config(node(boot).options, boot, ["192.0.2.100,192.0.2.200"])
+    (tmp_path / "tftp").mkdir()
+    path = tmp_path / "dnsmasq.conf"
+    path.write_text(text)
+    checked = subprocess.run(
+        [dnsmasq_program, "--test", "-C", path],
+        check=False, capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+    assert 0 == checked.returncode, checked.stderr
+    lines = text.splitlines()
+    first = {
+        "ipxe": "dhcp-boot=tag:!ipxe,tag:x86_64,snponly.efi,,192.0.2.9",
+        "pxe": "dhcp-boot=tag:x86_64,bootx64.efi,,192.0.2.9",
+    }
+    assert first[boot] in lines
+    assert ("dhcp-boot=tag:ipxe,http://conductor:8080/boot.ipxe" in lines) == (boot == "ipxe")
+
+
+def test_dnsmasq_hands_out_what_a_machine_looks_for(node, tmp_path, dnsmasq_program):
+    if os.geteuid() != 0 or shutil.which("curl") is None:
+        not_run("root, who may listen on the port of TFTP, and curl")
+    it = node("pxe")
+    it.driver.boot.prepare_ramdisk(it)
+    tmp_path.chmod(0o755)
+    address = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}.9"
+    server = subprocess.Popen(
+        [
+            dnsmasq_program, "-k", "-C", "/dev/null", "--port=0", "--enable-tftp", "--user=root",
+            f"--tftp-root={root(it, 'tftp')}", f"--listen-address={address}", "--bind-interfaces",
+            f"--pid-file={tmp_path / 'pid'}",
+        ],
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        fetched = subprocess.run(
+            ["curl", "--silent", "--retry", "3", "--max-time", "20",
+             f"tftp://{address}/pxelinux.cfg/01-{MAC}"],
+            check=True, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        name = fetched.stdout.split("initrd ")[1].split()[0]
+        ramdisk = subprocess.run(
+            ["curl", "--silent", "--max-time", "20", f"tftp://{address}/{name}"],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+        assert RAMDISK == ramdisk.stdout
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)

@@ -1,0 +1,340 @@
+"""What becomes of a step whose conductor died while it ran: each has its rule, and keeps to it."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from drivers.agent.in_band import steps_of
+from drivers.bmc import Bmcs
+from drivers.registry import load
+from drivers.simulator.simulator import running
+from drivers.steps import Done, Failed, Flow, Wait
+from tests.unit.drivers.machines import OPTIONS, image_server, scripted_agent, target
+
+#: Every step that is shipped, by the class of its interface. rerun: it looks before it acts, or to
+#: do it twice is as good as once; probe: it asks the machine what an earlier attempt has begun.
+RULES = {
+    "AnacondaDeploy.deploy": "rerun",
+    "AgentRaid.create_configuration": "probe",
+    "AgentRaid.delete_configuration": "probe",
+    "CustomAgent.boot_agent": "rerun",
+    "CustomAgent.boot_instance": "rerun",
+    "CustomAgent.deploy": "rerun",
+    "CustomAgent.prepare_instance_boot": "probe",
+    "CustomAgent.switch_to_tenant_network": "rerun",
+    "CustomAgent.tear_down_agent": "probe",
+    "Direct.boot_agent": "rerun",
+    "Direct.boot_instance": "rerun",
+    "Direct.deploy": "rerun",
+    "Direct.prepare_instance_boot": "probe",
+    "Direct.switch_to_tenant_network": "rerun",
+    "Direct.tear_down_agent": "probe",
+    "Direct.write_image": "probe",
+    "FakeBios.apply_configuration": "rerun",
+    "FakeBios.cache_bios_settings": "rerun",
+    "FakeBios.factory_reset": "rerun",
+    "FakeDeploy.deploy": "rerun",
+    "FakeFirmware.update": "rerun",
+    "FakeVendor.log_passthrough": "rerun",
+    "FakeVendor.trigger_servicewait": "rerun",
+    "IpmiVendor.send_raw": "rerun",  # nobody but who asks for it knows what the bytes do
+    "NoopDeploy.deploy": "rerun",
+    "RamdiskDeploy.deploy": "rerun",
+    "RedfishBios.apply_configuration": "rerun",
+    "RedfishBios.cache_bios_settings": "rerun",
+    "RedfishBios.factory_reset": "rerun",
+    "RedfishFirmware.cache_firmware_components": "rerun",
+    "RedfishFirmware.update": "probe",
+}
+IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
+RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
+
+
+def test_every_step_has_a_rule_on_purpose():
+    interfaces = {
+        interface
+        for kinds in load().types.values()
+        for by_name in kinds.values()
+        for interface in by_name.values()
+    }
+    assert RULES == {
+        f"{type(interface).__name__}.{step.name}": step.resume
+        for interface in interfaces
+        for step in interface.steps.values()
+    }
+
+
+def test_the_steps_of_an_agent_are_probed():
+    listed = {"clean": [{"interface": "deploy", "step": "burn", "priority": 0}]}
+    node = target(interfaces={"deploy": "direct"})
+    node = replace(node, agent=replace(node.agent, steps=listed))
+    assert ["probe"] == [step.resume for step in steps_of(node, Flow.CLEAN)]
+
+
+@pytest.fixture
+def agent():
+    with scripted_agent() as agent:
+        yield agent
+
+
+@pytest.fixture
+def node(agent):
+    """A node in its first attempt of a step, after its agent has listed its steps."""
+    agent.post("clean.get_clean_steps", {}, wait=True)
+    agent.received.clear()
+    with image_server() as images:
+        images.files["/disk.raw"] = bytes(512)
+        info = {"image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64}
+        yield target(
+            interfaces={"deploy": "direct", "raid": "agent"},
+            agent=agent.seen(),
+            step_id="operation:7",
+            instance_info=info,
+            power_state="power on",
+            record={"uuid": "n", "properties": {}, "target_raid_config": RAID},
+        )
+
+
+def erase(node):
+    step = {"interface": "deploy", "step": "erase_devices", "priority": 10}
+    return node.driver.deploy.execute_in_band(node, Flow.CLEAN, step)
+
+
+def write_image(node):
+    return node.driver.deploy.write_image(node)
+
+
+def delete_raid(node):
+    return node.driver.raid.delete_configuration(node)
+
+
+def create_raid(node):
+    return node.driver.raid.create_configuration(node)
+
+
+def boot_loader(node):
+    return node.driver.deploy.prepare_instance_boot(node)
+
+
+def after_death(node, outcome=None):
+    """The node as the next conductor has it: of the attempt that died nothing was recorded."""
+    progress = outcome.progress if outcome else {}
+    return replace(node, resumed=True, progress=progress, reports={})
+
+
+def ended(agent):
+    """The agent has done what it was told."""
+    name, params = agent.received[-1]
+    if "step" in params:
+        agent.finish_step(name.partition(".")[0], RAID)
+    else:
+        agent.finish({})
+
+
+PROBED = pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (erase, "clean.execute_clean_step"),
+        (write_image, "deploy.execute_deploy_step"),
+        (delete_raid, "clean.execute_clean_step"),
+        (create_raid, "clean.execute_clean_step"),
+        (boot_loader, "image.install_bootloader"),
+    ],
+)
+
+
+def count(agent, told):
+    return [name for name, _ in agent.received].count(told)
+
+
+@PROBED
+def test_what_the_agent_still_runs_is_waited_for(agent, node, step, told):
+    step(node)
+    waiting = step(after_death(node))
+    assert isinstance(waiting, Wait)
+    ended(agent)
+    assert isinstance(step(after_death(node, waiting)), Done)
+    assert 1 == count(agent, told)
+
+
+@PROBED
+def test_what_the_agent_has_done_is_not_repeated(agent, node, step, told):
+    step(node)
+    ended(agent)
+    assert isinstance(step(after_death(node)), Done)
+    assert 1 == count(agent, told)
+
+
+@PROBED
+def test_what_the_agent_could_not_do_has_failed(agent, node, step, told):
+    step(node)
+    agent.fail("no")
+    assert isinstance(step(after_death(node)), Failed)
+    assert 1 == count(agent, told)
+
+
+@PROBED
+def test_what_an_agent_that_has_restarted_knows_nothing_of_is_begun_again(agent, node, step, told):
+    step(node)
+    agent.restart()
+    waiting = step(after_death(node))
+    assert "command" in waiting.progress
+    assert 2 == count(agent, told)
+
+
+@PROBED
+def test_what_never_arrived_is_sent_however_an_earlier_flow_has_ended(agent, node, step, told):
+    """An agent that is kept running remembers what it was told before it listed its steps."""
+    step(replace(node, step_id="another:7"))
+    agent.fail("no")
+    agent.post("clean.get_clean_steps", {}, wait=True)
+    waiting = step(after_death(node))
+    assert isinstance(waiting, Wait)
+    assert 2 == count(agent, told)
+
+
+def told_raid(agent):
+    return [params["step"]["step"] for _, params in agent.received]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_raid_is_neither_deleted_nor_created_twice_by_one_step(agent, node, done):
+    def both(node):
+        return node.driver.raid.create_configuration(node, delete_existing=True)
+
+    waiting = both(node)
+    ended(agent)
+    both(replace(node, progress=waiting.progress))  # tells it to create, and dies
+    if done:
+        ended(agent)
+    for outcome in (waiting, None):  # what is known of the deletion: its command, or nothing
+        again = both(after_death(node, outcome))
+        assert isinstance(again, Done if done else Wait)
+    assert ["delete_configuration", "create_configuration"] == told_raid(agent)
+
+
+def test_an_agent_is_told_only_once_to_switch_off(agent, node, monkeypatch):
+    monkeypatch.setattr(type(node.driver.power), "get_power_state", lambda *_: "power on")
+    deploy = node.driver.deploy
+    assert 1 == deploy.tear_down_agent(node).progress["looks"]
+    assert 1 == deploy.tear_down_agent(after_death(node)).progress["looks"]
+    gone = replace(node.agent, url="http://127.0.0.1:1")
+    assert 1 == deploy.tear_down_agent(replace(after_death(node), agent=gone)).progress["looks"]
+    assert ["standby.sync", "standby.power_off"] == agent.names()
+
+
+def test_a_rescue_password_is_given_only_once(agent, node):
+    agent.answers["rescue.finalize_rescue"] = {}
+    info = {"hashed_rescue_password": "$5$x"}
+    node = replace(
+        node,
+        driver=load().driver("fake-hardware", {"rescue": "agent"}),
+        instance_info=info,
+    )
+    rescue = node.driver.by_kind["rescue"].rescue
+    client_post = agent.post
+    agent.post = lambda name, params, *, wait: client_post(name, params, wait=True)
+    assert Done() == rescue(node)
+    assert Done() == rescue(after_death(node))
+    assert ["rescue.finalize_rescue"] == agent.names()
+
+
+def test_an_installer_that_runs_is_not_started_again(node, monkeypatch):
+    started = []
+    driver = load().driver("fake-hardware", {"deploy": "anaconda", "boot": "fake"})
+    monkeypatch.setattr(type(driver.power), "power_on", lambda *_: started.append(1) or Done())
+    node = replace(node, driver=driver)
+    assert Wait({"started": True}) == driver.deploy.deploy(node)
+    for status, outcome in (("start", Wait({"started": True})), ("end", Done())):
+        node = replace(node, agent=replace(node.agent, status=status))
+        assert outcome == driver.deploy.deploy(after_death(node))
+    assert [1] == started
+
+
+# At the BMC
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with running(machines=1, power_off_seconds=0.05) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def machine(fleet):
+    machine = fleet.machines[0]
+    machine.log.clear()
+    return machine
+
+
+@pytest.fixture
+def server(machine):
+    """The node of a simulated machine."""
+    options = {**OPTIONS["redfish"], "firmware_update_overall_timeout": 60}
+    return target(
+        "redfish",
+        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        uuid=machine.uuid,
+        driver_info=machine.driver_info(),
+        options={**OPTIONS, "redfish": options},
+    )
+
+
+def ordered(machine, what):
+    return sum(each["kind"] == "redfish" and what in each["what"] for each in machine.log)
+
+
+def finish_with_deaths(node, kind, step, **args):
+    """Call a step until it is over; each time a conductor dies first, and what it did is lost."""
+    interface = node.driver.by_kind[kind]
+    for _ in range(200):
+        interface.run(node, step, args)
+        node = replace(node, resumed=True, reports={})
+        outcome = interface.run(node, step, args)
+        if not isinstance(outcome, Wait):
+            return outcome
+        time.sleep(0.02)
+        node = replace(node, progress=outcome.progress, reports={})
+    raise AssertionError(f"never over: {outcome}")
+
+
+@pytest.mark.parametrize("seconds", [0, 0.3], ids=["ended", "running"])
+def test_a_firmware_update_is_ordered_once(server, machine, monkeypatch, seconds):
+    monkeypatch.setattr(machine, "faults", replace(machine.faults, task_seconds=seconds))
+    updates = [
+        {"component": "bmc", "url": "http://images/2.30.bin"},
+        {"component": "bios", "url": "http://images/1.2.0.bin"},
+    ]
+    assert Done() == finish_with_deaths(server, "firmware", "update", settings=updates)
+    assert 2 == ordered(machine, "update firmware")
+    assert {"BIOS": "1.2.0", "BMC": "2.30"} == machine.firmware
+
+
+def test_bios_settings_end_as_they_were_asked_for(server, machine):
+    wanted = [{"name": "NumLock", "value": "Off"}]
+    arguments = {"settings": wanted}
+    assert Done() == finish_with_deaths(server, "bios", "apply_configuration", **arguments)
+    assert ("Off", "On") == (machine.bios["NumLock"], machine.power)
+    assert Done() == finish_with_deaths(server, "bios", "factory_reset")
+    assert ("On", "On") == (machine.bios["NumLock"], machine.power)
+
+
+def test_a_restart_that_bios_settings_need_is_not_taken_for_done(server, machine):
+    """Death after the restart: the settings are as wanted, and the agent has still to come back."""
+    wanted = {"settings": [{"name": "NumLock", "value": "Off"}]}
+    agent = replace(server.agent, url="http://agent")
+    boots = type(server.driver.boot)
+    step = server.driver.by_kind["bios"].apply_configuration
+    node, outcome = replace(server, agent=agent), None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boots, "prepare_ramdisk", lambda *_: None)
+        for _ in range(100):
+            outcome = step(node, **wanted)
+            if machine.bios["NumLock"] == "Off":
+                break
+            time.sleep(0.02)
+            node = replace(node, progress=outcome.progress, reports={})
+        # of the attempt that saw the machine start nothing was recorded
+        again = step(replace(node, resumed=True, reports={}), **wanted)
+    assert isinstance(again, Wait)

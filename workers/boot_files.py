@@ -1,0 +1,57 @@
+"""
+Boot files that nobody needs any more: what the death of a conductor left behind goes here.
+
+Each conductor looks at what lies on its own host, and asks the rows who still has a use of it.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import select
+
+from app import log
+from app.models import AgentRecord, Node
+from app.runtime import Runtime
+from app.states import MACHINE, Kind, State
+from drivers.boot import cache, files
+
+logger = log.get(__name__)
+
+#: Where a node has no instance.
+_EMPTY = (State.ENROLL, State.MANAGEABLE, State.AVAILABLE)
+#: Most nodes asked for at once.
+PAGE = 500
+
+
+def sweep(runtime: Runtime) -> dict[str, int]:
+    """One look: how many folders and how many copies were removed."""
+    options = runtime.settings.options()
+    held = sorted(files.held(options))
+    needed: dict[str, set[str]] = {}
+    with runtime.reading() as session:
+        for at in range(0, len(held), PAGE):
+            query = (
+                select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
+                .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
+                .where(Node.uuid.in_(held[at : at + PAGE]))
+            )
+            for uuid, state, reservation, agent in session.execute(query):
+                busy = reservation is not None
+                needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
+    pxe = runtime.settings.pxe
+    counts = {
+        "folders": files.sweep(options, lambda uuid, use: use not in needed.get(uuid, ())),
+        "copies": cache.evict(
+            Path(pxe.instance_master_path), pxe.image_cache_size, pxe.image_cache_ttl
+        ),
+    }
+    if any(counts.values()):
+        logger.info("boot_files.swept", **counts)
+    return counts
+
+
+def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
+    """What a node in this state may still boot or fetch; agent: one runs, and is kept running."""
+    if busy or MACHINE[state].kind is not Kind.STABLE:
+        return {files.RAMDISK, files.INSTANCE, files.KICKSTART, files.IMAGE}
+    found = set() if state in _EMPTY else {files.INSTANCE}
+    return found | ({files.RAMDISK} if agent else set())
