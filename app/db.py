@@ -8,26 +8,52 @@ the database's clock, never with the clock of the host that asks.
 import fcntl
 import os
 import random
+import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, DateTime, Engine, Float, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, DateTime, Engine, Float, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
+
+from app.prepared import Prepared
+from app.reach import Reach
 
 T = TypeVar("T")
 AFTER_COMMIT = "after_commit"
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 RETRIED_SQLSTATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
+#: A statement took too long: it may be that it waited for another transaction.
+TOO_SLOW = "57014"
+#: A transaction that is left open for so many seconds is the server's to end: it has locks.
+IDLE_IN_TRANSACTION = 10
+#: Seconds for which nobody waits for a SQLite file that another program has kept locked.
+LOCKED_PAUSE = 3.0
+#: How the log tells of an outage.
+OUTAGE = ("database.unreachable", "database.reached_again")
+#: How a server, or a pooler before it, says to who connects that it has too many connections. The
+#: SQLSTATE is lost there.
+CROWDED = ("too many clients", "too many connections", "slots are reserved", "no more connections")
+#: What is wrong with a database, by SQLSTATE, or by how SQLite's name of the error begins.
+TROUBLES = {
+    "25006": "takes no writes",
+    "53100": "is full",
+    "53300": "has no connection left",
+    TOO_SLOW: "was too slow",
+    "SQLITE_BUSY": "is locked by another program",
+    "SQLITE_FULL": "is full",
+    "SQLITE_READONLY": "takes no writes",
+}
 
 
 class now(FunctionElement[datetime]):  # noqa: N801 - reads as SQL
@@ -94,22 +120,114 @@ def utcnow() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def connect(url: str, *, pool_size: int = 5) -> Engine:
-    """An engine for a SQLite or PostgreSQL URL, set up as the service needs it."""
+def connect(
+    url: str,
+    *,
+    max_pool_size: int = 5,
+    max_overflow: int = 5,
+    pool_timeout: float = 30,
+    busy_timeout: float = 10,
+    connect_timeout: float = 5,
+    statement_timeout: float = 15,
+) -> Engine:
+    """
+    An engine for a SQLite or PostgreSQL URL, set up as the service needs it.
+
+    The limits are those of the group [database]; of a SQLite file, only `busy_timeout` matters.
+    """
     options: dict[str, Any] = {
         "json_serializer": lambda value: orjson.dumps(value).decode(),
         "json_deserializer": orjson.loads,
     }
     if url.startswith("sqlite"):
-        engine = create_engine(url, connect_args={"timeout": 30}, **options)
-        _GATES[engine] = _Gate(engine.url.database)
+        engine = create_engine(url, connect_args={"timeout": busy_timeout}, **options)
+        _GATES[engine] = _Gate(engine.url.database, busy_timeout)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    url = url.replace("postgresql://", "postgresql+psycopg://", 1)
-    return create_engine(
-        url, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=True, **options
+    engine = create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://", 1),
+        pool_size=max_pool_size,
+        max_overflow=max_overflow,
+        pool_timeout=pool_timeout,
+        pool_pre_ping=True,
+        **options,
     )
+    _never_wait_for_ever(engine, connect_timeout, statement_timeout)
+    return engine
+
+
+def _never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
+    """Whatever becomes of a PostgreSQL server or of the way to it, its clients are told in time."""
+    import psycopg  # not needed for SQLite
+
+    class Patient(psycopg.Connection[Any]):
+        """The server gives up a statement in time; if it is silent, then so is this end."""
+
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            if statement_timeout:
+                timeout = timeout or statement_timeout + 1
+            try:
+                return super().wait(gen, interval, timeout)
+            except psycopg.errors._WaitTimeout:
+                self.close()
+                raise psycopg.OperationalError("the server does not answer") from None
+
+    reach = Reach(OUTAGE, (psycopg.Error,), psycopg.OperationalError)
+    limits = {
+        "statement_timeout": statement_timeout,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION if statement_timeout else 0,
+    }
+    limits_sql = "; ".join(f"SET {name} = {int(value * 1000)}" for name, value in limits.items())
+    patience = {
+        "connect_timeout": max(int(connect_timeout), 1),
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": int(statement_timeout * 1000),
+    }
+
+    def reached(
+        _dialect: Any, _record: Any, arguments: list[Any], named: dict[str, Any]
+    ) -> psycopg.Connection[Any]:
+        with reach.trying():
+            try:
+                connection = Patient.connect(*arguments, **patience | named)
+            except psycopg.OperationalError as error:
+                if any(words in str(error) for words in CROWDED):
+                    raise psycopg.errors.TooManyConnections(str(error)) from None
+                raise
+            connection.execute(limits_sql)
+            connection.commit()
+        return connection
+
+    event.listen(engine, "do_connect", reached)
+    event.listen(engine, "handle_error", _look_for_another)
+
+
+def _look_for_another(context: Any) -> None:
+    """A server that takes no writes may not be the one any more that does: connect anew."""
+    if getattr(context.original_exception, "sqlstate", None) == "25006":
+        context.is_disconnect = True
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """The first line of what the database says, without the statement."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+def trouble(error: SQLAlchemyError) -> str | None:
+    """What is wrong with the database, to be said after "The database"; None: it is our defect."""
+    if isinstance(error, PoolTimeout):
+        return "has no connection left"
+    if not isinstance(error, DBAPIError):
+        return None
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
+    for known, told in TROUBLES.items():
+        if (code or "").startswith(known):
+            return told
+    lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return "is out of reach" if lost else None
 
 
 class _Gate:
@@ -119,30 +237,63 @@ class _Gate:
     SQLite itself lets waiting writers poll, which costs time and is unfair; here the kernel wakes
     the next one. A process that dies lets go. It is a matter of speed only: the database's own
     lock is what keeps writers apart.
+
+    The gate's file says who writes, and until when nobody is to wait for the database's lock: who
+    has found it kept by another program for all of `patience` seconds spares the others that.
     """
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, patience: float) -> None:
         self._thread = threading.Lock()
         self._path = f"{path}.writer" if path and path != ":memory:" else None
         self._file: int | None = None
         self._pid = 0
+        self._patience = patience
 
     def __enter__(self) -> None:
-        self._thread.acquire()
+        if not self._thread.acquire(timeout=self._patience):
+            raise _locked()
+        try:
+            self._pass()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, DBAPIError) and trouble(error) == TROUBLES["SQLITE_BUSY"]:
+            self._note(f"{time.monotonic() + LOCKED_PAUSE:<20.3f}", 10)
+        self._leave()
+
+    def _pass(self) -> None:
         if self._path is None:
             return
-        if self._pid != os.getpid():  # a forked process needs a lock of its own
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            self._pid = os.getpid()
-        assert self._file is not None
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        os.pwrite(self._file, f"{self._pid:<10}".encode(), 0)
+        with suppress(OSError):  # then without: see above
+            if self._pid != os.getpid():  # a forked process needs a lock of its own
+                self._file = None
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+                self._pid = os.getpid()
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+                if time.monotonic() < float(os.pread(self._file, 20, 10) or 0):
+                    raise _locked()
+        self._note(f"{self._pid:<10}", 0)
 
-    def __exit__(self, *_: object) -> None:
+    def _leave(self) -> None:
+        self._note(f"{0:<10}", 0)
         if self._file is not None:
-            os.pwrite(self._file, f"{0:<10}".encode(), 0)
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            with suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
         self._thread.release()
+
+    def _note(self, text: str, offset: int) -> None:
+        if self._file is not None:
+            with suppress(OSError):  # the file system may be full
+                os.pwrite(self._file, text.encode(), offset)
+
+
+def _locked() -> OperationalError:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorname = "SQLITE_BUSY"
+    return OperationalError("BEGIN IMMEDIATE", None, error)
 
 
 def writer(url: str) -> int | None:
@@ -150,33 +301,33 @@ def writer(url: str) -> int | None:
     path = Path(f"{url.removeprefix('sqlite:///')}.writer")
     if not url.startswith("sqlite:///") or not path.exists():
         return None
-    return int(path.read_text() or 0) or None
+    return int(path.read_text()[:10] or 0) or None
 
 
+#: Where writers need not wait for each other.
+_OPEN = nullcontext()
 _GATES: "weakref.WeakKeyDictionary[Engine, _Gate]" = weakref.WeakKeyDictionary()
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
-    for pragma in (
-        "busy_timeout=30000",
-        "journal_mode=WAL",
-        "synchronous=NORMAL",
-        "foreign_keys=ON",
-    ):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+_BEGIN_WRITING, _BEGIN_READING = Prepared(text("BEGIN IMMEDIATE")), Prepared(text("BEGIN"))
 
 
 def _begin_sqlite(connection: Any) -> None:
     """A writer takes the write lock at once: a reader that turns writer could only fail."""
     writes = connection.get_execution_options().get("writes", True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    (_BEGIN_WRITING if writes else _BEGIN_READING).first(connection, {})
 
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A writing transaction without a session: half the cost, for the few hottest statements."""
-    with _GATES.get(engine, nullcontext()), engine.begin() as connection:
+    with _GATES.get(engine, _OPEN), engine.connect() as connection, connection.begin():
         yield connection
 
 
@@ -200,12 +351,16 @@ def transaction(engine: Engine) -> Iterator[Session]:
 
 
 @contextmanager
+def looking(engine: Engine) -> Iterator[Connection]:
+    """A transaction that only reads, without a session: for what is asked for all the time."""
+    with engine.connect().execution_options(writes=False) as connection:
+        yield connection
+
+
+@contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
     """A transaction that only reads."""
-    with (
-        engine.connect().execution_options(writes=False) as connection,
-        Session(connection, expire_on_commit=False) as session,
-    ):
+    with looking(engine) as connection, Session(connection, expire_on_commit=False) as session:
         yield session
 
 
@@ -234,6 +389,12 @@ def _worth_retrying(error: DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
     return getattr(error.orig, "sqlstate", None) in RETRIED_SQLSTATES
+
+
+def is_away(error: SQLAlchemyError) -> bool:
+    """Whether all transactions are to fail just now, not only this one for another one's sake."""
+    code = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return trouble(error) is not None and code not in {*RETRIED_SQLSTATES, TOO_SLOW}
 
 
 def upgrade(url: str) -> None:

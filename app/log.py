@@ -8,7 +8,9 @@ log through `logging` comes out in the same form.
 
 import logging
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +63,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
             foreign_pre_chain=SHARED, processors=[remove, add_facts, *last]
         )
     )
+    handler.addFilter(_sparingly())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
@@ -76,8 +79,60 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
     )
 
 
+def debugging() -> bool:
+    """Whether lines for debugging are wanted: what is asked before facts are gathered for one."""
+    return logging.root.isEnabledFor(logging.DEBUG)
+
+
 def get(name: str) -> structlog.stdlib.BoundLogger:
     return structlog.stdlib.get_logger(name)
+
+
+class Seldom:
+    """
+    Says a thing at most every `seconds`, and then how often it was left out: what goes wrong for
+    every request or every second must not fill a disk.
+    """
+
+    def __init__(self, logger: structlog.stdlib.BoundLogger, seconds: float = 10.0) -> None:
+        self._logger, self._seconds = logger, seconds
+        self._lock = threading.Lock()
+        self._said: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def warning(self, event: str, **facts: Any) -> None:
+        """A line, unless there was one of this event just now."""
+        now = time.monotonic()
+        with self._lock:
+            if now < self._said.get(event, float("-inf")) + self._seconds:
+                self._left_out[event] = self._left_out.get(event, 0) + 1
+                return
+            self._said[event] = now
+            left_out = self._left_out.pop(event, 0)
+        self._logger.warning(event, **facts, **({"left_out": left_out} if left_out else {}))
+
+
+def _sparingly(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
+    """
+    Lets a line of Celery's or kombu's pass, but the same one only every so many seconds: they tell
+    of a broker out of reach as often as they try. Where in them they have noticed is left out.
+    """
+    passed: dict[tuple[str, int], float] = {}
+
+    def passes(record: logging.LogRecord) -> bool:
+        if record.name == "py.warnings" and "CPendingDeprecationWarning" in record.getMessage():
+            return False  # of what we rely on, each time
+        if not record.name.startswith(("celery", "kombu")):
+            return True
+        place = (record.pathname, record.lineno)
+        if record.created < passed.get(place, 0.0) + seconds:
+            return False
+        passed[place] = record.created
+        if record.name.startswith("celery.worker.consumer"):
+            record.exc_info = None
+        return True
+
+    return passes
 
 
 def _json(line: Any, default: Any = None, **_: Any) -> str:

@@ -5,29 +5,49 @@ A message is a hint. It may be lost, come twice or late: what it says is checked
 operation's row before anything is done.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
 import orjson
 import redis
+from amqp.exceptions import AMQPError
 from celery import Celery
-from kombu.exceptions import OperationalError
+from celery.app.amqp import AMQP
+from kombu import Connection, Exchange, Queue
+from kombu.exceptions import KombuError, OperationalError
+from kombu.transport import virtual
 
-from app import log
-from app.broker import client
+from app import release
+from app.broker import KEEPALIVE, OUTAGE, client
 from app.errors import Unavailable
+from app.reach import Reach
 from app.runtime import Call, Message
 from app.settings import Settings
-
-logger = log.get(__name__)
 
 #: Runs the steps of one operation, for as long as none of them has to wait.
 RUN = "ingot.run"
 #: Answers one question, in a process that never waits for steps.
 ASK = "ingot.ask"
+#: What every message carries beside its arguments. In any release those of RUN begin with the node
+#: and the operation, those of ASK with the key and the node; others are added behind.
+HEADERS = {"ingot_version": release.NEEDED}
 #: Periodic work that any conductor may do, and that of one conductor.
 SHARED_QUEUE = "conductor.now"
+#: What is raised when the broker does not take or give a message, whichever it is.
+FAILURES = (KombuError, redis.RedisError, AMQPError, OSError)
+#: Seconds in which a connection fails that was closed while nobody used it.
+STALE = 0.5
+#: Seconds between signs of life on a connection to the broker.
+HEARTBEAT = 10
+#: Milliseconds after which RabbitMQ drops a queue that no conductor listens to.
+QUEUE_LIFETIME = 24 * 3600 * 1000
+
+
+def version_of(request: Any) -> int:
+    """What a message needs its receiver to understand; request: of a task that is run."""
+    return int((request.headers or {}).get("ingot_version", 0))
 
 
 def queue_of(conductor: str) -> str:
@@ -42,26 +62,24 @@ def now_queue_of(conductor: str) -> str:
 
 def celery(settings: Settings) -> Celery:
     """A Celery application for this process; call it after the last fork."""
-    application = Celery("ingot", broker=settings.broker.url, set_as_current=True)
-    seconds = settings.broker.connect_timeout
+    # what a worker that ends had taken is sent again by the reconciler; put back by Kombu, it would
+    # be written to a file that nobody reads where Redis is just out of reach
+    virtual.Channel.do_restore = False
+    url = settings.broker.messages_url or settings.broker.url
+    application = Celery("ingot", broker=url, amqp=_Amqp, set_as_current=True)
     application.conf.update(
         accept_content=["json"],
+        broker_channel_error_retry=True,  # a Redis that only reads, or is full, will be well again
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
-        broker_transport_options={
-            # what a dead worker had taken is sent again by the reconciler: no need to note it in
-            # Redis, which is half of what a message costs
-            "ack_emulation": False,
-            "socket_connect_timeout": seconds,
-            "socket_timeout": max(seconds, 10.0),
-            "socket_keepalive": not settings.broker.url.startswith("redis+socket"),
-        },
-        broker_heartbeat=0,
+        broker_connection_timeout=settings.broker.connect_timeout,
+        broker_transport_options=_transport_options(url, settings.broker.connect_timeout),
+        broker_heartbeat=HEARTBEAT if _is_amqp(url) else 0,
         enable_utc=True,
         task_acks_late=True,  # a worker takes no more messages than it has threads
         task_create_missing_queues=True,
         task_ignore_result=True,
-        task_publish_retry_policy={"max_retries": 1, "interval_start": 0.1},
+        task_publish_retry=False,  # see `send_task`
         task_serializer="json",
         task_store_errors_even_if_ignored=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
@@ -76,6 +94,51 @@ def celery(settings: Settings) -> Celery:
     return application
 
 
+def _is_amqp(url: str) -> bool:
+    return url.startswith("amqp")
+
+
+def _transport_options(url: str, seconds: float) -> dict[str, Any]:
+    """How a connection behaves whose other end does not; seconds: to connect, or to be answered."""
+    if _is_amqp(url):
+        return {"confirm_publish": True, "max_retries": 0, "socket_settings": KEEPALIVE}
+    alive = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
+    return {
+        # what a dead worker had taken is sent again by the reconciler: no need to note it in
+        # Redis, which is half of what a message costs
+        "ack_emulation": False,
+        "max_retries": 0,
+        "socket_connect_timeout": seconds,
+        "socket_timeout": seconds,
+        "health_check_interval": HEARTBEAT,
+        **({} if url.startswith("redis+socket") else alive),
+    }
+
+
+class _Connection(Connection):  # type: ignore[misc]
+    """A connection that comes back soon after the broker has, however long that was away."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Any:
+        soon = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 3}
+        return super().ensure_connection(*args, **soon | options)
+
+
+class _Amqp(AMQP):  # type: ignore[misc]
+    Connection = _Connection
+
+
+def addressed(application: Celery, queue: str) -> str | Queue:
+    """
+    A queue by its name, as who sends to it or listens to it has to name it.
+
+    Those in RabbitMQ last, but not for ever without a conductor; in Redis there is nothing to say.
+    """
+    if not _is_amqp(application.conf.broker_url):
+        return queue
+    lifetime = {"x-expires": QUEUE_LIFETIME}
+    return Queue(queue, Exchange(""), routing_key=queue, queue_arguments=lifetime)
+
+
 def sender(application: Celery) -> Callable[[Message | Call], bool]:
     """
     A function that sends a message to its conductor, or a call to any.
@@ -83,36 +146,60 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
     It returns False, and raises nothing, when the broker does not take them: the reconciler, or
     whoever looks after what is called, will send them again.
     """
+    reach = Reach(OUTAGE, FAILURES, OperationalError)
 
     def run(message: Message) -> None:
         hint = (message.node, message.operation, message.fence, message.cursor)
         shown = f"operation {message.operation} at {message.cursor}"
-        application.send_task(
+        send_task(
+            application,
             RUN,
-            args=hint,
-            queue=queue_of(message.conductor),
+            hint,
+            queue_of(message.conductor),
             shadow=message.kind,
             argsrepr=shown,  # Celery's own takes longer than all the rest of the message
             kwargsrepr="",
         )
 
     def call(message: Call) -> None:
-        application.send_task(
+        send_task(
+            application,
             message.task,
-            args=tuple(message.arguments),
-            queue=SHARED_QUEUE,
+            tuple(message.arguments),
+            SHARED_QUEUE,
             countdown=message.delay or None,
+            expires=message.expires,
         )
 
     def send(message: Message | Call) -> bool:
         try:
-            call(message) if isinstance(message, Call) else run(message)
-        except (OperationalError, OSError) as error:
-            logger.warning("broker.unreachable", detail=str(error))
+            with reach.trying():
+                call(message) if isinstance(message, Call) else run(message)
+        except FAILURES:
             return False
         return True
 
     return send
+
+
+def send_task(
+    application: Celery, task: str, args: tuple[Any, ...], queue: str, **options: Any
+) -> None:
+    """
+    Send, once more if the connection was closed while nobody used it. Raises one of FAILURES.
+
+    It takes `[broker]connect_timeout` seconds at most to connect, and as many to be answered.
+    """
+    begun = time.monotonic()
+    patience = application.conf.broker_connection_timeout
+    options |= {"headers": dict(HEADERS), "confirm_timeout": patience}
+    destination = addressed(application, queue)
+    try:
+        application.send_task(task, args=args, queue=destination, **options)
+    except FAILURES:
+        if time.monotonic() - begun > STALE:
+            raise
+        application.send_task(task, args=args, queue=destination, **options)
 
 
 class Asks:
@@ -128,21 +215,21 @@ class Asks:
         self._application = application
         self._prefix = settings.broker.prefix
         self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
+        self._reach = Reach(OUTAGE, FAILURES, OperationalError)
 
     def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
-        with _reaching():
+        with self._reaching():
             self._client.set(self._question(key), orjson.dumps(question), px=int(seconds * 1000))
-            self._application.send_task(
-                ASK, args=(key, question["node"]), queue=now_queue_of(conductor), expires=seconds
-            )
+            hint = (key, question["node"])
+            send_task(self._application, ASK, hint, now_queue_of(conductor), expires=seconds)
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
-        with _reaching():
+        with self._reaching():
             found = self._client.blpop([self._answer(key)], timeout=seconds)
         return cast("Mapping[str, Any]", orjson.loads(found[1])) if found else None
 
     def withdraw(self, key: str) -> bool:
-        with _reaching():
+        with self._reaching():
             return bool(self._client.delete(self._question(key)))
 
     def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
@@ -168,11 +255,10 @@ class Asks:
     def _answer(self, key: str) -> str:
         return f"{self._prefix}:answer:{key}"
 
-
-@contextmanager
-def _reaching() -> Iterator[None]:
-    try:
-        yield
-    except (redis.RedisError, OperationalError, OSError) as error:
-        logger.warning("broker.unreachable", detail=str(error))
-        raise Unavailable("The message broker is out of reach, please retry.") from error
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            with self._reach.trying():
+                yield
+        except FAILURES as error:
+            raise Unavailable("The message broker is out of reach, please retry.") from error

@@ -14,12 +14,16 @@ from hashlib import blake2b
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A live conductor: its name, its incarnation, its group, and the drivers that it loaded."""
+    """
+    A live conductor: its name, its incarnation, its group, the drivers that it loaded, and what it
+    understands (`app.release`).
+    """
 
     name: str
     incarnation: str
     group: str
     drivers: frozenset[str]
+    version: int = 0
 
 
 def owners(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:

@@ -5,7 +5,7 @@ Made once per process by whoever starts it (API, conductor, beat, a test) and pa
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,11 +39,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A hint to whichever conductor is free: a task, its arguments, and seconds to wait first."""
+    """
+    A hint to whichever conductor is free: a task and its arguments.
+
+    delay: seconds to wait first. expires: seconds after which nobody needs to do it any more.
+    """
 
     task: str
     arguments: Sequence[str]
     delay: float = 0
+    expires: float | None = None
 
 
 class Asks(Protocol):
@@ -80,11 +85,13 @@ class Runtime:
             session.info[RUNTIME] = self
             yield session
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """A writing transaction without a session."""
-        with db.writing(self.engine) as connection:
-            yield connection
+        return db.writing(self.engine)
+
+    def looking(self) -> AbstractContextManager[Connection]:
+        """A transaction that only reads, without a session."""
+        return db.looking(self.engine)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -107,7 +114,7 @@ def make(
     default = settings.default
     return Runtime(
         settings,
-        db.connect(settings.database.connection, pool_size=settings.database.max_pool_size),
+        db.connect(settings.database.connection, **settings.database.limits),
         registry.load(
             default.enabled_hardware_types,
             default.enabled_interfaces,

@@ -6,6 +6,7 @@ ten milliseconds after its fork. What cannot be shared (the connections to datab
 opened afterwards, by each for itself.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -28,6 +29,8 @@ logger = log.get(__name__)
 
 #: Seconds after which a process that was told to stop is killed.
 PATIENCE = 1
+#: Objects that are made before Python looks for garbage: more than most requests leave at once.
+UNSEEN = 20_000
 #: Nothing of granian's own: its lines go where ours go.
 LOGGING = {
     "version": 1,
@@ -62,6 +65,8 @@ def main(settings: Settings) -> None:
         shared.engine.dispose(close=False)
         application = queue.celery(settings)
         shared.send, shared.asks = queue.sender(application), queue.Asks(application, settings)
+        gc.freeze()  # what is loaded by now stays, and is no longer looked through
+        gc.set_threshold(UNSEEN)
         return in_turn(app, Turns(api.blocking_threads, api.waiting_threads))
 
     server = MPServer(

@@ -19,6 +19,7 @@ from app import options
 from app.ironic_options import IRONIC_ONLY
 from app.options import SettingsError, group, option
 from drivers.inspection import hooks as inspection_hooks
+from drivers.inspection import pci as inspection_pci
 from drivers.inspection import rules as inspection_rules
 from drivers.interfaces import KINDS
 
@@ -33,10 +34,26 @@ def delay(text: str) -> None:
         raise ValueError(f"{text!r} is not a delay: 'a' or 'a,b' seconds with a <= b")
 
 
+def messages_url(url: str) -> None:
+    if url and not url.startswith(("amqp://", "amqps://")):
+        raise ValueError("expected a URL that begins with amqp:// or amqps://")
+
+
 def kill_points(points: tuple[str, ...]) -> None:
     for point in points:
-        if not re.fullmatch(r"[\w.:-]+=[\w.:-]+", point):
+        if not re.fullmatch(r"[\w.:-]+=[\w.:/-]+", point):
             raise ValueError(f"{point!r} is not of the form name=action")
+
+
+def must_be_false(value: bool) -> None:
+    if value:
+        raise ValueError("there is no object store here: it must be false")
+
+
+def cipher_suites(numbers: tuple[str, ...]) -> None:
+    for number in numbers:
+        if not re.fullmatch(r"\d{1,3}", number, re.ASCII) or int(number) > 255:
+            raise ValueError(f"{number!r} is not a cipher suite: a number from 0 to 255")
 
 
 def cidr_map(pairs: tuple[str, ...]) -> None:
@@ -79,6 +96,11 @@ class Default:
     auth_strategy: str = option("noauth", "How callers of the API prove who they are", choices=("noauth", "http_basic", "keystone"))
     http_basic_auth_user_file: str = option("/etc/ingot/htpasswd", "htpasswd file, bcrypt only")
     debug_tracebacks_in_api: bool = option(False, "Show tracebacks to callers of the API")
+    isolinux_bin: str = option("/usr/lib/ISOLINUX/isolinux.bin", "What legacy BIOS boots of the images that are made for BMCs")
+    ldlinux_c32: str = option("/usr/lib/syslinux/modules/bios/ldlinux.c32", "What isolinux needs to run")
+    esp_image: str | None = option(None, "Image of an EFI system partition for those images; empty: made of the next")
+    efi_loader_by_arch: dict[str, str] = option({"x86_64": "/usr/lib/grub/x86_64-efi/monolithic/gcdx64.efi", "aarch64": "/usr/lib/grub/arm64-efi/monolithic/gcdaa64.efi"}, "architecture:file pairs of what UEFI boots of those images")
+    grub_config_path: str = option("/boot/grub/grub.cfg", "Where on those images the boot loader in the EFI system partition looks for its configuration")
     webserver_verify_ca: str = option("True", "CA file for servers of images, or True: the system's, or False: none")
     webserver_connection_timeout: float = seconds(60, "Seconds for a server of images to answer", minimum=1)
     log_level: str = option("info", "The least severe messages to log", choices=("debug", "info", "warning", "error"))
@@ -103,7 +125,6 @@ class Default:
     enabled_rescue_interfaces: tuple[str, ...] | None = enabled("rescue")
     enabled_storage_interfaces: tuple[str, ...] | None = enabled("storage")
     enabled_vendor_interfaces: tuple[str, ...] | None = enabled("vendor")
-    autodetect_deploy_interfaces: tuple[str, ...] = option(("ramdisk", "direct"), "What deploy interface autodetect chooses from, in order")
     default_bios_interface: str | None = preferred("bios")
     default_boot_interface: str | None = preferred("boot")
     default_console_interface: str | None = preferred("console")
@@ -135,16 +156,24 @@ class Default:
 class Database:
     connection: str = option("", "SQLAlchemy URL; empty: SQLite in the data directory", secret=True)
     max_pool_size: int = count(5, "Connections kept open per process", minimum=1)
-    max_overflow: int = count(50, "Connections beyond those, closed after use")
+    max_overflow: int = count(5, "Connections beyond those, closed after use")
     pool_timeout: float = seconds(30, "Seconds to wait for a free connection")
-    busy_timeout: float = seconds(30, "Seconds that SQLite waits for its writer")
+    busy_timeout: float = seconds(10, "Seconds that SQLite waits for its writer")
+    connect_timeout: float = seconds(5, "Seconds to reach PostgreSQL", minimum=1)
+    statement_timeout: float = seconds(15, "Seconds for PostgreSQL to carry out a statement; 0: no limit")
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """All but where it is, as `app.db.connect` takes it."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "connection"}
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
     url: str = option("", "Redis URL (redis://, rediss:// or redis+socket://); empty: `ingot up` starts its own", secret=True)
+    messages_url: str = option("", "RabbitMQ URL (amqp:// or amqps://) to carry messages instead of Redis, which then keeps leases and questions only; empty: Redis carries them, too", check=messages_url, secret=True)
     prefix: str = option("ingot", "What every key in Redis begins with")
-    connect_timeout: float = seconds(5, "Seconds to reach Redis")
+    connect_timeout: float = seconds(5, "Seconds to reach Redis or RabbitMQ, and for it to answer", minimum=0.1)
     events: bool = option(False, "Tell Flower of every task; costs conductors time")
 
 
@@ -189,6 +218,7 @@ class Conductor:
     ask_threads: int = count(32, "Threads that answer what the API asks about machines", minimum=1)
     max_concurrent_deploy: int = count(250, "Nodes being deployed at once; others wait", minimum=1)
     max_concurrent_clean: int = count(50, "Nodes being cleaned or deleted at once; others wait", minimum=1)
+    max_concurrent_per_conductor_group: bool = option(True, "Those two count for each conductor group; else for all of them together")
     graceful_shutdown_timeout: float = seconds(60, "Seconds for running steps to end at shutdown", deprecated=("DEFAULT.graceful_shutdown_timeout",))
     # liveness, ownership
     heartbeat_interval: float = seconds(5, "Seconds between a conductor's signs of life", minimum=0.1)
@@ -201,8 +231,8 @@ class Conductor:
     step_backoff: float = seconds(5, "Seconds before the second of those tries; doubles each time")
     max_step_deaths: int = count(3, "Deaths of its process after which a step fails", minimum=1)
     max_conductor_wait_step_seconds: float = seconds(30, "Longest wait step run by a conductor")
-    conductor_cleanup_interval: float = seconds(86400, "Seconds between removals of old conductors")
-    conductor_cleanup_timeout: float = seconds(1209600, "Age at which a dead conductor is removed")
+    conductor_cleanup_interval: float = seconds(86400, "Seconds between removals of conductors that died long ago; 0: none")
+    conductor_cleanup_timeout: float = seconds(1209600, "Seconds of silence after which one is removed; at least three times heartbeat_timeout")
     # how long to wait
     deploy_callback_timeout: float = seconds(1800, "Seconds to wait for the agent; 0: for ever")
     clean_callback_timeout: float = seconds(1800, "As above, while cleaning")
@@ -211,10 +241,7 @@ class Conductor:
     inspect_wait_timeout: float = seconds(1800, "As above, since inspection began")
     soft_power_off_timeout: float = seconds(600, "Seconds for a system to shut down", minimum=1)
     power_state_change_timeout: float = seconds(60, "Seconds for power to change", minimum=1)
-    check_provision_state_interval: float = seconds(5, "Seconds between looks for waits run out")
-    check_rescue_state_interval: float = seconds(5, "As above, while rescuing")
     check_allocations_interval: float = seconds(5, "Seconds between looks for allocations that got lost")
-    sync_local_state_interval: float = seconds(180, "Seconds between looks for nodes taken over")
     # power
     sync_power_state_interval: float = seconds(120, "Seconds between power sweeps; 0: none")
     sync_power_state_workers: int = count(64, "BMCs asked for their power state at once", minimum=1)
@@ -244,9 +271,11 @@ class Conductor:
     deploy_ramdisk_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
     rescue_kernel: str | None = option(None, "URL of the kernel to rescue with")
     rescue_ramdisk: str | None = option(None, "URL of the ramdisk to rescue with")
+    rescue_kernel_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
+    rescue_ramdisk_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
     rescue_password_hash_algorithm: str = option("sha256", "Hash of rescue passwords", choices=("sha256", "sha512"))
-    require_rescue_password_hashed: bool = option(True, "Never send a rescue password as it is")
     bootloader: str | None = option(None, "URL of an EFI system partition image for ISO images")
+    bootloader_by_arch: dict[str, str] = option({}, "architecture:URL pairs")
     # history
     node_history: bool = option(True, "Record what happens to nodes")
     node_history_max_entries: int = count(300, "Entries kept per node; 0: all")
@@ -258,14 +287,14 @@ class Conductor:
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    http_url: str | None = option(None, "URL at which machines fetch images from this conductor")
-    http_root: str = option("/httpboot", "The directory that is served there")
+    http_url: str | None = option(None, "URL at which machines fetch files from this conductor; empty: `ingot up` serves them itself, and others believe that `ingot files` does at http_port")
+    http_root: str = option("", "The directory that is served there; empty: httpboot in the data directory")
+    http_port: int = option(0, "Port at which `ingot up` and `ingot files` serve it; 0: any free one", minimum=0, maximum=65535)
     external_http_url: str | None = option(None, "The same, as BMCs reach it")
     external_callback_url: str | None = option(None, "URL of the API for agents outside")
     fast_track: bool = option(False, "Go on with an agent that already runs, without a reboot")
     fast_track_timeout: float = seconds(300, "Age of a heartbeat up to which an agent still runs")
     default_boot_mode: str = option("uefi", "Boot mode of nodes that say none", choices=("uefi", "bios"))
-    default_boot_option: str = option("local", "How a deployed system boots, where none is asked", choices=("local", "netboot", "ramdisk", "kickstart"))
     power_off_after_deploy_failure: bool = option(True, "Power a node off when deploying failed")
     erase_devices_priority: float | None = option(None, "Priority of erasing whole disks; empty: the agent's; 0: not at all")
     erase_devices_metadata_priority: float | None = option(None, "The same, of erasing partition tables")
@@ -278,20 +307,16 @@ class Deploy:
     enable_ata_secure_erase: bool = option(True, "Use ATA secure erase")
     enable_nvme_secure_erase: bool = option(True, "Use NVMe format")
     erase_skip_read_only: bool = option(False, "Leave out read-only disks instead of failing")
-    configdrive_use_object_store: bool = option(False, "Not available: must stay false")
-    enable_efi_bootloader_cleanup: bool = option(True, "Remove stale EFI boot entries")
+    configdrive_use_object_store: bool = option(False, "Not available: must stay false", check=must_be_false)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
     require_tls: bool = option(True, "Refuse agents that do not speak HTTPS")
     verify_ca: str = option("True", "CA file for agents, or True: the system's, or False: none")
-    certificates_path: str = option("", "Where certificates of agents are kept; empty: in the data directory")
     api_ca_file: str | None = option(None, "CA of the API, handed to agents at boot")
     command_timeout: float = seconds(60, "Seconds for an agent to take a command", minimum=1)
     max_command_attempts: int = count(3, "Tries of a command when the network fails", minimum=1)
-    command_wait_attempts: int = count(100, "Looks whether a short command is done", minimum=1)
-    command_wait_interval: float = seconds(6, "Seconds between those looks")
     poll_interval: float = seconds(1, "Seconds between first polls of a command; the gaps grow", minimum=0.05)
     max_poll_interval: float = seconds(30, "Longest seconds between polls", minimum=0.05)
     image_download_source: str = option("http", "http: agents fetch images themselves; local: conductors keep copies", choices=("http", "local"))
@@ -310,24 +335,32 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Pxe:
-    tftp_root: str = option("/tftpboot", "The directory that the TFTP server serves")
-    tftp_server: str = option("", "Its address; empty: my_ip")
+    tftp_root: str = option("", "The directory that the TFTP server serves; empty: tftpboot in the data directory")
+    tftp_server: str = option("", "Its address, where it is not that of the DHCP server")
     kernel_append_params: str = option("nofb vga=normal", "Kernel arguments of systems booted", deprecated=("pxe.pxe_append_params",))
-    images_path: str = option("", "Where images are prepared; empty: in the data directory")
-    instance_master_path: str = option("", "Cache of images; empty: in the data directory")
-    image_cache_size: int = count(20480, "MiB of that cache")
-    image_cache_ttl: int = count(10080, "Minutes that an unused image stays in it")
+    instance_master_path: str = option("", "Copies of kernels, ramdisks and boot loaders; empty: master_images in the data directory", deprecated=("pxe.tftp_master_path",))
+    image_cache_size: int = count(20480, "MiB of those copies")
+    image_cache_ttl: int = count(10080, "Minutes that an unused copy is kept")
+    loader_file_paths: dict[str, str] = option({}, "name:file pairs of boot loaders that are handed out by TFTP and HTTP")
     ipxe_timeout: int = seconds(0, "Seconds for iPXE to download an image; 0: for ever")
     ipxe_bootfile_name: str = option("undionly.kpxe", "What legacy BIOS boots to get iPXE")
     uefi_ipxe_bootfile_name: str = option("snponly.efi", "What UEFI boots to get iPXE")
     pxe_bootfile_name: str = option("pxelinux.0", "What legacy BIOS boots without iPXE")
     uefi_pxe_bootfile_name: str = option("bootx64.efi", "What UEFI boots without iPXE")
+    pxe_bootfile_name_by_arch: dict[str, str] = option({}, "architecture:name pairs of what machines of others boot without iPXE")
+    ipxe_bootfile_name_by_arch: dict[str, str] = option({"aarch64": "snponly-arm64.efi"}, "architecture:name pairs of what machines of others boot to get iPXE")
     pxe_config_subdir: str = option("pxelinux.cfg", "Directory of per-machine boot files")
     boot_retry_timeout: float | None = option(None, "Seconds without an agent after which the boot is tried again; empty: never", minimum=1)
     boot_retry_check_interval: float = seconds(90, "Seconds between looks for that", minimum=1)
+    boot_file_sweep_interval: float = seconds(300, "Seconds between removals of boot files that no node needs; 0: none")
     default_ephemeral_format: str = option("ext4", "File system of ephemeral partitions")
-    ip_version: str = option("4", "IP version of network boot", choices=("4", "6"))
-    enable_netboot_fallback: bool = option(False, "Keep boot files of deployed nodes")
+    enable_netboot_fallback: bool = option(False, "Let machines that boot from the network in spite of all go on to their disk")
+
+
+@dataclass(frozen=True, slots=True)
+class Anaconda:
+    default_ks_template: str | None = option(None, "URL of the template of kickstart files; empty: our own")
+    insecure_heartbeat: bool = option(False, "Let installers call an API whose certificate they cannot check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,36 +370,26 @@ class Redfish:
     connect_timeout: float = seconds(10, "Seconds to reach a BMC", minimum=0.1)
     read_timeout: float = seconds(60, "Seconds for a BMC to answer an order", minimum=0.1)
     sync_timeout: float = seconds(10, "Seconds for a BMC to tell its power state", minimum=0.1)
-    connection_attempts: int = count(5, "Tries to reach a BMC", minimum=1)
-    connection_retry_interval: float = seconds(4, "Seconds between those tries")
-    connection_cache_size: int = count(10000, "Connections kept open")
     min_command_interval: float = seconds(0, "Least seconds between two requests to one BMC")
     kernel_append_params: str = option("nofb vga=normal", "Kernel arguments of virtual media boots")
     file_permission: str = option("0o644", "Mode of ISO images made for BMCs")
-    firmware_source: str = option("http", "Where BMCs fetch firmware", choices=("http", "local"))
-    firmware_update_status_interval: float = seconds(60, "Seconds between looks at an update")
-    firmware_update_fail_interval: float = seconds(60, "The same, at failed ones")
+    firmware_update_status_interval: float = seconds(5, "Seconds between looks at an update", minimum=0.1)
     firmware_update_overall_timeout: float = seconds(7200, "Longest seconds of an update; 0: none")
-    firmware_update_bmc_timeout: float = seconds(300, "Seconds for a BMC to come back")
-    firmware_update_required_successes: int = count(3, "Good answers in a row of an updated BMC")
-    firmware_update_validation_interval: float = seconds(30, "Seconds between those answers")
-    firmware_update_resource_validation_timeout: float = seconds(480, "Seconds for them in all")
-    raid_config_status_interval: float = seconds(60, "Seconds between looks at a RAID task")
-    raid_config_fail_interval: float = seconds(60, "The same, at failed ones")
-    boot_mode_config_timeout: float = seconds(900, "Seconds for boot mode or secure boot to change")
-    enable_verify_bmc_clock: bool = option(False, "Set a BMC's clock when verifying")
+    firmware_update_bmc_timeout: float = seconds(300, "Seconds that a BMC may be silent while it is updated")
+    firmware_update_required_successes: int = count(3, "Good answers in a row after which an updated BMC counts as back; 0: it is not waited for")
+    firmware_update_validation_interval: float = seconds(30, "Seconds between those answers", minimum=0.1)
+    firmware_update_resource_validation_timeout: float = seconds(480, "Seconds since its update for a BMC to answer well; later, a bad answer fails the step")
+    boot_mode_config_timeout: float = seconds(900, "Seconds for boot mode or secure boot to change by the restart that it may need; 0: it is not waited for")
     inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "What is made of what out-of-band inspection has found, in order", check=inspection_hooks.check)
 
 
 @dataclass(frozen=True, slots=True)
 class Ipmi:
     client: str = option("pyghmi", "What speaks IPMI", choices=("pyghmi", "ipmitool"))
-    command_retry_timeout: float = seconds(60, "Seconds for a busy BMC to take a command")
-    min_command_interval: float = seconds(5, "Least seconds between two commands to one BMC")
-    command_timeout: float = seconds(20, "Seconds after which a hanging command is killed", minimum=0.1)
+    min_command_interval: float = seconds(0, "Least seconds between two commands to one BMC")
+    command_timeout: float = seconds(20, "Seconds for a command, login and repetitions included; what hangs is killed then", minimum=0.1)
     disable_boot_timeout: bool = option(True, "Tell BMCs not to forget the boot device")
-    cipher_suite_versions: tuple[str, ...] = option((), "Cipher suites to try, the best last")
-    debug: bool = option(False, "Log what ipmitool says")
+    cipher_suite_versions: tuple[str, ...] = option((), "Cipher suites to try where a node names none, the best last; empty: negotiated", check=cipher_suites)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,18 +399,6 @@ class Bmc:
     failure_threshold: int = count(3, "Failures in a row after which a BMC is left alone a while", minimum=1)
     retry_after: float = seconds(5, "Seconds that it is left alone at first; doubles each time")
     max_retry_after: float = seconds(300, "Longest seconds that it is left alone")
-
-
-@dataclass(frozen=True, slots=True)
-class SensorData:
-    send_sensor_data: bool = option(False, "Read sensors", deprecated=("conductor.send_sensor_data",))
-    interval: float = seconds(600, "Seconds between readings", minimum=1)
-    workers: int = count(4, "BMCs read at once", minimum=1)
-    wait_timeout: float = seconds(300, "Seconds for one pass")
-    data_types: tuple[str, ...] = option(("ALL",), "Kinds of sensors to keep")
-    enable_for_undeployed_nodes: bool = option(False, "Read nodes that are not active, too")
-    enable_for_conductor: bool = option(True, "Publish the conductor's own figures")
-    enable_for_nodes: bool = option(True, "Publish figures of nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +412,9 @@ class Inspector:
     update_pxe_enabled: bool = option(True, "Mark the ports that booted")
     hooks: tuple[str, ...] = option(("ramdisk-error", "validate-interfaces", "ports", "architecture"), "What is made of what an agent has found, in order", check=inspection_hooks.check)
     cpu_capabilities: dict[str, str] = option({"vmx": "cpu_vt", "svm": "cpu_vt", "aes": "cpu_aes", "pse": "cpu_hugepages", "pdpe1gb": "cpu_hugepages_1g", "smx": "cpu_txt"}, "flag of a processor:capability pairs, for hook cpu-capabilities")
+    extra_hardware_strict: bool = option(False, "Take nothing of what hardware-detect says when a part is malformed, for hook extra-hardware")
+    known_accelerators: str | None = option(None, "YAML file with a list pci_devices of {vendor_id, device_id, type, device_info}, for hook accelerators; empty: a built-in list", check=inspection_pci.read)
+    pci_device_alias: tuple[str, ...] = option((), "vendor:product:name of PCI devices that become capabilities, for hook pci-devices", check=inspection_pci.check_aliases)
     physical_network_cidr_map: tuple[str, ...] = option((), "CIDR:physical network pairs, for hook physical-network", check=cidr_map)
 
 
@@ -472,9 +486,7 @@ class Fake:
     vendor_delay: str = fake_delay("vendor")
     management_delay: str = fake_delay("management")
     inspect_delay: str = fake_delay("inspect")
-    raid_delay: str = fake_delay("RAID")
     bios_delay: str = fake_delay("BIOS")
-    storage_delay: str = fake_delay("storage")
     rescue_delay: str = fake_delay("rescue")
     firmware_delay: str = fake_delay("firmware")
 
@@ -496,10 +508,10 @@ class Settings:
     deploy: Deploy = group(Deploy)
     agent: Agent = group(Agent)
     pxe: Pxe = group(Pxe)
+    anaconda: Anaconda = group(Anaconda)
     redfish: Redfish = group(Redfish)
     ipmi: Ipmi = group(Ipmi)
     bmc: Bmc = group(Bmc)
-    sensor_data: SensorData = group(SensorData)
     inspector: Inspector = group(Inspector)
     auto_discovery: AutoDiscovery = group(AutoDiscovery)
     inspection_rules: InspectionRules = group(InspectionRules)
@@ -552,6 +564,12 @@ def load(
         raise SettingsError(
             f"[conductor]heartbeat_timeout: {settings.conductor.heartbeat_timeout:g} is less than"
             f" twice heartbeat_interval, which is {settings.conductor.heartbeat_interval:g}"
+        )
+    if settings.conductor.conductor_cleanup_timeout < 3 * settings.conductor.heartbeat_timeout:
+        raise SettingsError(
+            "[conductor]conductor_cleanup_timeout:"
+            f" {settings.conductor.conductor_cleanup_timeout:g} is less than three times"
+            f" heartbeat_timeout, which is {settings.conductor.heartbeat_timeout:g}"
         )
     return settings
 

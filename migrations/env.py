@@ -10,7 +10,7 @@ LOCK = 0x1A607
 
 
 def run() -> None:
-    engine = connect(context.config.attributes["url"])
+    engine = connect(context.config.attributes["url"], statement_timeout=0)
     with engine.connect() as connection:
         postgresql = connection.dialect.name == "postgresql"
         if postgresql:

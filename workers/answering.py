@@ -20,7 +20,7 @@ from celery import Celery
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
+from app import log, release
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.models import Node, Operation, OperationState
 from app.queue import ASK, Asks
@@ -59,12 +59,15 @@ class Answerer:
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """
-        {"answer": JSON}, or {"status", "message", "retry_after"} of what went wrong.
+        {"answer": JSON}, or {"status", "message", "retry_after"} of what went wrong, or
+        {"understands": version} to a question of a later release.
 
         seconds: how long somebody waits for it; no order is given to a machine after that.
         """
         end = time.monotonic() + seconds
-        what = QUESTIONS[document["what"]]
+        what = QUESTIONS.get(document["what"])
+        if what is None or document.get("version", 0) > release.UNDERSTOOD:
+            return {"understands": release.UNDERSTOOD}  # another one is asked
         try:
             with log.bound(node=document["node"], question=document["what"]):
                 return {"answer": self._answer(what, document, end)}

@@ -8,14 +8,13 @@ machine takes. What is recorded is refused when the fence has been raised meanwh
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import bindparam, select
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db import call_after_commit, retrying
+from app.db import after, call_after_commit
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, Port
 from app.runtime import Runtime
 from app.services import children, inspection, operations, outcomes, reports, targets
@@ -23,17 +22,17 @@ from drivers import reserved
 from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
 from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.target import Target
-from workers import claims
+from workers import claims, leaving
 from workers.claims import Attempt, Conductor
+from workers.patience import OUT_OF_REACH, patiently
 
 logger = log.get(__name__)
-T = TypeVar("T")
 
 #: Told what a step is called when it begins; what it returns is told what came of it.
 Show = Callable[[str], Callable[[Outcome | None], None]]
 
-#: Seconds for which an outcome is kept while the database is out of reach.
-PATIENCE = 300.0
+#: Seconds for which an agent that is polled need not be listened to.
+WATCHED = 600.0
 #: Seconds until a child node that another operation has is asked for again.
 CHILD_BUSY = 2.0
 
@@ -53,11 +52,14 @@ def run(
 ) -> None:
     """
     What a message asks for, if it is still to be done: the steps of an operation from `cursor` on,
-    until one has to wait, or the conductor leaves.
+    until one has to wait, or the conductor leaves and hands over the rest.
     """
     killpoints.reach("received")
     at: int | None = cursor
-    while at is not None and not conductor.leaving.is_set():
+    while at is not None:
+        if conductor.leaving.is_set():
+            leaving.hand_over(conductor, operation)
+            return
         at = _run_under_one_lease(conductor, node, operation, fence, at, show=show)
 
 
@@ -71,11 +73,14 @@ def _run_under_one_lease(
     sent as soon as it is.
     """
     lease = conductor.leases.take(
-        node, fence, lambda: _still_handed_out(conductor.runtime, operation, fence)
+        node,
+        fence,
+        lambda: patiently(lambda: _still_handed_out(conductor.runtime, operation, fence)),
     )
     if lease is None:
         logger.info("lease.held_by_another", node=node, operation=operation)
         return None  # the reconciler sends again
+    killpoints.reach("leased")
     try:
         while True:
             lease.keep(conductor.runtime.settings.conductor.step_timeout)
@@ -96,11 +101,12 @@ def _run_under_one_lease(
             killpoints.reach("recorded", kind)
             cursor += 1
             if conductor.leaving.is_set():
-                return None
+                return cursor
     finally:
         conductor.leases.give_back(lease)
+    killpoints.reach("freed", kind)
     with log.bound(node=node, operation=operation, step=step.label):
-        goes_on_at = _patiently(lambda: _record(conductor, attempt, outcome))
+        goes_on_at = patiently(lambda: _record(conductor, attempt, outcome))
     killpoints.reach("recorded", kind)
     return goes_on_at
 
@@ -118,25 +124,15 @@ def _act(
     """Call the driver; None when this process may no longer act on the node."""
     step, started = attempt.step, time.monotonic()
     try:
-        if step.child and not _borrow_child(conductor, attempt):
+        if step.child and not patiently(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
-        target = targets.build(
-            conductor.runtime,
-            attempt.child or attempt.node,
-            attempt.ports,
-            attempt.agent,
-            **targets.volumes_of(conductor.runtime, attempt.child or attempt.node),
-            **inspection.material_of(conductor.runtime, attempt.node, step),
-            step_id=f"{attempt.operation.uuid}:{step.position}",
-            progress=step.progress,
-            resumed=attempt.resumed,
-            before_order=before_order,
-            reports=attempt.reports,
-        )
+        target = patiently(lambda: _target(conductor, attempt, before_order))
         outcome = call(target, step)
-    except LeaseLost as error:
+        if step.child and isinstance(outcome, Wait):
+            outcome = _wait_of_child(target, step, outcome)
+    except (LeaseLost, *OUT_OF_REACH) as error:
         logger.warning("lease.lost", detail=str(error))
-        with suppress(DBAPIError):  # then it takes until the step's own deadline
+        with suppress(*OUT_OF_REACH):  # then it takes until the step's own deadline
             claims.give_up(conductor, attempt)
         return None
     except HardwareError as error:
@@ -151,6 +147,24 @@ def _act(
         seconds=round(time.monotonic() - started, 3),
     )
     return outcome
+
+
+def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
+    """All that a driver is told of the node that a step is run on."""
+    node, step = attempt.child or attempt.node, attempt.step
+    return targets.build(
+        conductor.runtime,
+        node,
+        attempt.ports,
+        attempt.agent,
+        **targets.more_of(conductor.runtime, node, attempt.agent),
+        **inspection.material_of(conductor.runtime, attempt.node, step),
+        step_id=f"{attempt.operation.uuid}:{step.position}",
+        progress=step.progress,
+        resumed=attempt.resumed,
+        before_order=before_order,
+        reports=attempt.reports,
+    )
 
 
 def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
@@ -172,6 +186,17 @@ def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
         session.flush()
         session.expunge_all()
     return True
+
+
+def _wait_of_child(target: Target, step: OperationStep, outcome: Wait) -> Outcome:
+    """What its parent makes of a step that waits; nobody has booted an agent on a child."""
+    if target.options["conductor"]["permit_child_node_step_async_result"]:
+        return Done({"goes_on": dict(outcome.progress)})
+    if outcome.poll_after is None:
+        raise NotSupported(
+            f"step {step.label} waits for an agent, and none is booted on child node {target.uuid}"
+        )
+    return outcome
 
 
 def call(target: Target, step: OperationStep) -> Outcome:
@@ -210,7 +235,7 @@ def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
 
 def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
     assert isinstance(outcome, Done)
-    return _patiently(lambda: claims.advance(conductor, attempt, outcome.result))
+    return patiently(lambda: claims.advance(conductor, attempt, outcome.result))
 
 
 _LOCK = select(Operation).where(Operation.id == bindparam("id")).with_for_update()
@@ -271,21 +296,8 @@ def _watch(
     if agent is not None and agent.url and outcome.progress.get("command"):
         url, token = agent.url, agent.token
         ca = agent.verify_ca or node.driver_info.get("agent_verify_ca")
+        if conductor.waker.running:
+            operation.watched_until = after(WATCHED)
         call_after_commit(
             session, lambda: conductor.waker.watch(operation_id, fence, url, token, ca)
         )
-
-
-def _patiently(work: Callable[[], T]) -> T:
-    """Keep what came of a step until the database takes it, within reason."""
-    end = time.monotonic() + PATIENCE
-    pause = 0.1
-    while True:
-        try:
-            return retrying(work)
-        except DBAPIError as error:
-            if time.monotonic() > end:
-                raise
-            logger.warning("record.postponed", detail=str(error.orig))
-            time.sleep(pause)
-            pause = min(pause * 2, 5.0)

@@ -7,20 +7,24 @@ stands by and takes over within seconds, and nothing that Redis forgets is misse
 
 import os
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from celery.beat import Scheduler, Service
+from celery.beat import ScheduleEntry, Scheduler, Service
 from sqlalchemy import Engine, or_, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from app import db, killpoints, log, queue
 from app.db import after, now
 from app.models import BeatLease
+from app.runtime import Call
 from app.settings import Settings
 from workers import periodic
 
 logger = log.get(__name__)
+seldom = log.Seldom(logger)
 
 #: Seconds that a leader may be silent before another one leads.
 LEASE = 5.0
@@ -57,6 +61,7 @@ class LeasedScheduler(Scheduler):
 
     engine: ClassVar[Engine]
     holder: ClassVar[str]
+    send: ClassVar[Callable[[Call], bool]]
     leading: ClassVar[bool] = False
 
     def setup_schedule(self) -> None:
@@ -69,7 +74,7 @@ class LeasedScheduler(Scheduler):
         except IntegrityError:  # both saw no row; the other one was first
             leading = False
         except SQLAlchemyError as error:
-            logger.warning("beat.no_database", detail=str(error))
+            seldom.warning("beat.no_database", detail=db.reason(error))
             leading = False
         if leading != self.leading:
             type(self).leading = leading
@@ -78,6 +83,13 @@ class LeasedScheduler(Scheduler):
             return 1.0
         return min(float(super().tick(*args, **kwargs)), LEASE / 3)
 
+    #: Celery's own would wait for the broker here, and for nothing else, however long it takes.
+    producer = None
+
+    def apply_entry(self, entry: ScheduleEntry, producer: None = None) -> None:
+        """Send what is due, if the broker takes it; else its next turn comes."""
+        type(self).send(Call(entry.task, entry.args, expires=entry.options["expires"]))
+
 
 def main(settings: Settings) -> None:
     """Run until a signal says to stop."""
@@ -85,7 +97,10 @@ def main(settings: Settings) -> None:
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(periodic.schedule(settings))
     application.conf.beat_max_loop_interval = 1
-    LeasedScheduler.engine = db.connect(settings.database.connection, pool_size=1)
+    LeasedScheduler.engine = db.connect(
+        settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
+    )
+    LeasedScheduler.send = staticmethod(queue.sender(application))
     LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
     service = Service(application, max_interval=1, scheduler_cls=LeasedScheduler)
     import signal  # beat's service leaves signals to whoever runs it
@@ -93,4 +108,5 @@ def main(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     service.start()
-    step_down(LeasedScheduler.engine, LeasedScheduler.holder)
+    with suppress(SQLAlchemyError):  # then the lease runs out
+        step_down(LeasedScheduler.engine, LeasedScheduler.holder)

@@ -13,7 +13,8 @@ from uuid import uuid4
 
 from sqlalchemy import JSON, and_, bindparam, exists, func, select, update
 
-from app.db import after, now, retrying
+from app import release
+from app.db import after, now
 from app.models import (
     AgentRecord,
     Node,
@@ -22,17 +23,23 @@ from app.models import (
     OperationStep,
     Port,
     StepState,
+    Watermark,
 )
 from app.models.base import Base
 from app.models.snapshot import snapshots
 from app.runtime import Runtime
+from workers.forwarding import forward_newer
 from workers.lease import Leases
+from workers.patience import patiently
 from workers.waker import Waker
 
 
 @dataclass(slots=True)
 class Conductor:
-    """This process, as one that claims steps. leaving: it claims no more."""
+    """
+    This process, as one that claims steps. leaving: it claims no more. mark: the highest water mark
+    that it has seen; of a database with a lower one nothing is claimed.
+    """
 
     name: str
     incarnation: str
@@ -40,6 +47,7 @@ class Conductor:
     leases: Leases
     waker: Waker
     leaving: threading.Event = field(default_factory=threading.Event)
+    mark: int = 0
 
 
 @dataclass(slots=True)
@@ -62,9 +70,9 @@ class Attempt:
     reports: dict[str, Any] = field(default_factory=dict)
 
 
-_operations, _nodes, _steps, _agents, _ports = (
+_operations, _nodes, _steps, _agents, _ports, _watermark = (
     Base.metadata.tables[model.__tablename__]
-    for model in (Operation, Node, OperationStep, AgentRecord, Port)
+    for model in (Operation, Node, OperationStep, AgentRecord, Port, Watermark)
 )
 
 _CLAIM = (
@@ -75,6 +83,8 @@ _CLAIM = (
         _operations.c.fence == bindparam("under"),
         _operations.c.claimed < bindparam("at"),
         _operations.c.state == OperationState.QUEUED,
+        _operations.c.version <= release.UNDERSTOOD,
+        func.coalesce(select(_watermark.c.level).scalar_subquery(), 0) >= bindparam("mark"),
     )
     .values(
         claimed=bindparam("at"),
@@ -131,7 +141,10 @@ _agent, _port = snapshots(AgentRecord), snapshots(Port)
 def claim(conductor: Conductor, operation: str, fence: int, cursor: int) -> Attempt | None:
     """Claim a step, or learn that it is not, or no longer, to be run under this fence."""
     token = str(uuid4())
-    return retrying(lambda: _claim(conductor, operation, fence, cursor, token))
+    attempt = patiently(lambda: _claim(conductor, operation, fence, cursor, token))
+    if attempt is None:
+        forward_newer(conductor.runtime, operation)
+    return attempt
 
 
 def _claim(
@@ -150,6 +163,7 @@ def _claim(
                 "under": fence,
                 "incarnation": conductor.incarnation,
                 "token": token,
+                "mark": conductor.mark,
                 "timeout": conductor.runtime.settings.conductor.step_timeout,
             },
         )

@@ -15,7 +15,9 @@ import typer
 from app import log
 from app import settings as app_settings
 from app.cli import tree
+from app.cli.output import Form, Output
 from app.settings import Settings, SettingsError
+from drivers.boot import dnsmasq
 from workers import up as supervisor
 
 app = typer.Typer(
@@ -118,6 +120,30 @@ def beat(config: Config = None) -> None:
     supervisor.become(settings, "beat", supervisor.ROLES["beat"])
 
 
+@app.command()
+def files(config: Config = None) -> None:
+    """Hand out what machines fetch from the conductors of this host."""
+    settings = supervisor.complete(read(config))
+    if not settings.deploy.http_port:
+        raise SettingsError("[deploy]http_port is needed to serve files alone")
+    supervisor.become(settings, "files", supervisor.ROLES["files"])
+
+
+@app.command("dhcp-config")
+def dhcp_config(
+    boot: Annotated[str, typer.Option(help="ipxe or pxe")] = "ipxe",
+    range_: Annotated[
+        list[str] | None, typer.Option("--range", help="Of addresses, as dhcp-range of dnsmasq")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Print a configuration of dnsmasq: DHCP and TFTP for machines that boot from the network."""
+    settings = supervisor.complete(read(config))
+    if boot not in dnsmasq.LOADERS:
+        raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")
+    typer.echo(dnsmasq.config(settings.options(), boot, range_ or ()), nl=False)
+
+
 @db.command()
 def upgrade(
     config: Config = None,
@@ -130,6 +156,71 @@ def upgrade(
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
     supervisor.migrate(settings)
+
+
+@app.command()
+def doctor(
+    *,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Repair what can be; no machine is touched")
+    ] = False,
+    output: Annotated[
+        Form, typer.Option("--output", "-o", "-f", help="How to write it")
+    ] = Form.TABLE,
+    data_dir: Annotated[Path | None, typer.Option(help="Of an `ingot up`")] = None,
+    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
+    config: Config = None,
+) -> None:
+    """
+    Find and explain what does not fit together. Exit status: 0 nothing, 1 something, 2 usage.
+    """
+    from workers.doctor.examination import examine  # imports nearly everything
+
+    settings = supervisor.with_own_redis(
+        supervisor.complete(
+            read(
+                config,
+                DEFAULT__data_dir=data_dir and str(data_dir),
+                database__connection=database,
+                broker__url=broker,
+            )
+        )
+    )
+    found = [each.document() for each in examine(settings, fix=fix)]
+    if found or output is Form.JSON:
+        columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
+        Output(output).items(found, columns)
+    else:
+        typer.echo("Nothing was found.")
+    raise typer.Exit(bool(found))
+
+
+@db.command()
+def restored(
+    config: Config = None,
+    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+) -> None:
+    """
+    Say that the database was restored from a backup: all work ends, all nodes go into maintenance.
+
+    Conductors notice it by themselves, unless Redis has forgotten everything, too.
+    """
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app import runtime  # imports nearly everything
+    from app.services import restoration
+
+    settings = supervisor.complete(read(config, database__connection=database))
+    made = runtime.make(settings, send=lambda _message: False)
+    try:
+        with made.transaction() as session:
+            ended, nodes = restoration.declare(session)
+    except SQLAlchemyError as error:
+        raise supervisor.StartError(f"database: {getattr(error, 'orig', error)}") from None
+    finally:
+        made.engine.dispose()
+    typer.echo(f"{ended} operations ended, {nodes} nodes are in maintenance")
 
 
 @app.command("config")

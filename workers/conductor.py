@@ -17,22 +17,33 @@ from celery import Celery, Task
 from celery.apps.worker import Worker
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
+from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import killpoints, log, queue
+from app import db, killpoints, log, queue, release
 from app.broker import client
 from app.parent import die_with_parent
 from app.runtime import Runtime, make
-from app.services import conductors
+from app.services import conductors, restoration
 from app.settings import Settings
-from workers import answering, attempts, periodic, shown
+from workers import answering, attempts, leaving, outages, periodic, shown, witness
 from workers.claims import Conductor
+from workers.forwarding import forward
 from workers.lease import Leases
 from workers.waker import Waker
 
 logger = log.get(__name__)
+seldom = log.Seldom(logger)
 
 NOW_THREADS = 8
+#: Seconds that a message may wait for the conductor to be registered.
+BEGIN_PATIENCE = 5.0
+#: Seconds between two looks of a conductor that leaves for what was sent to it in vain.
+HAND_OVER_EVERY = 0.2
+#: Seconds for the last one.
+HAND_OVER_PATIENCE = 5.0
+#: Seconds until a sign of life is tried again that the database did not take.
+AGAIN = 1.0
 
 
 def main(settings: Settings, name: str) -> None:
@@ -53,9 +64,16 @@ def main(settings: Settings, name: str) -> None:
     conductor = Conductor(name, incarnation, runtime, leases, Waker(runtime))
 
     @application.task(name=queue.RUN, bind=True, acks_late=True, ignore_result=True)
-    def run(self: Task, node: str, operation: str, fence: int, cursor: int) -> None:
+    def run(self: Task, node: str, operation: str, *hint: Any) -> None:
+        if queue.version_of(self.request) > release.UNDERSTOOD:
+            forward(runtime, operation)
+            return
+        if not life.begun.wait(BEGIN_PATIENCE):
+            return  # the reconciler sends again
+        fence, cursor = hint[:2]
         show = shown.by(worker, self.request)
-        attempts.run(conductor, node, operation, fence, cursor, show=show)
+        with outages.borne(queue.RUN):
+            attempts.run(conductor, node, operation, fence, cursor, show=show)
 
     leases.start()
     conductor.waker.start()
@@ -78,13 +96,18 @@ def main(settings: Settings, name: str) -> None:
 
 
 class _Life:
-    """Registers the conductor and gives its signs of life."""
+    """
+    Registers the conductor, gives its signs of life, and hands over its work in the end.
+
+    begun: it is registered, and knows the database for the newest one.
+    """
 
     def __init__(self, conductor: Conductor, now_process: int) -> None:
         self.conductor = conductor
         self.now_process = now_process
-        self._registered = False
+        self.begun = threading.Event()
         self._ended = threading.Event()
+        self._handing_over: threading.Thread | None = None
 
     def begin(self, **_: Any) -> None:
         """The worker listens to its queue: nodes may belong to it from now on."""
@@ -97,14 +120,18 @@ class _Life:
                 self._give_up("conductor.now_died")
                 return
             try:
-                if not self._registered:
+                if not self.begun.is_set():
                     self._register()
                 elif not self._heartbeat():
                     self._give_up("conductor.replaced")
                     return
+                self._ended.wait(interval)
+                continue
             except SQLAlchemyError as error:
-                logger.warning("conductor.no_database", detail=str(error))
-            self._ended.wait(interval)
+                seldom.warning("conductor.no_database", detail=db.reason(error))
+            except RedisError as error:
+                seldom.warning("broker.unreachable", detail=str(error))
+            self._ended.wait(min(interval, AGAIN))
 
     def _register(self) -> None:
         runtime, name = self.conductor.runtime, self.conductor.name
@@ -114,16 +141,24 @@ class _Life:
             for hardware_type, kinds in runtime.drivers.types.items()
         }
         group = runtime.settings.conductor.conductor_group.lower()
+        leases = self.conductor.leases
+        seen = witness.recall(leases.client, leases.prefix)
         with runtime.transaction() as session:
             conductors.register(session, name, incarnation, group, interfaces)
-        self._registered = True
+            mark = restoration.rise(session, seen)
+        self.conductor.mark = mark
+        self.begun.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
 
     def _heartbeat(self) -> bool:
         """False: the name belongs to another process now."""
         conductor = self.conductor
         with conductor.runtime.transaction() as session:
-            return conductors.heartbeat(session, conductor.name, conductor.incarnation)
+            if not conductors.heartbeat(session, conductor.name, conductor.incarnation):
+                return False
+            mark = restoration.rise(session, conductor.mark)
+        conductor.mark = mark
+        return True
 
     def _give_up(self, event: str) -> None:
         """End as by a signal: what runs is finished, and whoever watches starts a new one."""
@@ -132,18 +167,44 @@ class _Life:
 
     def leave(self, **_: Any) -> None:
         """Take no more nodes; the steps that run are finished, what follows them is others'."""
-        self.conductor.leaving.set()
-        with contextlib.suppress(SQLAlchemyError), self.conductor.runtime.transaction() as session:
-            conductors.leave(session, self.conductor.name, self.conductor.incarnation)
+        conductor = self.conductor
+        if conductor.leaving.is_set():
+            return
+        try:
+            with conductor.runtime.transaction() as session:
+                conductors.leave(session, conductor.name, conductor.incarnation)
+        except SQLAlchemyError as error:  # it is seen that the signs of life stop
+            logger.warning("conductor.no_database", detail=str(error))
+        conductor.leaving.set()
+        # beside the worker, which is about to wait for the steps that run
+        self._handing_over = threading.Thread(target=self._hand_over, name="leaving", daemon=True)
+        self._handing_over.start()
+
+    def _hand_over(self) -> None:
+        """Until the end: what was sent here and is not begun, and whose agents work, is others'."""
+        last = False
+        while not last:
+            last = self._ended.is_set()
+            leaving.hand_over_all(self.conductor)
+            try:
+                self.conductor.waker.hand_over()
+            except SQLAlchemyError as error:  # a heartbeat wakes what waits, a little later
+                logger.warning("conductor.no_database", detail=str(error))
+            self._ended.wait(HAND_OVER_EVERY)
 
     def end(self) -> None:
         self._ended.set()
         self.leave()
+        if self._handing_over is not None:
+            self._handing_over.join(HAND_OVER_PATIENCE)
 
 
 def _worker(application: Celery, hostname: str, queues: list[str], threads: int) -> Worker:
     setup_logging.connect(_leave_logging_alone)
-    application.conf.task_queues = [Queue(each, routing_key=each) for each in queues]
+    application.conf.task_queues = [
+        Queue(each, routing_key=each) if isinstance(each, str) else each
+        for each in (queue.addressed(application, name) for name in queues)
+    ]
     return Worker(
         app=application,
         hostname=hostname,

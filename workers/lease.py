@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 import redis
 
-from app import log
+from app.broker import reach
+from app.reach import Reach
 from drivers.errors import LeaseLost
-
-logger = log.get(__name__)
 
 _RENEW = """
 local held = redis.call('GET', KEYS[1])
@@ -67,6 +66,7 @@ class Leases:
     holder: str
     ttl: float
     prefix: str
+    _reach: Reach = field(default_factory=reach)
     _held: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -99,14 +99,16 @@ class Leases:
         with self._lock:
             self._held.discard(lease)
         try:
-            self.client.eval(_RELEASE, 1, lease.key, lease.value)
+            with self._reach.trying():
+                self.client.eval(_RELEASE, 1, lease.key, lease.value)
         except redis.RedisError:  # it runs out by itself
             return
 
     def regain(self, lease: Lease) -> bool:
         """Renew a lease that has run out, where nobody took it; True also without Redis."""
         try:
-            renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
+            with self._reach.trying():
+                renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
             if renewed:
                 lease.valid_until = time.monotonic() + self.ttl
             return bool(renewed) or self._set(lease)
@@ -119,7 +121,9 @@ class Leases:
 
     def _set(self, lease: Lease) -> bool:
         asked = time.monotonic()
-        if self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms):
+        with self._reach.trying():
+            taken = self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms)
+        if taken:
             lease.valid_until = asked + self.ttl
             return True
         return False
@@ -132,12 +136,14 @@ class Leases:
             if not held:
                 continue
             try:
-                with self.client.pipeline(transaction=False) as pipeline:
+                with (
+                    self._reach.trying(),
+                    self.client.pipeline(transaction=False) as pipeline,
+                ):
                     for lease in held:
                         pipeline.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
                     answers = pipeline.execute()
-            except redis.RedisError as error:
-                logger.warning("leases.not_renewed", count=len(held), detail=str(error))
+            except redis.RedisError:  # they are checked before each order
                 continue
             for lease, renewed in zip(held, answers, strict=True):
                 if renewed:

@@ -1,12 +1,12 @@
 """
-Power synchronisation: does each machine's power agree with its row?
+Power synchronisation: does each machine's power agree with its row? Its health comes along.
 
 Rules are Ironic's (PERIODIC §1-2). BMCs are asked concurrently; only what differs is written, and
 only where neither fence nor reservation has moved since the node was read.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,12 +37,14 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
     """One sweep over the nodes of a conductor; how many were read, corrected, and failed."""
     counts = {"read": 0, "differ": 0, "failed": 0}
     for page in _pages(runtime, conductor, recovering=False):
-        states = read(runtime, page)
+        states, healths = read(runtime, page)
         for node in page:
             state = states.get(node.uuid)
             if state is None:
                 continue
             counts["read"] += 1
+            if healths.get(node.uuid, node.health) != node.health:
+                _write(runtime, node, lambda row, now=healths[node.uuid]: _felt(row, now))
             if isinstance(state, HardwareError):
                 counts["failed"] += 1
                 _write(runtime, node, lambda row, error=state: _unreadable(runtime, row, error))
@@ -56,7 +58,7 @@ def recover(runtime: Runtime, conductor: str) -> int:
     """Nodes in maintenance for a power failure whose BMC answers again leave it."""
     recovered = 0
     for page in _pages(runtime, conductor, recovering=True):
-        states = read(runtime, page)
+        states, _ = read(runtime, page)
         for node in page:
             state = states.get(node.uuid)
             if isinstance(state, str):
@@ -64,8 +66,14 @@ def recover(runtime: Runtime, conductor: str) -> int:
     return recovered
 
 
-def read(runtime: Runtime, nodes: Sequence[Node]) -> dict[str, str | HardwareError]:
-    """node uuid -> its power state, or why it cannot be read; many BMCs at once."""
+def read(
+    runtime: Runtime, nodes: Sequence[Node]
+) -> tuple[Mapping[str, str | HardwareError], Mapping[str, str | None]]:
+    """
+    node uuid -> its power state, or why it cannot be read; many BMCs at once.
+
+    Beside it, node uuid -> health, of those whose BMC was asked for it.
+    """
     result: dict[str, str | HardwareError] = {}
     by_sweep: list[Target] = []
     by_thread: list[Target] = []
@@ -92,7 +100,9 @@ def read(runtime: Runtime, nodes: Sequence[Node]) -> dict[str, str | HardwareErr
         with ThreadPoolExecutor(min(settings.conductor.sync_power_state_workers, 32)) as threads:
             states = threads.map(_ask, by_thread)
             result |= dict(zip((each.uuid for each in by_thread), states, strict=True))
-    return result
+    told = by_sweep if settings.conductor.enable_health_monitoring else ()
+    healths = {each.uuid: each.reports["health"] for each in told if "health" in each.reports}
+    return result, healths
 
 
 def _ask(target: Target) -> str | HardwareError:
@@ -196,6 +206,16 @@ def _unreadable(runtime: Runtime, row: _Row, error: HardwareError) -> None:
     row.node.power_sync_failures += 1
     if row.node.power_sync_failures > runtime.settings.conductor.power_state_sync_max_retries:
         _give_up(row, None, str(error))
+
+
+def _felt(row: _Row, health: str | None) -> None:
+    node = row.node
+    bad = health in ("Warning", "Critical")
+    event = f"Health is {health or 'unknown'}; it was {node.health or 'unknown'}."
+    node.health = health
+    history.add(row.session, node, "monitoring", event, "ERROR" if bad else "INFO")
+    if bad:
+        logger.warning("health.bad", node=node.uuid, health=health)
 
 
 def _give_up(row: _Row, state: str | None, why: str) -> None:

@@ -7,15 +7,18 @@ between commit and send, a dead conductor, a missed poll all end here.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import and_, bindparam, exists, func, or_, select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db import age, now
+from app.db import age, is_away, now, reason, retrying
 from app.models import (
     AgentRecord,
     Node,
@@ -24,13 +27,15 @@ from app.models import (
     OperationStep,
 )
 from app.runtime import Runtime, of
-from app.services import conductors, moves, operations, outcomes, waking
+from app.services import admission, conductors, moves, operations, outcomes, waking
 from drivers.steps import Failed, Resume
 
 logger = log.get(__name__)
 
 #: Most operations that one pass touches of each kind.
 BATCH = 500
+#: Operations that are changed in one transaction, and such transactions at once on PostgreSQL.
+TOGETHER, THREADS = 16, 3
 #: Seconds that a conductor's own waker has to see to a poll that is due.
 GRACE = 2.0
 #: Longest seconds between two messages about the same step.
@@ -42,7 +47,8 @@ class Contact:
     """
     How long this process has been in touch with the database without a break.
 
-    Who was out of touch itself must not call others dead.
+    Who was out of touch itself must not call others dead. Nor is anybody dead whose signs of life
+    the database does not take: while it is read-only or full, all are silent.
     """
 
     timeout: float
@@ -53,10 +59,15 @@ class Contact:
     def __post_init__(self) -> None:
         self.since = self.last = self.clock()
 
-    def made(self) -> bool:
-        """Note a contact; whether it has lasted for a whole timeout."""
+    def made(self, silence: float = 0.0) -> bool:
+        """
+        Note a contact; whether it has lasted for a whole timeout.
+
+        silence: seconds since any conductor gave a sign of life; half a timeout is more than
+        there is between two signs.
+        """
         moment = self.clock()
-        if moment - self.last > self.timeout:
+        if moment - self.last > self.timeout or silence > self.timeout / 2:
             self.since = moment
         self.last = moment
         return moment - self.since >= self.timeout
@@ -76,17 +87,21 @@ def reconcile(
         alive = conductors.alive(session, timeout)
         online = {each.incarnation for each in alive}
         behind = {each.incarnation for each in alive if backlog(each.name)}
-        judge = partial(conductors.living, timeout=timeout) if contact.made() else conductors.known
-        todo = {
-            "expired": (_expire, _ids(session, _expired())),
-            "woken": (_wake, _ids(session, _overdue())),
-            "called": (_wake, _ids(session, _called())),
-            "taken_over": (_take_over(judge), _ids(session, _abandoned(judge(session)))),
-            "resent": (_resend, _ids(session, _unsent(runtime, online, behind))),
-        }
-    counts = {}
-    for name, (act, ids) in todo.items():
-        counts[name] = sum(_each(runtime, act, operation_id) for operation_id in ids)
+        judge = conductors.known
+        if contact.made(conductors.silence(session)):
+            judge = partial(conductors.living, timeout=timeout)
+        found = (
+            ("taken_over", _take_over(judge), _abandoned(judge(session)), Operation.deadline_at),
+            ("expired", _expire, _expired(), Operation.deadline_at),
+            ("woken", _wake, _overdue(online), Operation.wake_at),
+            ("called", _wake, _called(timeout), Operation.id),
+            ("resent", _resend, _unsent(runtime, online, behind), Operation.sent_at),
+        )
+        todo = [(name, act, _ids(session, which, due)) for name, act, which, due in found]
+    if any(ids for _, _, ids in todo):
+        killpoints.reach("decided")
+    counts = _do(runtime, todo)
+    counts |= _do(runtime, [("admitted", _resend, admission.admit_all(runtime))])
     if any(counts.values()):
         logger.info("reconciled", **counts)
     return counts
@@ -95,27 +110,98 @@ def reconcile(
 Act = Callable[[Session, Node, Operation], bool]
 
 
-def _each(runtime: Runtime, act: Act, operation_id: int) -> bool:
-    """Act on one operation under its node's lock; each is a transaction of its own."""
-    with runtime.transaction() as session:
-        return act(session, *operations.lock_operation(session, operation_id))
+def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dict[str, int]:
+    """
+    Act on operations, a few in each transaction, some of each name before more of any.
+
+    todo: (name, what to do, to which, the first that is due first). Returns name -> of how many it
+    was done. What another has locked is left to the next pass, and so is what fails; but when the
+    database is away, all of it is. Raises SQLAlchemyError then.
+    """
+    counts = {name: 0 for name, _, _ in todo}
+    batches = sorted(
+        (
+            (at, name, act, ids[at : at + TOGETHER])
+            for name, act, ids in todo
+            for at in range(0, len(ids), TOGETHER)
+        ),
+        key=lambda batch: batch[0],
+    )
+    # SQLite has one writer; and who has one batch needs no thread for it
+    threads = THREADS if runtime.engine.dialect.name == "postgresql" else 1
+    if min(threads, len(batches)) == 1:
+        for _, name, act, ids in batches:
+            counts[name] += _each(runtime, act, *ids)
+        return counts
+    with ThreadPoolExecutor(threads, thread_name_prefix="reconcile") as pool:
+        done = [(name, pool.submit(_each, runtime, act, *ids)) for _, name, act, ids in batches]
+        try:
+            for name, future in done:
+                counts[name] += future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return counts
 
 
-def _ids(session: Session, condition: tuple[object, ...]) -> list[int]:
-    query = select(Operation.id).where(*condition).order_by(Operation.id).limit(BATCH)  # type: ignore[arg-type]
-    return list(session.scalars(query))
+def _each(runtime: Runtime, act: Act, *ids: int) -> int:
+    """
+    Act on operations under their nodes' locks, in one transaction, or each in its own if one of
+    them fails. Returns on how many; raises SQLAlchemyError when the database is away.
+    """
+
+    def work() -> int:
+        with runtime.transaction() as session:
+            free = operations.lock_free(session, ids)
+            return sum(act(session, node, operation) for node, operation in free)
+
+    try:
+        return retrying(work)
+    except Exception as error:
+        if isinstance(error, SQLAlchemyError) and is_away(error):
+            raise
+        if len(ids) > 1:
+            return sum(_each(runtime, act, operation_id) for operation_id in ids)
+        if isinstance(error, SQLAlchemyError):
+            logger.warning("reconciling.postponed", operation_id=ids[0], detail=reason(error))
+        else:  # a defect, or a row that nobody expected, must not keep all others from their turn
+            logger.exception("reconciling.failed", operation_id=ids[0])
+        return 0
+
+
+def _ids(session: Session, condition: tuple[Any, ...], due: Any = Operation.id) -> list[int]:
+    """What is due first comes first; what has no time comes last, in no order."""
+    order = (due.nulls_last(), func.random())
+    return list(
+        session.scalars(select(Operation.id).where(*condition).order_by(*order).limit(BATCH))
+    )
 
 
 def _expired() -> tuple[object, ...]:
-    return (Operation.state == OperationState.WAITING, Operation.deadline_at < now())
+    """But for what `_expire` would leave alone, for ever, and so keep others from their turn."""
+    left_alone = exists().where(
+        Node.id == Operation.node_id,
+        or_(
+            and_(
+                Node.maintenance,
+                Operation.wake_at.is_(None),
+                Node.fault.is_distinct_from(moves.CLEAN_FAILURE),
+            ),
+            and_(Node.reservation.is_not(None), Node.operation_id.is_distinct_from(Operation.id)),
+        ),
+    )
+    waits = Operation.state == OperationState.WAITING
+    return (waits, Operation.deadline_at < now(), ~left_alone)
 
 
-def _overdue() -> tuple[object, ...]:
-    return (Operation.state == OperationState.WAITING, age(Operation.wake_at) > GRACE)
+def _overdue(online: Iterable[str]) -> tuple[object, ...]:
+    """The waker of who began the wait comes first, if it is still there."""
+    gone = Operation.claimed_by.not_in(online) & (age(Operation.wake_at) > 0)
+    return (Operation.state == OperationState.WAITING, or_(age(Operation.wake_at) > GRACE, gone))
 
 
-def _called() -> tuple[object, ...]:
-    """Waiting for an agent that has called, and was not heard."""
+def _called(timeout: float) -> tuple[object, ...]:
+    """Waiting for an agent that has called, and was not heard; timeout: of conductors."""
     called = (
         select(AgentRecord.node_id)
         .where(
@@ -125,7 +211,12 @@ def _called() -> tuple[object, ...]:
         )
         .exists()
     )
-    return (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None), called)
+    return (
+        Operation.state == OperationState.WAITING,
+        Operation.wake_at.is_(None),
+        waking.unwatched().params(timeout=timeout),
+        called,
+    )
 
 
 def _abandoned(living: Iterable[str]) -> tuple[object, ...]:
@@ -152,6 +243,7 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
     ]
     return (
         Operation.state == OperationState.QUEUED,
+        ~Operation.is_queued,
         or_(
             Operation.sent_at.is_(None),
             Operation.sent_to.is_(None),
@@ -181,7 +273,7 @@ def _wake(session: Session, node: Node, operation: Operation) -> bool:
 
 
 def _resend(session: Session, node: Node, operation: Operation) -> bool:
-    if operation.state != OperationState.QUEUED:
+    if operation.state != OperationState.QUEUED or operation.is_queued:
         return False
     operations.send(session, node, operation)
     return True
@@ -195,17 +287,21 @@ def resend_all(runtime: Runtime) -> int:
             ids = _ids(session, (Operation.state == OperationState.QUEUED, Operation.id > last))
         if not ids:
             return resent
-        resent += sum(_each(runtime, _resend, operation_id) for operation_id in ids)
+        resent += _do(runtime, [("resent", _resend, ids)])["resent"]
         last = ids[-1]
 
 
 def _take_over(judge: Callable[[Session], set[str]]) -> Act:
-    """judge: who is alive; asked anew each time, as another may have claimed it since."""
+    """
+    judge: who is alive; asked anew in each transaction, its locks held, as another may have claimed
+    an operation since it was found.
+    """
 
     def take_over(session: Session, node: Node, operation: Operation) -> bool:
-        dead = operation.claimed_by not in judge(session)
-        moment = session.scalar(select(now()))
-        late = operation.deadline_at is not None and moment and operation.deadline_at < moment
+        if "living" not in session.info:  # whoever has claimed what is locked is among them
+            session.info["living"] = judge(session)
+        dead = operation.claimed_by not in session.info["living"]
+        late = not dead and operation.deadline_at and session.scalar(_IS_LATE, {"id": operation.id})
         if operation.state != OperationState.RUNNING or not (dead or late):
             return False
         step = operations.current_step(session, operation)
@@ -231,6 +327,9 @@ def _take_over(judge: Callable[[Session], set[str]]) -> Act:
         return True
 
     return take_over
+
+
+_IS_LATE = select(Operation.deadline_at < now()).where(Operation.id == bindparam("id"))
 
 
 def _go_back(session: Session, operation: Operation, step: OperationStep) -> None:

@@ -28,13 +28,14 @@ from typing import Any
 
 from app import log
 from app.settings import Settings
+from drivers.boot import addresses
 from workers import redis_server
 from workers.children import Children, fork, wait_for_signal, watch_signals
 
 logger = log.get(__name__)
 
 #: What the children share by being imported before they are forked.
-PRELOAD = ("app.db", "app.serve", "workers.conductor", "workers.beat")
+PRELOAD = ("app.db", "app.serve", "workers.files", "workers.conductor", "workers.beat")
 #: Seconds for all of it to become ready.
 READY_TIMEOUT = 60.0
 #: Seconds that a data directory may still be in use by what is just ending.
@@ -73,7 +74,7 @@ def _alive(settings: Settings) -> dict[str, str]:
     from app import db  # here, as it takes long to import: Redis starts in the meantime
     from app.services import conductors
 
-    engine = db.connect(settings.database.connection)
+    engine = db.connect(settings.database.connection, **settings.database.limits)
     try:
         with db.reading(engine) as session:
             timeout = settings.conductor.heartbeat_timeout
@@ -91,6 +92,7 @@ def _upgrade(settings: Settings) -> None:
 #: Role -> what its process runs; `upgrade` and `alive` run in the supervisor. Tests put others.
 ROLES: Mapping[str, Role] = {
     "api": late("app.serve"),
+    "files": late("workers.files"),
     "conductor": late("workers.conductor"),
     "beat": late("workers.beat"),
     "upgrade": _upgrade,
@@ -113,11 +115,32 @@ def complete(settings: Settings) -> Settings:
     """The settings with what they leave to the data directory filled in."""
     folder = data_dir(settings)
     url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
+    deploy, pxe = settings.deploy, settings.pxe
+    files_url = deploy.http_url or (deploy.http_port and _files_url(settings, deploy.http_port))
     return dataclasses.replace(
         settings,
         default=dataclasses.replace(settings.default, data_dir=str(folder)),
         database=dataclasses.replace(settings.database, connection=url),
+        deploy=dataclasses.replace(
+            deploy,
+            http_root=deploy.http_root or str(folder / "httpboot"),
+            http_url=files_url or None,
+        ),
+        pxe=dataclasses.replace(
+            pxe,
+            tftp_root=pxe.tftp_root or str(folder / "tftpboot"),
+            instance_master_path=pxe.instance_master_path or str(folder / "master_images"),
+        ),
     )
+
+
+def with_own_redis(settings: Settings) -> Settings:
+    """The settings with the URL of the service's own Redis, where it has one, and that is there."""
+    path = redis_server.socket_path(Path(settings.default.data_dir))
+    if settings.broker.url or not path.exists():
+        return settings
+    broker = dataclasses.replace(settings.broker, url=f"redis+socket://{path}")
+    return dataclasses.replace(settings, broker=broker)
 
 
 def migrate(settings: Settings) -> None:
@@ -154,10 +177,12 @@ def run(settings: Settings, options: Options) -> int:
 
     Returns the exit status. Raises StartError.
     """
+    serves_files = not settings.deploy.http_url
     settings = complete(settings)
     with _locked(Path(settings.default.data_dir)) as folder:
         settings = _with_port(settings)
-        supervisor = _Supervisor(settings, options, folder)
+        settings = _with_files(settings) if serves_files else settings
+        supervisor = _Supervisor(settings, options, folder, serves_files=serves_files)
         watch_signals()
         try:
             return supervisor.run()
@@ -166,8 +191,13 @@ def run(settings: Settings, options: Options) -> int:
 
 
 class _Supervisor:
-    def __init__(self, settings: Settings, options: Options, folder: Path) -> None:
+    """serves_files: no web server of the site hands out what machines fetch."""
+
+    def __init__(
+        self, settings: Settings, options: Options, folder: Path, *, serves_files: bool
+    ) -> None:
         self.settings = settings
+        self.serves_files = serves_files
         self.options = options
         self.folder = folder
         self.children = Children(changed=self.write_pidfile)
@@ -256,6 +286,8 @@ class _Supervisor:
         names = [f"{host}-{number}" for number in range(1, self.options.conductors + 1)]
         start = self.children.start
         start("api", "api", partial(become, settings, "api", ROLES["api"]))
+        if self.serves_files:
+            start("api", "files", partial(become, settings, "files", ROLES["files"]))
         for name in names:
             work = partial(become, settings, name, ROLES["conductor"], name)
             start("conductors", name, work)
@@ -313,7 +345,11 @@ class _Supervisor:
         logger.info("up.stopped")
 
     def write_pidfile(self) -> None:
-        """{"up": pid, "api": [pid], "conductors": {name: pid}, "beat": [pid], "redis": [pid]}"""
+        """
+        {"up": pid, "api": [pid], "conductors": {name: pid}, "beat": [pid], "redis": [pid]}
+
+        api: the servers, that of the API first, and that of files.
+        """
         path = self.options.pidfile
         if path is None:
             return
@@ -395,18 +431,35 @@ def _locked(folder: Path) -> Iterator[Path]:
 
 
 def _with_port(settings: Settings) -> Settings:
-    """The settings with a port that is free: the one asked for, or any for 0. Raises StartError."""
-    host, port = settings.api.host_ip, settings.api.port
+    """The settings with a port of the API that is free. Raises StartError."""
+    port = _free(settings.api.host_ip, settings.api.port)
+    return dataclasses.replace(settings, api=dataclasses.replace(settings.api, port=port))
+
+
+def _with_files(settings: Settings) -> Settings:
+    """The settings with the URL of our own server of files. Raises StartError."""
+    port = _free(settings.api.host_ip, settings.deploy.http_port, settings.api.port)
+    url = _files_url(settings, port)
+    deploy = dataclasses.replace(settings.deploy, http_port=port, http_url=url)
+    return dataclasses.replace(settings, deploy=deploy)
+
+
+def _files_url(settings: Settings, port: int) -> str:
+    return f"http://{addresses.in_url(addresses.of_host(settings.options()))}:{port}"
+
+
+def _free(host: str, port: int, other: int = 0) -> int:
+    """A port that is free: the one asked for, or any but `other` for 0. Raises StartError."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-            port = probe.getsockname()[1]
+            found = int(probe.getsockname()[1])
     except OSError as error:
         told = "in use" if error.errno == errno.EADDRINUSE else error.strerror
         raise StartError(f"port {port} of {host}: {told}") from None
-    return dataclasses.replace(settings, api=dataclasses.replace(settings.api, port=port))
+    return found if found != other else _free(host, port, other)
 
 
 def base_url(settings: Settings) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log
+from app import killpoints, log
 from app.runtime import Runtime
 from app.services import operations, waking
 from drivers.agent.in_band import command_ended
@@ -29,15 +29,24 @@ logger = log.get(__name__)
 SHARE = 0.01
 #: Looks in a row without an answer, after which an agent is left to its heartbeats.
 ERRORS = 5
+#: Looks a second at all agents together: with many, each is asked more seldom.
+LOOKS = 50
 
 
 def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
     """Wake an operation if it still waits (under this fence); whether this call did."""
+    killpoints.reach("waking")
     with runtime.transaction() as session:
         node, operation = operations.lock_operation(session, operation_id)
         if fence is not None and operation.fence != fence:
             return False
         return waking.wake(session, node, operation)
+
+
+def end_watch(runtime: Runtime, operation_id: int, fence: int) -> None:
+    """Wake it; or, if another has its node just now, listen to its agent from now on."""
+    if not wake(runtime, operation_id, fence):
+        waking.leave_to_agent(runtime, operation_id, fence)
 
 
 class Waker:
@@ -48,9 +57,12 @@ class Waker:
         self._loop = asyncio.new_event_loop()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="wake")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watched: dict[int, int] = {}  # operation -> fence
+        self.running = False
         self._http: aiohttp.ClientSession | None = None
 
     def start(self) -> None:
+        self.running = True
         threading.Thread(target=self._run, name="waker", daemon=True).start()
 
     def poll(self, operation_id: int, fence: int, delay: float) -> None:
@@ -61,7 +73,18 @@ class Waker:
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
     ) -> None:
         """Call the step again when the agent's command has ended."""
+        self._watched[operation_id] = fence
         self._submit(lambda: self._watch(operation_id, fence, url, token, ca))
+
+    def hand_over(self) -> None:
+        """
+        This process ends: wake what waits for its agent, so that another one looks after it.
+
+        A step that is called too early waits again. One that polls is left to its time, as to some
+        steps that time is all.
+        """
+        while self._watched:
+            wake(self._runtime, *self._watched.popitem())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -77,11 +100,25 @@ class Waker:
 
     async def _poll(self, operation_id: int, fence: int, delay: float) -> None:
         await asyncio.sleep(delay)
-        await self._wake(operation_id, fence)
+        await self._do(wake, operation_id, fence)
 
     async def _watch(
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
     ) -> None:
+        try:
+            if not await self._until_ended(operation_id, fence, url, token, ca):
+                await self._leave_to_agent(operation_id, fence)
+        except Exception:  # a defect of ours must not leave an operation to nobody
+            logger.exception("watch.crashed", operation_id=operation_id)
+            await self._leave_to_agent(operation_id, fence)
+        finally:
+            if self._watched.get(operation_id) == fence:
+                del self._watched[operation_id]
+
+    async def _until_ended(
+        self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
+    ) -> bool:
+        """Look until the command has ended, or somebody else has woken it; False: in vain."""
         settings = self._runtime.settings.agent
         # made once: connections are kept for as long as it is the same object
         trusted = context(ca if ca is not None else settings.verify_ca)
@@ -89,16 +126,22 @@ class Waker:
         errors = 0
         while errors < ERRORS:
             ran = self._loop.time() - started
-            pause = max(settings.poll_interval / 2, ran * SHARE)
-            await asyncio.sleep(min(pause, settings.max_poll_interval))
+            pause = min(max(settings.poll_interval / 2, ran * SHARE), settings.max_poll_interval)
+            await asyncio.sleep(max(pause, len(self._watched) / LOOKS))
+            if self._watched.get(operation_id) != fence:
+                return True  # it was woken, and is watched anew
             try:
                 document = await self._commands(url, token, trusted)
                 errors = 0
-                if command_ended(document):
-                    await self._wake(operation_id, fence)
-                    return
+                if command_ended(document) and await self._do(end_watch, operation_id, fence):
+                    return True  # else the database is away: nobody else listens to this agent
             except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
                 errors += 1  # it restarts, or is gone: then its heartbeat tells, or the deadline
+        return False
+
+    async def _leave_to_agent(self, operation_id: int, fence: int) -> None:
+        while not await self._do(waking.leave_to_agent, operation_id, fence):  # noqa: ASYNC110
+            await asyncio.sleep(self._runtime.settings.agent.poll_interval)
 
     async def _commands(
         self, url: str, token: str | None, trusted: bool | SSLContext
@@ -111,10 +154,15 @@ class Waker:
             document: dict[str, Any] = await answer.json()
             return document
 
-    async def _wake(self, operation_id: int, fence: int) -> None:
+    async def _do(
+        self, work: Callable[[Runtime, int, int], Any], operation_id: int, fence: int
+    ) -> bool:
+        """Whether the database took it; a poll that it did not is found overdue."""
         try:
             await self._loop.run_in_executor(
-                self._threads, wake, self._runtime, operation_id, fence
+                self._threads, work, self._runtime, operation_id, fence
             )
-        except SQLAlchemyError as error:  # the reconciler finds it overdue
+        except SQLAlchemyError as error:
             logger.warning("wake.failed", operation_id=operation_id, detail=str(error))
+            return False
+        return True

@@ -32,13 +32,14 @@ _RUNBOOKS = OWNED["/runbooks/<>"]
 NODE_FIELDS: Mapping[str, str] = {
     "extra": "baremetal:node:update_extra",
     "instance_info": "baremetal:node:update_instance_info",
+    "instance_name": "baremetal:node:update_instance_info",
     "driver": "baremetal:node:update:driver_interfaces",
     **{f"{kind}_interface": "baremetal:node:update:driver_interfaces" for kind in KINDS},
     "retired_reason": "baremetal:node:update:retired",
     **{
         name: f"baremetal:node:update:{name}"
         for name in (
-            "instance_name", "driver_info", "properties", "instance_uuid", "lessee",
+            "driver_info", "properties", "instance_uuid", "lessee",
             "network_data", "name", "retired", "owner", "conductor_group", "parent_node",
             "chassis_uuid", "shard", "disable_power_off",
         )

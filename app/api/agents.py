@@ -6,18 +6,17 @@ authentication.
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response
+from flask import Response, request
 from marshmallow import INCLUDE
 
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
-from app.api.nodes import identified
+from app.api.nodes import key_of
 from app.api.routes import Routes
 from app.api.schemas.agents import Heartbeat, LookupQuery
 from app.api.schemas.inspection import Report, ReportQuery
 from app.db import retrying
 from app.errors import Invalid, NotFound
-from app.models import Node
 from app.services import agents as service
 from app.services import inspection
 from app.settings import Settings
@@ -50,7 +49,11 @@ def look_up(query: Mapping[str, Any]) -> Response:
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:
             node, token = service.lookup(
-                session, macs, query.get("node_uuid"), with_token=with_token
+                session,
+                macs,
+                query.get("node_uuid"),
+                with_token=with_token,
+                caller=request.remote_addr,
             )
             return node.uuid, token, node.management_interface
 
@@ -59,8 +62,7 @@ def look_up(query: Mapping[str, Any]) -> Response:
 
 def _told(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
     """What a machine is told about itself, and its agent about how to behave."""
-    with runtime().reading() as session:
-        node = node_view.one(session, Node.uuid == uuid, SHOWN)
+    node = node_view.one(("uuid", uuid), SHOWN)
     return {"node": node, "config": config(runtime().settings, token, management)}
 
 
@@ -105,7 +107,7 @@ def heartbeat(sign: dict[str, Any], ident: str) -> Response:
     for name, since in SINCE.items():
         if sign.get(name) is not None and versions.current() < since:
             raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
-    identified(ident)
+    key_of(ident)
     service.heartbeat(runtime(), ident, sign)
     return empty(202)
 
@@ -126,7 +128,12 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:
             node, token = inspection.receive(
-                session, report, macs, query.get("node_uuid"), with_token=knows
+                session,
+                report,
+                macs,
+                query.get("node_uuid"),
+                with_token=knows,
+                caller=request.remote_addr,
             )
             return node.uuid, token, node.management_interface
 

@@ -29,10 +29,13 @@ def json(document: Any, status: int = 200, location: str | None = None) -> Respo
     return response
 
 
+class _Empty(Response):
+    default_mimetype = None
+
+
 def empty(status: int = 204, location: str | None = None) -> Response:
     """An answer without a body, and so without a content type."""
-    response = Response(b"", status)
-    del response.headers["Content-Type"]
+    response = _Empty(b"", status)
     if location:
         response.headers["Location"] = location
     return response

@@ -8,16 +8,16 @@ import traceback
 
 import orjson
 from flask import Flask, Response, current_app, g, request
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from app import log
+from app import db, log
 from app.api.answers import RUNTIME, json
 from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
 
 logger = log.get(__name__)
+seldom = log.Seldom(logger)
 
 #: This client (to 6.3 at least) raises TypeError on the Retry-After of a 409 or 503; without the
 #: header it waits and tries again by itself.
@@ -58,9 +58,7 @@ def register(app: Flask) -> None:
     """Let an application answer every error in these shapes."""
     app.register_error_handler(ServiceError, _service_error)
     app.register_error_handler(HTTPException, _http_exception)
-    app.register_error_handler(OperationalError, _no_database)
-    app.register_error_handler(InterfaceError, _no_database)
-    app.register_error_handler(PoolTimeout, _no_database)
+    app.register_error_handler(SQLAlchemyError, _database_error)
     app.register_error_handler(Exception, _bug)
 
 
@@ -92,9 +90,13 @@ def _http_exception(error: HTTPException) -> Response:
     return response
 
 
-def _no_database(error: Exception) -> Response:
-    logger.error("database.unreachable", error=str(error))
-    return _service_error(Unavailable("The database is out of reach, please retry."))
+def _database_error(error: SQLAlchemyError) -> Response:
+    trouble = db.trouble(error)
+    if trouble is None:
+        return _bug(error)
+    told = f"The database {trouble}, please retry."
+    seldom.warning("request.no_database", told=told, detail=db.reason(error))
+    return _service_error(Unavailable(told))
 
 
 def _bug(error: Exception) -> Response:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import empty, runtime
 from app.api.auth import caller
-from app.errors import Invalid
+from app.errors import Invalid, ServiceError
 from app.models import Answered
 from app.services.nodes import when_free
 
@@ -46,8 +46,11 @@ def once(work: Callable[[Session], object], answer: Response) -> Response:
         location=answer.headers.get("Location"),
     )
 
+    def look(session: Session) -> Answered | None:
+        return session.scalar(select(Answered).filter_by(caller=whose, key=key))
+
     def work_once(session: Session) -> Answered | None:
-        known = session.scalar(select(Answered).filter_by(caller=whose, key=key))
+        known = look(session)
         if known is None:
             work(session)
             session.add(row)
@@ -57,6 +60,10 @@ def once(work: Callable[[Session], object], answer: Response) -> Response:
         known = when_free(runtime(), work_once)
     except IntegrityError:  # the same key came at the same time, and its work is done by now
         known = when_free(runtime(), work_once)
+    except ServiceError:  # perhaps because it was done while this waited for the node
+        known = when_free(runtime(), look)
+        if known is None:
+            raise
     if known is None:
         return answer
     if known.request != row.request:

@@ -13,7 +13,7 @@ from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.nodes import identified, locked
+from app.api.nodes import identified, key_of, locked
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.errors import Invalid, NotFound, ServiceError
@@ -58,8 +58,7 @@ def show_states(query: Fields, ident: str) -> Response:
         if seconds > longest:
             raise Invalid(f"wait: at most {longest:g} seconds")
         await_rest(runtime(), identified(ident), seconds)
-    with runtime().reading() as session:
-        found = node_view.one(session, identified(ident), wanted, linked=False)
+    found = node_view.one(key_of(ident), wanted, linked=False)
     if found is None:
         raise NotFound("node", ident)
     return json(found)
@@ -117,7 +116,7 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
             return told | {"accepted": False, "refused": [refusal], "steps": []}
         return told | {
             "accepted": True,
-            "to": provisioning.leads_to(node, intent),
+            "to": provisioning.leads_to(intent),
             "refused": [{"status": None, "reason": each} for each in intent.wrong],
             "steps": [
                 node_view.step_view(row)

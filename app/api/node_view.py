@@ -13,7 +13,17 @@ from typing import Any
 
 import orjson
 from flask import Response, request
-from sqlalchemy import ColumnElement, FromClause, Row, Select, Text, cast, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    select,
+)
 from sqlalchemy.orm import Session
 
 from app import ring
@@ -32,12 +42,13 @@ from app.api.masking import (
 from app.api.owned import SEE_NODE
 from app.errors import NotFound
 from app.models import AgentRecord, Allocation, Node, NodeTrait, Operation, OperationStep
-from app.runtime import of
 from app.services import conductors, operations
 from app.services.nodes import INTERFACES
 from app.states import Kind, of_kind
 
 View = dict[str, Any]
+#: A unique column, and the value in it.
+Key = tuple[str, str]
 Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
 
 SHORT = ("uuid", "name", "instance_uuid", "power_state", "provision_state", "maintenance")
@@ -58,6 +69,18 @@ PLAIN = (
 )  # fmt: skip
 FULL = (*PLAIN, *OPEN, *DOCUMENTS, *STEPS, *JOINED, "traits", "conductor")
 SORTABLE = frozenset(PLAIN)
+#: Fields that are empty together in many nodes: of trouble and change, of a tenant, of what the
+#: machine did not tell.
+SPARSE = (
+    frozenset({
+        "fault", "last_error", "reservation", "target_power_state", "target_provision_state",
+        "maintenance", "maintenance_reason", "protected", "protected_reason", "retired",
+        "retired_reason", "automated_clean", "disable_power_off", "console_enabled", "health",
+        "parent_node", "chassis_uuid",
+    }),
+    frozenset({"instance_uuid", "instance_name", "owner", "lessee"}),
+    frozenset({"boot_mode", "secure_boot", "inspection_started_at", "inspection_finished_at"}),
+)  # fmt: skip
 #: The version from which every state is told.
 AGED = 39
 STATES = (
@@ -67,9 +90,14 @@ STATES = (
 )  # fmt: skip
 
 _NODES = Node.__table__.c
-_TRAITS = json_rows.array(
-    NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
-).label("traits")
+#: Documents that are read as text: those that are shown as they are, then those that are masked.
+_TEXTS: Mapping[str, ColumnElement[str]] = {
+    **{name: cast(_NODES[name], Text) for name in OPEN},
+    "traits": json_rows.array(
+        NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
+    ),
+    **{name: cast(_NODES[name], Text) for name in DOCUMENTS},
+}
 _AGENTS = AgentRecord.__table__.c
 _AGENT = (
     _AGENTS.url.label("agent_url"),
@@ -82,26 +110,32 @@ _AGENT_FACTS = tuple(each.name for each in _AGENT)
 _SOURCES = ("id", "uuid", "provision_state", "driver", "conductor_group")
 #: An operation with steps is in progress only in these.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
-#: Stands for the node's UUID in the text of its links.
-_UUID = "<uuid>"
+#: Stands for what differs from node to node, in a text that has none of it: no URL has.
+_GAP = "\x7f"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
     """
     What is read to show some fields of nodes.
 
-    parts: with how many JSON texts each row begins. computed: the fields that are not in these.
+    parts: with how many JSON texts each row begins; its `_SOURCES` come next, then the texts of
+    `documents` that are shown as they are. places: column -> where a row has it. computed: the
+    fields that no column shows as they are. wanted: all of the fields.
     """
 
     query: Select[Any]
     parts: int
+    documents: Sequence[str]
+    places: Mapping[str, int]
     computed: frozenset[str]
+    wanted: frozenset[str]
 
     @cached_property
-    def tagged(self) -> Select[Any]:
-        """The same with what a node's entity tag is made of."""
-        return self.query.add_columns(*etags.PARTS)
+    def by(self) -> Mapping[str, Select[Any]]:
+        """Unique column -> how to read the node that has `value` there, with its entity tag."""
+        query = self.query.add_columns(*etags.PARTS)
+        return {name: query.where(_NODES[name] == bindparam("value")) for name in ("uuid", "name")}
 
 
 def reading(wanted: Iterable[str]) -> Reading:
@@ -109,19 +143,19 @@ def reading(wanted: Iterable[str]) -> Reading:
     return _reading(frozenset(wanted), versions.current() < AGED, caller().restricted)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=512)  # SQLAlchemy looks through a query only once, if it is the same object
 def _reading(wanted: frozenset[str], aged: bool, restricted: bool) -> Reading:
     computed = wanted & {*DOCUMENTS, *STEPS, "conductor"}
     if aged:
         computed |= wanted & {"provision_state"}
     if restricted:
         computed |= wanted & {*TEXTS}
-    own = [_NODES[name] for name in (*PLAIN, *OPEN) if name in wanted - computed]
+    own = [_NODES[name] for name in PLAIN if name in wanted - computed]
     joined = [column for name, column in JOINED.items() if name in wanted]
-    traits = [_TRAITS] if "traits" in wanted else []
-    parts = json_rows.objects([*own, *joined, *traits])
+    parts = json_rows.objects([*own, *joined], SPARSE)
+    documents = [name for name in _TEXTS if name in wanted and name not in DOCUMENTS]
     columns: list[ColumnElement[Any]] = [*parts, *(_NODES[name] for name in _SOURCES)]
-    columns += [cast(_NODES[name], Text).label(name) for name in DOCUMENTS if name in wanted]
+    columns += [column.label(name) for name, column in _TEXTS.items() if name in wanted]
     if restricted:
         columns += [_NODES[name] for name in ("owner", "lessee", *TEXTS)]
     source: FromClause = Node.__table__
@@ -131,13 +165,15 @@ def _reading(wanted: frozenset[str], aged: bool, restricted: bool) -> Reading:
     if "driver_internal_info" in wanted:
         columns += _AGENT
         source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
-    return Reading(select(*columns).select_from(source), len(parts), computed)
+    places = {column.name: place for place, column in enumerate(columns)}
+    query = select(*columns).select_from(source)
+    return Reading(query, len(parts), documents, places, computed, wanted)
 
 
 def views(
-    session: Session,
+    connection: Connection,
     rows: Sequence[Row[Any]],
-    wanted: Sequence[str],
+    read: Reading,
     *,
     conductor: str | None = None,
     linked: bool = True,
@@ -147,94 +183,112 @@ def views(
 
     conductor: only nodes that belong to it. linked: with links to the node and to what it has.
     """
-    read, version = reading(wanted), versions.current()
-    parts, computed = read.parts, read.computed
-    linking = _links(wanted) if linked else ""
-    steps = [(name, flow) for name, flow in STEPS.items() if name in computed]
-    masked = [(name, access.shows(SHOWN_BY[name])) for name in DOCUMENTS if name in computed]
-    limited = [name for name in TEXTS if name in computed]
+    places, computed, version = read.places, read.computed, versions.current()
+    line, uuids = _line(read, host() if linked else None)
+    first = read.parts + len(_SOURCES)
+    last = first + len(read.documents)
+    resting = dict.fromkeys(sorted(computed), "{}")
+    masked = [
+        (name, places[name], access.shows(SHOWN_BY[name])) for name in DOCUMENTS if name in computed
+    ]
+    limited = [(name, places[name]) for name in TEXTS if name in computed]
     restricted = caller().restricted
-    resting = _members({name: {} for name, _ in steps})
+    steps = [(name, flow) for name, flow in STEPS.items() if name in computed]
     progress: Mapping[int, Progress] = {}
     if steps or "driver_internal_info" in computed:
-        working = [row.id for row in rows if row.provision_state in _AT_WORK]
-        progress = operations.current(session, working)
+        key, state = places["id"], places["provision_state"]
+        working = [row[key] for row in rows if row[state] in _AT_WORK]
+        with Session(connection) as session:
+            progress = operations.current(session, working)
+    announced = places.get("agent_url")
     owned = "conductor" in computed or conductor is not None
-    members = conductors.members(of(session), session) if owned else ()
+    members = conductors.members(runtime(), connection) if owned else ()
     result = []
     for row in rows:
-        key, uuid, state, driver, group = row[parts : parts + len(_SOURCES)]
-        more: View = {}
+        key, uuid, state, driver, group = row[read.parts : first]
+        told = resting.copy()  # field -> its value's text
         if owned:
             owner = ring.owner(uuid, driver, group, members)
             name = owner.name if owner else None
             if conductor is not None and name != conductor:
                 continue
             if "conductor" in computed:
-                more["conductor"] = name
+                told["conductor"] = _text(name)
         if "provision_state" in computed:
-            more["provision_state"] = _aged(state, version)
-        for document, shown in masked:
-            more[document] = mask_text(getattr(row, document), document, shown=shown)
-        for field in limited:
-            more[field] = getattr(row, field)
+            told["provision_state"] = _text(_aged(state, version))
+        for name, place, shown in masked:
+            told[name] = mask_text(row[place], name, shown=shown)
+        for name, place in limited:
+            told[name] = _text(row[place])
         current = progress.get(key)
-        if "driver_internal_info" in computed and (current or row.agent_url is not None):
-            _add_agent(more, row, current)
+        if announced is not None and (current or row[announced] is not None):
+            _add_agent(told, row, current)
         if restricted:
-            for field in access.hidden(row.owner, row.lessee) & computed:
-                more[field] = redacted(f"{SEE_NODE}:{field}")
+            for name in access.hidden(row.owner, row.lessee) & computed:
+                told[name] = _text(redacted(f"{SEE_NODE}:{name}"))
         if current:
-            more |= {field: _current_step(current, flow) for field, flow in steps}
-        texts = [
-            json_rows.members(row[:parts]) if parts else "",
-            _members(more),
-            "" if current else resting,
-            linking.replace(_UUID, uuid),
-        ]
-        result.append(orjson.Fragment(f"{{{','.join(text for text in texts if text)}}}"))
+            told |= {name: _text(_current_step(current, flow)) for name, flow in steps}
+        plain = [json_rows.members(row[: read.parts])] if read.parts else []
+        pieces = line.copy()
+        pieces[1::2] = (*plain, *row[first:last], *told.values(), *[uuid] * uuids)
+        result.append(orjson.Fragment("".join(pieces)))
     return result
 
 
-def _members(document: View) -> str:
-    """The text of a JSON object without its braces."""
-    return orjson.dumps(document, option=OPTIONS).decode()[1:-1] if document else ""
+@lru_cache(maxsize=512)
+def _line(read: Reading, base: str | None) -> tuple[list[str], int]:
+    """
+    The document of a node in pieces, of which every second one differs from node to node, and how
+    many of these, the last ones, are its UUID. base: the URL that links begin with; without one
+    there are none.
+    """
+    members, uuids = [_GAP] if read.parts else [], 0
+    members += [f'"{name}":{_GAP}' for name in (*read.documents, *sorted(read.computed))]
+    if base is not None:
+        document: View = {"links": links(f"nodes/{_GAP}", base)}
+        for name in LINKED:
+            if name in read.wanted:
+                document[name] = links(f"nodes/{_GAP}/{name}", base)
+        members.append(_text(document)[1:-1])
+        uuids = members[-1].count(_GAP)
+    fixed = f"{{{','.join(members)}}}".split(_GAP)
+    return [piece for text in fixed for piece in (text, "")][:-1], uuids
 
 
-def _links(wanted: Sequence[str]) -> str:
-    """The members of a node's document that link to it and to what it has."""
-    base, asked = host(), frozenset(wanted)
-    document: View = {"links": links(f"nodes/{_UUID}", base)}
-    for name in LINKED:
-        if name in asked:
-            document[name] = links(f"nodes/{_UUID}/{name}", base)
-    return _members(document)
+def _text(value: Any) -> str:
+    return orjson.dumps(value, option=OPTIONS).decode()
 
 
-def one(
-    session: Session, condition: ColumnElement[bool], wanted: Sequence[str], *, linked: bool = True
-) -> orjson.Fragment | None:
-    """The node that meets a condition, or None."""
-    rows = session.execute(reading(wanted).query.where(condition)).all()
-    return views(session, rows, wanted, linked=linked)[0] if rows else None
+def one(key: Key, wanted: Iterable[str], *, linked: bool = True) -> orjson.Fragment | None:
+    """The node that a key means, or None."""
+    found = _found(key, reading(wanted), linked=linked)
+    return found[0] if found else None
 
 
-def tagged(condition: ColumnElement[bool], wanted: Sequence[str], status: int = 200) -> Response:
+def tagged(key: Key, wanted: Iterable[str], status: int = 200) -> Response:
     """
     The answer that shows a node, with its entity tag; where it is new, with its location.
 
     Raises NotFound.
     """
-    with runtime().reading() as session:
-        query = reading(wanted).tagged.where(condition)
-        row = session.execute(query).one_or_none()
-        if row is None:
-            raise NotFound("node", request.path.rpartition("/")[2])
-        response = json(views(session, [row], wanted)[0], status)
+    found = _found(key, reading(wanted))
+    if found is None:
+        raise NotFound("node", request.path.rpartition("/")[2])
+    view, row = found
+    response = json(view, status)
     response.headers["ETag"] = etags.of(row[-len(etags.PARTS) :])
     if status == 201:
         response.headers["Location"] = f"{host()}/v1/nodes/{row.uuid}"
     return response
+
+
+def _found(
+    key: Key, read: Reading, *, linked: bool = True
+) -> tuple[orjson.Fragment, Row[Any]] | None:
+    column, value = key
+    with runtime().looking() as connection:
+        row = connection.execute(read.by[column], {"value": value}).one_or_none()
+        return row and (views(connection, [row], read, linked=linked)[0], row)
 
 
 def whole() -> list[str]:
@@ -249,7 +303,7 @@ def _aged(state: str, version: int) -> str | None:
     return None if state == "available" and version < 2 else state
 
 
-def _add_agent(node: View, row: Row[Any], progress: Progress | None) -> None:
+def _add_agent(node: dict[str, str], row: Row[Any], progress: Progress | None) -> None:
     """What Ironic keeps in `driver_internal_info` and we in tables of their own."""
     facts = {name: value for name in _AGENT_FACTS if (value := getattr(row, name)) is not None}
     if "agent_secret_token" in facts:
@@ -261,10 +315,8 @@ def _add_agent(node: View, row: Row[Any], progress: Progress | None) -> None:
             facts[f"{flow}_steps"] = [step_view(each) for each in steps]
             facts[f"{flow}_step_index"] = steps.index(current) if current in steps else None
     if facts:
-        document = node["driver_internal_info"]
-        if isinstance(document, orjson.Fragment):
-            document = orjson.loads(orjson.dumps(document))
-        node["driver_internal_info"] = document | facts
+        document = orjson.loads(node["driver_internal_info"])
+        node["driver_internal_info"] = _text(document | facts)
 
 
 def _steps(progress: Progress | None, flow: str) -> list[OperationStep]:

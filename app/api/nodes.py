@@ -46,11 +46,17 @@ EQUAL = (
 )  # fmt: skip
 
 
-def identified(ident: str) -> Any:
-    """The condition for the node that a path names. Raises Misaddressed, NotFound."""
+def key_of(ident: str) -> node_view.Key:
+    """The key of the node that a path names. Raises Misaddressed, NotFound."""
     if not is_ident(ident) or (not service.is_uuid(ident) and not _is_name(ident)):
         raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
-    return service.identified(ident, by_name=versions.current() >= NAMES_SINCE)
+    return service.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+
+
+def identified(ident: str) -> Any:
+    """The condition for that node. Raises Misaddressed, NotFound."""
+    column, value = key_of(ident)
+    return Node.__table__.c[column] == value
 
 
 def _is_name(text: str) -> bool:
@@ -99,13 +105,13 @@ def listing(query: Query, *, detail: bool = False) -> Response:
     wanted = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_view.whole()
-    page = page_of(query, "node", sortable=node_view.SORTABLE)
-    with runtime().reading() as session:
+    page, read = page_of(query, "node", sortable=node_view.SORTABLE), node_view.reading(wanted)
+    with runtime().looking() as connection:
         if "chassis_uuid" in query:
-            chassis.check(session, query["chassis_uuid"])
-        selected = _filtered(access.narrowed(node_view.reading(wanted).query, Node), query)
-        rows = session.execute(cut(session, selected, Node, page)).all()
-        items = node_view.views(session, rows, wanted, conductor=query.get("conductor"))
+            chassis.check(connection, query["chassis_uuid"])
+        selected = _filtered(access.narrowed(read.query, Node), query)
+        rows = connection.execute(cut(connection, selected, Node, page)).all()
+        items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
 
@@ -151,7 +157,7 @@ def create_node(fields: dict[str, Any]) -> Response:
     fields = access.own("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
     uuid = service.when_free(runtime(), lambda session: service.create(session, fields, state).uuid)
-    return node_view.tagged(Node.__table__.c.uuid == uuid, node_view.whole(), 201)
+    return node_view.tagged(("uuid", uuid), node_view.whole(), 201)
 
 
 @nodes.at("GET", "/nodes/<ident>", query="nodes", rule="baremetal:node:get")
@@ -162,7 +168,7 @@ def show_node(query: Query, ident: str) -> Response:
         wanted = chosen(query["fields_"], "node", node_view.FULL)
     else:
         wanted = node_view.whole()
-    return node_view.tagged(identified(ident), wanted)
+    return node_view.tagged(key_of(ident), wanted)
 
 
 @nodes.at("PATCH", "/nodes/<ident>", query="nodes", rule="baremetal:node:update")
@@ -199,7 +205,7 @@ def change_node(query: Query, ident: str) -> Response:
         return node.uuid
 
     uuid = service.when_free(runtime(), work)
-    return node_view.tagged(Node.__table__.c.uuid == uuid, node_view.whole())
+    return node_view.tagged(("uuid", uuid), node_view.whole())
 
 
 @nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete")

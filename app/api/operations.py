@@ -12,6 +12,7 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.errors import NotFound
 from app.models import Node, Operation, OperationStep
+from app.services import admission
 from app.services import operations as service
 
 operations = Routes("operations", "What is done to nodes, step by step")
@@ -19,7 +20,7 @@ operations = Routes("operations", "What is done to nodes, step by step")
 View = dict[str, Any]
 
 SHOWN = (
-    "uuid", "kind", "state", "requested_by", "request_id", "created_at", "admitted_at",
+    "uuid", "kind", "state", "requested_by", "request_id", "created_at", "queue", "admitted_at",
     "started_at", "finished_at", "cursor", "fence", "claimed_by", "error", "deadline_at",
     "wake_at", "sends", "sent_at", "sent_to", "refused", "aborting",
 )  # fmt: skip
@@ -72,4 +73,8 @@ def show_operation(_query: Any, uuid: str) -> Response:
             raise NotFound("operation", uuid)
         operation, node_uuid = row
         steps = service.steps_of(session, operation)
-        return json(_view(operation, node_uuid) | {"steps": [_step(each) for each in steps]})
+        return json(
+            _view(operation, node_uuid)
+            | {"admission": admission.document(session, operation)}
+            | {"steps": [_step(each) for each in steps]}
+        )

@@ -76,6 +76,7 @@ from app.models import (
     OperationStep,
 )
 from app.models.operation import StepState
+from app.services.admission import LIMITED
 from app.services.patch import OPERATIONS
 from app.states import State
 from drivers.interfaces import KINDS
@@ -193,7 +194,7 @@ WHY = exactly(
         "waiting_for": maybe(TEXT), "held_by": maybe(TEXT), "since": maybe(TIME),
         "next": maybe(TEXT), "next_at": maybe(TIME), "step": maybe(TEXT),
         "operation": maybe(UUID), "error": maybe(DOCUMENT), "verbs": many(TEXT),
-        "links": ref("Links"),
+        "admission": maybe(ref("Admission")), "links": ref("Links"),
     },
     optional=["links"],
 )  # fmt: skip
@@ -221,6 +222,13 @@ OPERATION = exactly({
 OPERATION_STEP = exactly({
     **columns(OperationStep, operations.STEP_SHOWN), "state": one_of(StepState),
     "step": TEXT, "args": DOCUMENT,
+})  # fmt: skip
+ADMISSION = exactly({
+    "class": one_of(sorted(set(LIMITED.values()))), "conductor_group": maybe(TEXT),
+    "limit": WHOLE, "place": WHOLE, "queued": WHOLE,
+    "held_by": many(exactly({
+        "kind": TEXT, "state": one_of(OperationState), "operations": WHOLE, "since": TIME,
+    })),
 })  # fmt: skip
 VENDOR_FUNCTION = exactly({
     "http_methods": many(one_of(vendor.METHODS)), "async": FLAG, "description": TEXT,
@@ -261,6 +269,7 @@ SHAPES: Mapping[str, Shape] = {
     )),
     "Operation": OPERATION,
     "OperationStep": OPERATION_STEP,
+    "Admission": ADMISSION,
     "OfferedStep": OFFERED_STEP,
     "Rehearsal": REHEARSAL,
     "Why": WHY,
@@ -360,6 +369,7 @@ EXCHANGES: Mapping[str, Exchange] = {
     "show_conductor": gives(ref("Conductor"), fields=(*conductors.FULL, "links")),
     "list_operations": gives(exactly({"operations": many(ref("Operation"))})),
     "show_operation": gives(exactly({**OPERATION["properties"],
+                                     "admission": maybe(ref("Admission")),
                                      "steps": many(ref("OperationStep"))})),
     "list_history": listed("history", "HistoryEntry", (), history.SORTABLE),
     "show_history": gives(ref("HistoryEntry")),

@@ -18,6 +18,11 @@ MIN, MAX = 1, 115
 HEADER = "X-OpenStack-Ironic-API-Version"
 STANDARD_HEADER = "OpenStack-API-Version"
 SERVICE = "baremetal"
+#: What every answer says of the versions that there are.
+RANGE = {
+    "X-OpenStack-Ironic-API-Minimum-Version": f"1.{MIN}",
+    "X-OpenStack-Ironic-API-Maximum-Version": f"1.{MAX}",
+}
 #: From here on, `.json` at the end of a path is part of a name.
 SUFFIX_IS_NAME = 91
 _VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"

@@ -4,7 +4,7 @@ Following an operation: each step is told as it ends, and the one under way with
 
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -96,6 +96,39 @@ def progress_of(step: Mapping[str, Any]) -> str:
     return ", ".join([step["state"], *told])
 
 
+def clock_of(operation: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+    """
+    How long a step has been under way, and how long it may be: no agent tells how far it is.
+
+    Times are the service's; where its clock and ours differ, so does what is told.
+    """
+    if not step["started_at"]:
+        return ""
+    now, began = datetime.now(UTC), _moment(step["started_at"])
+    told = f", for {_duration(now - began)}"
+    limit = step["deadline_at"] or operation["deadline_at"]
+    return told + (f", at most {_duration(_moment(limit) - now)} more" if limit else "")
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _duration(span: timedelta) -> str:
+    minutes, seconds = divmod(max(int(span.total_seconds()), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def place_of(queued: Mapping[str, Any]) -> str:
+    """Where an operation stands that has not yet begun."""
+    return (
+        f"number {queued['place']} of {queued['queued']} in the queue for one of"
+        f" {queued['limit']} slots ({queued['class']})"
+    )
+
+
 def _in(step: Mapping[str, Any] | None) -> str:
     return f", in step {label(step)}" if step else ""
 
@@ -110,6 +143,7 @@ class Display:
     def __init__(self, node: str) -> None:
         self._console = console(stderr=True)
         self._told: set[tuple[int, str | None]] = set()
+        self._queued = False
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
             TimeElapsedColumn(), TextColumn("{task.fields[now]}"),
@@ -138,8 +172,13 @@ class Display:
             if known not in self._told:
                 self._told.add(known)
                 self._console.print(cell("", _line(step, len(steps))))
-        now = under_way(operation)
-        told = f"{label(now)}: {progress_of(now)}" if now else ""
+        now, queued = under_way(operation), operation.get("admission")
+        told = f"{label(now)}: {progress_of(now)}{clock_of(operation, now)}" if now else ""
+        if queued:
+            told = place_of(queued)
+            if not self._queued:
+                self._console.print(told)
+        self._queued = bool(queued)
         self._bar.update(self._task, total=len(steps), completed=len(ended), now=told)
 
 

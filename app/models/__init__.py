@@ -4,7 +4,7 @@ from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
 from app.models.base import Base
 from app.models.chassis import Chassis
-from app.models.conductor import BeatLease, Conductor
+from app.models.conductor import BeatLease, Conductor, Watermark
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
 from app.models.idempotency import Answered
@@ -55,4 +55,5 @@ __all__ = [
     "StepState",
     "VolumeConnector",
     "VolumeTarget",
+    "Watermark",
 ]

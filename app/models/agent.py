@@ -13,9 +13,10 @@ class AgentRecord(Base):
     """
     At most one per node; a heartbeat writes here and nowhere else.
 
-    token: handed out once, at the first lookup. pregenerated: it was made for the boot media and
-    outlives a power cycle. heartbeats: counts them, so that one that comes while a step is being
-    recorded as waiting is not lost. steps: {flow: [step]} that it reported last.
+    token: handed out at the first lookup, and to nobody else than `given_to`, the address that it
+    came from. pregenerated: it was made for the boot media and outlives a power cycle. heartbeats:
+    counts them, so that one that comes while a step is being recorded as waiting is not lost.
+    steps: {flow: [step]} that it reported last.
     """
 
     __tablename__ = "agents"
@@ -23,6 +24,7 @@ class AgentRecord(Base):
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
     url: Mapped[str | None] = mapped_column(Text)
     token: Mapped[str | None] = mapped_column(Text)
+    given_to: Mapped[str | None] = mapped_column(String(64))
     pregenerated: Mapped[bool] = mapped_column(default=False)
     verify_ca: Mapped[str | None] = mapped_column(Text)
     version: Mapped[str | None] = mapped_column(String(64))

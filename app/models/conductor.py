@@ -1,9 +1,9 @@
-"""A conductor: one worker that nodes can belong to, and the lease of the beat."""
+"""A conductor: one worker that nodes can belong to; the lease of the beat; the water mark."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, String
+from sqlalchemy import JSON, BigInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db import now
@@ -16,6 +16,7 @@ class Conductor(Timestamped, Base):
 
     incarnation: new at every start; a name that is registered anew orphans the old one's claims.
     interfaces: {hardware type: {kind: [interface name, the default first]}} that it loaded.
+    version: what it understands of what others send and write, see `app.release`.
     """
 
     __tablename__ = "conductors"
@@ -25,6 +26,7 @@ class Conductor(Timestamped, Base):
     incarnation: Mapped[str] = mapped_column(String(36), index=True)
     conductor_group: Mapped[str] = mapped_column(String(255), default="")
     interfaces: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    version: Mapped[int] = mapped_column(default=0, server_default="0")
     online: Mapped[bool] = mapped_column(default=True)
     heartbeat_at: Mapped[datetime] = mapped_column(default=now())
 
@@ -37,3 +39,15 @@ class BeatLease(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     holder: Mapped[str] = mapped_column(String(255))
     until: Mapped[datetime]
+
+
+class Watermark(Base):
+    """
+    One row: raised all the time, never lowered. A database that has a lower one than somebody has
+    seen was restored from a backup; see `services.restoration`.
+    """
+
+    __tablename__ = "watermark"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    level: Mapped[int] = mapped_column(BigInteger)

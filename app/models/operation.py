@@ -4,9 +4,22 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Float,
+    ForeignKey,
+    Index,
+    String,
+    Text,
+    UniqueConstraint,
+    and_,
+    text,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app import release
 from app.models.base import Base
 
 
@@ -43,6 +56,9 @@ ACTIVE = (
 ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABORTED)
 #: Kinds of operations that leave the node in its provision state, whatever comes of them.
 BESIDE = ("power", "boot_mode", "secure_boot", "vmedia", "console", "vendor", "discovery")
+#: Has a slot of its queue; waits for one.
+HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS NULL")
+QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")
 
 
 class Operation(Base):
@@ -53,13 +69,17 @@ class Operation(Base):
     operation was last handed out. claimed: the highest cursor that was claimed under that fence,
     by the incarnation `claimed_by`. claim: names the attempt that claimed last, until the operation
     is handed out again. deadline_at: when the claimed or waiting step has failed.
-    wake_at: when a waiting step is called again; None: the agent wakes it. heartbeats: the agent's
-    counter at the last claim. sent_at, sent_to: when and to which incarnation the last message
-    went; sends counts those at this cursor. error: {code, message, step, attempt, retryable} of the
-    failure. refused: late writes that the fence kept out. asked_steps: what a caller, a runbook or
-    templates asked for, [{interface, step, args, priority?, source, children?}], in their order;
-    the plan is made from it again when the agent has reported its steps. aborting: it was aborted,
-    and only tidies up.
+    wake_at: when a waiting step is called again; None: the agent wakes it. watched_until: until
+    then, while the claimant lives, it polls the agent, whose signs of life need not wake the
+    operation. heartbeats: the agent's counter at the last claim. sent_at, sent_to: when and to
+    which incarnation the last message went; sends counts those at this cursor. error: {code,
+    message, step, attempt, retryable} of the failure. refused: late writes that the fence kept out.
+    asked_steps: what a caller, a runbook or templates asked for, [{interface, step, args,
+    priority?, source, children?}], in their order; the plan is made from it again when the agent
+    has reported its steps. aborting: it was aborted, and only tidies up. version: what a conductor
+    must understand to run it, see `app.release`.
+    queue: of those that are limited in number, None for others; party: of those that take turns in
+    it; turn: in which it is, None until it has been given one. admitted_at: None while it queues.
     """
 
     __tablename__ = "operations"
@@ -73,6 +93,24 @@ class Operation(Base):
             unique=True,
             sqlite_where=text("state IN ('queued', 'running')"),
             postgresql_where=text("state IN ('queued', 'running')"),
+        ),
+        # the second and third are empty unless a limit is reached
+        Index("ix_operations_admitted", "queue", sqlite_where=HOLDS, postgresql_where=HOLDS),
+        Index(
+            "ix_operations_turn",
+            "queue",
+            "turn",
+            "id",
+            sqlite_where=QUEUES,
+            postgresql_where=QUEUES,
+        ),
+        Index(
+            "ix_operations_party",
+            "queue",
+            "party",
+            "turn",
+            sqlite_where=QUEUES,
+            postgresql_where=QUEUES,
         ),
     )
 
@@ -93,6 +131,10 @@ class Operation(Base):
     heartbeats: Mapped[int] = mapped_column(default=0)
     deadline_at: Mapped[datetime | None]
     wake_at: Mapped[datetime | None]
+    watched_until: Mapped[datetime | None]
+    queue: Mapped[str | None] = mapped_column(String(300))
+    party: Mapped[str | None] = mapped_column(String(511))
+    turn: Mapped[int | None]
     admitted_at: Mapped[datetime | None]
     sent_at: Mapped[datetime | None]
     sent_to: Mapped[str | None] = mapped_column(String(36))
@@ -100,11 +142,22 @@ class Operation(Base):
     refused: Mapped[int] = mapped_column(default=0)
     asked_steps: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     aborting: Mapped[bool] = mapped_column(default=False)
+    version: Mapped[int] = mapped_column(default=release.NEEDED, server_default="0")
 
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+    @hybrid_property
+    def is_queued(self) -> bool:
+        """Whether it waits for a slot of its queue; nothing of it is sent before."""
+        return self.queue is not None and self.admitted_at is None and self.finished_at is None
+
+    @is_queued.inplace.expression
+    @classmethod
+    def _is_queued(cls) -> ColumnElement[bool]:
+        return and_(cls.queue.is_not(None), cls.admitted_at.is_(None), cls.finished_at.is_(None))
 
     @property
     def moves_node(self) -> bool:

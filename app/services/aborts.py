@@ -40,14 +40,15 @@ def begin(
     for row in rest:
         row.state = StepState.SKIPPED
     operation.aborting = True
+    where = "before it began" if operation.is_queued else f"in step {step.label}"
     operation.error = faults.described(
-        "aborted", f"By request, the {operation.kind} operation was aborted in step {step.label}."
+        "aborted", f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
     state = State(node.provision_state)
     moves.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
     moves.settle(session, node, state, Event.ABORT, operation)
     rows = steps_of(session, operation)
-    if flow is None or not any(row.source == "frame" for row in rows):
+    if flow is None or operation.is_queued or not any(row.source == "frame" for row in rows):
         return False  # nothing was prepared
     tidy = planning.tidy_abort(targets.of_node(session, node), flow)
     last = rows[-1].position

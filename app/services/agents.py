@@ -6,15 +6,15 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
-from sqlalchemy import Connection, Text, bindparam, func, select, update
+from sqlalchemy import Connection, Text, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
-from app import log
+from app import killpoints, log
 from app.db import now, retrying
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import AgentRecord, Node, Operation, OperationState, Port
+from app.prepared import Prepared
 from app.runtime import Runtime, of
 from app.services import nodes, waking
 from app.settings import Settings
@@ -52,13 +52,19 @@ def normal_mac(text: str) -> str | None:
 
 
 def lookup(
-    session: Session, addresses: Sequence[str], node_uuid: str | None, *, with_token: bool
+    session: Session,
+    addresses: Sequence[str],
+    node_uuid: str | None,
+    *,
+    with_token: bool,
+    caller: str | None = None,
 ) -> tuple[Node, str | None]:
     """
     The node that a machine is, by its UUID or MAC addresses, and its agent's token.
 
-    The token is given once: whoever asks again gets asterisks. None: there is none yet.
-    Raises NotFound, with one text for all reasons, and NodeLocked when a token must be made.
+    caller: the address that asks. The token is given to one of them: whoever else asks gets
+    asterisks. None: there is none yet. Raises NotFound, with one text for all reasons, and
+    NodeLocked when a token must be made.
     """
     nowhere = NotFound("node", node_uuid or ",".join(addresses))
     if node_uuid:
@@ -73,14 +79,22 @@ def lookup(
     settings = of(session).settings
     if node is None or (settings.api.restrict_lookup and not _expected(settings, node)):
         raise nowhere
-    return node, token(session, node, make=with_token)
+    return node, token(session, node, caller, make=with_token)
 
 
-def token(session: Session, node: Node, *, make: bool = True) -> str | None:
-    """The token of a node's agent, as above; the node's row is locked. Raises NodeLocked."""
+def token(
+    session: Session, node: Node, caller: str | None = None, *, make: bool = True
+) -> str | None:
+    """
+    The token of a node's agent, as above; the node's row is locked. Raises NodeLocked.
+
+    Until its first sign of life, whoever was given the token may have lost the answer, and gets it
+    again.
+    """
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
-        return "******"
+        lost = make and caller is not None and agent.given_to == caller and agent.url is None
+        return agent.token if lost else "******"
     if not make:
         return None
     if node.reservation is not None:
@@ -88,7 +102,7 @@ def token(session: Session, node: Node, *, make: bool = True) -> str | None:
     if agent is None:
         agent = AgentRecord(node_id=node.id)
         session.add(agent)
-    agent.token = secrets.token_urlsafe(32)
+    agent.token, agent.given_to = secrets.token_urlsafe(32), caller
     return agent.token
 
 
@@ -104,30 +118,33 @@ def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
 
 def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
     """
-    Record a sign of life, then wake the operation that waits for it.
+    Record a sign of life, then wake the operation that waits for it, unless a conductor sees to
+    that by polling the agent.
 
     sign: callback_url, agent_token, and perhaps agent_version, agent_verify_ca, agent_status,
     agent_status_message. Raises Invalid, NotFound, NodeLocked.
 
-    Two transactions: the operation's lock must not be waited for with the agent's row in hand,
-    and what is recorded in between is seen by whoever records that it waits.
+    Two transactions: the operation's lock must not be waited for with the agent's row in hand.
+    Whoever records that it waits asks for that row, and sees what was recorded before.
     """
+    timeout = runtime.settings.conductor.heartbeat_timeout
 
-    def record() -> int | None:
-        with runtime.engine.begin() as connection:
-            return _record(connection, runtime.settings, ident, sign)
+    def record() -> tuple[int, bool] | None:
+        with runtime.writing() as connection:
+            node_id = _record(connection, runtime.settings, ident, sign)
+            if node_id is None:
+                return None
+            waiting = _WAITING.first(connection, {"node": node_id, "timeout": timeout})
+            return node_id, waiting is not None
 
     def wake(node_id: int) -> None:
         with runtime.transaction() as session:
             waking.agent_called(session, node_id)
 
-    node_id = retrying(record)
-    if node_id is None:
-        return
-    with runtime.engine.connect().execution_options(writes=False) as connection:
-        waiting = connection.scalar(_WAITING, {"node": node_id})
-    if waiting:
-        retrying(lambda: wake(node_id))
+    recorded = retrying(record)
+    if recorded is not None and recorded[1]:
+        killpoints.reach("called")
+        retrying(lambda: wake(recorded[0]))
 
 
 # Hundreds of machines may call at once, so these are made once and run without the ORM.
@@ -142,17 +159,15 @@ _KNOWN = select(
     _AGENTS.url,
     _AGENTS.verify_ca,
 ).select_from(Node.__table__.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id))
-_BY_UUID = _KNOWN.where(_NODES.uuid == bindparam("ident"))
-_BY_NAME = _KNOWN.where(_NODES.name == bindparam("ident"))
 _TOLD = {
     "version": "agent_version",
     "verify_ca": "agent_verify_ca",
     "status": "agent_status",
     "status_message": "agent_status_message",
 }
-_HEARD = (
+_HEARING = (
     update(AgentRecord)
-    .where(_AGENTS.node_id == bindparam("node"), _AGENTS.token == bindparam("agent_token"))
+    .where(_AGENTS.token == bindparam("agent_token"))
     .values(
         url=bindparam("callback_url"),
         heartbeats=_AGENTS.heartbeats + 1,
@@ -163,12 +178,29 @@ _HEARD = (
         },
     )
 )
-_WAITING = (
+_HEARD = Prepared(_HEARING.where(_AGENTS.node_id == bindparam("node")).returning(_AGENTS.node_id))
+_CA, _TOLD_CA = _AGENTS.verify_ca, bindparam("agent_verify_ca", type_=Text)
+#: The same when it is known where the agent is, as it nearly always is: no other question is asked.
+_HEARD_AGAIN = Prepared(
+    _HEARING.where(
+        _AGENTS.node_id
+        == select(_NODES.id)
+        .where(
+            _NODES.uuid == bindparam("uuid"),
+            _NODES.provision_state.in_([literal(each) for each in sorted(LISTENING)]),
+        )
+        .scalar_subquery(),
+        _AGENTS.url == bindparam("callback_url"),
+        func.coalesce(_CA, _TOLD_CA, "") == func.coalesce(_TOLD_CA, _CA, ""),
+    ).returning(_AGENTS.node_id)
+)
+_WAITING = Prepared(
     select(Operation.__table__.c.id)
     .where(
         Operation.__table__.c.node_id == bindparam("node"),
         Operation.__table__.c.state == OperationState.WAITING,
         Operation.__table__.c.wake_at.is_(None),
+        waking.unwatched(),
     )
     .limit(1)
 )
@@ -178,12 +210,15 @@ def _record(
     connection: Connection, settings: Settings, ident: str, sign: Mapping[str, Any]
 ) -> int | None:
     """The id of the node; None when nobody listens to its agent now."""
-    by_uuid = nodes.is_uuid(ident)
-    query = _BY_UUID if by_uuid else _BY_NAME
-    row = connection.execute(query, {"ident": str(UUID(ident)) if by_uuid else ident}).one_or_none()
+    (column, value), token = nodes.key_of(ident), sign.get("agent_token")
+    told = {name: sign.get(name) for name in ("callback_url", "agent_token", *_TOLD.values())}
+    if column == "uuid" and _is_whole(sign, settings.agent.require_tls):
+        heard = _HEARD_AGAIN.first(connection, {**told, "uuid": value})
+        if heard:
+            return int(heard[0])
+    row = connection.execute(_KNOWN.where(_NODES[column] == value)).one_or_none()
     if row is None:
         raise NotFound("node", ident)
-    token = sign.get("agent_token")
     if not token:
         raise Invalid("Agent token is required for heartbeat processing.")
     if not row.token or not secrets.compare_digest(row.token.encode(), token.encode()):
@@ -197,11 +232,16 @@ def _record(
     ):
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
-    told = {key: sign.get(key) for key in ("callback_url", *_TOLD.values())}
-    heard = connection.execute(_HEARD, {**told, "node": row.id, "agent_token": token})
-    if not heard.rowcount:  # forgotten in between
+    if not _HEARD.first(connection, {**told, "node": row.id}):  # forgotten in between
         raise Invalid("Invalid or missing agent token received.")
     return int(row.id)
+
+
+def _is_whole(sign: Mapping[str, Any], require_tls: bool) -> bool:
+    """Whether nothing is wrong with a sign of life, if it comes from where the agent was before."""
+    schemes = ("https://",) if require_tls else ("https://", "http://")
+    told = sign.get("agent_token") and (sign.get("agent_version") or sign.get("agent_status"))
+    return bool(told) and (sign["callback_url"] or "").startswith(schemes)
 
 
 def _check(

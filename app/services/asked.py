@@ -61,7 +61,8 @@ def by_settings(session: Session, node: Node, arguments: Arguments) -> planning.
             f"Node {node.uuid} is cleaned by a runbook, and [conductor]automated_cleaning_runbook"
             " names none for it."
         )
-    return _by_runbook(session, node, ident)
+    must_fit = settings.automated_cleaning_runbook_validate_traits
+    return _by_runbook(session, node, ident, must_fit=must_fit)
 
 
 def _in_order(session: Session, node: Node, arguments: Arguments, name: str) -> planning.Request:
@@ -74,8 +75,10 @@ def _in_order(session: Session, node: Node, arguments: Arguments, name: str) -> 
     )
 
 
-def _by_runbook(session: Session, node: Node, ident: str) -> planning.Request:
-    found, disable_ramdisk = runbooks.steps_of(session, node, ident)
+def _by_runbook(
+    session: Session, node: Node, ident: str, *, must_fit: bool = True
+) -> planning.Request:
+    found, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
     return planning.Request(
         steps.read(session, node, found, "runbook"), disable_ramdisk, State(node.provision_state)
     )

@@ -9,10 +9,11 @@ and the new owner of the node is asked.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from app import release
 from app.errors import GatewayTimeout, NodeLocked, ServiceError, Unavailable
 from app.models import Node
 from app.ring import Member, owner
@@ -21,7 +22,7 @@ from app.services import conductors, nodes
 from app.services.turns import given_away
 
 #: Seconds between looks whether the conductor that was asked still lives.
-LOOK = 1.0
+LOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Question:
 
     locked: refused while the node is reserved, as Ironic does. order: it changes the machine, so
     nobody else gives it orders meanwhile. repeatable: asked again when the conductor that had
-    begun to answer is dead.
+    begun to answer is dead. needs: what a conductor must understand to answer (`app.release`).
     """
 
     interface: str
@@ -39,6 +40,7 @@ class Question:
     locked: bool = True
     order: bool = False
     repeatable: bool = True
+    needs: int = release.NEEDED
 
 
 QUESTIONS: Mapping[str, Question] = {
@@ -97,8 +99,13 @@ def _ask(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], 
         node = nodes.find(session, ident)
         if question.locked and node.reservation is not None:
             raise NodeLocked(node.uuid, node.reservation)
-        member = conductors.owner_of(session, node)
-    document = {"node": node.uuid, "what": what, "arguments": dict(arguments)}
+        member = conductors.owner_of(session, node, question.needs)
+    document = {
+        "node": node.uuid,
+        "what": what,
+        "arguments": dict(arguments),
+        "version": question.needs,
+    }
     answer = _Asked(runtime, node, question, document, end).answer_of(member)
     if "status" in answer:
         raise Told(answer)
@@ -107,13 +114,17 @@ def _ask(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], 
 
 @dataclass(slots=True)
 class _Asked:
-    """One question under way; end: by this process's monotonic clock."""
+    """
+    One question under way; end: by this process's monotonic clock. passed: incarnations that did
+    not understand it.
+    """
 
     runtime: Runtime
     node: Node
     question: Question
     document: Mapping[str, Any]
     end: float
+    passed: set[str] = field(default_factory=set)
 
     def answer_of(self, member: Member) -> Mapping[str, Any]:
         """Ask a conductor, and whoever takes its place, until one has answered."""
@@ -123,13 +134,19 @@ class _Asked:
         asked, key = member, self._post(asks, member)
         while (left := self.end - time.monotonic()) > 0:
             answer = asks.receive(key, min(left, LOOK))
-            if answer is not None:
+            if answer is not None and "understands" not in answer:
                 return answer
-            members = conductors.members(self.runtime)
+            if answer is not None:  # of an earlier release, which must not have been asked
+                self.passed.add(asked.incarnation)
+            members = [
+                each
+                for each in conductors.members(self.runtime)
+                if each.version >= self.question.needs and each.incarnation not in self.passed
+            ]
             now = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
             if now is None or now.incarnation == asked.incarnation:
                 continue
-            if not asks.withdraw(key):  # it was begun
+            if answer is None and not asks.withdraw(key):  # it was begun
                 if any(each.incarnation == asked.incarnation for each in members):
                     continue
                 if not self.question.repeatable:

@@ -5,7 +5,7 @@ Chassis: cases that hold several nodes.
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid, NotFound
@@ -20,7 +20,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
     return chassis
 
 
-def check(session: Session, uuid: str) -> None:
+def check(session: Session | Connection, uuid: str) -> None:
     """There is such a chassis. Raises NotFound."""
     if session.scalar(select(Chassis.id).where(Chassis.uuid == uuid)) is None:
         raise NotFound("chassis", uuid)

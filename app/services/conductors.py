@@ -6,19 +6,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from app import release
 from app.db import age, now
 from app.errors import Unavailable
-from app.models import Conductor, Node
+from app.models import BeatLease, Conductor, Node
 from app.ring import Member, owner
 from app.runtime import Runtime, of
 
 CACHE_SECONDS = 1.0
+#: Seconds that may pass from the end of a beat's lease until another one has the lead.
+BEAT_GRACE = 3.0
 
 
-def alive(session: Session, timeout: float = 15.0) -> list[Member]:
+def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
     """The conductors that are online and have given a sign of life within `timeout` seconds."""
     rows = session.execute(
         select(
@@ -26,14 +29,20 @@ def alive(session: Session, timeout: float = 15.0) -> list[Member]:
             Conductor.incarnation,
             Conductor.conductor_group,
             Conductor.interfaces,
+            Conductor.version,
         )
         .where(Conductor.online, age(Conductor.heartbeat_at) < timeout)
         .order_by(Conductor.hostname)
     )
     return [
-        Member(name, incarnation, group, frozenset(types))
-        for name, incarnation, group, types in rows
+        Member(name, incarnation, group, frozenset(types), version)
+        for name, incarnation, group, types, version in rows
     ]
+
+
+def silence(session: Session) -> float:
+    """Seconds since any conductor has given a sign of life."""
+    return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)
 
 
 def living(session: Session, timeout: float) -> set[str]:
@@ -47,7 +56,12 @@ def known(session: Session) -> set[str]:
     return set(session.scalars(select(Conductor.incarnation)))
 
 
-def members(runtime: Runtime, session: Session | None = None) -> tuple[Member, ...]:
+def beat_leads(session: Session) -> bool:
+    """Whether a beat leads, or did so a moment ago."""
+    return session.scalar(select(BeatLease.id).where(age(BeatLease.until) < BEAT_GRACE)) is not None
+
+
+def members(runtime: Runtime, session: Session | Connection | None = None) -> tuple[Member, ...]:
     """`alive`, at most a second old: a hint for routing."""
     cached = runtime.cache.get("members")
     if cached and time.monotonic() - cached[0] < CACHE_SECONDS:
@@ -60,9 +74,14 @@ def members(runtime: Runtime, session: Session | None = None) -> tuple[Member, .
     return found
 
 
-def owner_of(session: Session, node: Node) -> Member:
-    """The conductor that a node belongs to. Raises Unavailable when none serves it."""
-    found = owner(node.uuid, node.driver, node.conductor_group, members(of(session), session))
+def owner_of(session: Session, node: Node, version: int = 0) -> Member:
+    """
+    The conductor that a node belongs to, of those that understand `version` (`app.release`).
+
+    Raises Unavailable when none serves it.
+    """
+    able = [each for each in members(of(session), session) if each.version >= version]
+    found = owner(node.uuid, node.driver, node.conductor_group, able)
     if found is None:
         group = f" in conductor group {node.conductor_group!r}" if node.conductor_group else ""
         raise Unavailable(f"no live conductor{group} serves driver {node.driver!r}")
@@ -93,6 +112,7 @@ def register(
         session.add(row)
     row.incarnation, row.conductor_group = incarnation, group
     row.interfaces, row.online = dict(interfaces), True
+    row.version = release.UNDERSTOOD
     row.heartbeat_at = row.updated_at = now()
 
 
@@ -107,9 +127,22 @@ def heartbeat(session: Session, name: str, incarnation: str) -> bool:
 
 
 def leave(session: Session, name: str, incarnation: str) -> None:
-    """Say goodbye: the nodes belong to the others from now on."""
+    """
+    Say goodbye: the nodes belong to the others from now on.
+
+    The version goes, too: the next to have the name may be of a release that does not write it.
+    """
     session.execute(
         update(Conductor)
         .where(Conductor.hostname == name, Conductor.incarnation == incarnation)
-        .values(online=False, updated_at=now())
+        .values(online=False, version=0, updated_at=now())
     )
+
+
+def forget(session: Session, silent: float) -> list[str]:
+    """Remove the conductors that have given no sign of life for so many seconds; their names."""
+    gone = age(Conductor.heartbeat_at) >= silent
+    names = list(session.scalars(select(Conductor.hostname).where(gone)))
+    if names:  # one of them may come back meanwhile: it is looked at again
+        session.execute(delete(Conductor).where(Conductor.hostname.in_(names), gone))
+    return names

@@ -61,6 +61,14 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "look at the logs of the conductors that the steps of the operation name",
     ),
     "aborted": ("somebody asked for it", "ask for the verb again when it shall be done after all"),
+    "restored": (
+        "the database was restored from a backup that was made while this was under way",
+        "look at the machine, correct the node, then end its maintenance",
+    ),
+    "inconsistent": (
+        "the rows of the node and of its operation did not fit each other",
+        "look at the machine, correct the node, then ask again",
+    ),
     "defect": ("the code of a step has a defect", "report it with the log of the conductor"),
 }
 _OTHER = ("the step says that it failed", "read its message")

@@ -20,6 +20,7 @@ from app.models import (
     AgentRecord,
     InspectionReport,
     Node,
+    NodeInventory,
     NodeTrait,
     Operation,
     OperationStep,
@@ -63,6 +64,7 @@ def receive(
     node_uuid: str | None,
     *,
     with_token: bool,
+    caller: str | None = None,
 ) -> tuple[Node, str | None]:
     """
     Take what the agent of a node has found, and let the node's inspection go on.
@@ -83,7 +85,7 @@ def receive(
         logger.warning("inspection.report_refused", macs=list(macs), bmc=sorted(addresses))
         raise _nowhere()
     _keep(session, node, report)
-    token = agents.token(session, node) if with_token else None
+    token = agents.token(session, node, caller) if with_token else None
     session.flush()
     if discovers:
         plan = planning.single("inspect", "process", {})
@@ -193,7 +195,7 @@ def material_of(runtime: Runtime, node: Node, step: OperationStep) -> dict[str, 
 
 
 def _material(session: Session, node: Node) -> Material:
-    report = session.get(InspectionReport, node.id)
+    report, kept = session.get(InspectionReport, node.id), session.get(NodeInventory, node.id)
     ports = session.scalars(select(Port).where(Port.node_id == node.id).order_by(Port.id))
     rules: list[dict[str, Any]] = []
     interface = targets.driver_of(of(session), node).inspect.name
@@ -212,6 +214,7 @@ def _material(session: Session, node: Node) -> Material:
         ],
         traits=traits.of_node(session, node),
         rules=rules,
+        before=None if kept is None else kept.inventory,
     )
 
 

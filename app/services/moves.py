@@ -102,6 +102,7 @@ def _forget_agent(session: Session, node: Node, operation: Operation) -> None:
     """A flow is over: the agent that took part in it is not to be trusted any longer."""
     agent = session.get(AgentRecord, node.id)
     if agent is not None:
+        agent.pregenerated = False  # its medium is of no use any more
         forget_agent(agent)
 
 
@@ -205,4 +206,4 @@ def forget_agent(agent: AgentRecord) -> None:
     """
     agent.url = agent.verify_ca = agent.status = agent.status_message = None
     if not agent.pregenerated:
-        agent.token = None
+        agent.token = agent.given_to = None

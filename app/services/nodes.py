@@ -4,6 +4,7 @@ Nodes: found, enrolled, changed, put into maintenance, removed.
 Functions that change a node run in the caller's transaction and lock its row first.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -44,6 +45,7 @@ from app.services import conductors, rows, unique
 from app.services.patch import Change
 from app.services.turns import given_away
 from app.states import State
+from drivers.agent.image import wanted_boot_mode
 from drivers.errors import HardwareError
 from drivers.interfaces import KINDS
 
@@ -72,23 +74,38 @@ REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 RETIREMENT = {"retired", "retired_reason"}
 
 _COLUMNS = Node.__table__.c
+_USUAL = re.compile("[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 def is_uuid(ident: str) -> bool:
+    return _uuid(ident) is not None
+
+
+def _uuid(ident: str) -> str | None:
+    """A UUID in its usual form; None for what is none."""
+    if _USUAL.fullmatch(ident):
+        return ident
+    if len(ident) not in (32, 36):
+        return None
     try:
-        UUID(ident)
+        return str(UUID(ident))
     except ValueError:
-        return False
-    return len(ident) in (32, 36)
+        return None
+
+
+def key_of(ident: str, *, by_name: bool = True) -> tuple[str, str]:
+    """The unique column that a UUID or name is looked for in, and its value. Raises NotFound."""
+    if uuid := _uuid(ident):
+        return "uuid", uuid
+    if not by_name:
+        raise NotFound("node", ident)
+    return "name", ident
 
 
 def identified(ident: str, *, by_name: bool = True) -> Any:
     """The condition that a node is the one meant by a UUID or name. Raises NotFound."""
-    if is_uuid(ident):
-        return _COLUMNS.uuid == str(UUID(ident))
-    if not by_name:
-        raise NotFound("node", ident)
-    return _COLUMNS.name == ident
+    column, value = key_of(ident, by_name=by_name)
+    return _COLUMNS[column] == value
 
 
 def find(session: Session, ident: str) -> Node:
@@ -147,6 +164,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
     _check_chassis(session, node.chassis_uuid)
     if node.retired_reason and not node.retired:
         raise Invalid("retired_reason: only a node that is retired has one")
+    _check_boot_mode(session, node.properties)
     _set_interfaces(session, node, {})
     with unique.checked(session, "node", node):
         session.add(node)
@@ -180,6 +198,7 @@ def change(
     if "parent_node" in values:
         values["parent_node"] = _resolve_parent(session, values["parent_node"], node.uuid)
     _check_chassis(session, values.get("chassis_uuid"))
+    _check_boot_mode(session, values.get("properties", {}))
     _check_protection(node, values)
     _check_retirement(node, values)
     _check_use(node, values)
@@ -310,6 +329,15 @@ def _resolve_parent(session: Session, ident: str | None, own: str) -> str | None
     if parent == own:
         raise Invalid("parent_node: a node cannot be its own parent")
     return parent
+
+
+def _check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
+    mode = wanted_boot_mode(properties)
+    if mode in of(session).settings.api.disallowed_enrollment_boot_modes:
+        raise Invalid(
+            f"properties/capabilities: no node may have boot mode {mode}"
+            " ([api]disallowed_enrollment_boot_modes)"
+        )
 
 
 def _check_chassis(session: Session, uuid: str | None) -> None:

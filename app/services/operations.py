@@ -6,14 +6,16 @@ order is node, operation, steps. Only `hand_out` raises the fence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Integer, bindparam, select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import killpoints, log
-from app.db import call_after_commit, now, utcnow
+from app import killpoints, log, release
+from app.db import call_after_commit, now, retrying, utcnow
 from app.errors import NotFound, Unavailable
 from app.models import (
     ACTIVE,
@@ -24,7 +26,8 @@ from app.models import (
     OperationStep,
     StepState,
 )
-from app.runtime import Message, of
+from app.runtime import Message, Runtime, of
+from app.services import admission
 from app.services.caller import Caller
 from app.services.conductors import owner_of
 
@@ -57,6 +60,45 @@ def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation
     return node, operation
 
 
+def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:
+    """
+    Those of some operations that nobody has locked, each with its node, locked, and steps read.
+
+    In the order given; one of each node, as two of a node are not changed in one transaction.
+    """
+    nodes = {node.id: node for node in session.scalars(_LOCK_FREE_NODES, {"ids": operation_ids})}
+    found = {
+        each.id: each
+        for each in session.scalars(_LOCK_FREE, {"ids": operation_ids, "nodes": list(nodes)})
+    }
+    for name in found:
+        _steps_in(session)[name] = []
+    for row in session.scalars(_STEPS_OF_ALL, {"ids": list(found)}):
+        _steps_in(session)[row.operation_id].append(row)
+    given = [found[each] for each in operation_ids if each in found]
+    return [(nodes.pop(each.node_id), each) for each in given if each.node_id in nodes]
+
+
+_ids = bindparam("ids", expanding=True, type_=Integer)
+_LOCK_FREE_NODES = (
+    select(Node)
+    .where(Node.id.in_(select(Operation.node_id).where(Operation.id.in_(_ids))))
+    .with_for_update(skip_locked=True)
+    .execution_options(populate_existing=True)
+)
+_LOCK_FREE = (
+    select(Operation)
+    .where(Operation.id.in_(_ids), Operation.node_id.in_(bindparam("nodes", expanding=True)))
+    .with_for_update(skip_locked=True)
+    .execution_options(populate_existing=True)
+)
+_STEPS_OF_ALL = (
+    select(OperationStep)
+    .where(OperationStep.operation_id.in_(_ids))
+    .order_by(OperationStep.operation_id, OperationStep.position)
+)
+
+
 def start(  # noqa: PLR0917 - the columns of a row
     session: Session,
     node: Node,
@@ -66,7 +108,8 @@ def start(  # noqa: PLR0917 - the columns of a row
     caller: Caller,
 ) -> Operation:
     """
-    Write the intent: an operation and its steps; the message leaves when it is committed.
+    Write the intent: an operation and its steps; the message leaves when it is committed, or
+    when it is its turn where such operations queue.
 
     rows: not empty; the event of the last one ends the operation.
     """
@@ -81,8 +124,10 @@ def start(  # noqa: PLR0917 - the columns of a row
         created_at=utcnow(),
         cursor=0,
         sends=0,
+        version=release.NEEDED,
     )
-    operation.admitted_at = operation.created_at
+    if not admission.enter(session, node, operation, caller.project_id):
+        _admit_after_commit(session, operation)
     session.add(operation)
     hand_out(session, node, operation)
     session.flush()  # gives it its id
@@ -137,22 +182,27 @@ def hand_out(session: Session, node: Node, operation: Operation) -> None:
     operation.claimed = operation.cursor - 1
     operation.claimed_by = operation.claim = None
     operation.state = OperationState.QUEUED
-    operation.wake_at = operation.deadline_at = None
+    operation.wake_at = operation.watched_until = operation.deadline_at = None
     operation.sends = 0
     node.operation_id = operation.id
     send(session, node, operation)
 
 
 def send(session: Session, node: Node, operation: Operation) -> None:
-    """Hint to the node's owner that the operation can go on. Without an owner it stays queued."""
+    """
+    Hint to the node's owner that the operation can go on. Without an owner, or before it is
+    admitted, it stays queued.
+    """
     runtime = of(session)
     try:
-        owner = owner_of(session, node)
+        owner = owner_of(session, node, operation.version)
     except Unavailable:
         node.reservation = node.reservation or "unowned"
         operation.sent_at = operation.sent_to = None
         return
     node.reservation = owner.name
+    if operation.is_queued:
+        return
     operation.sent_at = now()
     operation.sent_to = owner.incarnation
     operation.sends += 1
@@ -165,8 +215,46 @@ def send(session: Session, node: Node, operation: Operation) -> None:
         killpoints.reach("committed", kind)
         if not runtime.send(message):
             logger.warning("message.not_sent", operation=message.operation)
+        killpoints.reach("sent", kind)
 
     call_after_commit(session, deliver)
+    killpoints.reach("handed_out", kind)
+
+
+def leave_queue(session: Session, operation: Operation) -> None:
+    """An operation has ended: once that is committed, who is next has its slot."""
+    if operation.queue is not None:
+        _admit_after_commit(session, operation)
+
+
+def _admit_after_commit(session: Session, operation: Operation) -> None:
+    runtime, queue, kind = of(session), operation.queue, operation.kind
+    assert queue is not None
+    call_after_commit(session, lambda: _admit(runtime, queue, kind))
+
+
+def _admit(runtime: Runtime, queue: str, kind: str) -> None:
+    """
+    Send whatever may begin. Nothing is locked when this is called.
+
+    A look of its own, as two that end or come at once do not see each other before they commit.
+    """
+    killpoints.reach("admitting", kind)
+    try:
+        if not admission.is_anyone_queued(runtime, queue):
+            return
+        for operation_id in retrying(lambda: admission.admit(runtime, queue)):
+            killpoints.reach("admitted", kind)
+            retrying(partial(_send_first, runtime, operation_id))
+    except SQLAlchemyError as error:  # the reconciler does it
+        logger.warning("admission.postponed", queue=queue, detail=str(error))
+
+
+def _send_first(runtime: Runtime, operation_id: int) -> None:
+    with runtime.transaction() as session:
+        node, operation = lock_operation(session, operation_id)
+        if operation.state == OperationState.QUEUED and operation.sent_at is None:
+            send(session, node, operation)
 
 
 def steps_of(session: Session, operation: Operation) -> list[OperationStep]:

@@ -39,6 +39,7 @@ from app.services.operations import (
     current_step,
     go_back,
     hand_out,
+    leave_queue,
     pending,
     steps_of,
 )
@@ -257,16 +258,17 @@ def request_abort(session: Session, node: Node) -> None:
         moves.move(node, Event.ABORT)
         return
     step = current_step(session, operation)
-    if aborts.may_interrupt(step):
+    if operation.is_queued or aborts.may_interrupt(step):
         abort(session, node, operation, step)
     else:
         step.abort_after = True
 
 
 def _suspended(node: Node) -> Select[Operation]:
+    """What waits, is held, or has not yet begun."""
     return select(Operation).where(
         Operation.node_id == node.id,
-        Operation.state.in_((OperationState.WAITING, OperationState.HELD)),
+        Operation.state.in_((OperationState.WAITING, OperationState.HELD)) | Operation.is_queued,
         Operation.kind.not_in(BESIDE),
     )
 
@@ -275,11 +277,11 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
     """Nothing is left to do: the operation and its node arrive where they should."""
     failed = operation.error is not None
     if operation.aborting:
-        end(node, operation, OperationState.ABORTED)
+        end(session, node, operation, OperationState.ABORTED)
         aborts.arrive(session, node, operation)
         _release(node)
         return
-    end(node, operation, OperationState.FAILED if failed else OperationState.SUCCEEDED)
+    end(session, node, operation, OperationState.FAILED if failed else OperationState.SUCCEEDED)
     if operation.moves_node:
         fire(session, node, operation, Event.FAIL if failed else Event.DONE)
         _release(node)
@@ -292,10 +294,11 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
     waking.wake_what_waited(session, node)
 
 
-def end(node: Node, operation: Operation, state: OperationState) -> None:
+def end(session: Session, node: Node, operation: Operation, state: OperationState) -> None:
     operation.state = state
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
+    leave_queue(session, operation)
     logger.info(
         "operation.ended",
         operation=operation.uuid,
@@ -383,9 +386,10 @@ def fail_waiting(
 
 
 def supersede(session: Session, node: Node) -> None:
-    """End the waiting operation of a node: another verb takes its place."""
+    """End the waiting or queued operation of a node: another verb takes its place."""
     for operation in session.scalars(_suspended(node)):
         children.release(session, operation)
         for row in pending(session, operation):
             row.state = StepState.SKIPPED
-        end(node, operation, OperationState.ABORTED)
+        end(session, node, operation, OperationState.ABORTED)
+    session.flush()  # what queued leaves the node before another comes

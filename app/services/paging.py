@@ -8,7 +8,18 @@ because others came or went.
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Integer, Select, and_, case, cast, or_, select
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    and_,
+    case,
+    cast,
+    or_,
+    select,
+)
 from sqlalchemy.orm import Session
 
 from app.errors import NotFound
@@ -27,7 +38,7 @@ class Page:
 
 
 def cut(
-    session: Session,
+    session: Session | Connection,
     query: Select[Any],
     model: type[Base],
     page: Page,

@@ -16,7 +16,7 @@ from app.services.steps import Asked, Key, needs_ramdisk, offered
 from app.states import Event, State
 from drivers import reserved
 from drivers.interface import Frame
-from drivers.steps import Flow, Step
+from drivers.steps import Flow, Resume, Step
 from drivers.target import Target
 
 #: Who goes first among equal priorities (Ironic's numbers; they hold the seed's order).
@@ -29,6 +29,9 @@ VERIFY_PRIORITY: Mapping[str, int] = {
 }  # fmt: skip
 #: Where a machine may run the rescue ramdisk.
 RESCUED = (State.RESCUE, State.RESCUE_WAIT, State.RESCUE_FAIL, State.UNRESCUE_FAIL)
+
+#: What is left to others where `[agent]manage_agent_boot` says so.
+BOOT_OF_AGENT = (("boot", "prepare_ramdisk"), ("boot", "clean_up_ramdisk"))
 
 #: The priority of the step `deploy`.
 MEGA_STEP = 100
@@ -131,19 +134,20 @@ def single(interface: str, name: str, args: Mapping[str, Any]) -> Rows:
 
 
 def frame(target: Target, flow: str) -> Frame:
-    if flow == "inspect":
-        return target.driver.inspect.frame(target)
     deploy = target.driver.deploy
-    found = deploy.frame(target, flow)
+    inspects = flow == "inspect"
+    found = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
     if flow == Flow.DEPLOY and not deploy.has_decomposed_deploy_steps():
-        return replace(found, collect=None)
+        found = replace(found, collect=None)
+    if not target.options["agent"]["manage_agent_boot"]:
+        found = found.without(BOOT_OF_AGENT)
     return found
 
 
 def tidy(target: Target, flow: str, *, power_off: bool = False) -> Rows:
     """What is done when a flow has failed, before the node enters its failed state."""
     labels = list(frame(target, flow).on_failure)
-    return _tidying([("power", "power_off"), *labels] if power_off else labels)
+    return _tidying([*labels, ("power", "power_off")] if power_off else labels)
 
 
 def tidy_abort(target: Target, flow: str) -> Rows:
@@ -299,7 +303,8 @@ def _asked_row(
     if step is None:
         in_band = not own and not child
         abortable = own or flow is Flow.DEPLOY
-        step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band)
+        resume = Resume.PROBE if in_band else Resume.RERUN
+        step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band, resume)
     row = _step_row(runtime, flow, step, asked["source"])
     row.args, row.child = dict(asked["args"]), child
     row.priority = asked.get("priority", row.priority)

@@ -21,13 +21,16 @@ from app.errors import (
 from app.models import Node, OperationStep
 from app.runtime import Runtime, of
 from app.services import (
+    admission,
     asked,
+    children,
     faults,
     history,
     moves,
     operations,
     outcomes,
     planning,
+    restoration,
     targets,
 )
 from app.services.caller import Caller
@@ -35,6 +38,7 @@ from app.services.conductors import require_served
 from app.services.rescue_password import hashed
 from app.services.steps import Asked, offered, problems
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
+from drivers.agent.image import boot_mode
 from drivers.errors import HardwareError
 from drivers.steps import Flow
 from drivers.target import Target
@@ -139,12 +143,14 @@ class Intent:
     """
     What a verb does to a node, before it is done.
 
+    leaves: the state that it is moved from; of what still queues, the one in which it would wait.
     how: None where nothing but the move is to be done, or where something under way is changed.
     steps: asked for. wrong: with those, a sentence each; then the operation fails before its first
     step.
     """
 
     event: Event
+    leaves: State
     how: Verb | None = None
     rows: Sequence[OperationStep] = ()
     steps: Sequence[Asked] = ()
@@ -162,37 +168,42 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     event = VERBS.get(verb)
     if event is None:
         raise Invalid(f'The requested action "{verb}" could not be understood.')
+    leaves = State(node.provision_state)
     if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
-    if not allows(node.provision_state, event):
+        waits = MACHINE[leaves].moves.get(Event.WAIT)
+        if waits is None or not allows(waits, event) or not admission.is_queued(session, node):
+            raise NodeLocked(node.uuid, node.reservation)
+        leaves = waits  # what has not begun may be ended at once
+    if not allows(leaves, event):
         raise IllegalMove(verb, node.uuid, node.provision_state)
-    state = MACHINE[State(node.provision_state)].moves[event]
+    state = MACHINE[leaves].moves[event]
     if event in _INTERRUPTS:
         if event is Event.ABORT and state is State.ACTIVE and node.maintenance:
             raise Conflict(f"Node {node.uuid} is in maintenance: its service cannot be aborted.")
-        return Intent(event)
+        return Intent(event, leaves)
     how = _VERBS.get(event)
     if how is None:
         raise Invalid(f'The action "{verb}" is not available in this release.')
     _check(of(session), node, verb, event, how)
     if state is State.MANAGEABLE:  # nothing to do but the move
-        return Intent(event)
+        return Intent(event, leaves)
     require_served(session, node)
     target = targets.of_node(session, node)
     _validate(target, how.validates)
+    _check_boot_mode(target, event)
     request = how.asks(session, node, arguments)
-    wrong = _wrong(target, how, request)
+    wrong = [*_wrong(target, how, request), *children.problems(session, request.steps)]
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     rows = [] if wrong else how.plan(of(session), node, target, request)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
-    return Intent(event, how, rows, request.steps, wrong, shown)
+    return Intent(event, leaves, how, rows, request.steps, wrong, shown)
 
 
-def leads_to(node: Node, intent: Intent) -> State:
+def leads_to(intent: Intent) -> State:
     """The state that a node enters at once."""
-    return MACHINE[State(node.provision_state)].moves[intent.event]
+    return MACHINE[intent.leaves].moves[intent.event]
 
 
 def request(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> None:
@@ -202,6 +213,8 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     Raises as `weigh` does.
     """
     intent = weigh(session, node, verb, arguments)
+    if intent.leaves != node.provision_state:
+        moves.move(node, Event.WAIT)
     if intent.event in _INTERRUPTS:
         _INTERRUPTS[intent.event](session, node, caller)
         return
@@ -231,6 +244,8 @@ def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> 
     allowed = how.in_maintenance
     if event is Event.PROVIDE:
         allowed = runtime.settings.conductor.allow_provisioning_in_maintenance
+    if node.fault == restoration.RESTORED:  # what its rows say is not to be relied upon
+        allowed = event in (Event.MANAGE, Event.ADOPT)
     if node.maintenance and not allowed and not clean_failure:
         raise InMaintenance(verb, node.uuid)
     if node.protected and how.protected:
@@ -239,8 +254,21 @@ def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> 
         raise Conflict(f"Node {node.uuid} is retired and cannot become available.")
 
 
+def _check_boot_mode(target: Target, event: Event) -> None:
+    if event not in (Event.DEPLOY, Event.REBUILD):
+        return
+    mode = boot_mode(target)
+    if mode in target.options["conductor"]["disallowed_deployment_boot_modes"]:
+        raise Invalid(
+            f"Boot mode {mode} of node {target.uuid} is not deployed"
+            " ([conductor]disallowed_deployment_boot_modes)"
+        )
+
+
 def _validate(target: Target, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
+        if kind == "boot" and not target.options["agent"]["manage_agent_boot"]:
+            continue
         try:
             target.driver.by_kind[kind].validate(target)
         except HardwareError as error:

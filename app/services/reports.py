@@ -15,7 +15,7 @@ from app.services import inspection, moves
 Facts = Iterable[Mapping[str, Any]]
 
 MERGED = ("driver_internal_info", "properties")
-OF_AGENT = frozenset({"agent", "agent_steps", "hardware_manager_version"})
+OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_version"})
 
 
 def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
@@ -46,9 +46,14 @@ def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
 def _apply_to_agent(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
     agent = session.get(AgentRecord, node.id, with_for_update=True, populate_existing=True)
     if agent is None:
-        return
+        if not reports.get("agent_token"):
+            return
+        agent = AgentRecord(node_id=node.id)
+        session.add(agent)
     if "agent" in reports:
         moves.forget_agent(agent)
+    if "agent_token" in reports:
+        agent.token, agent.pregenerated = reports["agent_token"], bool(reports["agent_token"])
     if "agent_steps" in reports:
         agent.steps = {**agent.steps, **reports["agent_steps"]}
         agent.steps_refreshed_at = utcnow()

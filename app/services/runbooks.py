@@ -56,15 +56,17 @@ def set_traits(runbook: Runbook, wanted: Iterable[str]) -> None:
     runbook.updated_at = now()
 
 
-def steps_of(session: Session, node: Node, ident: str) -> tuple[list[dict[str, Any]], bool]:
+def steps_of(
+    session: Session, node: Node, ident: str, *, must_fit: bool = True
+) -> tuple[list[dict[str, Any]], bool]:
     """
     The steps of a runbook, by UUID or name, in their order, and whether it leaves out the ramdisk.
 
-    Raises NotFound, and Invalid when the runbook does not fit the node's traits.
+    Raises NotFound, and Invalid when the runbook must fit the node's traits and does not.
     """
     runbook = find(session, ident)
     fitting = sorted({runbook.name, *runbook.traits})
-    if set(traits.of_node(session, node)).isdisjoint(fitting):
+    if must_fit and set(traits.of_node(session, node)).isdisjoint(fitting):
         raise Invalid(
             f"runbook: {runbook.name} fits nodes with one of the traits {', '.join(fitting)};"
             f" node {node.uuid} has none of them"

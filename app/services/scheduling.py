@@ -175,8 +175,9 @@ def _candidates(
     if allocation.name is not None:
         yield from session.scalars(ids.where(Node.name == allocation.name)).all()
     known = select(Node.id).where(*_in_class(allocation)).limit(1)
-    lowest = session.scalar(known.order_by(Node.id))
-    highest = session.scalar(known.order_by(Node.id.desc()))
+    ends = (known.order_by(Node.id), known.order_by(Node.id.desc()))
+    # in one question: nodes may be taken between two
+    lowest, highest = session.execute(select(*(end.scalar_subquery() for end in ends))).one()
     start = random.randint(lowest or 0, highest or 0)  # noqa: S311
     for part in (Node.id >= start, Node.id < start):
         page, last = ids.where(part).order_by(Node.id).limit(BATCH), 0

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app.db import utcnow
-from app.models import AgentRecord, Node, Port
+from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
@@ -43,10 +43,13 @@ def build(
     node: Node,
     ports: Sequence[Port] = (),
     agent: AgentRecord | None = None,
+    traits: Sequence[str] = (),
     **attempt: Any,
 ) -> Target:
     """
     A target; `attempt` holds what only an attempt of a step has (progress, before_order, ...).
+
+    traits: need be given only where an agent runs, which is told of them.
 
     Raises InvalidDriverInfo when the driver or one of its interfaces is not loaded here.
     """
@@ -67,7 +70,7 @@ def build(
         disable_power_off=node.disable_power_off,
         nics=tuple(Nic(port.uuid, port.address, port.pxe_enabled, port.extra) for port in ports),
         agent=_agent(agent),
-        record=_record(node),
+        record=_record(node, traits),
         options=options,
         **attempt,
     )
@@ -80,21 +83,31 @@ _port = snapshots(Port)
 def of_node(session: Session, node: Node) -> Target:
     """The target of a node, with its ports and its agent read in this session."""
     ports = [_port(row) for row in session.connection().execute(_PORTS, {"node": node.id})]
-    agent, volumes = session.get(AgentRecord, node.id), {}
-    if _uses_volumes(of(session), node):
-        volumes = _volumes(session, node)
-    return build(of(session), node, ports, agent, **volumes)
+    agent = session.get(AgentRecord, node.id)
+    return build(of(session), node, ports, agent, **_more(session, node, agent))
 
 
-def volumes_of(runtime: Runtime, node: Node) -> dict[str, Any]:
+def more_of(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     """
-    What `build` is to be told of a node's volumes: nothing, at no cost, when its storage interface
-    uses none. Raises as `build`.
+    What else `build` is to be told of a node: its volumes, where its storage interface uses some,
+    and its traits, where an agent runs; for others nothing, at no cost. Raises as `build`.
     """
-    if not _uses_volumes(runtime, node):
+    if not (_uses_volumes(runtime, node) or _runs(agent)):
         return {}
     with runtime.reading() as session:
-        return _volumes(session, node)
+        return _more(session, node, agent)
+
+
+def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+    found = _volumes(session, node) if _uses_volumes(of(session), node) else {}
+    if _runs(agent):
+        mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
+        found["traits"] = list(session.scalars(mine.order_by(NodeTrait.trait)))
+    return found
+
+
+def _runs(agent: AgentRecord | None) -> bool:
+    return agent is not None and agent.url is not None
 
 
 def _uses_volumes(runtime: Runtime, node: Node) -> bool:
@@ -134,6 +147,7 @@ def _agent(agent: AgentRecord | None) -> Agent:
     return Agent(
         url=agent.url,
         token=agent.token,
+        pregenerated=agent.pregenerated,
         verify_ca=agent.verify_ca,
         version=agent.version,
         status=agent.status,
@@ -144,8 +158,8 @@ def _agent(agent: AgentRecord | None) -> Agent:
     )
 
 
-def _record(node: Node) -> Mapping[str, Any]:
+def _record(node: Node, traits: Sequence[str]) -> Mapping[str, Any]:
     record = {name: getattr(node, name) for name in _RECORD}
     record["driver_info"] = {}
-    record["traits"] = {"objects": []}
+    record["traits"] = {"objects": [{"trait": trait} for trait in traits]}
     return record

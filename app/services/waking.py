@@ -6,12 +6,12 @@ Every function runs inside the caller's transaction, with the node's row locked.
 
 from collections.abc import Mapping
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, bindparam, exists, or_, select, update
 from sqlalchemy.orm import Session
 
-from app.db import age
-from app.models import BESIDE, AgentRecord, Node, Operation, OperationState
-from app.runtime import of
+from app.db import age, now
+from app.models import BESIDE, AgentRecord, Conductor, Node, Operation, OperationState
+from app.runtime import Runtime, of
 from app.services import moves
 from app.services.operations import hand_out, lock
 from app.states import MACHINE, Event, Kind, State
@@ -54,6 +54,30 @@ def agent_called(session: Session, node_id: int) -> None:
     )
     if operation is not None:
         wake(session, node, operation)
+
+
+def unwatched() -> ColumnElement[bool]:
+    """
+    Of an operation that waits for its agent: nobody polls that, so that it has to be listened to.
+
+    A bound parameter, `timeout`, is the age at which a conductor's sign of life is too old.
+    """
+    alive = exists().where(
+        Conductor.incarnation == Operation.claimed_by,
+        Conductor.online,
+        age(Conductor.heartbeat_at) < bindparam("timeout"),
+    )
+    return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), ~alive)
+
+
+def leave_to_agent(runtime: Runtime, operation_id: int, fence: int) -> None:
+    """An agent does not answer: its next sign of life is to wake what waits for it."""
+    with runtime.transaction() as session:
+        session.execute(
+            update(Operation)
+            .where(Operation.id == operation_id, Operation.fence == fence)
+            .values(watched_until=None)
+        )
 
 
 def wake_if_called(session: Session, node: Node, operation: Operation) -> None:

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema
 
-from app.api.schemas.common import Text, Uuid, Words
+from app.api.schemas.common import Flat, Text, Uuid, Words
 from app.services.agents import STATUSES
 
 
@@ -13,7 +13,7 @@ class LookupQuery(Schema):
     node_uuid = Uuid()
 
 
-class Heartbeat(Schema):
+class Heartbeat(Flat):
     """A sign of life."""
 
     callback_url = Text(2048, required=True)

@@ -4,6 +4,8 @@ Field types that several resources share. What they refuse is a 400 that names t
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -134,6 +136,25 @@ class Words(fields.Field[list[str]]):
             raise ValidationError("Expected words separated by commas.")
         words = (part.strip() for part in value.split(","))
         return list(dict.fromkeys(word.lower() if self._lower else word for word in words if word))
+
+
+class Flat(Schema):
+    """
+    Fields that are plain values under their own names, none with a default.
+
+    A document that is right is taken field by field; what is wrong with another, marshmallow tells.
+    """
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(name for name, field in self.load_fields.items() if field.required)
+
+    def load(self, data: Any, **kwargs: Any) -> Any:
+        if isinstance(data, dict) and self._required <= data.keys():
+            known = self.load_fields
+            with suppress(KeyError, ValidationError):
+                return {name: known[name].deserialize(value) for name, value in data.items()}
+        return super().load(data, **kwargs)
 
 
 class PageQuery(Schema):

@@ -1,0 +1,39 @@
+"""
+Forwarding: a message that this conductor cannot make use of goes to one that can.
+
+That happens while two releases are in one fleet. A hint of a newer kind is told anew, in our words,
+to whoever its operation needs; an operation that needs more than we understand is never claimed.
+"""
+
+from sqlalchemy import select
+
+from app import log, release
+from app.models import Operation, OperationState
+from app.runtime import Runtime
+from app.services import operations
+
+logger = log.get(__name__)
+
+
+def forward(runtime: Runtime, operation: str) -> None:
+    """Send an operation, by its UUID, where it belongs, unless it has been claimed."""
+    with runtime.transaction() as session:
+        found = session.scalar(select(Operation.id).where(Operation.uuid == operation))
+        if found is None:
+            return
+        node, row = operations.lock_operation(session, found)
+        if row.state != OperationState.QUEUED or row.sent_at is None:
+            return
+        logger.info("message.forwarded", operation=operation, needs=row.version)
+        operations.send(session, node, row)
+
+
+def forward_newer(runtime: Runtime, operation: str) -> None:
+    """The same, if the operation needs more than this release understands."""
+    newer = select(Operation.id).where(
+        Operation.uuid == operation, Operation.version > release.UNDERSTOOD
+    )
+    with runtime.reading() as session:
+        if session.scalar(newer) is None:
+            return
+    forward(runtime, operation)
