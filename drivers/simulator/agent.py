@@ -360,7 +360,8 @@ class Agent:
         what = (
             f"{command.name} {step.get('interface')}.{step.get('step')}" if step else command.name
         )
-        machine.record("agent", what, step.get("args"))
+        told = {"command": command.id, "step": step}
+        machine.record("agent", what, step.get("args"), **told)
         machine.agent = f"busy: {what}"
         try:
             command.result = await entry.run(self, params)
@@ -370,7 +371,7 @@ class Agent:
         except (KeyError, TypeError, AttributeError) as error:  # parameters of the wrong shape
             command.status = "FAILED"
             command.error = Failed(f"invalid parameters: {error!r}").document
-        machine.record("agent", f"finished {what}", command.error or command.status)
+        machine.record("agent", f"finished {what}", command.error or command.status, **told)
         machine.agent = "idle"
         if entry.background:
             self._wake.set()

@@ -2,6 +2,7 @@
 The control endpoint: what a test or an operator of the simulator asks, not what hardware offers.
 
 GET  /agent.iso?api=URL[&ipa-...=...]   a medium that boots the agent
+GET  /agent.kernel, /agent.ramdisk      what a medium is made of; their content matters to nobody
 GET  /sim/machines, /sim/machines/N, /sim/machines/N/log
 GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   fields of `Faults`; null resets
 POST /sim/machines/N/power {"state": "on" | "off"}   somebody presses the button at the machine
@@ -28,6 +29,8 @@ class Control:
         try:
             if request.path == "/agent.iso" and request.method in ("GET", "HEAD"):
                 return self._medium(request)
+            if request.path in media.PARTS and request.method in ("GET", "HEAD"):
+                return Response(200, media.part(request.path), headers={"ETag": '"1"'})
             parts = request.path.strip("/").split("/")
             if parts[:2] == ["sim", "faults"] and len(parts) == 2:
                 return self._faults(request, None)

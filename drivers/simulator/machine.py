@@ -128,14 +128,15 @@ class Machine:
             "redfish_verify_ca": False,
         }
 
-    def record(self, kind: str, what: str, detail: Any = None) -> None:
+    def record(self, kind: str, what: str, detail: Any = None, **more: Any) -> None:
         """
         Log what the machine was told or did.
 
         kind: "redfish" (an order to the BMC), "agent" (a command to the agent, or its end) or
-        "machine" (what came of it, or what somebody did at the machine).
+        "machine" (what came of it, or what somebody did at the machine). more: keys of this entry
+        alone.
         """
-        self.log.append({"at": time.time(), "kind": kind, "what": what, "detail": detail})
+        self.log.append({"at": time.time(), "kind": kind, "what": what, "detail": detail, **more})
 
     def describe(self) -> dict[str, Any]:
         """The machine as the control endpoint shows it."""

@@ -1,6 +1,7 @@
 """Boot media: made with kernel parameters inside, fetched, and read for those parameters."""
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
 #: A parameter may lie across two chunks of the image: this much is looked at again.
 OVERLAP = 8192
 PARAMETER = re.compile(rb"(ipa-[a-z0-9-]+)=([!#-&(-~]+)")
+#: What boots the agent, where the service makes a medium of it.
+PARTS = ("/agent.kernel", "/agent.ramdisk")
 
 
 class Unreadable(Exception):
@@ -29,6 +32,11 @@ def medium(parameters: Mapping[str, str]) -> bytes:
     image = bytes(16 * SECTOR) + primary.ljust(SECTOR, b"\x00")
     image += b"\xffCD001\x01".ljust(SECTOR, b"\x00")
     return image + text.ljust(-(-len(text) // SECTOR) * SECTOR, b"\x00")
+
+
+def part(name: str) -> bytes:
+    """A kernel or a ramdisk: bytes that are always the same."""
+    return hashlib.shake_256(name.encode()).digest(CHUNK)
 
 
 async def read(

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from drivers.simulator import faults, machine
+from drivers.simulator import faults, machine, media
 from drivers.simulator.control import Control
 from drivers.simulator.faults import Faults
 from drivers.simulator.power import Power
@@ -76,6 +76,11 @@ class Simulator:
     def medium(self, api_url: str) -> str:
         """URL of a medium that boots the agent against the service at `api_url`."""
         return f"{self.url}/agent.iso?api={api_url}"
+
+    def ramdisk(self) -> dict[str, str]:
+        """`driver_info` of nodes for which the service makes the medium that boots the agent."""
+        kernel, ramdisk = (f"{self.url}{name}" for name in media.PARTS)
+        return {"deploy_kernel": kernel, "deploy_ramdisk": ramdisk}
 
     def set_faults(self, number: int | None = None, /, **wanted: Any) -> None:
         """
