@@ -188,8 +188,12 @@ class Fleet:
             self._create("nodes", {"uuid": node, "driver": "fake-hardware", **fields})
         return nodes
 
-    def enrol(self, simulator):
-        """A node for each simulated machine, with an image to deploy; returns their UUIDs."""
+    def enrol(self, simulator, *, made=False, **fields):
+        """
+        A node for each simulated machine, with an image to deploy; returns their UUIDs.
+
+        made: the medium that boots the agent is made by the service.
+        """
         image = {"ipa-api-url": "an-image"}
         instance_info = {
             "image_source": simulator.medium("an-image"),
@@ -197,12 +201,13 @@ class Fleet:
         }
         for machine in simulator.machines:
             medium, callback = simulator.medium(self.url), f"{self.url}/v1/continue_inspection"
-            driver_info = machine.driver_info() | {
+            given = {
                 "deploy_iso": medium,
                 "inspect_iso": f"{medium}&ipa-inspection-callback-url={callback}",
             }
+            driver_info = machine.driver_info() | (simulator.ramdisk() if made else given)
             node = {"uuid": machine.uuid, "driver": "redfish", "driver_info": driver_info}
-            self._create("nodes", node | {"instance_info": instance_info})
+            self._create("nodes", node | {"instance_info": instance_info, **fields})
             for mac in machine.macs:
                 self._create("ports", {"node_uuid": machine.uuid, "address": mac})
         return [machine.uuid for machine in simulator.machines]

@@ -59,38 +59,52 @@ def name_of(url):
 @contextmanager
 def serving():
     """A server of our own, gone in the end. Raises NoServer."""
-    programs = find()
     with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
-        account = {"user": ACCOUNT, "group": ACCOUNT, "extra_groups": []}
-        if os.geteuid():
-            account = {}
-        else:
-            shutil.chown(folder, ACCOUNT, ACCOUNT)
-        data, parent = f"{folder}/data", os.getpid()
-        subprocess.run(
-            [programs / "initdb", "-D", data, "-U", ACCOUNT, "-A", "trust", "-E", "UTF8",
-             "--locale=C", "--no-sync", "--no-instructions"],
-            check=True, capture_output=True, cwd="/", **account,
-        )  # fmt: skip
-        settings = {
-            "listen_addresses": "", "unix_socket_directories": folder, "fsync": "off",
-            "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
-            "shared_buffers": "32MB", "log_min_messages": "fatal",
-        }  # fmt: skip
-        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        parent = os.getpid()
+        command = initialised(folder)
         with subprocess.Popen(
-            [programs / "postgres", "-D", data, *options],
-            stderr=subprocess.DEVNULL, cwd="/", **account,
+            command, stderr=subprocess.DEVNULL, cwd="/", **as_account(),
             preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no other thread yet
         ) as server:  # fmt: skip
             try:
-                _await(Server(folder))
+                await_answer(Server(folder))
                 yield Server(folder)
             finally:
                 server.send_signal(signal.SIGQUIT)  # no farewells: nothing here lasts
 
 
-def _await(server):
+def as_account():
+    """What makes `subprocess` run a server program as somebody else than root."""
+    if os.geteuid():
+        return {}
+    return {"user": ACCOUNT, "group": ACCOUNT, "extra_groups": []}
+
+
+def initialised(folder, **more):
+    """
+    The command line of a server in an empty folder, its data made ready there. Raises NoServer.
+
+    more: settings of the server that differ from those of a server that may lose everything.
+    """
+    programs = find()
+    if not os.geteuid():
+        shutil.chown(folder, ACCOUNT, ACCOUNT)
+    data = f"{folder}/data"
+    subprocess.run(
+        [programs / "initdb", "-D", data, "-U", ACCOUNT, "-A", "trust", "-E", "UTF8",
+         "--locale=C", "--no-sync", "--no-instructions"],
+        check=True, capture_output=True, cwd="/", **as_account(),
+    )  # fmt: skip
+    settings = {
+        "listen_addresses": "", "unix_socket_directories": str(folder), "fsync": "off",
+        "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
+        "shared_buffers": "32MB", "log_min_messages": "fatal", **more,
+    }  # fmt: skip
+    options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return [str(programs / "postgres"), "-D", data, *options]
+
+
+def await_answer(server):
     """Return once it takes connections. Raises NoServer."""
     for _ in range(500):
         try:

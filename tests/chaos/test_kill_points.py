@@ -1,48 +1,160 @@
-"""A conductor dies at every point of a step, in every verb: its nodes arrive without help."""
+"""A process dies or stops at every point of a step, in every flow: the nodes arrive without help."""
 
 import os
 import signal
+from contextlib import suppress
 from functools import partial
 
 import pytest
+import requests
 
 from drivers.simulator.simulator import running
 from tests.fleet import AGENTS, Fleet, until
 
-#: Verb -> where it leads; each is also the kind of its operation.
-LIFE = {"manage": "manageable", "provide": "available", "active": "active", "deleted": "available"}
+#: Fake hardware whose steps are called again, so that there are waits.
+PACE = {"INGOT_FAKE_DEPLOY_DELAY": "0.1", "INGOT_FAKE_RESCUE_DELAY": "0.1"}
+POLISH = {"interface": "vendor", "step": "log_passthrough"}
+#: (verb, what comes with it, where it leads), in an order in which a node can go through all; each
+#: is also the kind of its operation.
+LIFE = [
+    ("manage", {}, "manageable"),
+    ("inspect", {}, "manageable"),
+    ("clean", {"clean_steps": [POLISH]}, "manageable"),
+    ("adopt", {}, "active"),
+    ("deleted", {}, "available"),
+    ("active", {}, "active"),
+    ("service", {"service_steps": [POLISH]}, "active"),
+    ("rescue", {"rescue_password": "x"}, "rescue"),
+    ("unrescue", {}, "active"),
+    ("rebuild", {}, "active"),
+    ("power", {}, "active"),
+    ("deleted", {}, "available"),
+    ("manage", {}, "manageable"),
+    ("provide", {}, "available"),
+]
+#: Which points are struck in which verb, once each. A death before `decided` gives the reconciler
+#: something to decide.
+DEATHS = {
+    "manage": ["claimed"], "inspect": ["acted"], "clean": ["leased"], "adopt": ["freed"],
+    "deleted": ["recorded"], "active": ["waking"], "service": ["claimed", "decided"],
+    "rescue": ["sent"], "unrescue": ["received"], "rebuild": ["handed_out"],
+    "power": ["committed"], "provide": ["reconciling"],
+}  # fmt: skip
+STOPS = {
+    "manage": ["received"], "clean": ["leased"], "active": ["claimed"], "service": ["freed"],
+    "rescue": ["acted"], "provide": ["recorded"],
+}  # fmt: skip
+#: Points at which the kind of the operation is not known.
+OF_ANY = ("waking", "decided", "reconciling", "received", "leased")
 
 
-def gone(fleet, name):
-    return name not in fleet.pids()["conductors"]
+class Strikes:
+    """Kill points that strike once each, from when they are allowed to."""
+
+    def __init__(self, folder, points, action):
+        self._folder, self._points = folder, points
+        folder.mkdir()
+        entries = [
+            f"any:{point}:{'any' if point in OF_ANY else kind}={action}-{self._mark(kind, point)}"
+            for kind, each in points.items()
+            for point in each
+        ]
+        self.environ = {"INGOT_KILL_POINTS": ",".join(entries)}
+
+    def _mark(self, kind, point):
+        return self._folder / kind / point
+
+    def allow(self, kind):
+        """A mark can be set where its folder is."""
+        (self._folder / kind).mkdir(exist_ok=True)
+
+    def done(self, kind):
+        return all(self._mark(kind, point).exists() for point in self._points.get(kind, ()))
+
+
+def ask(fleet, node, verb, arguments):
+    """Ask for a verb until it is in the database: who answers may die before he does."""
+
+    def taken():
+        with suppress(requests.ConnectionError):
+            url = f"{fleet.url}/v1/nodes/{node}/states"
+            body = {"target": "rebooting"} if verb == "power" else {"target": verb, **arguments}
+            what = "power" if verb == "power" else "provision"
+            fleet.http.put(f"{url}/{what}", json=body, timeout=30)
+        with suppress(requests.ConnectionError):
+            return len(fleet.operations(node)) > before
+
+    def known():
+        with suppress(requests.ConnectionError):
+            return [len(fleet.operations(node))]
+
+    (before,) = until(known, "an answer")
+    until(taken, f"the request to {verb}")
+
+
+def go_through(fleet, nodes, verb, arguments, state, *, struck):
+    """Have all nodes do one thing, while something happens to who does it."""
+    if verb == "manage" and "available" in fleet.states().values():  # a mere move
+        fleet.provision(nodes, verb)
+        return
+    for node in nodes:
+        ask(fleet, node, verb, arguments)
+    until(struck, f"the strike in {verb}")
+    fleet.await_state(nodes, state)
+
+    def ended():
+        return all(fleet.operations(node)[0]["finished_at"] for node in nodes)
+
+    until(ended, f"the end of {verb}")
+
+
+def check(fleet, nodes):
+    """Nothing failed, nothing is left, and no step was begun again but for a death."""
+    found = [operation for node in nodes for operation in fleet.operations(node)]
+    assert {"succeeded"} == {each["state"] for each in found}
+    steps = [step for each in found for step in each["steps"]]
+    assert {"done"} == {step["state"] for step in steps}
+    assert 2 >= max(step["deaths"] for step in steps)
+    assert {None} == {fleet.get(f"nodes/{node}")["reservation"] for node in nodes}
+    with fleet.redis() as client:
+        until(lambda: not client.keys("ingot:lease:*"), "the end of the last lease")
+    return found
+
+
+def test_nodes_arrive_whatever_dies_at_each_point_in_each_flow(tmp_path):
+    deaths = Strikes(tmp_path / "struck", DEATHS, "die")
+    with Fleet(tmp_path, conductors=3, restart=True, **PACE, **deaths.environ) as fleet:
+        nodes = fleet.create_nodes(6)
+        for verb, arguments, state in LIFE:
+            deaths.allow(verb)
+            struck = partial(deaths.done, verb)
+            go_through(fleet, nodes, verb, arguments, state, struck=struck)
+        found = check(fleet, nodes)
+        assert {verb for verb, _, _ in LIFE} == {each["kind"] for each in found}
+        assert sum(step["deaths"] for each in found for step in each["steps"])
+
+
+def test_a_conductor_that_stops_and_goes_on_changes_nothing_at_whatever_point(tmp_path):
+    stops = Strikes(tmp_path / "struck", STOPS, "stop")
+    with Fleet(tmp_path, conductors=2, **PACE, **stops.environ) as fleet:
+        nodes = fleet.create_nodes(6)
+        for verb, arguments, state in LIFE:
+            stops.allow(verb)
+            go_through(fleet, nodes, verb, arguments, state, struck=partial(stops.done, verb))
+            stopped = [pid for pid in fleet.pids()["conductors"].values() if fleet.stopped(pid)]
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        until(lambda: any(each["refused"] for each in check(fleet, nodes)), "a refusal")
+        assert fleet.log("step.refused")
 
 
 def one_is(fleet, state_and_conductor):
     return state_and_conductor in fleet.states("conductor").values()
 
 
-@pytest.mark.parametrize("point", ["claimed", "acted", "recorded"])
-def test_nodes_arrive_when_a_conductor_dies_in_each_verb(tmp_path, point):
-    """Of five conductors one dies in each of the four verbs; the fifth is left."""
-    points = [f"fleet-{number}:{point}:{verb}=die" for number, verb in enumerate(LIFE, 1)]
-    with Fleet(tmp_path, conductors=5, INGOT_KILL_POINTS=",".join(points)) as fleet:
-        nodes = fleet.create_nodes(16)
-        for number, (verb, state) in enumerate(LIFE.items(), 1):
-            fleet.provision(nodes, verb)
-            until(partial(gone, fleet, f"fleet-{number}"), "the death")
-            fleet.await_state(nodes, state)
-        assert ["fleet-5"] == list(fleet.pids()["conductors"])
-        found = [operation for node in nodes for operation in fleet.operations(node)]
-        assert {"succeeded"} == {each["state"] for each in found}
-        steps = [(each["kind"], step) for each in found for step in each["steps"]]
-        assert [] == [step for _, step in steps if step["attempts"] != 1 + step["deaths"]]
-        assert 1 >= max(step["deaths"] for _, step in steps)
-        interrupted = {kind for kind, step in steps if step["deaths"]}
-        assert (set() if point == "recorded" else set(LIFE)) == interrupted
-
-
-def test_nodes_that_wait_for_their_agent_get_another_conductor(tmp_path):
-    """One conductor is killed while agents clean, one while they deploy; a third is left."""
+@pytest.mark.parametrize("signalled", [signal.SIGKILL, signal.SIGTERM])
+def test_nodes_that_wait_for_their_agent_get_another_conductor(tmp_path, signalled):
+    """One conductor ends while agents clean, one while they deploy; a third is left."""
     pace = {"boot_seconds": 1, "step_seconds": 0.1, "heartbeat_gap": 0.5, "retry_factor": 0.05}
     with (
         running(machines=9, **pace) as simulator,
@@ -56,7 +168,7 @@ def test_nodes_that_wait_for_their_agent_get_another_conductor(tmp_path):
         ):
             fleet.provision(nodes, verb)
             until(partial(one_is, fleet, (waiting, f"fleet-{number}")), waiting)
-            os.kill(fleet.conductor(number), signal.SIGKILL)
+            os.kill(fleet.conductor(number), signalled)
             fleet.await_state(nodes, state)
         assert ["fleet-3"] == list(fleet.pids()["conductors"])
         assert {"succeeded"} == {

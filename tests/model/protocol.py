@@ -25,6 +25,7 @@ from tests.model.state import (
     GOT,
     IDLE,
     LEASED,
+    LEAVING,
     OVER,
     QUEUED,
     RUNNING,
@@ -63,10 +64,10 @@ class World:
     without: str = ""
 
     def start(self) -> State:
-        """The API has committed the intent, and sends."""
+        """The API has committed the intent; it queues until there is a slot."""
         return State(
-            Row(),
-            frozenset({(0, 1, 0)}),
+            Row(admitted=False),
+            frozenset(),
             None,
             None,
             (Thread(),) * len(self.threads),
@@ -129,8 +130,17 @@ class World:
                 yield from self.work(state, which, thread)
 
     def reconcile(self, state: State) -> Iterator[Edge]:
-        """What the reconciler does; the wake-up is also done by the API and the waker."""
+        """
+        What the reconciler does. The wake-up is also done by the API and the waker, the admission
+        by whoever brings an operation or ends another; it may die before it sends.
+        """
         row = state.row
+        if not row.admitted:
+            admitted = state._replace(row=row._replace(admitted=True))
+            yield from (Edge("admit, and send", True, to) for to in self.sent(admitted))
+            yield Edge("admit, and die", False, admitted)
+            if self.without != "the wait for admission":
+                return
         if row.state == QUEUED and self.without != "resending" and not self.under_way(state):
             yield from (Edge("reconciler: send again", True, to) for to in self.sent(state))
         if row.state == WAITING and row.called:
@@ -194,6 +204,10 @@ class World:
                 return Edge(f"{who}: {name}", True, with_thread(to, which, Thread()))
             return Edge(f"{who}: {name}", True, with_thread(to, which, thread._replace(**fields)))
 
+        if "leaving" in state.faults and thread.at in (GOT, LEASED):
+            left = now("its conductor leaves", spent(state, "leaving"), freed=True, at=LEAVING,
+                       valid=False)  # fmt: skip
+            yield left._replace(label=f"fault: {left.label}", fair=False)
         match thread.at:
             case "idle":
                 for message in state.messages:
@@ -255,6 +269,13 @@ class World:
                 yield from self.written(state, which, thread, "record", GOT)
             case "freed":
                 yield now("refused", state, at=IDLE)
+            case "leaving" if row.state == QUEUED:
+                for to in self.handed_out(state, row):
+                    yield now("hand over", to, at=IDLE)
+                for to in self.sent(state):
+                    yield now("send what was handed over", to, at=IDLE)
+            case "leaving":
+                yield now("nothing to hand over", state, at=IDLE)
 
     def written(
         self, state: State, which: int, thread: Thread, name: str, next_at: str
@@ -375,6 +396,8 @@ class World:
 
     def wrong(self, state: State) -> str | None:
         row = state.row
+        if not row.admitted and (row.state != QUEUED or state.messages):
+            return "nothing is sent or claimed before it is admitted"
         if row.reserved != (row.state in BUSY):
             return "the node is reserved exactly while its operation is queued or running"
         if (row.state == RUNNING) != (

@@ -6,17 +6,18 @@ BOOT, COMMAND = 0, 1
 QUEUED, RUNNING, WAITING, SUCCEEDED, FAILED = "queued", "running", "waiting", "succeeded", "failed"
 #: A conductor dies, or is stopped and goes on; Redis is emptied; a message is lost, or repeated; the
 #: answer to a commit is lost; a call never returns, or only after its deadline; the agent is silent,
-#: or calls before it is done.
+#: or calls before it is done; a conductor is told to stop.
 FAULTS = (
     "death", "stop", "flush", "loss", "repetition", "answer", "hanging", "slowness", "silence",
-    "impatience",
+    "impatience", "leaving",
 )  # fmt: skip
 BUSY, OVER = (QUEUED, RUNNING), (SUCCEEDED, FAILED)
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 
-#: Where a thread stands: before it takes the lease, claims, claims again, checks, acts, writes.
-IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED = (
-    "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed",
+#: Where a thread stands: before it takes the lease, claims, claims again, checks, acts, writes; or
+#: hands over what follows.
+IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, LEAVING = (
+    "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "leaving",
 )  # fmt: skip
 ATTEMPTING = (UNSURE, CLAIMED, CHECKED, ACTED, FREED)
 
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     reserved: bool = True
     deaths: tuple[int, ...] = (0, 0, 0)
     called: bool = False  # the agent has called since the claim
+    admitted: bool = True
     written: int = -1
 
 

@@ -14,6 +14,7 @@ TOGETHER = [
 ]  # fmt: skip
 #: What the protocol is made of; the fault that shows its want; what is then seen.
 NEEDED = [
+    ("the wait for admission", (), "nothing is sent or claimed before it is admitted"),
     ("fence in the claim", ("repetition",), "a message of an old fence claims nothing"),
     ("one claim", ("flush",), "what another attempt has claimed is not claimed"),
     ("fence and claim in the record", ("slowness",), "at most one attempt may record"),

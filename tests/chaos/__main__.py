@@ -1,0 +1,86 @@
+"""
+`make chaos ARGS="--minutes 10 --nodes 300 --seed N"`: kill everything at random, lose nothing.
+
+Prints what came of it, writes it to docs/reliability.md, and ends with status 1 when anything that
+must be 0 is not. `--failover`: only the experiment with the death of one of two conductors.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos import failover, run, table
+from tests.chaos.site import Site
+from tests.fleet import ROOT
+
+PAGE = ROOT / "docs" / "reliability.md"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10, help="of storm (default: 10)")
+    parser.add_argument("--nodes", type=int, default=300, help="machines (default: 300)")
+    parser.add_argument("--seed", type=int, help="default: by the clock")
+    parser.add_argument("--conductors", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--gap", type=float, default=2.0, help="mean seconds between disturbances")
+    parser.add_argument("--rest", type=float, default=600, help="seconds to come to rest in")
+    parser.add_argument("--failover", action="store_true", help="only one death, all else at rest")
+    parser.add_argument("--each", type=int, default=8, help="nodes in each state of --failover")
+    parser.add_argument("--folder", type=Path, help="where all is kept; else it is removed")
+    parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} as it is")
+    return parser.parse_args()
+
+
+def say(text):
+    print(time.strftime("%H:%M:%S"), text, flush=True)
+
+
+def weather(given, folder, seed):
+    """The storm: its section of the page, and whether all is well."""
+    with Site(folder, given.nodes, seed, conductors=given.conductors) as site:
+        storm, ledger, verdict, facts = run.storm(
+            site, minutes=given.minutes, gap=given.gap, clients=given.clients, rest=given.rest,
+            say=say,
+        )  # fmt: skip
+    text = table.shown(facts, storm, ledger, verdict)
+    print(text)
+    for row, sentences in verdict.wrong.items():
+        for sentence in sentences:
+            print(f"WRONG ({row}): {sentence}")
+    return text, verdict.ok
+
+
+def death(given, folder, seed):
+    """The failover experiment: its section of the page, and whether nothing was lost."""
+    results = {}
+    for way in failover.WAYS:
+        say(f"one of two conductors dies, {way}")
+        (folder / way).mkdir()
+        results[way] = failover.measure(folder / way, way, given.each, seed)
+    text = failover.shown(results)
+    print(text)
+    return text, not any(sum(each.lost.values()) for each in results.values())
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends as Ctrl-C does: nothing is left
+    given = arguments()
+    seed = given.seed if given.seed is not None else int(time.time()) % 100_000
+    say(f"seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="ingot-chaos-") as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        section, work = ("failover", death) if given.failover else ("storm", weather)
+        text, ok = work(given, folder, seed)
+    if not given.no_page:
+        table.write(PAGE, section, text)
+        say(f"written to {PAGE.relative_to(ROOT)}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""
+Clients: callers of the API who ask for every verb at random, and note what was accepted.
+
+They do as a careful client does: each request carries an `Idempotency-Key` and is repeated, however
+often its answer is lost, until there is one. A node is asked of by one of them at a time.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+import requests
+
+from tests.chaos.site import VERSION, wait
+
+#: Seconds for one answer; whoever serves it may be stopped just now.
+ANSWER = 6.0
+#: Seconds for which an answer is sought before it is given up: then nobody knows.
+GIVE_UP = 180.0
+#: What an answer means. Any other one is asked for again.
+ACCEPTED, REFUSED = (200, 202, 204), (400, 403, 404, 406, 409)
+
+
+@dataclass(slots=True)
+class Entry:
+    """
+    A request that was accepted.
+
+    verb: a target of states/provision, "power" or "maintenance". state: the node's before it.
+    hold: whether it asks for a step at which the node is held. sent, known: seconds since 1970.
+    """
+
+    verb: str
+    state: str
+    arguments: dict
+    sent: float
+    known: float
+    tries: int
+
+    @property
+    def hold(self):
+        steps = [
+            step
+            for name, each in self.arguments.items()
+            if name.endswith("_steps")
+            for step in each
+        ]
+        return any(step["step"] == "hold" for step in steps)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was accepted, by node; and how many requests were refused, repeated or never answered."""
+
+    accepted: dict[str, list[Entry]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+
+
+def step(interface, name, **args):
+    return {"interface": interface, "step": name, "args": args}
+
+
+class Client(threading.Thread):
+    """One caller, until `stop` is set; then it settles what it has begun."""
+
+    def __init__(self, site, number, nodes, locks, ledger, stop, think=0.3):
+        super().__init__(name=f"client-{number}", daemon=True)
+        self.site, self.nodes, self.locks, self.ledger = site, nodes, locks, ledger
+        self.stop, self.think = stop, think
+        self.random = Random(f"{site.seed}/client/{number}")
+        self.http = requests.Session()
+        self.http.trust_env = False
+        self.http.headers.update(VERSION)
+
+    def run(self):
+        while not wait(self.random.uniform(0, 2 * self.think), self.stop):
+            node = self.random.choice(self.nodes)
+            if self.locks[node].acquire(blocking=False):
+                try:
+                    self.visit(node)
+                finally:
+                    self.locks[node].release()
+        self.http.close()
+
+    def visit(self, node):
+        fields = "provision_state,maintenance,fault,reservation,power_state"
+        found = self.ask("GET", f"nodes/{node}?fields={fields}")
+        if found is None or found.status_code != 200:
+            return
+        row = found.json()
+        if row["maintenance"] and row["fault"] in (None, "service failure", "rescue abort failure"):
+            self.request(node, row, "maintenance", False)
+            return
+        choices = CHOICES.get(row["provision_state"], ())
+        if not choices or row["reservation"]:
+            return
+        (verb,) = self.random.choices([each[0] for each in choices], [each[1] for each in choices])
+        if verb == "nothing":
+            return
+        if verb == "maintenance":
+            self.request(node, row, verb, True)
+            wait(self.random.uniform(0, 3), self.stop)
+            self.request(node, row, verb, False)
+        elif verb == "power":
+            target = self.random.choice(["power on", "power off", "rebooting"])
+            self.request(node, row, verb, target=target)
+        elif verb == "active" and not self.prepare(node):
+            return
+        else:
+            self.request(node, row, verb, **self.arguments(verb))
+
+    def prepare(self, node):
+        """Say what is to be deployed: a node that was torn down has forgotten it."""
+        change = [{"op": "add", "path": "/instance_info", "value": self.site.image()}]
+        answer = self.ask("PATCH", f"nodes/{node}", change)
+        return answer is not None and answer.status_code == 200
+
+    def arguments(self, verb):
+        """What comes with a verb, at random."""
+        if verb == "rescue":
+            return {"rescue_password": "open sesame"}
+        pool = STEPS.get(verb)
+        if pool is None:
+            return {}
+        steps = self.random.sample(pool, self.random.randint(1, 3))
+        if self.random.random() < 0.15:
+            steps.insert(self.random.randint(0, len(steps)), step("power", "hold"))
+        steps = [{**each, "args": dict(each["args"])} for each in steps]
+        for each in steps:
+            if each["interface"] == "firmware":  # its URL names the order in the machine's log
+                number = f"{self.random.getrandbits(64):016x}"
+                url = f"{self.site.control}/firmware/{number}.bin"
+                each["args"] = {"settings": [{"component": "bios", "url": url}]}
+        return {f"{verb}_steps": steps}
+
+    def request(self, node, row, verb, on=None, **arguments):
+        """Ask until it is known whether it was accepted, and note that it was."""
+        if verb == "maintenance":
+            method, path, body = ("PUT" if on else "DELETE"), f"nodes/{node}/maintenance", None
+            arguments = {"on": on}
+        elif verb == "power":
+            method, path, body = "PUT", f"nodes/{node}/states/power", arguments
+        else:
+            method, path = "PUT", f"nodes/{node}/states/provision"
+            body = {"target": verb, **arguments}
+        sent = time.time()
+        answer = self.ask(method, path, body, key=str(UUID(int=self.random.getrandbits(128))))
+        if answer is None:
+            self.ledger.unknown.append((node, verb))
+            return
+        if answer.status_code in ACCEPTED:
+            entry = Entry(verb, row["provision_state"], arguments, sent, time.time(), answer.tries)
+            self.ledger.accepted[node].append(entry)
+            self.ledger.counts["accepted"] += 1
+        else:
+            self.ledger.counts[f"refused {answer.status_code}"] += 1
+            self.ledger.counts["refused"] += 1
+        self.site.note(
+            "request",
+            node=node,
+            verb=verb,
+            status=answer.status_code,
+            tries=answer.tries,
+            text=answer.text[:300],
+        )
+
+    def ask(self, method, path, body=None, key=None):
+        """The answer, however often it is lost; None when it has not come in `GIVE_UP` seconds."""
+        headers = {"Idempotency-Key": key} if key else {}
+        url, end, tries = f"{self.site.url}/v1/{path}", time.monotonic() + GIVE_UP, 0
+        while time.monotonic() < end:
+            tries += 1
+            self.ledger.counts["sent"] += 1
+            try:
+                answer = self.http.request(method, url, json=body, headers=headers, timeout=ANSWER)
+            except requests.RequestException:
+                self.ledger.counts["unanswered"] += 1
+            else:
+                if answer.status_code in ACCEPTED + REFUSED:
+                    answer.tries = tries
+                    return answer
+                self.ledger.counts[f"answered {answer.status_code}"] += 1
+            if method == "GET" and self.stop.is_set():
+                return None
+            time.sleep(self.random.uniform(0.1, 1.0))
+        return None
+
+
+POWER = ("power", 1)
+MAINTENANCE = ("maintenance", 0.3)
+DELETED = ("deleted", 1)
+#: state -> what is asked for in it, and how often
+CHOICES = {
+    "enroll": [("manage", 5)],
+    "manageable": [
+        ("provide", 4),
+        ("inspect", 2),
+        ("clean", 3),
+        ("adopt", 0.5),
+        POWER,
+        MAINTENANCE,
+    ],
+    "available": [("active", 5), ("manage", 1), POWER],
+    "active": [("rebuild", 1), ("deleted", 2), ("rescue", 1), ("service", 3), POWER, MAINTENANCE],
+    "inspect failed": [("inspect", 1), ("manage", 1)],
+    "clean failed": [("manage", 1), ("provide", 1), ("clean", 1)],
+    "deploy failed": [("active", 1), ("rebuild", 1), DELETED],
+    "error": [DELETED, ("rebuild", 1)],
+    "adopt failed": [("adopt", 1), ("manage", 1)],
+    "rescue": [("unrescue", 3), ("rescue", 1), DELETED],
+    "rescue failed": [("rescue", 1), ("unrescue", 1), DELETED],
+    "unrescue failed": [("unrescue", 1), ("rescue", 1), DELETED],
+    "service failed": [("service", 1), ("rescue", 1), DELETED],
+    "clean hold": [("unhold", 4), ("abort", 1)],
+    "deploy hold": [("unhold", 4), ("abort", 1)],
+    "service hold": [("unhold", 4), ("abort", 1)],
+    "inspect wait": [("abort", 0.05), ("nothing", 1)],
+    "clean wait": [("abort", 0.05), ("nothing", 1)],
+    "wait call-back": [("abort", 0.05), ("deleted", 0.05), ("nothing", 1)],
+    "rescue wait": [("abort", 0.05), ("deleted", 0.05), ("nothing", 1)],
+    "service wait": [("abort", 0.05), ("deleted", 0.05), ("nothing", 1)],
+}
+_OUT_OF_BAND = [
+    step("firmware", "update"),
+    step("bios", "apply_configuration", settings=[{"name": "ProcTurboMode", "value": "Disabled"}]),
+]
+#: verb -> the steps of which some are asked for
+STEPS = {
+    "clean": [
+        step("raid", "create_configuration"),
+        step("raid", "delete_configuration"),
+        step("deploy", "erase_devices_metadata"),
+        step("deploy", "burnin_cpu"),
+        *_OUT_OF_BAND,
+    ],
+    "service": [
+        step("raid", "create_configuration"),
+        step("raid", "delete_configuration"),
+        *_OUT_OF_BAND,
+    ],
+}

@@ -1,0 +1,298 @@
+"""
+The judge: what became of every request, by the rows, the machines' logs and what is left over.
+
+`await_rest` lets the site come to rest by itself; `judge` then finds what is wrong, as sentences by
+the name of a row of the table. Nothing here helps the service.
+"""
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.chaos import audit, orders
+
+#: verb -> the states that it asks for
+GOALS = {
+    "manage": {"manageable"},
+    "inspect": {"manageable"},
+    "provide": {"available"},
+    "clean": {"manageable"},
+    "active": {"active"},
+    "rebuild": {"active"},
+    "deleted": {"available"},
+    "rescue": {"rescue"},
+    "unrescue": {"active"},
+    "service": {"active"},
+    "adopt": {"active"},
+}
+#: state in which something is aborted -> where that leads
+ABORTED = {
+    "inspect wait": "inspect failed",
+    "clean wait": "clean failed",
+    "clean hold": "clean failed",
+    "wait call-back": "deploy failed",
+    "deploy hold": "deploy failed",
+    "rescue wait": "rescue failed",
+    "service wait": "active",
+    "service hold": "active",
+}
+FAILED = {
+    "enroll", "inspect failed", "clean failed", "deploy failed", "error", "adopt failed",
+    "rescue failed", "unrescue failed", "service failed",
+}  # fmt: skip
+#: What no fault of hardware explains.
+OURS = {"defect", "conductor_died", "invalid_steps", "bad_argument"}
+ENDED = ("succeeded", "failed", "aborted")
+#: Where the logs of agents are kept that did not get there: they are meant to stay.
+KEPT = "agent_logs"
+#: The same order within so many seconds after its process was continued was under way already.
+UNDER_WAY = 1.0
+
+
+@dataclass(slots=True)
+class Verdict:
+    """counts: figures of the table. wrong: row of the table -> what is wrong, a sentence each."""
+
+    counts: dict = field(default_factory=dict)
+    wrong: dict = field(default_factory=lambda: defaultdict(list))
+
+    def blame(self, row, sentence):
+        self.wrong[row].append(sentence)
+
+    @property
+    def ok(self):
+        return not any(self.wrong.values())
+
+
+#: The rows of the table that must be 0.
+ROWS = {
+    "stuck": "operations or nodes stuck",
+    "lost": "operations lost, or there that nobody asked for",
+    "astray": "nodes neither where asked nor in an explained failure",
+    "unexplained": "failed operations on machines without a fault",
+    "fenced": "steps recorded by a worker that did not hold them",
+    "second": "second starts of an order that ran or was done",
+    "left": "leases, messages, boot media, temporary files or processes left over",
+}
+
+
+def await_rest(site, seconds):
+    """Wait until nothing is under way; seconds that it took, and what still is."""
+    began = time.monotonic()
+    while True:
+        busy = site.query(
+            "SELECT operations.uuid, operations.kind, operations.state, nodes.uuid,"
+            " nodes.provision_state, nodes.reservation FROM operations"
+            " JOIN nodes ON nodes.id = operations.node_id"
+            " WHERE operations.state NOT IN ('succeeded', 'failed', 'aborted', 'held')"
+        )
+        took = time.monotonic() - began
+        if not busy or took > seconds:
+            return took, busy
+        time.sleep(1)
+
+
+def judge(site, ledger, flaky, stops, stuck):
+    """The verdict; `stuck`: what `await_rest` gave up on."""
+    verdict = Verdict()
+    for row in stuck:
+        verdict.blame("stuck", " ".join(map(str, row)))
+    nodes = _nodes(site)
+    done = _operations(site)
+    ill = {site.machines[number]["uuid"] for number in flaky}
+    for uuid, node in nodes.items():
+        _judge_node(verdict, ledger, node, done[uuid], ill)
+        _judge_operations(verdict, ledger, node, done[uuid])
+    _judge_failures(verdict, done, ill)
+    for row in audit.written_by_others(site):
+        verdict.blame("fenced", " ".join(map(str, row)))
+    _judge_orders(verdict, site, stops)
+    _judge_media(verdict, site, nodes, ill)
+    _judge_leftovers(verdict, site)
+    for node, verb in ledger.unknown:
+        verdict.blame("lost", f"node {node}: whether {verb} was accepted was never answered")
+    claims, records, takeovers = audit.counts(site)
+    verdict.counts |= {"claims": claims, "records": records, "takeovers": takeovers}
+    verdict.counts["operations"] = sum(map(len, done.values()))
+    for state in ENDED:
+        count = sum(each["state"] == state for found in done.values() for each in found)
+        verdict.counts[f"operations {state}"] = count
+    verdict.counts["refused writes"] = site.query(
+        "SELECT coalesce(sum(refused), 0) FROM operations"
+    )[0][0]
+    return verdict
+
+
+def _nodes(site):
+    names = ("uuid", "provision_state", "target", "maintenance", "fault", "reservation", "error")
+    rows = site.query(
+        "SELECT uuid, provision_state, target_provision_state, maintenance, fault, reservation,"
+        " last_error FROM nodes"
+    )
+    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+
+
+def _operations(site):
+    names = ("node", "uuid", "kind", "state", "error", "request", "aborting", "created")
+    found = defaultdict(list)
+    for row in site.query(
+        "SELECT nodes.uuid, operations.uuid, kind, state, error, request_id, aborting,"
+        " operations.created_at FROM operations"
+        " JOIN nodes ON nodes.id = operations.node_id ORDER BY operations.id"
+    ):
+        found[row[0]].append(dict(zip(names, row, strict=True)))
+    return found
+
+
+def goals(entries):
+    """The states that a node's requests ask for in the end; None: none has."""
+    asked = [each for each in entries if each.verb not in ("power", "maintenance")]
+    if not asked:
+        return None
+    last = asked[-1]
+    if last.verb == "abort":
+        wanted = ABORTED[last.state]
+        return {wanted, "service failed"} if wanted == "active" else {wanted}
+    if last.verb == "unhold":
+        begun = next(each for each in reversed(asked) if each.verb in GOALS)
+        wanted = GOALS[begun.verb]
+        holds = sum(step["step"] == "hold" for step in _steps(begun))
+        return wanted | (_held(begun) if holds > 1 else set())
+    return GOALS[last.verb] | (_held(last) if last.hold else set())
+
+
+def _steps(entry):
+    return [
+        each for name, steps in entry.arguments.items() if name.endswith("_steps") for each in steps
+    ]
+
+
+def _held(entry):
+    return {"clean": {"clean hold"}, "service": {"service hold"}}.get(entry.verb, {"deploy hold"})
+
+
+def _judge_node(verdict, ledger, node, done, ill):
+    uuid, state = node["uuid"], node["provision_state"]
+    wanted = goals(ledger.accepted[uuid])
+    if node["reservation"] is not None:
+        verdict.blame("stuck", f"node {uuid} is reserved for {node['reservation']}")
+    verdict.counts["nodes"] = verdict.counts.get("nodes", 0) + 1
+    if wanted is None:
+        wanted = {"enroll"}
+    last = [each for each in done if each["kind"] != "power"][-1:]
+    if state in wanted:
+        name = "nodes where asked"
+    elif state in FAILED and uuid in ill and last and last[0]["state"] == "failed":
+        name = "nodes in a failure that a fault explains"
+    else:
+        name = "nodes astray"
+        verbs = [each.verb for each in ledger.accepted[uuid]][-3:]
+        verdict.blame(
+            "astray", f"node {uuid} is {state!r}, wanted {wanted} after {verbs}; last: {last}"
+        )
+    verdict.counts[name] = verdict.counts.get(name, 0) + 1
+
+
+def _judge_operations(verdict, ledger, node, done):
+    """Each accepted request that begins an operation has begun one, and nothing else has."""
+    asked = [
+        each.verb
+        for each in ledger.accepted[node["uuid"]]
+        if each.verb == "power"
+        or (each.verb in GOALS and (each.verb != "manage" or each.state == "enroll"))
+    ]
+    begun = [each["kind"] for each in done if each["request"]]
+    if asked != begun:
+        verdict.blame("lost", f"node {node['uuid']}: accepted {asked}, begun {begun}")
+
+
+def _judge_failures(verdict, done, ill):
+    for uuid, found in done.items():
+        for each in found:
+            if each["state"] != "failed":
+                continue
+            code = (each["error"] or {}).get("code")
+            if uuid not in ill or code in OURS:
+                said = f"{each['kind']} {each['uuid']} on node {uuid} at {each['created']}: {each['error']}"
+                verdict.blame("unexplained", said)
+
+
+def _judge_orders(verdict, site, stops):
+    late, seconds = 0, []
+    totals = defaultdict(int)
+    for machine in site.machines:
+        log = site.machine_log(machine["number"])
+        for name, count in orders.counted(log).items():
+            totals[name] += count
+        seconds += orders.second_starts(machine["number"], log)
+    verdict.counts |= totals
+    refused = site.log("step.refused", "lease.lost") if seconds else []
+    for each in seconds:
+        if _was_under_way(each, stops, refused):
+            late += 1
+            continue
+        verdict.blame("second", f"machine {each.machine}: {each}")
+    verdict.counts["orders under way when their process was stopped"] = late
+
+
+def _was_under_way(second, stops, refused):
+    """
+    Whether it comes from a process that was stopped between its last check and the order.
+
+    It arrived right after that process was continued, and what came of it was refused.
+    """
+    return any(
+        until <= second.at + 0.2 and second.at <= until + UNDER_WAY
+        and any(
+            line.get("operation") == second.operation
+            and line.get("role") == name
+            and datetime.fromisoformat(line["timestamp"]).timestamp() >= second.at
+            for line in refused
+        )
+        for name, _, until in stops
+    )  # fmt: skip
+
+
+def _judge_media(verdict, site, nodes, ill):
+    """No boot medium is left in a healthy machine whose node is where somebody wanted it."""
+    for machine in site.machines:
+        state = nodes[machine["uuid"]]["provision_state"]
+        if machine["uuid"] in ill or state not in set().union(*GOALS.values()):
+            continue
+        media = [each for each in site.machine(machine["number"])["media"].values() if each]
+        if media:
+            verdict.blame("left", f"machine {machine['number']}, {state}: {media[0]}")
+
+
+def _judge_leftovers(verdict, site):
+    """Keys in Redis; called when all is at rest. Messages come and go, so it looks some times."""
+    for _ in range(40):
+        found = _keys(site)
+        if not found:
+            return
+        time.sleep(0.5)
+    for each in found:
+        verdict.blame("left", f"Redis: {each}")
+
+
+def _keys(site):
+    keys = [key.decode() for key in site.redis.scan_iter(count=1000)]
+    held = [key for key in keys if ":lease:" in key or ":question:" in key or ":answer:" in key]
+    queues = [key for key in keys if key.startswith(("conductor", "unacked"))]
+    waiting = [
+        f"{key} ({site.redis.llen(key)})"
+        for key in queues
+        if site.redis.type(key) == b"list" and site.redis.llen(key)
+    ]
+    others = [key for key in queues if site.redis.type(key) != b"list"]
+    return held + waiting + others
+
+
+def judge_end(verdict, site, processes):
+    """What is left when everything has been told to stop."""
+    for path in [*(site.folder / "tmp").rglob("*"), *(site.folder / "data").rglob("*")]:
+        if path.is_file() and KEPT not in path.parts:
+            verdict.blame("left", f"file {path.relative_to(site.folder)}")
+    for each in processes:
+        verdict.blame("left", f"process {each}")

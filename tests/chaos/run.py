@@ -1,0 +1,87 @@
+"""A run: a site, its clients and the storm, until all is at rest, and the verdict."""
+
+import signal
+import threading
+import time
+from collections import Counter
+from random import Random
+
+from tests.chaos import audit, judge
+from tests.chaos.clients import Client, Ledger
+from tests.chaos.storm import FLAKY, Storm
+
+#: Of the machines, the part whose BMCs are flaky.
+FLAKY_PART = 0.1
+
+
+def storm(site, *, minutes, gap, clients, rest, say=print):
+    """
+    A storm over a site for so many minutes; (storm, ledger, verdict, facts).
+
+    gap: mean seconds between two disturbances. rest: seconds in which all must come to rest.
+    """
+    began = time.monotonic()
+    nodes = site.enrol()
+    audit.lay(site)
+    flaky = sorted(
+        Random(site.seed).sample(range(site.nodes), max(1, round(site.nodes * FLAKY_PART)))
+    )
+    for number in flaky:
+        site.set_faults(number, **FLAKY)
+    say(f"{site.nodes} nodes enrolled in {time.monotonic() - began:.0f} s; the storm begins")
+    stop, ledger = threading.Event(), Ledger()
+    locks = {node: threading.Lock() for node in nodes}
+    callers = [Client(site, number, nodes, locks, ledger, stop) for number in range(clients)]
+    blowing = Storm(site, flaky, gap)
+    for each in callers:
+        each.start()
+    ending = threading.Timer(minutes * 60, stop.set)
+    ending.start()
+    try:
+        _tell_while(blowing, stop, ledger, site, say)
+    finally:
+        stop.set()
+        ending.cancel()
+    for each in callers:
+        each.join()
+    say("the storm is over; waiting for rest")
+    took, stuck = judge.await_rest(site, rest)
+    say(f"at rest after {took:.0f} s" if not stuck else f"{len(stuck)} operations are stuck")
+    verdict = judge.judge(site, ledger, flaky, blowing.stops, stuck)
+    facts = {
+        "minutes of storm": f"{minutes:g}",
+        "machines, of them with a flaky BMC": f"{site.nodes}, {len(flaky)}",
+        "conductors, API processes, beats": f"{len(site.conductors)}, {len(site.apis)}, {len(site.beats)}",
+        "clients": clients,
+        "seed": site.seed,
+        "seconds from the end of the storm to rest": f"{took:.0f}",
+    }
+    for name in site.roles:
+        site.end(name, signal.SIGTERM)
+    judge.judge_end(verdict, site, [name for name in site.roles if name in site.pids])
+    return blowing, ledger, verdict, facts
+
+
+def _tell_while(blowing, stop, ledger, site, say):
+    """Let the storm blow; every half minute, say how it stands."""
+    over = threading.Event()
+
+    def tell():
+        while not over.wait(30):
+            try:
+                states = Counter(
+                    dict(site.query("SELECT provision_state, count(*) FROM nodes GROUP BY 1"))
+                )
+            except Exception as error:  # the database is out just now
+                states = f"({type(error).__name__})"
+            say(
+                f"{blowing.counts.total()} disturbances, {ledger.counts['accepted']} accepted, {states}"
+            )
+
+    telling = threading.Thread(target=tell, daemon=True)
+    telling.start()
+    try:
+        blowing.blow(stop)
+    finally:
+        over.set()
+        telling.join()

@@ -1,0 +1,271 @@
+"""
+The storm: everything is killed, stopped, cut off, emptied and restarted, at random, from one seed.
+
+A disturbance is a generator: it does harm, yields the seconds until it goes on, and repairs what it
+must before it ends. When the storm is over each is run to its end at once.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import psycopg
+import redis
+
+from tests.chaos.site import wait
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """name: in the table. of: what it can happen to, a site -> names. weight: how often."""
+
+    name: str
+    act: object
+    of: object
+    weight: float = 1.0
+
+
+class Storm:
+    """
+    One disturbance every `gap` seconds in the mean, until `stop` is set.
+
+    counts: how often each was begun. stops: (process, from, until) of every process that was
+    stopped, by the clock of the machine.
+    """
+
+    def __init__(self, site, flaky, gap):
+        self.site, self.flaky, self.gap = site, flaky, gap
+        self.random = Random(f"{site.seed}/storm")
+        self.counts, self.stops = Counter(), []
+        self._acting = []
+
+    def blow(self, stop):
+        while not wait(self.random.expovariate(1 / self.gap), stop):
+            self._begin()
+            self._go_on()
+        self.calm()
+
+    def calm(self):
+        """Let everything that is being disturbed come back."""
+        while self._acting:
+            self._go_on(at_once=True)
+        for name in (*self.site.roles, "redis", "postgres"):
+            self.site.start(name)
+        for number in self.flaky:
+            self.site.set_faults(number, **dict.fromkeys(PASSING))
+
+    def _begin(self):
+        (chosen,) = self.random.choices(DISTURBANCES, [each.weight for each in DISTURBANCES])
+        taken = {target for _, target, _ in self._acting}
+        free = [name for name in chosen.of(self) if name not in taken]
+        if not free:
+            return
+        target = self.random.choice(free)
+        self.counts[chosen.name] += 1
+        self.site.note("disturbance", what=chosen.name, target=target)
+        self._acting.append([0.0, target, chosen.act(self, target)])
+
+    def _go_on(self, *, at_once=False):
+        for each in list(self._acting):
+            due, _, act = each
+            if not at_once and time.monotonic() < due:
+                continue
+            try:
+                each[0] = time.monotonic() + next(act)
+            except StopIteration:
+                self._acting.remove(each)
+        if at_once and self._acting:
+            time.sleep(0.1)
+
+
+# what happens
+
+
+def killed(storm, name):
+    storm.site.kill(name)
+    yield storm.random.choice([0, 0, storm.random.uniform(0, 8)])
+    storm.site.start(name)
+
+
+def told_to_stop(storm, name):
+    storm.site.signal(name, signal.SIGTERM, group=False)
+    end = time.monotonic() + 30
+    while name in storm.site.pids:
+        if time.monotonic() > end:
+            storm.site.note("disturbance", what="does not end", target=name)
+            storm.site.kill(name)
+        yield 0.2
+    yield storm.random.choice([0, 0, storm.random.uniform(0, 8)])
+    storm.site.start(name)
+
+
+def stopped(storm, name):
+    """SIGSTOP, of all its processes or of its first one; some are given up for dead meanwhile."""
+    group = storm.random.random() < 0.7
+    pid = storm.site.pids.get(name)
+    began = time.time()
+    storm.site.signal(name, signal.SIGSTOP, group=group)
+    yield storm.random.choice([storm.random.uniform(0.2, 4), storm.random.uniform(6, 14)])
+    if storm.site.pids.get(name) == pid:
+        storm.stops.append((name, began, time.time()))
+        storm.site.signal(name, signal.SIGCONT, group=group)
+
+
+def now_killed(storm, name):
+    """The part of a conductor that does periodic work."""
+    for pid in _children(storm.site.pids.get(name)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 20
+    while name in storm.site.pids and time.monotonic() < end:
+        yield 0.2
+    storm.site.kill(name)
+    storm.site.start(name)
+
+
+def wire_cut(storm, wire):
+    storm.site.wire(wire, "cut")
+    yield storm.random.choice([0.1, storm.random.uniform(0.5, 8)])
+    storm.site.wire(wire, "whole")
+
+
+def wire_silent(storm, wire):
+    storm.site.wire(wire, "silent")
+    yield storm.random.uniform(0.5, 8)
+    storm.site.wire(wire, "whole")
+
+
+def restarted(number, most):
+    def act(storm, name):
+        storm.site.signal(name, number, group=False)
+        while name in storm.site.pids:
+            yield 0.1
+        yield storm.random.uniform(0, most)
+        storm.site.start(name)
+        if name == "postgres":
+            storm.site.await_postgres()
+
+    return act
+
+
+def redis_lost(storm, name):
+    """It dies with all that it has kept."""
+    storm.site.kill(name)
+    for path in sorted((storm.site.folder / "redis").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    yield storm.random.uniform(0, 4)
+    storm.site.start(name)
+
+
+def redis_emptied(storm, name):
+    with suppress(redis.RedisError):
+        storm.site.redis.flushall()
+    yield 0
+
+
+def redis_full(storm, name):
+    with suppress(redis.RedisError):
+        storm.site.redis.config_set("maxmemory", "1mb")
+    yield storm.random.uniform(1, 6)
+    with suppress(redis.RedisError):
+        storm.site.redis.config_set("maxmemory", "0")
+
+
+def sessions_ended(storm, name):
+    """Every session of the database is ended by it, in the middle of whatever it does."""
+    with suppress(psycopg.Error):
+        storm.site.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name <> '' AND pid <> pg_backend_pid()"
+        )
+    yield 0
+
+
+def backend_killed(storm, name):
+    """kill -9 of one of its processes: the server ends all others and recovers."""
+    with suppress(psycopg.Error, ProcessLookupError):
+        rows = storm.site.query("SELECT pid FROM pg_stat_activity WHERE application_name <> ''")
+        if rows:
+            os.kill(storm.random.choice(rows)[0], signal.SIGKILL)
+    yield 0
+
+
+def machine_faulty(storm, number):
+    """A machine that is flaky anyway goes wrong in a way of its own, for a while."""
+    (name,) = storm.random.sample(sorted(PASSING), 1)
+    storm.site.set_faults(int(number), **{name: PASSING[name]})
+    yield storm.random.uniform(3, 20)
+    storm.site.set_faults(int(number), **{name: None})
+
+
+def _children(pid):
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+#: What is always wrong with a flaky BMC, and what comes and goes.
+FLAKY = {"error_rate": 0.03, "drop_rate": 0.03, "latency_jitter": 0.5}
+PASSING = {
+    "bmc_dead": True,
+    "bmc_silent": True,
+    "power_stuck": True,
+    "agent_never_boots": True,
+    "heartbeats_stop": True,
+    "agent_dies": "erase_devices_metadata",
+    "step_fails": {"*": "it is broken", "erase_devices_metadata": "the disk is broken"},
+    "power_on_seconds": 8,
+}
+
+
+def _conductors(storm):
+    return storm.site.conductors
+
+
+def _apis(storm):
+    return storm.site.apis
+
+
+def _beats(storm):
+    return storm.site.beats
+
+
+def _wires(kind):
+    return lambda storm: [f"{name}:{kind}" for name in storm.site.roles]
+
+
+def _only(name):
+    return lambda _storm: [name]
+
+
+DISTURBANCES = (
+    Disturbance("conductor killed (-9)", killed, _conductors, 6),
+    Disturbance("conductor told to stop (SIGTERM)", told_to_stop, _conductors, 3),
+    Disturbance("conductor stopped and continued", stopped, _conductors, 6),
+    Disturbance("conductor's periodic half killed", now_killed, _conductors, 1),
+    Disturbance("API process killed (-9)", killed, _apis, 3),
+    Disturbance("API process told to stop", told_to_stop, _apis, 1),
+    Disturbance("API process stopped and continued", stopped, _apis, 2),
+    Disturbance("beat killed (-9)", killed, _beats, 1),
+    Disturbance("beat stopped and continued", stopped, _beats, 1),
+    Disturbance("one process cut off the database", wire_cut, _wires("postgres"), 3),
+    Disturbance("one process hears no database", wire_silent, _wires("postgres"), 2),
+    Disturbance("one process cut off Redis", wire_cut, _wires("redis"), 3),
+    Disturbance("one process hears no Redis", wire_silent, _wires("redis"), 2),
+    Disturbance("clients and agents cut off the API", wire_cut, _only("api"), 1),
+    Disturbance("Redis emptied (FLUSHALL)", redis_emptied, _only("redis"), 1.5),
+    Disturbance("Redis killed, its data kept", restarted(signal.SIGKILL, 4), _only("redis"), 1),
+    Disturbance("Redis killed, its data lost", redis_lost, _only("redis"), 1),
+    Disturbance("Redis out of memory", redis_full, _only("redis"), 1),
+    Disturbance("database restarted (fast)", restarted(signal.SIGINT, 3), _only("postgres"), 0.7),
+    Disturbance("database crashed", restarted(signal.SIGQUIT, 3), _only("postgres"), 0.7),
+    Disturbance("database sessions ended", sessions_ended, _only("postgres"), 1.5),
+    Disturbance("database process killed (-9)", backend_killed, _only("postgres"), 0.7),
+    Disturbance("fault of a flaky machine", machine_faulty, lambda storm: [str(each) for each in storm.flaky], 4),
+)  # fmt: skip
