@@ -11,7 +11,8 @@ DEV := $(VENV)/.dev-$(KEY)
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo up test fuzz check docs bench model compare-ironic lock clean
+.PHONY: help setup demo up test fuzz check docs bench model chaos compare-ironic lab lab-faults lab-up \
+	lab-down lock clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -47,11 +48,26 @@ bench: $(DEV)  ## Measure what the README promises
 model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger world (minutes)
 	$(BIN)/python -m tests.model
 
+chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --nodes 300 --seed N")
+	$(BIN)/python -m tests.chaos $(ARGS)
+
 compare-ironic: $(DEV)  ## Ask Ironic and Ingot the same, show where they differ
 	$(BIN)/python -m tests.compare $(ARGS)
 
+lab: $(DEV)  ## Virtual machines, real BMCs and the real agent through their lives (root, Debian 12)
+	$(BIN)/python -m tests.lab
+
+lab-faults: $(DEV)  ## The same machines through what may go wrong with them
+	$(BIN)/python -m tests.lab faults
+
+lab-up: $(DEV)  ## The lab, left standing to play with
+	$(BIN)/python -m tests.lab up
+
+lab-down: $(DEV)  ## Take down what lab-up left standing
+	$(BIN)/python -m tests.lab down
+
 lock:  ## Pin the requirements again (needs uv)
-	for name in run dev agent; do \
+	for name in run dev agent lab; do \
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done

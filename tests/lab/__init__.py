@@ -1,0 +1,1 @@
+"""The lab: virtual machines with real firmware, real BMCs and the real agent (docs/lab.md)."""

@@ -1,0 +1,208 @@
+"""
+The lab from the command line (docs/lab.md).
+
+    python -m tests.lab           machines through their lives, then everything is taken down
+    python -m tests.lab faults    a machine through what may go wrong with it
+    python -m tests.lab up        the same room and service, machines enrolled, left standing
+    python -m tests.lab down      what was left standing is taken down
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fleet import ROOT
+from tests.lab import faults, packages, ramdisk, tenant
+from tests.lab.journey import Journey, fetched
+from tests.lab.processes import free_port
+from tests.lab.room import HOST, PASSWORD, USER, Room
+from tests.lab.service import Service
+from tests.lab.view import View
+
+#: Where the lab stands. The user of the machines must be able to enter it.
+FOLDER = Path(os.environ.get("LAB_FOLDER", "/var/tmp/ingot-lab"))
+SYSTEMS = ("first", "second")
+
+
+@dataclass(slots=True)
+class Lab:
+    """
+    Everything that stands. systems: name -> (URL of its image, the image). images: its server.
+    """
+
+    view: View = field(default_factory=View)
+    room: Room = field(default_factory=lambda: Room(FOLDER))
+    systems: dict = field(default_factory=dict)
+    service: Service | None = None
+    images: subprocess.Popen | None = None
+    _images_at: int = field(default_factory=free_port)
+
+    @property
+    def journal(self):
+        return self.room.folder / "journal"
+
+    def build(self):
+        say = self.view.say
+        if os.geteuid() != 0:
+            raise LookupError("the lab builds a ramdisk and needs root for it; try: sudo make lab")
+        packages.install(say)
+        built = ramdisk.build(say)
+        images = {name: tenant.build(built, name, say)[0] for name in SYSTEMS}
+        self.room.open(say)
+        folder = self.room.folder / "images"
+        folder.mkdir()
+        for name, image in images.items():
+            shutil.copy(image.path, folder / f"{name}.qcow2")
+            self.systems[name] = f"http://{HOST}:{self._images_at}/{name}.qcow2", image
+        self.start_images()
+        self.service = Service(self.room.folder, self.room.processes, built)
+        say("starting the service")
+        self.service.start()
+        say(f"ready: {self.service.url}")
+
+    def start_images(self):
+        self.images = self.room.processes.start(
+            "images", sys.executable, "-m", "tests.lab.images", self._images_at,
+            self.room.folder / "images", self.journal, "127.0.0.1", HOST, cwd=ROOT,
+        )  # fmt: skip
+
+    def stop_images(self):
+        self.images.kill()
+        self.images.wait()
+
+    def enrol(self, name, firmware, boot, driver):
+        """A machine, and its node. boot: the boot interface."""
+        machine = self.room.add(name, firmware, self.service.bootfile)
+        journey = Journey(self.service, self.room, machine, self.systems, self.view.say)
+        info = {"kernel_append_params": f"%default% {journey.agent}"}
+        if driver == "redfish":
+            info |= {
+                "redfish_address": self.room.redfish_url,
+                "redfish_system_id": f"/redfish/v1/Systems/{machine.uuid}",
+                "redfish_username": USER,
+                "redfish_password": PASSWORD,
+                "redfish_verify_ca": "False",
+            }
+        else:
+            info |= {
+                "ipmi_address": "127.0.0.1",
+                "ipmi_port": self.room.add_ipmi(machine),
+                "ipmi_username": USER,
+                "ipmi_password": PASSWORD,
+                "ipmi_cipher_suite": "3",
+            }
+        kinds = {"boot": boot, "inspect": "agent", "rescue": "agent"}
+        journey.enrol(driver, kinds, info)
+        return journey
+
+
+def whole_life(lab, journey):
+    """All that a machine goes through; twice its conductor is killed while the agent works."""
+    journey.manage()
+    journey.inspect()
+    journey.provide()
+    killed = journey.once_at("deploy.write_image", journey.kill_conductor)
+    journey.deploy("first")
+    killed()
+    assert fetched(lab.journal, journey, "first") == 1, "the image was fetched again"
+    journey.rebuild("second")
+    journey.rescue()
+    journey.unrescue("second")
+    journey.retire()
+    killed = journey.once_at("deploy.erase_devices", journey.kill_conductor)
+    journey.undeploy()
+    killed()
+    journey.is_in("manageable")
+
+
+def short_life(_lab, journey):
+    journey.manage()
+    journey.provide()
+    journey.deploy("first")
+    journey.undeploy()
+    journey.is_in("available")
+
+
+#: (name, firmware, boot interface, driver), and what becomes of it
+MACHINES = (
+    ("uefi", "uefi", "redfish-virtual-media", "redfish", whole_life),
+    ("bios", "bios", "ipxe", "redfish", whole_life),
+    ("ipmi", "bios", "ipxe", "ipmi", short_life),
+)
+
+
+def run(lab):
+    """The machines through their lives, two at a time."""
+    with lab.view.watching(lab.service, journeys := []), ThreadPoolExecutor(2) as pool:
+        lives = []
+        for *what, life in MACHINES:
+            journeys.append(lab.enrol(*what))
+            lives.append(pool.submit(life, lab, journeys[-1]))
+        for each in lives:
+            each.result()
+    lab.view.table(journeys)
+
+
+def go_wrong(lab):
+    """One machine through all that may go wrong."""
+    with lab.view.watching(lab.service, journeys := []):
+        journeys.append(lab.enrol("uefi", "uefi", "redfish-virtual-media", "redfish"))
+        faults.run(lab, journeys[-1])
+    lab.view.table(journeys)
+
+
+def up(lab):
+    for *what, _life in MACHINES:
+        lab.enrol(*what)
+    print(
+        "The lab stands, with three machines enrolled. To play with it:\n"
+        f"  export OS_AUTH_TYPE=none OS_ENDPOINT={lab.service.url}\n"
+        "  .venv/bin/baremetal node list\n"
+        f"  tail -F {FOLDER}/consoles/*\n"
+        f"Images to deploy: {', '.join(url for url, _ in lab.systems.values())}\n"
+        "make lab-down takes it down."
+    )
+
+
+def main(order="run"):
+    warnings.filterwarnings("ignore", message="Unverified HTTPS")
+    lab = Lab()
+    if order == "down":
+        lab.room.close()
+        return 0
+    if FOLDER.exists():
+        print(f"{FOLDER} is there already: make lab-down takes down what stands", file=sys.stderr)
+        return 1
+    try:
+        lab.build()
+        {"run": run, "faults": go_wrong, "up": up}[order](lab)
+    except LookupError as error:
+        print(error, file=sys.stderr)
+        order = "failed"
+    except Exception:
+        traceback.print_exc()
+        order = "failed"
+        print(f"logs of what failed: {keep_logs(lab)}", file=sys.stderr)
+    if order != "up":
+        lab.room.close()
+    return int(order == "failed")
+
+
+def keep_logs(lab):
+    """A copy of logs and consoles that outlasts the lab."""
+    place = Path(f"{FOLDER}-failed")
+    shutil.rmtree(place, ignore_errors=True)
+    for name in ("logs", "consoles"):
+        if (lab.room.folder / name).exists():
+            shutil.copytree(lab.room.folder / name, place / name)
+    return place
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

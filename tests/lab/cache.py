@@ -1,0 +1,68 @@
+"""
+What takes minutes to build is built once for each state of what it is made of.
+
+    with kept("ramdisk", "made of", "this") as (folder, made):
+        if not made:
+            ...  # put everything into the folder
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Results of a kind that are kept: the present and the one before.
+KEPT = 2
+
+
+def place():
+    """Where all of it lies; `LAB_CACHE` says otherwise."""
+    named = os.environ.get("LAB_CACHE")
+    found = Path(named) if named else Path("/var/cache/ingot-tests/lab")
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def key(*made_of):
+    """A name for a state of files, texts and bytes."""
+    summed = hashlib.sha256()
+    for each in made_of:
+        for part in sorted(each.rglob("*")) if isinstance(each, Path) and each.is_dir() else [each]:
+            if isinstance(part, Path):
+                if not part.is_file() or "__pycache__" in part.parts:
+                    continue
+                content = part.read_bytes()
+            else:
+                content = str(part).encode()
+            summed.update(len(content).to_bytes(8, "big") + content)
+    return summed.hexdigest()[:12]
+
+
+@contextmanager
+def kept(kind, *made_of):
+    """
+    (folder, whether it is complete). It is complete when the block has ended without an error.
+
+    One process at a time.
+    """
+    folder = place() / f"{kind}-{key(*made_of)}"
+    with open(place() / f"{kind}.lock", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        ready = folder / ".complete"
+        made = ready.exists()
+        if not made:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        yield folder, made
+        ready.touch()
+        _forget(kind, folder)
+
+
+def _forget(kind, present):
+    """Remove what is too old to be wanted again."""
+    others = [each for each in place().glob(f"{kind}-*") if each != present and each.is_dir()]
+    others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+    for each in others[KEPT - 1 :]:
+        shutil.rmtree(each, ignore_errors=True)

@@ -1,0 +1,78 @@
+"""
+What an IPMI BMC (ipmi_sim) does to its machine: power and boot device, by libvirt.
+
+    chassis.py URI DOMAIN get power|boot ...
+    chassis.py URI DOMAIN set power|reset|shutdown|boot VALUE ...
+"""
+
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+#: IPMI's names of boot devices -> where a domain has them
+DEVICES = {
+    "pxe": "interface",
+    "cdrom": "disk[@device='cdrom']",
+    "default": "disk[@device='disk']",
+}
+
+
+def main(uri, domain, order, *arguments):
+    def virsh(*command, **about):
+        return subprocess.run(
+            ["virsh", "-q", "-c", uri, *command], check=False, capture_output=True, **about
+        ).stdout
+
+    def power(value):
+        virsh("start" if value == "1" else "destroy", domain)
+
+    def reset(_value):
+        virsh("destroy", domain)
+        virsh("start", domain)
+
+    def read():
+        return ET.fromstring(virsh("dumpxml", "--inactive", "--security-info", domain))
+
+    def boot(value):
+        tree = read()
+        devices = tree.find("devices")
+        for parent in (tree.find("os"), *devices):
+            for each in parent.findall("boot"):
+                parent.remove(each)
+        wanted = devices.findall(DEVICES.get(value, DEVICES["default"]))
+        disks = [each for each in devices.findall(DEVICES["default"]) if each not in wanted]
+        for number, device in enumerate(wanted + disks, 1):
+            ET.SubElement(device, "boot", order=str(number))
+        virsh("define", "/dev/stdin", input=ET.tostring(tree))
+
+    def first():
+        devices = read().find("devices")
+        found = (
+            name
+            for name, path in DEVICES.items()
+            if any(each.find("boot[@order='1']") is not None for each in devices.findall(path))
+        )
+        return next(found, "default")
+
+    if order == "get":
+        told = {
+            "power": lambda: int(virsh("domstate", domain).strip() == b"running"),
+            "boot": first,
+        }
+        for name in arguments:
+            if name in told:
+                print(f"{name}:{told[name]()}")
+    elif order == "set":
+        done = {
+            "power": power,
+            "reset": reset,
+            "shutdown": lambda _value: virsh("shutdown", domain),
+            "boot": boot,
+        }
+        for name, value in zip(arguments[::2], arguments[1::2], strict=False):
+            if name in done:
+                done[name](value)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,89 @@
+"""What goes wrong with machines, and what the operator is told: each ends in the right state."""
+
+import signal
+from contextlib import contextmanager
+
+from tests.lab.processes import until
+from tests.lab.service import Refused
+
+#: Seconds that the service waits for an agent here: one of the machines never gets that far.
+PATIENCE = 150
+
+
+def run(lab, journey):
+    """All of it, with one machine, enrolled by Redfish."""
+    lab.service.stop()
+    lab.service.start(patience=PATIENCE)
+    for fault in (
+        wrong_password, image_server_gone, wrong_checksum, bmc_gone, agent_never_boots,
+    ):  # fmt: skip
+        with journey.phase(fault.__name__.replace("_", " ")):
+            fault(lab, journey)
+
+
+def wrong_password(_lab, journey):
+    journey.set("--driver-info=redfish_password=wrong")
+    with fails(journey, "manage", "enroll", "credentials", "redfish_password"):
+        journey.ask("manage")
+    journey.set("--driver-info=redfish_password=secret")
+    journey.manage()
+    journey.ask("provide")
+
+
+def image_server_gone(lab, journey):
+    """It answers when it is asked what the image is like, and not when the agent wants it."""
+    with (
+        fails(journey, "deploy", "deploy failed", "first.qcow2"),
+        at(journey, "deploy.deploy", lab.stop_images),
+    ):
+        journey.deploy("first")
+    lab.start_images()
+    journey.again()
+
+
+def wrong_checksum(_lab, journey):
+    with fails(journey, "deploy", "deploy failed", "checksum"):
+        journey.deploy("first", checksum="0" * 64)
+    journey.again()
+
+
+def bmc_gone(lab, journey):
+    """While the image is written; nobody can switch the machine over to its new system."""
+    with (
+        fails(journey, "deploy", "deploy failed", "127.0.0.1"),
+        at(journey, "deploy.write_image", lambda: lab.room.redfish.send_signal(signal.SIGSTOP)),
+    ):
+        journey.deploy("first")
+    lab.room.redfish.send_signal(signal.SIGCONT)
+    journey.again()
+
+
+def agent_never_boots(_lab, journey):
+    journey.set(f"--driver-info=kernel_append_params=init=/nowhere panic=-1 {journey.agent}")
+    with fails(journey, "deploy", "deploy failed", "imeout"):
+        journey.deploy("first")
+
+
+@contextmanager
+def at(journey, label, act):
+    """Once the node is at a step, something happens."""
+    done = journey.once_at(label, act)
+    try:
+        yield
+    finally:
+        done()
+
+
+@contextmanager
+def fails(journey, verb, state, *causes):
+    """The verb fails, the node ends in this state, and its last error names the causes."""
+    try:
+        yield
+    except Refused:
+        pass
+    else:
+        raise AssertionError(f"{verb} of {journey.node} went well")
+    node = until(journey.settled, "a state that lasts", 60)
+    assert state == node["provision_state"], node["provision_state"]
+    missing = [each for each in causes if each not in str(node["last_error"])]
+    assert not missing, f"{missing} is not in {node['last_error']!r}"

@@ -1,0 +1,212 @@
+"""
+The life of one machine, by the `baremetal` command, each phase checked on the machine itself.
+
+What a phase claims is believed only when the console or the disk says so, too.
+"""
+
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.lab import images
+from tests.lab.processes import until
+from tests.lab.ramdisk import run
+
+#: Seconds for the slowest phase.
+PATIENCE = 600
+PASSWORD = "open-sesame"
+#: Where the disk is soiled before it is cleaned, in MiB.
+SOILED = (1, 200, 450)
+
+
+class Journey:
+    """
+    node: its name. times: phase -> seconds. doing: the phase under way. agent: kernel arguments
+    by which its agent is reached.
+    """
+
+    def __init__(self, service, room, machine, systems, say):
+        self.service, self.room, self.machine, self.systems = service, room, machine, systems
+        self.node, self.times, self.doing = machine.name, {}, ""
+        self.agent = f"ipa-advertise-host=127.0.0.1 ipa-advertise-port={machine.agent_port}"
+        self._say = say
+
+    @contextmanager
+    def phase(self, name):
+        self.doing, started = name, time.monotonic()
+        yield
+        self.times[name] = time.monotonic() - started
+        self._say(f"{self.node}: {name}, {self.times[name]:.0f} s")
+        self.doing = ""
+
+    def ask(self, verb, *more, phase=None):
+        """A verb, until the node is where it leads."""
+        with self.phase(phase or verb):
+            self.service.baremetal("node", verb, self.node, "--wait", PATIENCE, *more)
+
+    def set(self, *fields):
+        """Fields of the node, as options of the command."""
+        self.service.baremetal("node", "set", self.node, *fields)
+
+    def show(self):
+        return self.service.get(f"nodes/{self.node}")
+
+    # phases
+
+    def enrol(self, driver, interfaces, driver_info):
+        info = [f"--driver-info={name}={value}" for name, value in driver_info.items()]
+        kinds = [f"--{kind}-interface={name}" for kind, name in interfaces.items()]
+        # agents refuse disks below 4 GiB unless they are told which
+        properties = (
+            f"--property=capabilities=boot_mode:{self.machine.firmware}",
+            f'--property=root_device={{"serial": "{self.machine.name}"}}',
+        )
+        self.service.baremetal(
+            "node", "create", f"--name={self.node}", f"--driver={driver}",
+            *properties, *kinds, *info,
+        )  # fmt: skip
+        uuid = self.show()["uuid"]
+        self.service.baremetal("port", "create", self.machine.mac, "--node", uuid)
+
+    def manage(self):
+        self.ask("manage")
+
+    def inspect(self):
+        self.ask("inspect")
+        properties = self.show()["properties"]
+        assert properties["cpu_arch"] == "x86_64", properties
+        inventory = self.service.get(f"nodes/{self.node}/inventory")["inventory"]
+        macs = [each["mac_address"] for each in inventory["interfaces"]]
+        assert self.machine.mac in macs, macs
+
+    def soil(self):
+        """Leave something on the disk that cleaning has to remove."""
+        for place in SOILED:
+            order = f"write -P 0xa5 {place}M 1M"
+            run("qemu-io", "-f", "qcow2", "-c", order, str(self.machine.disk))
+
+    def provide(self):
+        self.soil()
+        self.ask("provide", phase="provide: clean")
+        self.is_blank()
+
+    def is_blank(self):
+        """The disk is all zeros."""
+        with tempfile.TemporaryDirectory() as folder:
+            blank = f"{folder}/blank"
+            size = json.loads(
+                run("qemu-img", "info", "-U", "--output=json", str(self.machine.disk))
+            )["virtual-size"]
+            run("qemu-img", "create", "-q", "-f", "raw", blank, str(size))
+            run(
+                "qemu-img", "compare", "-U", "-f", "qcow2", "-F", "raw",
+                str(self.machine.disk), blank,
+            )  # fmt: skip
+
+    def image(self, system):
+        """The URL of a system's image as this machine asks for it."""
+        return f"{self.systems[system][0]}?{self.node}"
+
+    def deploy(self, system, verb="deploy", checksum=None):
+        """Until the tenant's system has told the console that it has its config drive."""
+        self.set(
+            f"--instance-info=image_source={self.image(system)}",
+            f"--instance-info=image_os_hash_value={checksum or self.systems[system][1].sha256}",
+            "--instance-info=image_os_hash_algo=sha256",
+        )
+        mark, name = self.machine.mark(), f"{system}-on-{self.node}"
+        with tempfile.TemporaryDirectory() as folder:
+            drive = Path(folder, "openstack/latest")
+            drive.mkdir(parents=True)
+            (drive / "meta_data.json").write_text(json.dumps({"uuid": name, "name": name}))
+            self.ask(verb, "--config-drive", folder)
+        self.tenant(system, mark, f'"uuid": "{name}"')
+
+    def tenant(self, system, mark, *more):
+        """The tenant's system has come up, and says this."""
+        with self.phase("tenant up"):
+            until(lambda: "TENANT ready" in self.machine.said(mark), "the tenant's system", 300)
+        said = self.machine.said(mark)
+        for words in (f"TENANT system={system} firmware={self.machine.firmware}", *more):
+            assert words in said, f"{words!r} is not on the console:\n{said[-3000:]}"
+
+    def rebuild(self, system):
+        self.deploy(system, "rebuild")
+
+    def rescue(self):
+        mark = self.machine.mark()
+        self.ask("rescue", "--rescue-password", PASSWORD)
+        until(lambda: "rescue:" in self.machine.said(mark), "the rescue's password", 60)
+
+    def unrescue(self, system):
+        mark = self.machine.mark()
+        self.ask("unrescue")
+        self.tenant(system, mark)
+
+    def undeploy(self):
+        self.ask("undeploy", phase="undeploy: clean")
+        self.is_blank()
+        assert not self.room.power(self.machine), "it is still on"
+
+    def retire(self):
+        """Out of service, while the tenant still has it: after the cleaning it is not available."""
+        self.set("--retired", "--retired-reason", "end of the lab")
+
+    def is_in(self, state):
+        found = self.show()["provision_state"]
+        assert state == found, f"{self.node} is in {found!r}, not {state!r}"
+
+    def again(self):
+        """From a failed deployment to available."""
+        self.ask("undeploy", phase="undeploy: clean")
+
+    # faults
+
+    def settled(self):
+        """The node, if it is in a state that lasts; else None."""
+        node = self.show()
+        return None if node["target_provision_state"] and node["reservation"] else node
+
+    def once_at(self, label, act):
+        """
+        Once the node is at a step, `act()` is done. Returns what is to be called afterwards: it
+        tells what `act` returned, and fails if it was never called.
+        """
+        happened = []
+        over = threading.Event()
+
+        def watch():
+            while not over.wait(0.3):
+                if self.service.step(self.node) == label:
+                    over.wait(2)  # until the agent is at it, too
+                    happened.append(act())
+                    return
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+
+        def told():
+            over.set()
+            thread.join()
+            assert happened, f"{self.node} was never at {label}"
+            return happened[0]
+
+        return told
+
+    def kill_conductor(self):
+        """kill -9; the name of the conductor."""
+        name, pid = self.service.conductor(self.node)
+        os.kill(pid, signal.SIGKILL)
+        self._say(f"{self.node}: killed its conductor {name}")
+        return name
+
+
+def fetched(journal, journey, system):
+    """How often the agent of a machine fetched the image of a system."""
+    return images.whole(journal, urlsplit(journey.image(system)))

@@ -1,0 +1,72 @@
+"""What the lab needs of Debian 12, and what it is for."""
+
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+#: What must be there -> the packages that bring it; names without a slash are programs.
+NEEDED = {
+    "qemu-system-x86_64": ("qemu-system-x86", "seabios", "ipxe-qemu"),
+    "qemu-img": ("qemu-utils",),
+    "/usr/share/OVMF/OVMF_CODE_4M.fd": ("ovmf",),
+    "libvirtd": ("libvirt-daemon",),
+    "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so": (
+        "libvirt-daemon-driver-qemu",
+    ),
+    "virsh": ("libvirt-clients",),
+    "/usr/include/libvirt/libvirt.h": ("libvirt-dev", "pkg-config", "gcc", "libc6-dev"),
+    f"{sysconfig.get_path('include')}/Python.h": ("python3-dev",),
+    "debootstrap": ("debootstrap",),
+    "ipmi_sim": ("openipmi",),
+    "xorriso": ("xorriso",),
+    "/usr/lib/ISOLINUX/isolinux.bin": ("isolinux", "syslinux", "syslinux-common"),
+    "/usr/lib/syslinux/modules/bios/ldlinux.c32": ("syslinux-common",),
+    "syslinux": ("syslinux",),
+    "mcopy": ("mtools",),
+    "mkfs.vfat": ("dosfstools",),
+    "sgdisk": ("gdisk",),
+    "parted": ("parted",),
+    "zstd": ("zstd",),
+    "cpio": ("cpio",),
+    "grub-mkstandalone": ("grub2-common", "grub-common"),
+    "/usr/lib/grub/x86_64-efi/modinfo.sh": ("grub-efi-amd64-bin",),
+    "busybox": ("busybox-static",),
+    "ip": ("iproute2",),
+}
+#: Programs for administrators are not on everybody's path.
+_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+
+
+def program(name):
+    """Where a program is; None when it is missing."""
+    return shutil.which(name, path=_PATH)
+
+
+def missing():
+    """The packages that are to be installed, sorted."""
+    found = set()
+    for what, packages in NEEDED.items():
+        if not (Path(what).exists() if "/" in what else program(what)):
+            found.update(packages)
+    return sorted(found)
+
+
+def install(say):
+    """Install what is missing, and say it before. Raises LookupError where that cannot be done."""
+    wanted = missing()
+    if not wanted:
+        return
+    if os.geteuid() != 0 or not program("apt-get"):
+        raise LookupError(f"install these packages of Debian 12, then try again: {wanted}")
+    say(f"installing {len(wanted)} packages of Debian: {', '.join(wanted)}")
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    install = ["install", "-y", "--no-install-recommends", *wanted]
+    for arguments in (["update"], install):
+        command = ["apt-get", "-qq", *arguments]
+        done = subprocess.run(
+            command, env=environ, check=False, capture_output=True, text=True, timeout=900
+        )
+        if done.returncode and arguments is install:
+            raise LookupError(f"apt-get could not install them: {done.stderr[-500:]}")

@@ -1,0 +1,297 @@
+"""
+The machine room: a libvirtd of its own, virtual machines, and the BMCs that others wrote for them.
+
+    room = Room(folder)
+    room.open(say)
+    machine = room.add("uefi", "uefi")
+    room.close()
+
+Libvirtd runs as an ordinary user with all of its files in the folder. The machines' network is a
+network for documentation, which nobody has. In it they see this host's loopback as one address;
+so that the host knows it by the same, its loopback gets that address, too: that is all that is
+done outside of the folder.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+import requests
+
+from tests.fleet import ROOT
+from tests.lab import cache, packages
+from tests.lab.processes import Processes, free_port, nobody, until
+from tests.lab.ramdisk import run
+
+REQUIREMENTS = ROOT / "requirements" / "lab.txt"
+CHASSIS = Path(__file__).with_name("chassis.py")
+#: The machines' network, and this host in it.
+NETWORK, HOST = "192.0.2.0/24", "192.0.2.2"
+USER, PASSWORD = "admin", "secret"
+#: Where the agent listens inside of its machine.
+AGENT_PORT = 9999
+DISK = "512M"
+MEMORY = 1024  # MiB
+
+#: firmware -> (machine type, attributes of <os>, what else is in it)
+FIRMWARE = {
+    "bios": ("pc", "", ""),
+    "uefi": (
+        "q35", " firmware='efi'",
+        "<firmware><feature enabled='no' name='secure-boot'/></firmware>",
+    ),
+}  # fmt: skip
+
+# type='qemu': emulated. A machine may show /dev/kvm and still be unable to use it.
+DOMAIN = """
+<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  <name>{name}</name><uuid>{uuid}</uuid>
+  <memory unit='MiB'>{memory}</memory><vcpu>1</vcpu>
+  <os{attributes}><type arch='x86_64' machine='{type}'>hvm</type>{more}<boot dev='hd'/></os>
+  <features><acpi/><apic/></features>
+  <cpu mode='maximum'/>
+  <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
+  <devices>
+    <emulator>{emulator}</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2' cache='unsafe'/>
+      <source file='{disk}'/><target dev='vda' bus='virtio'/><serial>{name}</serial>
+    </disk>
+    <interface type='user'><mac address='{mac}'/><model type='virtio'/></interface>
+    <serial type='file'><source path='{console}' append='on'/><target port='0'/></serial>
+    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+    <memballoon model='none'/>
+  </devices>
+  <qemu:commandline>{options}</qemu:commandline>
+  <qemu:capabilities><qemu:del capability='netdev.json'/></qemu:capabilities>
+</domain>
+"""
+
+EMULATOR = """
+SUSHY_EMULATOR_LISTEN_IP = "127.0.0.1"
+SUSHY_EMULATOR_LISTEN_PORT = {port}
+SUSHY_EMULATOR_LIBVIRT_URI = "{uri}"
+SUSHY_EMULATOR_AUTH_FILE = "{folder}/htpasswd"
+SUSHY_EMULATOR_SSL_CERT = "{folder}/bmc.crt"
+SUSHY_EMULATOR_SSL_KEY = "{folder}/bmc.key"
+SUSHY_EMULATOR_STATE_DIR = "{folder}"
+SUSHY_EMULATOR_STORAGE_POOL = "default"
+SUSHY_EMULATOR_BOOT_LOADER_MAP = {{
+    "UEFI": {{"x86_64": "/usr/share/OVMF/OVMF_CODE_4M.fd"}},
+    "Legacy": {{"x86_64": None}},
+}}
+SUSHY_EMULATOR_SECURE_BOOT_ENABLED_NVRAM = "/usr/share/OVMF/OVMF_VARS_4M.ms.fd"
+SUSHY_EMULATOR_SECURE_BOOT_DISABLED_NVRAM = "/usr/share/OVMF/OVMF_VARS_4M.fd"
+"""
+
+IPMI_LAN = """
+name "{name}"
+set_working_mc 0x20
+startlan 1
+  addr 127.0.0.1 {port}
+  priv_limit admin
+  allowed_auths_callback none md2 md5 straight
+  allowed_auths_user none md2 md5 straight
+  allowed_auths_operator none md2 md5 straight
+  allowed_auths_admin none md2 md5 straight
+  guid {guid}
+endlan
+chassis_control "{control}"
+user 1 true "" "none" user 10 none md2 md5 straight
+user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
+"""
+
+IPMI_CONTROLLER = """
+mc_setbmc 0x20
+mc_add 0x20 0 has-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
+sel_enable 0x20 1000 0x0a
+mc_enable 0x20
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """
+    agent_port: of loopback, where its agent is reached. console: the file of its serial line.
+    """
+
+    name: str
+    firmware: str
+    uuid: str
+    mac: str
+    agent_port: int
+    disk: Path
+    console: Path
+
+    def said(self, since=0):
+        """What it has written to its console, from a byte on."""
+        try:
+            with self.console.open("rb") as console:
+                console.seek(since)
+                return console.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def mark(self):
+        """Where its console stands now."""
+        return self.console.stat().st_size if self.console.exists() else 0
+
+
+class Room:
+    """One folder's machines. redfish_url: of the BMC of them all."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.processes = Processes(self.folder)
+        self.uri = f"qemu+unix:///session?socket={self.folder}/run/libvirt/libvirt-sock"
+        self.redfish_url, self.redfish = "", None
+        self._environ = {
+            "HOME": str(self.folder),
+            **{
+                f"XDG_{name}": str(self.folder / place)
+                for name, place in (
+                    ("RUNTIME_DIR", "run"), ("CONFIG_HOME", "settings"),
+                    ("CACHE_HOME", "cached"), ("DATA_HOME", "data"),
+                )
+            },
+        }  # fmt: skip
+
+    def open(self, say):
+        """Start libvirtd and the Redfish BMC."""
+        for name in ("run", "settings/libvirt", "cached", "data", "pool", "disks", "consoles",
+                     "tftp", "bmc"):  # fmt: skip
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        settings = self.folder / "settings/libvirt"
+        (settings / "qemu.conf").write_text('security_driver = "none"\nstdio_handler = "file"\n')
+        (settings / "libvirtd.conf").write_text(
+            'auth_unix_rw = "none"\nauth_unix_ro = "none"\nlog_outputs = "3:stderr"\n'
+        )
+        self._own()
+        subprocess.run(["ip", "address", "replace", f"{HOST}/32", "dev", "lo"], check=False)
+        say("starting libvirtd")
+        self.processes.start(
+            "libvirtd", packages.program("libvirtd"), "-f", settings / "libvirtd.conf",
+            "-p", self.folder / "run/libvirtd.pid", environ=self._environ, **nobody(),
+        )  # fmt: skip
+        until(lambda: self._virsh("version") is not None, "the start of libvirtd", 30)
+        self._virsh("pool-define-as", "default", "dir", "--target", self.folder / "pool")
+        self._virsh("pool-start", "default")
+        self._start_redfish(_emulator(say))
+
+    def _own(self):
+        owner = nobody()
+        for path in (self.folder, *self.folder.rglob("*")):
+            if path.name != "logs" and "logs" not in path.parts:
+                os.chown(path, owner["user"], owner["group"], follow_symlinks=False)
+
+    def _virsh(self, *arguments):
+        """What virsh prints; None when it fails."""
+        command = ["virsh", "-q", "-c", self.uri, *map(str, arguments)]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=60,
+            env={**os.environ, **self._environ},
+        )  # fmt: skip
+        return None if done.returncode else done.stdout
+
+    def _start_redfish(self, emulator):
+        folder, port = self.folder / "bmc", free_port()
+        if not (folder / "bmc.crt").exists():
+            run(
+                "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650",
+                "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
+                "-keyout", str(folder / "bmc.key"), "-out", str(folder / "bmc.crt"),
+            )  # fmt: skip
+        known = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+        (folder / "htpasswd").write_text(f"{USER}:{known}\n")
+        settings = EMULATOR.format(port=port, uri=self.uri, folder=folder)
+        (folder / "emulator.conf").write_text(settings)
+        self.redfish = self.processes.start(
+            "redfish", emulator, "--config", folder / "emulator.conf", environ=self._environ
+        )
+        self.redfish_url = f"https://127.0.0.1:{port}"
+        until(lambda: _answers(f"{self.redfish_url}/redfish/v1/"), "the start of the BMC", 60)
+
+    def add(self, name, firmware, bootfile="none"):
+        """A new machine, switched off. bootfile: what DHCP tells it to boot, a file or a URL."""
+        disk, console = self.folder / f"disks/{name}", self.folder / f"consoles/{name}"
+        identity = uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{name}")
+        mac = "52:54:00:" + ":".join(f"{byte:02x}" for byte in identity.bytes[:3])
+        machine = Machine(name, firmware, str(identity), mac, free_port(), disk, console)
+        run("qemu-img", "create", "-q", "-f", "qcow2", str(disk), DISK)
+        self._own()
+        network = (
+            f"net={NETWORK}",
+            f"host={HOST}",
+            f"hostfwd=tcp:127.0.0.1:{machine.agent_port}-:{AGENT_PORT}",
+            f"tftp={self.folder}/tftp",
+            f"bootfile={bootfile}",
+        )
+        kind, attributes, more = FIRMWARE[firmware]
+        domain = self.folder / f"settings/{name}.xml"
+        domain.write_text(
+            DOMAIN.format(
+                name=name, uuid=identity, memory=MEMORY, type=kind, attributes=attributes,
+                more=more, emulator=packages.program("qemu-system-x86_64"), disk=disk, mac=mac,
+                console=console, options="".join(
+                    f"<qemu:arg value='-set'/><qemu:arg value='netdev.hostnet0.{each}'/>"
+                    for each in network
+                ),
+            )
+        )  # fmt: skip
+        run("virsh", "-q", "-c", self.uri, "define", str(domain))
+        return machine
+
+    def add_ipmi(self, machine):
+        """An IPMI BMC for a machine; its port."""
+        folder, port = self.folder / f"bmc/ipmi-{machine.name}", free_port(2)
+        folder.mkdir()
+        control = f"{sys.executable} {CHASSIS} {self.uri} {machine.name}"
+        (folder / "lan").write_text(
+            IPMI_LAN.format(
+                name=machine.name, port=port, control=control, user=USER, password=PASSWORD,
+                guid=machine.uuid.replace("-", ""),
+            )
+        )  # fmt: skip
+        (folder / "controller").write_text(IPMI_CONTROLLER)
+        self.processes.start(
+            f"ipmi-{machine.name}", packages.program("ipmi_sim"), "-n", "-c", folder / "lan",
+            "-f", folder / "controller", "-s", folder, environ=self._environ,
+        )  # fmt: skip
+        return port
+
+    def power(self, machine):
+        """Whether it is on, by libvirt."""
+        return (self._virsh("domstate", machine.name) or "").strip() == "running"
+
+    def close(self):
+        """Switch off, end everything, and remove the folder."""
+        for name in (self._virsh("list", "--name") or "").split():
+            self._virsh("destroy", name)
+        self.processes.end()
+        subprocess.run(["ip", "address", "del", f"{HOST}/32", "dev", "lo"], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _answers(url):
+    try:
+        return requests.get(url, verify=False, timeout=5).status_code < 500
+    except requests.RequestException:
+        return False
+
+
+def _emulator(say):
+    """sushy-emulator, in an environment of its own: libvirt's binding has to be compiled."""
+    with cache.kept("emulator", REQUIREMENTS, sys.version) as (folder, made):
+        if not made:
+            say("installing sushy-emulator")
+            run(sys.executable, "-m", "venv", str(folder / "venv"))
+            run(
+                str(folder / "venv/bin/python"), "-m", "pip", "install", "--quiet",
+                "--disable-pip-version-check", "--require-hashes", "-r", str(REQUIREMENTS),
+            )  # fmt: skip
+    return folder / "venv/bin/sushy-emulator"

@@ -1,0 +1,144 @@
+"""The service as the lab runs it: `ingot up` with two conductors, and the real command line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import requests
+
+from tests.fleet import ROOT
+from tests.lab.processes import free_port, until
+from tests.lab.room import HOST
+
+#: What the machines' view of this host makes necessary, and what keeps phases short: agents look
+#: for disks of 4 GiB, which the machines do not have, before they call.
+SETTINGS = """
+[DEFAULT]
+log_format = "text"
+my_ip = "{host}"
+
+[conductor]
+deploy_kernel = "file://{kernel}"
+deploy_ramdisk = "file://{initramfs}"
+deploy_callback_timeout = {patience}
+clean_callback_timeout = {patience}
+rescue_callback_timeout = {patience}
+inspect_wait_timeout = {patience}
+file_url_allowed_paths = ["{images}"]
+heartbeat_interval = 1
+heartbeat_timeout = 6
+lease_ttl = 4
+sync_power_state_interval = 30
+
+[agent]
+verify_ca = "False"
+
+[deploy]
+default_boot_mode = "bios"
+http_root = "{folder}/http"
+http_url = "http://{host}:{http}"
+http_port = {http}
+external_http_url = "http://127.0.0.1:{http}"
+external_callback_url = "http://{host}:{api}"
+erase_devices_metadata_priority = 0
+erase_devices_priority = 10
+shred_random_overwrite_iterations = 0
+
+[pxe]
+tftp_root = "{folder}/tftp"
+kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-attempts=1"
+
+[redfish]
+kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-attempts=1"
+"""
+
+
+class Refused(Exception):
+    """The command line ended with an error; what it said."""
+
+
+class Service:
+    """
+    `ingot up` in a folder. url: of its API. conductors: name -> pid.
+    """
+
+    def __init__(self, folder, processes, ramdisk):
+        self.folder, self._processes, self._ramdisk = folder, processes, ramdisk
+        self.http, self.api = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.api}"
+        self._pids = folder / "up.json"
+        self._up = self._files = None
+        #: what DHCP tells machines to boot
+        self.bootfile = f"http://{HOST}:{self.http}/boot.ipxe"
+
+    def start(self, patience=600):
+        """Until it is ready. patience: seconds to wait for agents."""
+        config = self.folder / "ingot.toml"
+        config.write_text(
+            SETTINGS.format(
+                kernel=self._ramdisk.kernel, initramfs=self._ramdisk.initramfs,
+                images=self._ramdisk.kernel.parents[1], folder=self.folder, host=HOST,
+                http=self.http, api=self.api, patience=patience,
+            )
+        )  # fmt: skip
+        self._pids.unlink(missing_ok=True)
+        ingot = (sys.executable, "-m", "workers.cli")
+        # its URL is that of the machines, so `ingot up` takes it for a server of the site
+        self._files = self._processes.start("files", *ingot, "files", "--config", config, cwd=ROOT)
+        self._up = self._processes.start(
+            "ingot", *ingot, "up", "--config", config, "--data-dir", self.folder / "ingot",
+            "--host", "127.0.0.1", "--port", self.api, "--conductors", 2,
+            "--pidfile", self._pids, cwd=ROOT,
+        )  # fmt: skip
+        until(self._ready, "the start of the service", 90)
+
+    def _ready(self):
+        if self._up.poll() is not None:
+            log = (self._processes.logs / "ingot.log").read_text()
+            raise RuntimeError(f"the service did not start: {log[-2000:]}")
+        try:
+            return len(self.get("conductors")["conductors"]) == 2
+        except requests.RequestException:
+            return False
+
+    def stop(self):
+        for process in (self._up, self._files):
+            process.terminate()
+            process.wait(60)
+
+    def conductor(self, node):
+        """(name, pid) of the conductor that a node belongs to."""
+        name = self.get(f"nodes/{node}")["conductor"]
+        return name, json.loads(self._pids.read_text())["conductors"][name]
+
+    def get(self, path):
+        headers = {"X-OpenStack-Ironic-API-Version": "latest"}
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.get(f"{self.url}/v1/{path}", headers=headers, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def baremetal(self, *words):
+        """What the `baremetal` command prints, decoded. Raises Refused."""
+        command = [Path(sys.executable).with_name("baremetal"), *map(str, words)]
+        shows = words[1] in ("create", "show", "list")
+        done = subprocess.run(
+            [*command, "-f", "json"] if shows else command, check=False, capture_output=True,
+            text=True, timeout=900, env={**os.environ, "OS_AUTH_TYPE": "none",
+            "OS_ENDPOINT": self.url, "OS_BAREMETAL_API_VERSION": "latest"},
+        )  # fmt: skip
+        if done.returncode:
+            raise Refused(done.stderr.strip())
+        return json.loads(done.stdout) if shows else done.stdout
+
+    def step(self, node):
+        """The label of the step that a node is at; None when it is at none."""
+        found = self.get(f"nodes/{node}/operations")["operations"]
+        if not found or found[0]["finished_at"]:
+            return None
+        operation = self.get(f"operations/{found[0]['uuid']}")
+        running = (each for each in operation["steps"] if each["state"] in ("running", "waiting"))
+        return next((f"{each['interface']}.{each['step']}" for each in running), None)

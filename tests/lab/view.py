@@ -1,0 +1,77 @@
+"""What the lab shows while it runs: a live table on a terminal, plain lines anywhere else."""
+
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+
+import requests
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+#: What stays below the table.
+EVENTS = 8
+
+
+class View:
+    """say: tells what has happened. times: of all journeys, at the end."""
+
+    def __init__(self):
+        self.console = Console()
+        self._began = time.monotonic()
+        self._events = deque(maxlen=EVENTS)
+        self._live = None
+
+    def say(self, event):
+        line = f"{time.monotonic() - self._began:6.1f} s  {event}"
+        self._events.append(line)
+        if self._live is None:
+            print(line, flush=True)
+
+    @contextmanager
+    def watching(self, service, journeys):
+        """Show the machines for as long as the block takes."""
+        if not self.console.is_terminal:
+            yield
+            return
+        ended = threading.Event()
+        with Live(console=self.console, refresh_per_second=2) as self._live:
+
+            def show():
+                while not ended.wait(1):
+                    self._live.update(self._picture(service, journeys))
+
+            thread = threading.Thread(target=show)
+            thread.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                thread.join()
+        self._live = None
+
+    def _picture(self, service, journeys):
+        table = Table("machine", "phase", "provision state", "step", "console", expand=True)
+        for each in journeys:
+            state, step = _where(service, each.node)
+            said = each.machine.said(max(0, each.machine.mark() - 400)).splitlines() or [""]
+            table.add_row(each.node, each.doing, state, step, Text(said[-1][-60:]))
+        return Group(table, *(Text(line) for line in self._events))
+
+    def table(self, journeys):
+        """Seconds of each phase, machine by machine."""
+        phases = list(dict.fromkeys(name for each in journeys for name in each.times))
+        table = Table("phase", *(each.node for each in journeys), title="seconds")
+        for name in phases:
+            seconds = (each.times.get(name) for each in journeys)
+            table.add_row(name, *("" if each is None else f"{each:.0f}" for each in seconds))
+        self.console.print(table)
+
+
+def _where(service, node):
+    try:
+        return service.get(f"nodes/{node}")["provision_state"] or "", service.step(node) or ""
+    except requests.RequestException:
+        return "", ""
