@@ -4,13 +4,18 @@ import argparse
 import importlib
 from pathlib import Path
 
-NAMES = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*"))
+NAMES = sorted(
+    path.stem.removeprefix("bench_").replace("_", "-")
+    for path in Path(__file__).parent.glob("bench_*")
+)
 
 parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
 parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; default: all")
-parser.add_argument("--nodes", type=int, default=50, help="how many at once (default: 50)")
+parser.add_argument(
+    "--nodes", type=int, help="how many at once (default: 50 of lifecycle, 2,000 of load)"
+)
 given = parser.parse_args()
 if unknown := set(given.names) - set(NAMES):
     parser.error(f"there is no benchmark {min(unknown)!r}; there are {', '.join(NAMES)}")
 for name in given.names or NAMES:
-    importlib.import_module(f"tests.bench.bench_{name}").main(given.nodes)
+    importlib.import_module(f"tests.bench.bench_{name.replace('-', '_')}").main(given.nodes)

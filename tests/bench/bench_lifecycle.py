@@ -33,6 +33,7 @@ PRODUCTION = {
 
 
 def main(nodes):
+    nodes = nodes or 50
     cold_starts()
     with tempfile.TemporaryDirectory() as folder, Fleet(folder, **PRODUCTION) as fleet:
         warm_up(fleet)

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 
 from app.db import after
 from app.models import Answered, Operation
+from app.services import nodes
 from tests.contract.conftest import fault
 from workers.periodic import prune_answered
 
@@ -52,6 +53,32 @@ def test_of_requests_with_one_key_at_the_same_time_one_does_the_work(api):
         each.join()
     assert [202] * 8 == codes
     assert 1 == operations(api)
+
+
+@BOTH
+def test_a_request_repeated_while_the_first_is_still_at_it_is_answered_alike(api):
+    """The first one's process was stopped before its commit: the second waits for the node."""
+    node = api.node(provision_state="available")
+    path = f"/v1/nodes/{node['uuid']}/states/provision"
+    key = {"Idempotency-Key": "k-4"}
+    assert 202 == api("PUT", path, MANAGE, **key).status_code
+    answers = []
+    with api.runtime.transaction() as session:  # as if it had not been committed yet
+        answered = session.scalar(select(Answered))
+        columns = {each.name: getattr(answered, each.name) for each in Answered.__table__.c}
+        session.delete(answered)
+    api.set(node["uuid"], provision_state="available")
+    with api.runtime.transaction() as session:
+        locked = nodes.lock(session, node["uuid"])
+        again = threading.Thread(target=lambda: answers.append(api("PUT", path, MANAGE, **key)))
+        again.start()
+        time.sleep(0.5)
+        locked.provision_state = "manageable"
+        session.add(Answered(**columns))
+    again.join()
+    assert [(202, "true")] == [
+        (each.status_code, each.headers.get("Idempotency-Replayed")) for each in answers
+    ]
 
 
 def test_a_key_that_came_with_another_request_is_refused(api):

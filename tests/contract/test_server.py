@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from app import db
 from app.models import Conductor
 from drivers import registry
+from tests.contract.clients.cli import Baremetal
 
 SERVE = "import os; from app import serve, settings; serve.main(settings.load(os.environ))"
 NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}
@@ -94,25 +95,24 @@ def server(database):
 
 
 def test_the_command_line_client_works_unchanged(server):
-    def baremetal(*words):
-        program = Path(sys.executable).with_name("baremetal")
-        command = [program, "--os-auth-type", "none", "--os-endpoint", server, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert 0 == done.returncode, done.stderr
-        return done.stdout.strip()
+    """As a process, once; as starting one takes seconds, then inside of this one."""
+    program = Path(sys.executable).with_name("baremetal")
+    command = [program, "--os-auth-type", "none", "--os-endpoint", server, "driver", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert 0 == done.returncode, done.stderr
+    assert "fake-hardware" in done.stdout
 
-    only = ("-f", "value", "-c")
-    uuid = baremetal("node", "create", "--driver", "fake-hardware", "--name", "cli", *only, "uuid")
+    baremetal = Baremetal(server)
+    uuid = baremetal("node", "create", "--driver", "fake-hardware", "--name", "cli")["uuid"]
     baremetal("node", "set", "cli", "--extra", "a=b", "--automated-clean", "--owner", "me")
     baremetal("node", "unset", "cli", "--automated-clean", "--owner")
-    assert "{'a': 'b'}" == baremetal("node", "show", "cli", *only, "extra")
-    assert uuid in baremetal("node", "list")
+    assert {"a": "b"} == baremetal("node", "show", "cli")["extra"]
+    assert uuid in str(baremetal("node", "list"))
     baremetal("port", "create", "52:54:00:00:00:aa", "--node", uuid)
-    assert "52:54:00:00:00:aa" in baremetal("port", "list", "--node", "cli")
-    assert "fake-hardware" in baremetal("driver", "list")
-    assert "rack-1" in baremetal("conductor", "list")
+    assert "52:54:00:00:00:aa" in str(baremetal("port", "list", "--node", "cli"))
+    assert "rack-1" in str(baremetal("conductor", "list"))
     baremetal("node", "manage", "cli")
-    assert "verifying" == baremetal("node", "show", "cli", *only, "provision_state")
+    assert "verifying" == baremetal("node", "show", "cli")["provision_state"]
 
 
 def test_the_python_sdk_works_unchanged(server):

@@ -38,14 +38,14 @@ class Machine:
     The machine itself: what the emulator tells of its power, it does.
 
     told: every power state that the BMC reported, in order. agent: the one that runs, if any.
-    files: path -> content of what it serves.
+    medium: what it has booted the agent from. files: path -> content of what it serves.
     """
 
     def __init__(self):
         self.api_url = None
         self.bmc_url = None
         self.told = []
-        self.agent = None
+        self.agent = self.medium = None
         self.files = {"/disk.raw": IMAGE, "/agent.iso": b"agent medium"}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
@@ -93,6 +93,7 @@ class Machine:
         self.told.append(power)
         from_cd = system.get("boot_device") == "Cd" and (system.get("boot_image") or {}).get("Cd")
         if power == "On" and from_cd:
+            self.medium = str(from_cd)
             self._run(self._boot())
         elif power == "Off" and self.agent is not None:
             self._run(self._halt())

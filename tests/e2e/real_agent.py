@@ -25,7 +25,7 @@ from tests.fleet import ROOT
 
 HOST = Path(__file__).with_name("real_agent_host")
 REQUIREMENTS = ROOT / "requirements" / "agent.txt"
-DISK_SIZE = 160 << 20  # the agent puts the config drive into the last 64 MiB
+DISK_SIZE = 1200 << 20  # sparse; the agent puts the config drive into the last 64 MiB
 MODULES = ("confined.py", "file_machine.py")
 ENTRY_POINTS = "[ironic_python_agent.hardware_managers]\na-file = file_machine:FileMachine\n"
 
@@ -100,8 +100,13 @@ class RealMachine(Machine):
     """
     A machine whose agent is the real one.
 
-    folder: all that there is of it. disk: its only disk. agent: the process, while one runs.
+    folder: all that there is of it. disk: its only disk. agent: the process, while one runs. It
+    inspects the machine when booted from a medium whose name says so.
     """
+
+    INSPECTS = (
+        "inspection_callback_url = {}/v1/continue_inspection\ninspection_collectors = default\n"
+    )
 
     def __init__(self):
         super().__init__()
@@ -147,7 +152,9 @@ class RealMachine(Machine):
             f"advertise_host = 127.0.0.1\nadvertise_port = {port}\n"
             "tls_certificate_curve = p256\ndisk_wait_attempts = 0\n"
             "image_download_connection_retries = 0\n"
+            "ignore_bootloader_failure = true\n"  # a file boots nothing
             "debug = true\n"
+            + (self.INSPECTS.format(self.api_url) if "inspect" in self.medium else "")
         )
 
     def log(self):

@@ -3,19 +3,13 @@ The main job on real input: the real `baremetal` CLI and openstacksdk take a Red
 BMC somebody else wrote, from enrolment to an instance and back.
 """
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import openstack
 import pytest
 import requests
 
+from tests.contract.clients.cli import Baremetal
 from tests.e2e import bare_metal
 from tests.fleet import Fleet
-
-BIN = Path(sys.executable).parent
 
 
 @pytest.fixture(scope="module")
@@ -29,48 +23,35 @@ def world(tmp_path_factory):
         yield machine, fleet.url
 
 
-def baremetal(url, *arguments):
-    """Run the real CLI; its JSON answer, or None where it has none."""
-    done = subprocess.run(
-        [BIN / "baremetal", "--os-auth-type", "none", "--os-endpoint", url, *arguments],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=180,
-    )
-    assert done.returncode == 0, f"{arguments}: {done.stderr}"
-    return json.loads(done.stdout) if "json" in arguments else None
-
-
 def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_back(world):
     machine, url = world
+    baremetal = Baremetal(url)
     node = baremetal(
-        url, "node", "create", "--driver", "redfish", "--name", "rack1-u7",
+        "node", "create", "--driver", "redfish", "--name", "rack1-u7",
         "--driver-info", f"redfish_address={machine.bmc_url}",
         "--driver-info", f"redfish_system_id=/redfish/v1/Systems/{bare_metal.UUID}",
         "--driver-info", "redfish_username=admin",
         "--driver-info", "redfish_password=secret",
         "--driver-info", f"deploy_iso={machine.url}/agent.iso",
-        "-f", "json",
     )  # fmt: skip
     assert node["provision_state"] == "enroll"
     assert node["driver_info"]["redfish_password"] == "******"
-    port = baremetal(url, "port", "create", "--node", node["uuid"], bare_metal.MAC, "-f", "json")
+    port = baremetal("port", "create", "--node", node["uuid"], bare_metal.MAC)
     assert port["address"] == bare_metal.MAC
 
-    baremetal(url, "node", "manage", "--wait", "60", "rack1-u7")
-    node = baremetal(url, "node", "show", "rack1-u7", "-f", "json")
+    baremetal("node", "manage", "--wait", "60", "rack1-u7")
+    node = baremetal("node", "show", "rack1-u7")
     assert (node["provision_state"], node["power_state"]) == ("manageable", "power off")
 
-    baremetal(url, "node", "provide", "--wait", "150", "rack1-u7")
-    assert_available(url)
+    baremetal("node", "provide", "--wait", "150", "rack1-u7")
+    assert_available(baremetal)
     cleaned = [each["step"] for each in steps_done(url, "provide") if each["in_band"]]
     assert cleaned == ["erase_devices_metadata", "erase_devices"]
 
-    for name, value in machine.image_info.items():
-        baremetal(url, "node", "set", "rack1-u7", "--instance-info", f"{name}={value}")
-    baremetal(url, "node", "deploy", "--wait", "150", "rack1-u7")
-    node = baremetal(url, "node", "show", "rack1-u7", "-f", "json")
+    image = [("--instance-info", f"{name}={value}") for name, value in machine.image_info.items()]
+    baremetal("node", "set", "rack1-u7", *(word for pair in image for word in pair))
+    baremetal("node", "deploy", "--wait", "150", "rack1-u7")
+    node = baremetal("node", "show", "rack1-u7")
     assert (node["provision_state"], node["power_state"]) == ("active", "power on")
 
     connection = openstack.connect(
@@ -80,12 +61,12 @@ def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_bac
     assert (shown.id, shown.provision_state) == (node["uuid"], "active")
     assert [each.address for each in connection.baremetal.ports(node=shown.id)] == [bare_metal.MAC]
     connection.baremetal.set_node_provision_state(shown, "deleted", wait=True, timeout=150)
-    node = assert_available(url)
+    node = assert_available(baremetal)
     assert (node["instance_info"], node["power_state"]) == ({}, "power off")
 
 
-def assert_available(url):
-    node = baremetal(url, "node", "show", "rack1-u7", "-f", "json")
+def assert_available(baremetal):
+    node = baremetal("node", "show", "rack1-u7")
     assert (node["provision_state"], node["last_error"]) == ("available", None)
     return node
 

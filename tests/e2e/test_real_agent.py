@@ -9,7 +9,9 @@ import os
 import shutil
 import struct
 import subprocess
+import tarfile
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,8 @@ from tests.fleet import Fleet, until
 WORK = 6.0
 SECTOR = 512
 SETTINGS = {
+    "INGOT_INSPECTOR_HOOKS": "ramdisk-error,validate-interfaces,ports,architecture,cpus,memory,"
+    "root-device",
     "INGOT_API_RAMDISK_HEARTBEAT_TIMEOUT": "60",
     "INGOT_CONDUCTOR_CLEAN_CALLBACK_TIMEOUT": "45",
     "INGOT_CONDUCTOR_DEPLOY_CALLBACK_TIMEOUT": "45",
@@ -49,15 +53,16 @@ def world(tmp_path_factory):
     ):
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "latest"
         machine.api_url = fleet.url
-        machine.files |= {"/first.raw": FIRST, "/second.raw": SECOND}
+        machine.files |= {"/first.raw": FIRST, "/second.raw": SECOND, "/inspect.iso": b"medium"}
         driver_info = {
             "redfish_address": machine.bmc_url,
             "redfish_system_id": f"/redfish/v1/Systems/{bare_metal.UUID}",
             "redfish_username": "admin",
             "redfish_password": "secret",
             "deploy_iso": f"{machine.url}/agent.iso",
+            "inspect_iso": f"{machine.url}/inspect.iso",
         }
-        interfaces = {"raid_interface": "agent", "rescue_interface": "agent"}
+        interfaces = {f"{kind}_interface": "agent" for kind in ("inspect", "raid", "rescue")}
         body = {"driver": "redfish", "driver_info": driver_info, **interfaces}
         node = fleet.http.post(f"{fleet.url}/v1/nodes", json=body).json()["uuid"]
         port = {"node_uuid": node, "address": bare_metal.MAC}
@@ -113,10 +118,11 @@ class Machine:
             disk.seek(start)
             return disk.read(length)
 
-    def config_drive(self):
-        """What the second partition holds."""
-        first, sectors = struct.unpack_from("<II", self.on_disk(446 + 16, 16), 8)
-        return self.on_disk(first * SECTOR, sectors * SECTOR)
+    def partition(self, number):
+        """The size of a partition, and what its first MiBs hold."""
+        first, sectors = struct.unpack_from("<II", self.on_disk(446 + 16 * (number - 1), 16), 8)
+        size = sectors * SECTOR
+        return size, self.on_disk(first * SECTOR, min(size, 4 << 20))
 
 
 def in_band(operation):
@@ -156,8 +162,27 @@ def test_the_agent_is_not_started_where_it_could_open_a_disk(devices, user, comp
     assert complaint in done.stderr
 
 
-def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(world):
+def test_inspection_keeps_the_inventory_and_makes_properties_of_it(world):
     world.reach("manage", "manageable")
+    operation = world.reach("inspect", "manageable")
+    assert "inspect.await_report" in {f"{s['interface']}.{s['step']}" for s in operation["steps"]}
+    node = world.show()
+    assert {
+        "cpu_arch": "x86_64", "cpus": 1, "memory_mb": 1024, "local_gb": 0,
+    } == node["properties"]  # fmt: skip
+    assert ("power off", None) == (node["power_state"], node["inspection_started_at"])
+    found = world.fleet.get(f"nodes/{world.node}/inventory")
+    assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
+    assert [real_agent.DISK_SIZE] == [disk["size"] for disk in found["inventory"]["disks"]]
+    assert [{"name": "file_machine", "version": "1"}] == found["plugin_data"]["configuration"][
+        "managers"
+    ]
+    assert ["eth0"] == list(found["plugin_data"]["valid_interfaces"])
+    ports = world.fleet.get(f"nodes/{world.node}/ports?detail=true")["ports"]
+    assert [(bare_metal.MAC, True)] == [(port["address"], port["pxe_enabled"]) for port in ports]
+
+
+def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(world):
     raid = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
     put = f"{world.fleet.url}/v1/nodes/{world.node}/states/raid"
     assert 204 == world.fleet.http.put(put, json=raid).status_code
@@ -197,7 +222,7 @@ def test_direct_deployment_writes_image_config_drive_and_what_a_custom_step_adds
     assert sha256(FIRST[system]) == sha256(world.on_disk(1 << 20, 3 << 20))
     assert FIRST[:462] == world.on_disk(0, 462)
     assert world.node.encode() == world.on_disk(512, 36)
-    written = world.config_drive()
+    _, written = world.partition(2)
     assert b"config-2" == written[16 * 2048 + 40 :][:8]
     assert b'{"name": "rack1-u7"}' in written
     assert "power on" == world.show()["power_state"]
@@ -211,6 +236,11 @@ def test_a_wrong_checksum_is_told_with_its_image(world):
     error = world.show()["last_error"]
     assert wrong["image_source"] in error
     assert wrong["image_os_hash_value"] in error
+    newest = world.fleet.get(f"nodes/{world.node}/operations")["operations"][0]["uuid"]
+    steps = world.fleet.get(f"operations/{newest}")["steps"]
+    (kept,) = [step["result"]["logs"] for step in steps if step["step"] == "keep_logs"]
+    with tarfile.open(kept) as archive:
+        assert "agent.log" in {Path(name).name for name in archive.getnames()}
 
 
 def test_rebuild_writes_another_image_of_another_format(world, qemu_img, tmp_path):
@@ -224,6 +254,18 @@ def test_rebuild_writes_another_image_of_another_format(world, qemu_img, tmp_pat
     world.set(instance_info=instance(world.machine, "/second.qcow2", content))
     world.reach("rebuild", "active")
     assert sha256(SECOND[1 << 20 :]) == sha256(world.on_disk(1 << 20, 3 << 20))
+
+
+def test_an_image_of_one_partition_gets_a_table_swap_and_config_drive_around_it(world):
+    system = world.machine.files["/part.raw"] = b"a system of one partition ".ljust(3 << 20, b".")
+    parts = {"image_type": "partition", "root_gb": 1, "swap_mb": 16}
+    mode = {"capabilities": {"boot_mode": "bios"}}
+    world.set(instance_info={**instance(world.machine, "/part.raw", system), **parts, **mode})
+    world.reach("rebuild", "active", configdrive={"meta_data": {"name": "rack1-u7"}})
+    sizes, (_, drive, root) = zip(*map(world.partition, (1, 2, 3)), strict=True)
+    assert (16 << 20, 1 << 20, 1 << 30) == sizes
+    assert b'{"name": "rack1-u7"}' in drive
+    assert sha256(system) == sha256(root[: len(system)])
 
 
 def test_service_runs_a_step_of_the_agents_beside_the_instance(world):

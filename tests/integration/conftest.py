@@ -28,6 +28,8 @@ class AlwaysGiven:
 class NoWaker:
     """Waits are looked after by nobody."""
 
+    running = False
+
     def poll(self, *_):
         pass
 

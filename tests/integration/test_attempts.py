@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from app.models import Operation, OperationStep
-from app.services import operations
+from app.services import conductors, operations
 from drivers.errors import LeaseLost
 from drivers.steps import Done, Failed
-from workers import attempts, claims, reconciler
+from workers import attempts, claims, leaving, reconciler
 
 CLEANING = ["deploy.prepare_cleaning", "vendor.log_passthrough", "deploy.tear_down_cleaning"]
 
@@ -116,13 +116,62 @@ def test_a_claim_of_another_is_not_taken_for_ones_own(inside, cleaning):
     assert claims.claim(inside.claimant, name, 1, 0) is None
 
 
-def test_a_conductor_that_leaves_begins_no_further_step(inside, cleaning):
+def leave(inside):
+    """What a signal to stop does to the conductor."""
+    with inside.runtime.transaction() as session:
+        conductors.leave(session, inside.claimant.name, inside.claimant.incarnation)
+    inside.claimant.leaving.set()
+
+
+def test_a_conductor_that_leaves_ends_its_step_and_hands_over_the_next_at_once(inside, cleaning):
     node, name = cleaning
-    run(inside, node, name, show=lambda _label: lambda _outcome: inside.claimant.leaving.set())
+    other = inside.conductor("c-2")
+    run(inside, node, name, show=lambda _label: lambda _outcome: leave(inside))
     operation = inside.operation(name)
-    assert ("queued", 1) == (operation.state, operation.cursor)
+    assert ("queued", 1, 2) == (operation.state, operation.cursor, operation.fence)
+    sent = inside.sent[-1]
+    assert ("c-2", 2, 1) == (sent.conductor, sent.fence, sent.cursor)
+    attempts.run(other, node.uuid, name, sent.fence, sent.cursor)
+    assert "available" == inside.read(node.id).provision_state
+    assert [(1, 0)] * 3 == [(step.attempts, step.deaths) for step in inside.steps(name)]
+
+
+@pytest.mark.parametrize("way", ["taken from its queue", "still in its queue"])
+def test_what_a_conductor_that_leaves_has_not_begun_goes_to_another(inside, cleaning, way):
+    node, name = cleaning
+    inside.conductor("c-2")
+    leave(inside)
+    if way == "taken from its queue":
+        run(inside, node, name)
+    else:
+        leaving.hand_over_all(inside.claimant)
+    operation = inside.operation(name)
+    assert ("queued", 0, 2) == (operation.state, operation.cursor, operation.fence)
+    assert ("c-2", 2) == (inside.sent[-1].conductor, inside.sent[-1].fence)
+    leaving.hand_over_all(inside.claimant)
+    assert 2 == len(inside.sent), "what was handed over is not handed over again"
+
+
+def test_what_was_handed_over_while_the_lease_was_held_is_sent_once_more(inside, cleaning):
+    _, name = cleaning
+    inside.conductor("c-2")
+    leave(inside)
+    leaving.hand_over_all(inside.claimant)
+    leaving.hand_over(inside.claimant, name)  # by the thread that has given back the lease
+    assert [2, 2] == [message.fence for message in inside.sent[1:]]
+    inside.change(Operation, name, state="running")
+    leaving.hand_over(inside.claimant, name)
+    assert 3 == len(inside.sent)
+
+
+def test_the_last_conductor_that_leaves_leaves_its_work_queued(inside, cleaning):
+    node, name = cleaning
+    leave(inside)
     run(inside, node, name)
-    assert 1 == inside.operation(name).cursor
+    operation = inside.operation(name)
+    assert ("queued", None) == (operation.state, operation.sent_to)
+    assert inside.read(node.id).reservation
+    assert 1 == len(inside.sent)
 
 
 def test_an_abort_that_is_asked_for_while_a_step_runs_is_seen_when_it_is_done(inside, cleaning):

@@ -9,11 +9,13 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import bindparam, inspect, select, text
+from sqlalchemy.exc import DBAPIError
 
 from app import db, models
 from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation
+from app.prepared import Prepared
 from app.services import agents, operations
 from drivers.steps import Done, Wait
 from workers import attempts, claims, reconciler, waker
@@ -196,6 +198,18 @@ def test_a_node_locked_by_one_connection_waits_for_the_other(inside, other):
 
     assert [None] * 4 == together(count, count, count, count)
     assert 80 == inside.read(node).fence
+
+
+def test_a_prepared_statement_fails_as_any_other_does(inside):
+    node = inside.node()
+    first = Prepared(select(Node.uuid).where(Node.id == bindparam("node")))
+    with inside.runtime.looking() as connection:
+        assert (inside.read(node).uuid,) == first.first(connection, {"node": node})
+        assert first.first(connection, {"node": 0}) is None
+        with pytest.raises(DBAPIError) as told:
+            Prepared(text("SELECT no_such_column FROM nodes")).first(connection, {})
+    assert isinstance(told.value.orig, inside.runtime.engine.dialect.loaded_dbapi.Error)
+    assert "no_such_column" in db.reason(told.value)
 
 
 def test_the_agent_record_counts_every_heartbeat(inside, other):

@@ -77,7 +77,9 @@ def nothing_is_left():
     sessions().close()
 
 
-def target(port: int, client: str = "pyghmi", timeout: float = 10.0, **driver_info) -> Target:
+def target(
+    port: int, client: str = "pyghmi", timeout: float = 10.0, suites=(), **driver_info
+) -> Target:
     return Target(
         "uuid",
         "node",
@@ -91,7 +93,13 @@ def target(port: int, client: str = "pyghmi", timeout: float = 10.0, **driver_in
             **driver_info,
         },
         options={
-            "ipmi": {"client": "pyghmi", "command_timeout": timeout, "disable_boot_timeout": True},
+            "ipmi": {
+                "client": "pyghmi",
+                "command_timeout": timeout,
+                "disable_boot_timeout": True,
+                "cipher_suite_versions": suites,
+                "min_command_interval": 0,
+            },
             "deploy": {"default_boot_mode": "bios"},
             "conductor": {"soft_power_off_timeout": 600, "power_state_change_timeout": 60},
         },
@@ -218,6 +226,14 @@ def test_a_bmc_that_answers_every_cipher_suite_in_sha1_is_understood(suite):
     """As virtualbmc does, to which pyghmi alone cannot log in."""
     with simulator("--lax") as (_, (port,)):
         assert power().get_power_state(target(port, ipmi_cipher_suite=suite)) == POWER_OFF
+
+
+def test_of_the_listed_cipher_suites_the_one_that_the_bmc_speaks_is_found_and_kept():
+    interface = power()
+    with simulator("--lax") as (_, (port,)):
+        for _ in range(2):
+            assert interface.get_power_state(target(port, suites=("3", "17"))) == POWER_OFF
+    assert 3 == interface.bmcs.get(f"127.0.0.1:{port}").connection
 
 
 @pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])

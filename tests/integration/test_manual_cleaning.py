@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.models import AgentRecord
 from tests.integration.world import Acme, World, asked
 from tests.unit.drivers.machines import scripted_agent
 
@@ -268,6 +269,11 @@ def test_a_reboot_among_in_band_steps_boots_the_agent_again(band):
     band.do(node, "clean", clean_steps=[BURN, asked("power", "reboot"), ERASE])
     band.call(node)
     assert "clean wait" == band.finish(node)
+    assert ["prepare_ramdisk", "power off"] == Acme.did[2:]
+    with band.inside.runtime.reading() as session:
+        token = session.get_one(AgentRecord, node).token
+    assert token is None, "it is forgotten before the next agent asks for its own"
+    assert "clean wait" == band.poll(node)
     assert ["prepare_ramdisk", "power off", "power on"] == Acme.did[2:]
     assert ["burnin_cpu"] == band.ran(), "the agent that ran is gone"
     band.agent.restart()

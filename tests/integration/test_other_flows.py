@@ -2,16 +2,21 @@
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import select
 
+from app.db import after
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
-from app.models import DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
-from app.services import operations, power, waking
+from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
+from app.services import nodes, operations, power, waking
 from app.services.caller import Caller
+from app.states import State
+from drivers.simulator.simulator import running
 from tests.integration.world import Acme, AcmeMegaDeploy, World, asked
 from tests.unit.drivers.machines import scripted_agent
-from workers import power_sync, reconciler
+from workers import periodic, power_sync, reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -386,6 +391,31 @@ def test_settings_have_nodes_cleaned_by_a_runbook(inside):
     world.inside.close()
 
 
+@pytest.mark.parametrize("validates", ["true", "false"])
+def test_automated_cleaning_by_a_runbook_that_fits_no_trait_is_a_matter_of_settings(
+    inside, validates
+):
+    inside.environ |= {
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE": "runbook",
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK": "CUSTOM_R",
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_VALIDATE_TRAITS": validates,
+    }
+    world = World(inside.another())
+    node = world.node()
+    with world.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+    if validates == "true":
+        with pytest.raises(Invalid, match="none of them"):
+            world.do(node, "provide")
+    else:
+        assert "available" == world.do(node, "provide")
+    assert ([] if validates == "true" else ["polish"]) == Acme.did
+    world.inside.change(Node, node, provision_state="manageable")
+    with pytest.raises(Invalid, match="none of them"):
+        world.do(node, "clean", runbook="CUSTOM_R")
+    world.inside.close()
+
+
 def test_a_retired_node_is_left_out_of_power_sync_and_recovery(world):
     plain, retired = world.node(), world.node(retired=True)
     broken = {"maintenance": True, "fault": "power failure"}
@@ -436,6 +466,50 @@ def test_flows_of_steps_are_in_the_history_from_beginning_to_end(world):
     assert "management.polish" in entries[0].event
 
 
+def test_old_entries_of_the_history_are_pruned_but_for_those_of_the_last_days(inside):
+    inside.environ |= {
+        "INGOT_CONDUCTOR_NODE_HISTORY_MAX_ENTRIES": "2",
+        "INGOT_CONDUCTOR_NODE_HISTORY_MINIMUM_DAYS": "3",
+    }
+    view = inside.another()
+    node = view.node()
+    with view.runtime.transaction() as session:
+        for day in (5, 4, 2, 1, 0):
+            entry = {"event_type": "x", "event": str(day), "created_at": after(-86400 * day - 60)}
+            session.add(NodeHistory(uuid=str(uuid4()), node_id=node, severity="INFO", **entry))
+    assert 2 == periodic.prune_history(view.runtime)
+    assert 0 == periodic.prune_history(view.runtime)
+    with view.runtime.reading() as session:
+        kept = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id)
+        assert ["2", "1", "0"] == [each.event for each in kept]
+    view.close()
+
+
+def test_a_boot_mode_that_settings_do_not_allow_is_not_deployed(inside):
+    inside.environ["INGOT_CONDUCTOR_DISALLOWED_DEPLOYMENT_BOOT_MODES"] = "bios"
+    world = World(inside.another())
+    node = world.node("available", properties={"capabilities": "boot_mode:bios"})
+    with pytest.raises(Invalid, match="Boot mode bios"):
+        world.do(node, "active")
+    world.inside.change(Node, node, instance_info={"capabilities": {"boot_mode": "uefi"}})
+    assert "active" == world.do(node, "active")
+    world.inside.close()
+
+
+def test_a_boot_mode_that_settings_do_not_allow_is_not_enrolled(inside):
+    inside.environ["INGOT_API_DISALLOWED_ENROLLMENT_BOOT_MODES"] = "bios"
+    world = World(inside.another())
+    node, old = world.node(), {"capabilities": "boot_mode:bios"}
+    with world.inside.runtime.transaction() as session:
+        with pytest.raises(Invalid, match="no node may have boot mode bios"):
+            nodes.create(session, {"driver": "acme", "properties": old}, State.ENROLL)
+        row = operations.lock(session, node)
+        with pytest.raises(Invalid, match="no node may have boot mode bios"):
+            nodes.change(session, row, [], {"properties": old}, inspecting_counts=True)
+        nodes.change(session, row, [], {"properties": {"cpus": 1}}, inspecting_counts=True)
+    world.inside.close()
+
+
 def test_what_failed_to_be_cleaned_can_be_switched(world):
     node = world.node()
     world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
@@ -482,3 +556,34 @@ def test_a_held_node_is_never_timed_out(world):
     with world.inside.runtime.reading() as session:
         held = session.get_one(Node, node)
         assert 1800 == waking.callback_timeout(session, held)
+
+
+def test_conductors_that_died_long_ago_are_forgotten(inside):
+    inside.environ["INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_TIMEOUT"] = "3600"
+    view = inside.another()
+    for name, silent in (("c-1", 0), ("c-2", 3500), ("c-3", 3700), ("c-4", 86400)):
+        view.conductor(name, heartbeat_at=after(-silent))
+    assert 2 == periodic.forget_conductors(view.runtime)
+    assert 0 == periodic.forget_conductors(view.runtime)
+    with view.runtime.reading() as session:
+        assert {"c-1", "c-2"} == set(session.scalars(select(Conductor.hostname)))
+    view.close()
+
+
+@pytest.mark.parametrize(("enabled", "health"), [("true", "OK"), ("false", "Critical")])
+def test_a_power_sweep_brings_the_health_of_machines_along(inside, enabled, health):
+    inside.environ["INGOT_CONDUCTOR_ENABLE_HEALTH_MONITORING"] = enabled
+    view = inside.another()
+    view.conductor("c-1")
+    with running(machines=1) as fleet:
+        machine = fleet.machines[0]
+        node = view.node("manageable", driver_info=machine.driver_info(), health="Critical")
+        view.change(Node, node, driver="redfish", power_state="power off")
+        for _ in range(2):
+            power_sync.sync(view.runtime, "c-1")
+    told = ["Health is OK; it was Critical."] if enabled == "true" else []
+    with view.runtime.reading() as session:
+        row = session.get_one(Node, node)
+        assert (health, "power off") == (row.health, row.power_state)
+        assert told == list(session.scalars(select(NodeHistory.event).filter_by(node_id=node)))
+    view.close()

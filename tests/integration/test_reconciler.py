@@ -1,10 +1,14 @@
 """The reconciler finds what nobody drives, and leaves alone what somebody does."""
 
+from contextlib import nullcontext
+
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from app.db import after
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation
+from app.services import operations
 from drivers.steps import Done, Wait
 from workers import attempts, claims, periodic, reconciler
 
@@ -174,6 +178,76 @@ def test_a_step_that_needs_its_agent_anew_goes_back_to_the_boot(inside):
     assert {} == inside.steps(name)[boot + 2].progress
 
 
+@pytest.fixture
+def orphans(inside):
+    """Five operations whose conductor is dead, the oldest claim first: their uuids."""
+    dead = inside.conductor("c-1")
+    names = [inside.request(inside.node("manageable"), "provide") for _ in range(5)]
+    for age, name in enumerate(reversed(names)):
+        claim(inside, dead, name)
+        inside.change(Operation, name, deadline_at=after(600 - age))
+    inside.conductor("c-2")
+    inside.change(Conductor, "c-1", heartbeat_at=after(-16))
+    inside.sent.clear()
+    return names
+
+
+def test_many_are_taken_over_in_one_pass_a_few_in_each_transaction(inside, orphans, monkeypatch):
+    monkeypatch.setattr(reconciler, "TOGETHER", 2)
+    assert {"taken_over": 5} == reconcile(inside)
+    assert sorted(orphans) == sorted(message.operation for message in inside.sent)
+    assert [2] * 5 == [inside.operation(name).fence for name in orphans]
+    assert {} == reconcile(inside)
+
+
+def test_a_pass_that_cannot_see_to_all_sees_to_the_oldest(inside, orphans, monkeypatch):
+    monkeypatch.setattr(reconciler, "BATCH", 2)
+    assert {"taken_over": 2} == reconcile(inside)
+    assert orphans[:2] == [message.operation for message in inside.sent]
+
+
+def test_one_operation_that_cannot_be_driven_holds_up_no_other(inside, orphans):
+    inside.change(Operation, orphans[1], cursor=99)  # there is no such step
+    assert {"taken_over": 4} == reconcile(inside)
+    assert ("running", 1) == (
+        inside.operation(orphans[1]).state, inside.operation(orphans[1]).fence
+    )  # fmt: skip
+
+
+def test_a_node_that_another_has_locked_is_left_to_the_next_pass(inside, orphans):
+    if inside.runtime.engine.dialect.name == "sqlite":
+        return  # it has one writer, and no locks of rows
+    other = inside.another()
+    with other.runtime.transaction() as session:
+        operations.lock(session, inside.operation(orphans[0]).node_id)
+        assert {"taken_over": 4} == reconcile(inside)
+    other.close()
+    assert {"taken_over": 1} == reconcile(inside)
+
+
+@pytest.mark.parametrize(
+    ("orig", "whole"), [("57014", False), ("40P01", False), ("25006", True), ("53100", True)]
+)
+def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
+    inside, orphans, monkeypatch, orig, whole
+):
+    error = Exception("no")
+    error.sqlstate = orig
+    failed = []
+    real = operations.hand_out
+
+    def hand_out(session, node, operation):
+        if operation.uuid == orphans[0]:
+            failed.append(1)
+            raise OperationalError("UPDATE", None, error)
+        real(session, node, operation)
+
+    monkeypatch.setattr(operations, "hand_out", hand_out)
+    with pytest.raises(OperationalError) if whole else nullcontext():
+        assert {"taken_over": 4} == reconcile(inside)
+    assert failed
+
+
 def wait(inside, name, outcome):
     attempt = claim(inside, inside.claimant, name)
     attempts._record(inside.claimant, attempt, outcome)
@@ -195,6 +269,16 @@ def test_a_poll_that_nobody_has_seen_to_is_made_up_for(inside, cleaning):
         inside.read(node).provision_state, inside.read(node).reservation
     )  # fmt: skip
     assert {"asked": True} == claim(inside, inside.claimant, name).step.progress
+
+
+def test_a_poll_of_a_conductor_that_is_gone_is_made_up_for_at_its_time(inside, cleaning):
+    _, name = cleaning
+    wait(inside, name, Wait({"asked": True}, poll_after=0))
+    inside.conductor("c-2")
+    inside.change(Operation, name, wake_at=after(-0.1))
+    assert {} == reconcile(inside)
+    inside.change(Conductor, "c-1", online=False)
+    assert {"woken": 1} == reconcile(inside)
 
 
 def test_a_heartbeat_that_woke_nobody_is_made_up_for(inside, cleaning):

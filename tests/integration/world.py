@@ -32,12 +32,12 @@ class AcmeManagement(FakeManagement):
     def polish(self, target):
         return Acme.does(target, "polish")
 
-    @step(clean=0, service=0, needs_ramdisk=False)
+    @step(clean=0, service=0, deploy=0, needs_ramdisk=False, abortable=False)
     def crawl(self, target):
         """Takes its time, and must not be interrupted."""
         return Acme.does(target, "crawl") if target.progress else Wait({"begun": 1}, poll_after=60)
 
-    @step(clean=0, service=0, needs_ramdisk=False, abortable=True, timeout=7)
+    @step(clean=0, service=0, deploy=0, needs_ramdisk=False, abortable=True, timeout=7)
     def stroll(self, target):
         """Takes its time, and may be interrupted."""
         return Done() if target.progress else Wait({"begun": 1}, poll_after=60)
@@ -49,6 +49,11 @@ class AcmeManagement(FakeManagement):
         if Acme.unreachable:
             Acme.unreachable -= 1
             raise Unreachable("no answer")
+
+    @step(clean=0, service=0)
+    def ask_agent(self, target):
+        """Works through the agent, if there is one."""
+        return Wait()
 
     @step(deploy=150)
     def prepare_fans(self, target):

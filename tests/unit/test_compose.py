@@ -32,7 +32,7 @@ def environment():
 
 
 def test_each_role_has_its_service():
-    assert {"migrate", "api", "conductor", "beat"} == set(OURS)
+    assert {"migrate", "api", "files", "conductor", "beat"} == set(OURS)
     assert {"redis", "postgres", "flower"} == set(SERVICES) - set(OURS)
 
 
@@ -89,6 +89,6 @@ def test_what_a_service_waits_for_and_mounts_exists():
             assert source in COMPOSE["volumes"] or (ROOT / "compose" / source).is_file(), volume
 
 
-def test_only_the_api_is_published_beyond_what_watches():
+def test_only_the_api_and_files_are_published_beyond_what_watches():
     published = {name for name, service in SERVICES.items() if "ports" in service}
-    assert {"api", "flower"} == published
+    assert {"api", "files", "flower"} == published

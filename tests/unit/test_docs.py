@@ -203,3 +203,11 @@ def test_the_tests_that_the_specs_page_names_exist():
     assert 60 < len(named)
     for short, test in named:
         assert f"def {test}(" in (ROOT / "tests" / files[short]).read_text(), f"{short}::{test}"
+
+
+def test_every_demand_of_the_specs_page_names_its_test():
+    _, _, tables = (ROOT / "docs/specs.md").read_text().partition("\n## ")
+    rows = [line for line in tables.splitlines() if line.startswith("| ")]
+    demands = [row for row in rows if not row.startswith(("| demand |", "| what |", "| --- |"))]
+    assert 100 < len(demands)
+    assert [] == [row for row in demands if not re.search(r"\w+::test_\w+[^|]*\|$", row)]

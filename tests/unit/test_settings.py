@@ -1,10 +1,16 @@
 """Where settings come from, and what is said when they are wrong."""
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from app import options
 from app.ironic_options import IRONIC_ONLY
 from app.settings import Settings, SettingsError, describe, load
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -93,7 +99,28 @@ def test_the_environment_is_read_by_the_type_of_the_option(name, text, expected)
             {"INGOT_CONDUCTOR_HEARTBEAT_INTERVAL": "14"},
             "[conductor]heartbeat_timeout: 15 is less than twice heartbeat_interval, which is 14",
         ),
+        (
+            {"INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_TIMEOUT": "44"},
+            (
+                "[conductor]conductor_cleanup_timeout: 44 is less than three times"
+                " heartbeat_timeout, which is 15"
+            ),
+        ),
+        (
+            {"INGOT_IPMI_CIPHER_SUITE_VERSIONS": "3,256"},
+            (
+                "INGOT_IPMI_CIPHER_SUITE_VERSIONS: '256' is not a cipher suite: a number from 0 to"
+                " 255"
+            ),
+        ),
         ({"INGOT_CONFIG": "/nowhere.toml"}, "/nowhere.toml: No such file or directory"),
+        (
+            {"INGOT_DEPLOY_CONFIGDRIVE_USE_OBJECT_STORE": "true"},
+            (
+                "INGOT_DEPLOY_CONFIGDRIVE_USE_OBJECT_STORE: there is no object store here: it must"
+                " be false"
+            ),
+        ),
     ],
 )
 def test_a_bad_value_is_named_in_one_line(environ, message):
@@ -194,3 +221,57 @@ def test_the_description_shows_everything_but_secrets():
     assert "******" == described["keystone_authtoken", "password"].value
     assert "hush" not in str([each.value for each in described.values()])
     assert all(each.help for each in described.values())
+
+
+def test_every_setting_is_read_by_something():
+    """A file that reads one names the setting, and its group or what stands for that."""
+    read_together = {  # names that are put together, or not needed, where they are read: by what
+        r"database\..*": "app/settings.py: fields(self)",
+        r"keystone_authtoken\..*": "app/api/keystone.py: fields(options)",
+        r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
+        r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
+        r"api\.disallow_(clean|deploy|service)_steps": "app/services/planning.py: disallow_{flow}_",
+        r"conductor\.max_concurrent_(clean|deploy)": "app/services/admission.py: max_concurrent_{",
+        r"conductor\.poweroff_in_(clean|service)fail": "app/services/outcomes.py: poweroff_in_{flow}",
+        r"conductor\.(deploy|rescue)_(kernel|ramdisk)(_by_arch)?": "drivers/boot/ramdisks.py: {kind}_{",
+        r"(pxe|redfish)\.kernel_append_params": "drivers/boot/command_line.py: options[group]",
+        r"deploy\.configdrive_use_object_store": "app/settings.py: check=must_be_false",
+    }
+    words = {path: _words(path) for path in _sources()}
+    attributes = {name: attribute for attribute, name, _ in options.groups(Settings)}
+    unread = [
+        str(each)
+        for each in options.options(Settings)
+        if not any(re.fullmatch(known, f"{each.group}.{each.name}") for known in read_together)
+        and not any(
+            each.name in found and found & {each.group, attributes[each.group]}
+            for found in words.values()
+        )
+    ]
+    assert [] == unread
+    for place in read_together.values():
+        path, _, text = place.partition(": ")
+        assert text in (ROOT / path).read_text(), place
+
+
+def _sources():
+    """All but what lists settings without reading them, or fields of the API with such names."""
+    tables = {
+        ROOT / "app/settings.py",
+        ROOT / "app/ironic_options.py",
+        ROOT / "app/api/versions.py",
+    }
+    return {
+        path for root in ("app", "workers", "drivers") for path in (ROOT / root).rglob("*.py")
+    } - tables
+
+
+def _words(path):
+    """What a file names: attributes, texts and names, but not what it says in its documentation."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        for field in ("attr", "id", "arg", "value"):
+            word = getattr(node, field, None)
+            if isinstance(word, str):
+                found.add(word)
+    return found

@@ -69,7 +69,7 @@ def convert_to_file(source, disk, *_formats, source_format, **_settings):
 def main():
     confine()
     from ironic_python_agent.cmd import agent  # the first: it reads the configuration  # isort: skip
-    from ironic_python_agent import hardware, qemu_img
+    from ironic_python_agent import disk_utils, hardware, qemu_img
     from ironic_python_agent.extensions import rescue
     from stevedore import named
 
@@ -81,6 +81,7 @@ def main():
         warn_on_missing_entrypoint=True,
     )
     qemu_img.convert_image = convert_to_file
+    disk_utils.is_block_device = os.path.exists
     rescue.PASSWORD_FILE = str(Path(os.environ["MACHINE"], "rescue-password"))
     agent.run()
 

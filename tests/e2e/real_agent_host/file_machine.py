@@ -34,7 +34,7 @@ class FileMachine(hardware.HardwareManager):
     def list_network_interfaces(self):
         return [
             hardware.NetworkInterface(
-                "eth0", os.environ["MACHINE_MAC"], ipv4_address="127.0.0.1", has_carrier=True
+                "eth0", os.environ["MACHINE_MAC"], ipv4_address="192.0.2.10", has_carrier=True
             )
         ]
 

@@ -46,6 +46,8 @@ def place(path):
 
 
 def parted(*arguments):
+    if "mklabel" in arguments:
+        return make_table(arguments[arguments.index("mklabel") :])
     if "mkpart" in arguments:
         return add_partition(*arguments[-2:])
     found = partitions()
@@ -62,16 +64,60 @@ def parted(*arguments):
     return None
 
 
+def make_table(words):
+    """`mklabel msdos`, then `mkpart primary FILESYSTEM START END` in MiB for each partition."""
+    assert words[1] == "msdos", words
+    with DISK.open("r+b") as disk:
+        disk.write(bytes(TABLE) + bytes(4 * ENTRY.size) + b"\x55\xaa")
+    starts = (at for at, word in enumerate(words) if word == "mkpart")
+    for number, at in enumerate(starts, 1):
+        first, last = (int(word) * MEBIBYTE // SECTOR for word in words[at + 3 : at + 5])
+        enter(number, 0x83, first, last - first)
+
+
+def enter(number, kind, first, length):
+    """Enter a partition into the table, and make the device that the kernel would make."""
+    with DISK.open("r+b") as disk:
+        disk.seek(TABLE + ENTRY.size * (number - 1))
+        disk.write(ENTRY.pack(0, kind, first, length))
+    empty(Path(f"{DISK}{number}"), length * SECTOR)
+
+
+def empty(device, size):
+    device.write_bytes(b"")
+    os.truncate(device, size)
+
+
 def add_partition(start, end):
     """Make a partition from so many MiB before the end of the disk (`-64MiB`) to there (`-0`)."""
     assert end == "-0", end
     length = -int(start.removesuffix("MiB")) * MEBIBYTE // SECTOR
     number = max(partitions(), default=0) + 1
-    first = DISK.stat().st_size // SECTOR - length
-    with DISK.open("r+b") as disk:
-        disk.seek(TABLE + ENTRY.size * (number - 1))
-        disk.write(ENTRY.pack(0, 0x0C, first, length))
-    Path(f"{DISK}{number}").touch()  # the device that the kernel would make
+    enter(number, 0x0C, DISK.stat().st_size // SECTOR - length, length)
+
+
+def write_back():
+    """What the agent has written to the device of a partition is on the disk, as with a kernel."""
+    for number, (first, length) in (partitions() or {}).items():
+        device = Path(f"{DISK}{number}")
+        if not device.exists() or not device.stat().st_blocks:
+            continue
+        with device.open("rb") as source, DISK.open("r+b") as disk:
+            while content := next_written(source):
+                disk.seek(first * SECTOR + source.tell() - len(content))
+                disk.write(content)
+        empty(device, length * SECTOR)
+
+
+def next_written(source):
+    """The next piece of a file that is no hole; nothing at its end."""
+    try:
+        start = os.lseek(source.fileno(), source.tell(), os.SEEK_DATA)
+    except OSError:
+        return b""
+    end = os.lseek(source.fileno(), start, os.SEEK_HOLE)
+    source.seek(start)
+    return source.read(end - start)
 
 
 def partprobe(*arguments):
@@ -143,7 +189,7 @@ PROGRAMS = {
     "reboot": lambda *_: switch("ForceRestart"),
     "qemu-img": qemu_img,
     **dict.fromkeys(
-        ("fuser", "hwclock", "ip", "modprobe", "mount", "partx", "sgdisk", "sync", "udevadm",
+        ("fuser", "hwclock", "ip", "journalctl", "mkswap", "modprobe", "mount", "partx", "sgdisk", "sync", "udevadm",
          "umount", "wipefs"),
         nothing,
     ),
@@ -154,4 +200,5 @@ if __name__ == "__main__" and sys.argv[1:] == ["--list"]:
 elif __name__ == "__main__":
     # writing a file anew shortens it, a disk never
     os.truncate(DISK, int(os.environ["MACHINE_DISK_SIZE"]))
+    write_back()
     PROGRAMS[Path(sys.argv[0]).name](*sys.argv[1:])

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import threading
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -176,6 +177,27 @@ def test_what_came_of_an_operation_is_told(state, verb, error, says):
 @pytest.mark.parametrize(("state", "verb"), [("succeeded", "clean"), ("aborted", "abort")])
 def test_what_was_wanted_is_no_failure(state, verb):
     following.judge(operation(state), "n", verb)
+
+
+@pytest.mark.parametrize(
+    ("step", "deadline", "told"),
+    [
+        ((65, None), None, ", for 1:05"),
+        ((65, None), 3700, ", for 1:05, at most 1:01:3"),
+        ((65, 30), 3700, ", for 1:05, at most 0:"),
+        ((-5, None), -5, ", for 0:00, at most 0:00 more"),
+        ((None, None), 60, ""),
+    ],
+)
+def test_a_step_under_way_is_told_with_its_time_and_its_limit(step, deadline, told):
+    def moment(seconds):
+        if seconds is None:
+            return None
+        return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+    began, limit = step
+    row = {"started_at": moment(began and -began), "deadline_at": moment(limit)}
+    assert following.clock_of({"deadline_at": moment(deadline)}, row).startswith(told)
 
 
 def test_what_a_machine_said_cannot_steer_a_terminal():

@@ -79,6 +79,17 @@ def test_die_kills_the_process_at_that_point(entry, status, output):
     assert (status, output) == (ran.returncode, ran.stdout)
 
 
+def test_an_entry_with_a_file_fires_once_and_only_when_its_folder_is_there(tmp_path):
+    mark = tmp_path / "later" / "mark"
+    command = [sys.executable, "-c", SCRIPT.format(entry=f"claimed=die-{mark}")]
+    statuses = [subprocess.run(command, capture_output=True, check=False).returncode]
+    mark.parent.mkdir()
+    statuses += [
+        subprocess.run(command, capture_output=True, check=False).returncode for _ in range(2)
+    ]
+    assert [0, -signal.SIGKILL, 0] == statuses
+
+
 def test_stop_stops_it_until_somebody_lets_it_go_on():
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(entry="claimed=stop")],

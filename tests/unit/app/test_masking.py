@@ -37,6 +37,6 @@ def test_a_key_says_whether_its_value_is_secret(key, document, hidden):
 @given(st.dictionaries(KEYS, JSON, max_size=4))
 def test_text_is_masked_as_the_document_is(document):
     text = orjson.dumps(document).decode()
-    masked = orjson.loads(orjson.dumps(mask_text(text, "instance_info")))
+    masked = orjson.loads(mask_text(text, "instance_info"))
 
     assert mask(document, "instance_info") == masked

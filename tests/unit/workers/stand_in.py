@@ -69,7 +69,8 @@ def upgrade(settings):
 
 if __name__ == "__main__":
     supervisor.ROLES = {
-        "api": api, "conductor": conductor, "beat": beat, "upgrade": upgrade, "alive": alive,
+        "api": api, "files": beat, "conductor": conductor, "beat": beat, "upgrade": upgrade,
+        "alive": alive,
     }  # fmt: skip
     supervisor.PRELOAD = ()
     cli.main()

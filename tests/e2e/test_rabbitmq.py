@@ -1,0 +1,62 @@
+"""RabbitMQ carries the messages: the life of nodes, with a restart of it in the middle."""
+
+import pytest
+
+from app import messages, queue, settings
+from tests import rabbitmq
+from tests.conftest import not_run
+from tests.fleet import Fleet, until
+
+SLOW = {"INGOT_FAKE_VENDOR_DELAY": "0.2,0.6", "INGOT_BROKER_CONNECT_TIMEOUT": "2"}
+
+
+@pytest.fixture
+def server(tmp_path):
+    try:
+        made = rabbitmq.RabbitMQ(tmp_path)
+    except rabbitmq.NoServer as error:
+        not_run(str(error))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(server, tmp_path):
+    settings_of_messages = {"INGOT_BROKER_MESSAGES_URL": server.url}
+    with Fleet(tmp_path, **SLOW, **settings_of_messages) as fleet:
+        nodes = fleet.create_nodes(6)
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+        with fleet.redis() as client:
+            assert not client.keys("conductor.*"), "Redis carries messages"
+
+        fleet.provision(nodes[:3], "provide")
+        server.stop()
+        fleet.provision(nodes[3:], "provide")
+        server.start()
+        fleet.await_state(nodes, "available")
+        fleet.provision(nodes, "active")
+        fleet.await_state(nodes, "active")
+
+        held = held_by(server)
+        until(held.marked, "the mark")
+        assert 0 == held.backlog("fleet-1")
+        assert 0 == held.backlog("nobody")
+        fleet.provision(nodes, "deleted")
+        held.application.pool.force_close_all()
+        with held.application.connection_for_write() as connection:
+            channel = connection.default_channel
+            for name in ("ingot.epoch", "conductor.fleet-1", "conductor.fleet-2"):
+                channel.queue_purge(name)
+            channel.queue_delete("ingot.epoch")
+        fleet.await_state(nodes, "available")
+        until(lambda: fleet.log("broker.was_empty")[1:], "the notice that it was emptied")
+        held.application.close()
+
+
+def held_by(server):
+    environ = {"INGOT_BROKER_MESSAGES_URL": server.url, "INGOT_BROKER_URL": "redis://unused"}
+    loaded = settings.load(environ)
+    return messages.of(queue.celery(loaded), loaded, None)

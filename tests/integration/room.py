@@ -1,0 +1,343 @@
+"""
+A room of processes in one: API, conductors, reconciler. Each works when it is told to, and one of
+them dies or stops at a kill point.
+
+Who dies unwinds by an exception that nothing catches, and what it would still do on its way out
+counts for nothing. Who stops does so in the midst of its call: meanwhile everybody else goes on
+until there is nothing left to do, and it is given up for dead; then the call goes on.
+"""
+
+import logging
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import structlog
+
+from app import killpoints
+from app.db import after, now
+from app.models import ACTIVE, AgentRecord, Operation, OperationState
+from app.models import Conductor as ConductorRow
+from app.services import agents, conductors, outcomes
+from drivers.interfaces import POWER_OFF
+from tests.integration.world import Acme, AcmePower, World
+from tests.unit.drivers.machines import TOKEN
+from workers import attempts, claims, reconciler, waker
+from workers import lease as leases_module
+from workers.claims import Conductor
+from workers.lease import Leases
+
+#: Long in touch with the database: may call others dead.
+TRUSTED = reconciler.Contact(timeout=0)
+#: Roles: `waker` is a thread of a conductor, `now` the process that runs the reconciler.
+API, CONDUCTOR, WAKER, NOW = "api", "conductor", "waker", "now"
+#: Who stops there holds the database, and with it everybody else.
+IN_A_TRANSACTION = {"handed_out"}
+
+
+class Died(BaseException):
+    """What a death looks like from inside: nothing that comes after it happens."""
+
+
+class Keys(dict):
+    """As much of Redis as leases need; keys never run out by themselves."""
+
+    def set(self, key, value, *, nx, px):
+        assert nx
+        assert px
+        return self.setdefault(key, value) is value
+
+    def eval(self, script, _count, key, value, *_):
+        if self.get(key) != value:
+            return 0
+        if script == leases_module._RELEASE:
+            del self[key]
+        return 1
+
+
+class DueWaits(list):
+    """A waker that waits to be told that the time has come."""
+
+    running = False
+
+    def poll(self, operation_id, fence, _delay):
+        self.append((operation_id, fence))
+
+    def watch(self, *_):
+        pass
+
+
+@dataclass
+class Process:
+    """up: neither dead nor stopped. conductor: what it is to `attempts`, if it runs steps."""
+
+    role: str
+    name: str
+    conductor: Conductor | None = None
+    up: bool = True
+    dead: bool = False
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What happens to the process of a role at a point, the nth time that one gets there."""
+
+    role: str
+    point: str
+    nth: int = 1
+    pause: bool = False
+
+    def __str__(self):
+        return f"{self.role}-{self.point}-{self.nth}-{'pause' if self.pause else 'die'}"
+
+
+class Room(World):
+    """
+    inside, agent: as of a world. lossy: only what the reconciler sends arrives. struck: whether the
+    strike has happened. wrote: Counter of (operation, fence, position), how often the outcome of a
+    step was written.
+    """
+
+    def __init__(self, inside, agent):
+        super().__init__(inside, agent)
+        self.runtime, inside.runtime.send = inside.runtime, self._send
+        self.queue, self.stack, self.keys, self.in_vain = [], [], Keys(), False
+        self.api, self.now, self.conductors = Process(API, "api"), Process(NOW, "now"), {}
+        self.lossy, self.strike, self.struck = False, None, False
+        self.reached, self.wrote = Counter(), Counter()
+        self.refill()
+
+    def begin(self, strike, *, lossy=False):
+        """From now on count, and strike."""
+        self.refill()
+        self.lossy, self.strike, self.struck = lossy, strike, False
+        self.reached.clear()
+        self.wrote.clear()
+        self.agent.received.clear()
+        Acme.did.clear()
+
+    def refill(self):
+        """All are up, whoever died anew."""
+        for name in ("c-1", "c-2"):
+            known = self.conductors.get(name)
+            if known is None or known.dead:
+                incarnation = str(uuid4())
+                leases = Leases(self.keys, incarnation, 10.0, "test")
+                conductor = Conductor(name, incarnation, self.runtime, leases, DueWaits())
+                self.conductors[name] = Process(CONDUCTOR, name, conductor)
+                with self.runtime.transaction() as session:
+                    conductors.register(session, name, incarnation, "", self.inside.drivers())
+        self.api.up = self.now.up = True
+        self.api.dead = self.now.dead = False
+        self.runtime.cache.pop("members", None)
+
+    # what happens in a process
+
+    @contextmanager
+    def being(self, process, role=None):
+        """Be that process; it may die of it."""
+        self.stack.append((process, role or process.role))
+        try:
+            yield
+        except Died:
+            self._bury(process)
+        finally:
+            self.stack.pop()
+
+    def reach(self, point, kind="any"):
+        """Stands in for `killpoints.reach`."""
+        if not self.stack:
+            return
+        process, role = self.stack[-1]
+        self.reached[role, point] += 1
+        strike = self.strike
+        if self.struck or strike is None or (role, point) != (strike.role, strike.point):
+            return
+        if self.reached[role, point] != strike.nth:
+            return
+        self.struck = True
+        if not strike.pause:
+            raise Died(point)
+        process.up = False
+        self._outlive(process)
+        stack, self.stack = self.stack, []
+        self.drive()
+        self.stack, process.up = stack, True
+        self._beat(process)
+
+    def _bury(self, process):
+        process.up, process.dead = False, True
+        self._outlive(process)
+
+    def _outlive(self, process):
+        """Its leases run out."""
+        if process.conductor is None:
+            return
+        for key in [
+            key for key in self.keys if self.keys[key].startswith(process.conductor.incarnation)
+        ]:
+            del self.keys[key]
+        for lease in process.conductor.leases._held:
+            lease.valid_until = 0.0
+        if process.dead:
+            process.conductor.waker.clear()
+
+    def _beat(self, process):
+        if process.conductor is not None:
+            with self.runtime.transaction() as session:
+                conductors.heartbeat(session, process.name, process.conductor.incarnation)
+
+    def _send(self, message):
+        role = self.stack[-1][1] if self.stack else None
+        if not self.lossy or role == NOW:
+            self.queue.append(message)
+        return True
+
+    # what goes on
+
+    def ask(self, node_id, verb, **arguments):
+        """A client asks, until it is accepted."""
+        before = self._asked(node_id)
+        with self.being(self.api):
+            super().ask(node_id, verb, **arguments)
+        self.api.up = True
+        if self._asked(node_id) == before:
+            self.ask(node_id, verb, **arguments)
+
+    def _asked(self, node_id):
+        row = self.inside.read(node_id)
+        return row.provision_state, row.target_provision_state, row.fence, row.updated_at
+
+    def drive(self):
+        """Until nothing is left to do."""
+        for _ in range(300):
+            if not (self._deliver() or self._wake() or self._call() or self._reconcile()):
+                return
+        raise AssertionError("it never ends")
+
+    def _deliver(self):
+        if not self.queue:
+            return False
+        message = self.queue.pop(0)
+        process = self.conductors[message.conductor]
+        if process.up:
+            hint = message.node, message.operation, message.fence, message.cursor
+            with self.being(process):
+                attempts.run(process.conductor, *hint)
+        return True
+
+    def _wake(self):
+        for process in self.conductors.values():
+            if process.up and process.conductor.waker:
+                due = process.conductor.waker.pop(0)
+                with self.being(process, WAKER):
+                    waker.wake(self.runtime, *due)
+                return True
+        return False
+
+    def _call(self):
+        """The agent has ended its command, and calls."""
+        waiting = self._first(
+            Operation.state == OperationState.WAITING, Operation.wake_at.is_(None)
+        )
+        if waiting is None or self.in_vain:
+            return False
+        self._finish_command()
+        with self.runtime.transaction() as session:
+            if session.get(AgentRecord, waiting.node_id) is None:
+                session.add(AgentRecord(node_id=waiting.node_id))
+            session.flush()
+            session.get_one(AgentRecord, waiting.node_id).token = TOKEN
+        sign = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
+        uuid = self.inside.read(waiting.node_id).uuid
+        with self.being(self.api):
+            agents.heartbeat(self.runtime, uuid, sign)
+        self.api.up = True
+        self.in_vain = self.inside.operation(waiting.uuid).state == OperationState.WAITING
+        return True
+
+    def _finish_command(self):
+        if not self.agent.commands or self.agent.commands[-1]["command_status"] != "RUNNING":
+            return
+        name, params = self.agent.received[-1]
+        if "step" in params:
+            self.agent.finish_step(name.partition(".")[0])
+        else:
+            self.agent.finish({})
+
+    def _reconcile(self):
+        """Time passes, and somebody looks."""
+        if self._first(Operation.state.in_(ACTIVE)) is None:
+            return False
+        self.in_vain = False
+        self.runtime.cache.pop("members", None)
+        with self.runtime.transaction() as session:
+            session.query(Operation).filter_by(state=OperationState.QUEUED).update(
+                {Operation.sent_at: after(-61)}
+            )
+            session.query(Operation).filter(Operation.wake_at.is_not(None)).update(
+                {Operation.wake_at: after(-3)}
+            )
+            session.query(AgentRecord).update({AgentRecord.last_heartbeat_at: after(-3)})
+            for process in self.conductors.values():
+                session.query(ConductorRow).filter_by(hostname=process.name).update(
+                    {ConductorRow.heartbeat_at: now() if process.up else after(-16)}
+                )
+        with self.being(self.now):
+            reconciler.reconcile(self.runtime, TRUSTED)
+        self.now.up = True
+        return True
+
+    def _first(self, *conditions):
+        with self.runtime.reading() as session:
+            return session.query(Operation).filter(*conditions).order_by(Operation.id).first()
+
+
+@contextmanager
+def opened(inside, agent, monkeypatch):
+    """A room, its kill points armed."""
+    room = Room(inside, agent)
+    monkeypatch.setattr(killpoints, "reach", room.reach)
+    _watch(room, monkeypatch)
+    post, order = agent.post, AcmePower.order
+
+    def answer(name, params, *, wait):
+        return post(name, params, wait=wait or name == "rescue.finalize_rescue")
+
+    def switch(power, target, state):
+        order(power, target, state)
+        if state == POWER_OFF:
+            agent.restart()
+
+    monkeypatch.setattr(agent, "post", answer)
+    monkeypatch.setattr(AcmePower, "order", switch)
+    configured = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        yield room
+    finally:
+        structlog.configure(**configured)
+
+
+def _watch(room, monkeypatch):
+    """Count what is written of steps, by all ways in which that is done."""
+    for name in ("done", "wait", "hold"):
+        real = getattr(outcomes, name)
+
+        def written(session, node, operation, step, *rest, real=real):
+            key = operation.id, operation.fence, step.position
+            outcome = real(session, node, operation, step, *rest)
+            room.wrote[key] += 1
+            return outcome
+
+        monkeypatch.setattr(outcomes, name, written)
+    advance = claims.advance
+
+    def advanced(conductor, attempt, result):
+        key = attempt.operation.id, attempt.operation.fence, attempt.step.position
+        done = advance(conductor, attempt, result)
+        room.wrote[key] += done
+        return done
+
+    monkeypatch.setattr(claims, "advance", advanced)

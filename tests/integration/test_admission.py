@@ -1,0 +1,292 @@
+"""Admission: limits hold exactly, nobody is starved, and no slot is lost."""
+
+import itertools
+import re
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import select, text
+
+from app.models import Operation
+from app.services import admission, operations, outcomes, provisioning
+from app.services.caller import Caller
+from app.services.why import explain
+from tests.fleet import Fleet, until
+from tests.integration.conftest import Inside
+from workers import reconciler
+from workers.attempts import run
+
+TRUSTED = reconciler.Contact(timeout=0)
+
+
+@pytest.fixture
+def narrow(database):
+    """The service with one slot for deployments and one for cleaning, and a conductor."""
+    with_limits = Inside(
+        database,
+        INGOT_CONDUCTOR_MAX_CONCURRENT_DEPLOY="1",
+        INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN="1",
+    )
+    with_limits.claimant = with_limits.conductor("c-1")
+    yield with_limits
+    with_limits.close()
+
+
+def work(inside):
+    """Let the conductor do what was sent, and all that follows; the nodes in that order."""
+    order = []
+    while inside.sent:
+        message = inside.sent.pop(0)
+        order.append(message.node)
+        run(inside.claimant, message.node, message.operation, message.fence, message.cursor)
+    return order
+
+
+def begin(inside, owner=None, **columns):
+    """A node that is asked to become available: (its UUID, its operation's UUID)"""
+    node = inside.node("manageable", owner=owner, **columns)
+    name = inside.request(node, "provide")
+    return inside.read(node).uuid, name
+
+
+def states(inside, names):
+    with inside.runtime.reading() as session:
+        found = select(Operation.uuid, Operation.state).where(Operation.uuid.in_(names))
+        return dict(session.execute(found).all())
+
+
+def places(inside, names):
+    found = []
+    for name in names:
+        with inside.runtime.reading() as session:
+            row = session.query(Operation).filter_by(uuid=name).one()
+            document = admission.document(session, row)
+        found.append(document and document["place"])
+    return found
+
+
+def test_beyond_the_limit_an_operation_queues_and_is_sent_when_a_slot_is_free(narrow):
+    (first, one), (second, two) = begin(narrow), begin(narrow)
+    assert [first] == [message.node for message in narrow.sent]
+    queued = narrow.operation(two)
+    assert ("queued", None, None, None) == (
+        queued.state, queued.admitted_at, queued.sent_at, queued.deadline_at
+    )  # fmt: skip
+    with narrow.runtime.reading() as session:
+        answer = explain(session, operations.lock(session, queued.node_id))
+    assert ("turn", "c-1", 1) == (answer.waiting_for, answer.held_by, answer.admission["place"])
+    assert "number 1 of 1 in the queue for one of 1 slots" in answer.summary
+    assert "held by 1 provide (queued)" in answer.summary
+    assert [first, second] == work(narrow)
+    assert {"succeeded"} == set(states(narrow, [one, two]).values())
+
+
+def test_what_is_not_limited_does_not_queue(narrow):
+    begin(narrow)
+    nodes = [narrow.node("enroll") for _ in range(3)]
+    assert [None] * 3 == [narrow.operation(narrow.request(node, "manage")).queue for node in nodes]
+    deploys = narrow.request(narrow.node("available"), "active")
+    assert narrow.operation(deploys).admitted_at is not None  # that is another limit
+
+
+def test_a_slot_is_held_while_the_machine_is_waited_for(narrow):
+    (_, one), (_, two) = begin(narrow), begin(narrow)
+    narrow.change(Operation, one, state="waiting", sent_at=None)
+    assert [] == admission.admit_all(narrow.runtime)
+    assert [1] == places(narrow, [two])
+    narrow.change(Operation, one, state="held")
+    assert [] == admission.admit_all(narrow.runtime)
+
+
+def test_projects_take_turns_and_each_keeps_its_order(narrow):
+    many = [begin(narrow, "many")[0] for _ in range(5)]
+    few = [begin(narrow, "few")[0] for _ in range(2)]
+    late = [begin(narrow, lessee="late")[0]]
+    expected = [many[0], many[1], few[0], late[0], many[2], few[1], many[3], many[4]]
+    assert expected == work(narrow)
+
+
+def test_who_asks_for_one_at_a_time_is_not_starved_by_who_has_asked_for_many(narrow):
+    begin(narrow, "few")
+    for _ in range(6):
+        begin(narrow, "many")
+    order = []
+    for _ in range(6):
+        message = narrow.sent.pop(0)
+        order.append(message.node)
+        begin(narrow, "few")
+        run(narrow.claimant, message.node, message.operation, message.fence, message.cursor)
+    owners = [owner_of(narrow, node) for node in order]
+    assert {"few": 3, "many": 3} == Counter(owners)
+
+
+def owner_of(inside, uuid):
+    with inside.runtime.reading() as session:
+        return session.scalar(text("SELECT owner FROM nodes WHERE uuid = :uuid"), {"uuid": uuid})
+
+
+def test_a_place_is_the_number_of_those_that_come_first_and_one(narrow):
+    begin(narrow, "a")
+    names = [begin(narrow, owner)[1] for owner in ("a", "a", "b", "a")]
+    assert [1, 3, 2, 4] == places(narrow, names)
+    with narrow.runtime.reading() as session:
+        row = session.query(Operation).filter_by(uuid=names[3]).one()
+        document = admission.document(session, row)
+    held = document.pop("held_by")
+    assert {
+        "class": "clean", "conductor_group": None, "limit": 1, "place": 4, "queued": 4,
+    } == document  # fmt: skip
+    assert [("provide", "queued", 1)] == [
+        (each["kind"], each["state"], each["operations"]) for each in held
+    ]
+
+
+def test_conductor_groups_have_slots_of_their_own_unless_settings_say_otherwise(narrow):
+    begin(narrow)
+    narrow.conductor("c-2", conductor_group="rack-2")
+    assert [None] == places(narrow, [begin(narrow, conductor_group="rack-2")[1]])
+    shared = Inside(
+        narrow.url, **narrow.environ, INGOT_CONDUCTOR_MAX_CONCURRENT_PER_CONDUCTOR_GROUP="false"
+    )
+    try:
+        assert [1] == places(shared, [begin(shared, conductor_group="rack-2")[1]])
+    finally:
+        shared.close()
+
+
+def ask(inside, name, verb):
+    node = inside.operation(name).node_id
+    with inside.runtime.transaction() as session:
+        provisioning.request(session, operations.lock(session, node), verb, {}, Caller())
+    return inside.read(node)
+
+
+@pytest.mark.parametrize(
+    ("state", "first", "verb", "arrives"),
+    [
+        ("manageable", "provide", "abort", "clean failed"),
+        ("available", "active", "abort", "deploy failed"),
+        ("available", "active", "deleted", "deleting"),
+    ],
+)
+def test_what_still_queues_is_ended_at_once(narrow, state, first, verb, arrives):
+    narrow.request(narrow.node(state), first)
+    name = narrow.request(narrow.node(state), first)
+    node = ask(narrow, name, verb)
+    ended = narrow.operation(name)
+    assert (arrives, "aborted") == (node.provision_state, ended.state)
+    assert {"pending", "aborted", "skipped"} >= {step.state for step in narrow.steps(name)}
+    if verb == "abort":
+        assert "before it began" in node.last_error
+        assert (None, None, False) == (node.reservation, node.operation_id, node.maintenance)
+    work(narrow)
+    expected = arrives if verb == "abort" else "available"
+    assert expected == narrow.read(ended.node_id).provision_state
+
+
+def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
+    limit, nodes = 12, 40
+    settings = {"INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": str(limit)}
+    views = [Inside(database, **settings) for _ in range(6)]
+    views[0].conductor("c-1")
+    ids = [views[0].node("manageable", owner=f"project {n % 3}") for n in range(nodes)]
+    most, over = [], threading.Event()
+
+    def watch():
+        with views[0].another().runtime.engine.connect() as connection:
+            while not over.is_set():
+                most.append(connection.scalar(text(HELD)))
+                connection.rollback()
+
+    def end(view, name):
+        with view.runtime.transaction() as session:
+            found = session.query(Operation).filter_by(uuid=name).one()
+            node, operation = operations.lock_operation(session, found.id)
+            outcomes.end(session, node, operation, "succeeded")
+            node.reservation = node.operation_id = None
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            names = list(
+                threads.map(lambda n: views[n % 6].request(ids[n], "provide"), range(nodes))
+            )
+            begun = [name for name in names if views[0].operation(name).admitted_at]
+            assert limit == len(begun)
+            while begun:
+                list(threads.map(end, itertools.cycle(views), begun))
+                left = [name for name in names if views[0].operation(name).finished_at is None]
+                begun = [name for name in left if views[0].operation(name).admitted_at]
+                assert min(limit, len(left)) == len(begun)
+    finally:
+        over.set()
+        watching.join()
+        for view in views:
+            view.close()
+    assert limit == max(most)
+    assert {message.operation for view in views for message in view.sent} == set(names)
+
+
+HELD = "SELECT count(*) FROM operations WHERE admitted_at IS NOT NULL AND finished_at IS NULL"
+
+
+def test_the_reconciler_gives_away_what_the_dead_have_left(narrow, monkeypatch):
+    """Who ended an operation, or brought one, has died before it could look."""
+    _, one = begin(narrow)
+    monkeypatch.setattr(operations, "_admit", lambda *_: None)
+    second, two = begin(narrow)
+    work(narrow)
+    assert {one: "succeeded", two: "queued"} == states(narrow, [one, two])
+    assert 1 == reconciler.reconcile(narrow.runtime, TRUSTED)["admitted"]
+    assert [second] == work(narrow)
+    monkeypatch.undo()
+    (third, _), (fourth, four) = begin(narrow), begin(narrow)
+    monkeypatch.setattr(operations, "_send_first", lambda *_: None)
+    assert [third] == work(narrow)
+    assert narrow.operation(four).admitted_at  # and whoever admitted it has died
+    done = reconciler.reconcile(narrow.runtime, TRUSTED)
+    assert (1, 0) == (done["resent"], done["admitted"])
+    assert [fourth] == work(narrow)
+
+
+def test_neither_who_begins_nor_who_ends_reads_more_than_the_slots(narrow):
+    """With long tables, the questions of each request are answered by the partial indexes."""
+    with narrow.runtime.engine.connect() as connection:
+        on_sqlite = connection.dialect.name == "sqlite"
+        if not on_sqlite:  # an empty table is read as it is
+            connection.exec_driver_sql("SET enable_seqscan = off")
+        for statement in (admission._LOOK, admission._ANYONE, admission._HELD):
+            asked = str(statement.compile(connection)).replace(":queue", "'clean'")
+            for mark in ("%(queue)s::VARCHAR", "%(queue)s", "?"):
+                asked = asked.replace(mark, "'clean'")
+            rows = connection.exec_driver_sql(
+                f"EXPLAIN {'QUERY PLAN ' if on_sqlite else ''}{asked}"
+            )
+            told = " ".join(str(each) for row in rows for each in row)
+            assert " ix_operations_" in told
+            assert [] == re.findall(r"(?i)scan (on )?operations", told)
+
+
+@pytest.mark.parametrize("point", ["admitting", "admitted"])
+def test_no_slot_is_lost_when_a_conductor_dies_between_an_end_and_the_next_admission(
+    tmp_path, point
+):
+    once = tmp_path / "died"
+    settings = {
+        "INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": "1",
+        "INGOT_KILL_POINTS": f"fleet-1:{point}:provide=die-{once}",
+    }
+    with Fleet(tmp_path, conductors=2, **settings) as fleet:
+        nodes = fleet.create_nodes(8)
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+        fleet.provision(nodes, "provide")
+        until(once.exists, "the death")
+        fleet.await_state(nodes, "available")
+        found = [fleet.operation(node, "provide") for node in nodes]
+    assert {"succeeded"} == {each["state"] for each in found}
+    spans = sorted((each["admitted_at"][:23], each["finished_at"][:23]) for each in found)
+    assert all(ended <= admitted for (_, ended), (admitted, _) in itertools.pairwise(spans))

@@ -1,0 +1,80 @@
+"""Boot files of nodes that have no use of them go; all others, and whatever else lies there, stay."""
+
+import dataclasses
+import uuid
+
+import pytest
+
+from workers import boot_files
+
+UNKNOWN = str(uuid.uuid4())
+
+
+@pytest.fixture
+def site(inside, tmp_path):
+    """What the sweep works on, with folders of its own."""
+    settings = inside.runtime.settings
+    inside.runtime.settings = dataclasses.replace(
+        settings,
+        deploy=dataclasses.replace(settings.deploy, http_root=str(tmp_path / "http")),
+        pxe=dataclasses.replace(
+            settings.pxe,
+            tftp_root=str(tmp_path / "tftp"),
+            instance_master_path=str(tmp_path / "kept"),
+        ),
+    )
+    return inside
+
+
+def hand_out(root, node, use):
+    folder = root / "nodes" / node / f"{use}-secret"
+    folder.mkdir(parents=True)
+    (folder / "config-0").touch()
+    links = root / "pxelinux.cfg"
+    links.mkdir(exist_ok=True)
+    (links / f"{node}-{use}").symlink_to(f"../nodes/{node}/{use}-secret/config-0")
+
+
+@pytest.mark.parametrize(
+    ("state", "columns", "stay"),
+    [
+        ("available", {}, set()),
+        ("active", {}, {"instance"}),
+        ("active", {"reservation": "c-1"}, {"ramdisk", "instance"}),
+        ("clean wait", {}, {"ramdisk", "instance"}),
+        ("clean failed", {}, {"ramdisk", "instance"}),
+        ("rescue", {}, {"instance"}),
+    ],
+)
+def test_what_stays_is_said_by_the_state_of_the_node(site, tmp_path, state, columns, stay):
+    node = site.read(site.node(state, **columns)).uuid
+    for root in (tmp_path / "http", tmp_path / "tftp"):
+        for use in ("ramdisk", "instance"):
+            hand_out(root, node, use)
+    boot_files.sweep(site.runtime)
+    for root in (tmp_path / "http", tmp_path / "tftp"):
+        left = {each.name.partition("-")[0] for each in root.glob(f"nodes/{node}/*")}
+        assert stay == left
+        assert {f"{node}-{use}" for use in stay} == {
+            each.name for each in (root / "pxelinux.cfg").iterdir()
+        }
+
+
+def test_an_agent_that_is_kept_running_keeps_its_medium(site, tmp_path):
+    node_id = site.node("available")
+    site.agent(node_id)
+    hand_out(tmp_path / "http", site.read(node_id).uuid, "ramdisk")
+    assert {"folders": 0, "copies": 0} == boot_files.sweep(site.runtime)
+
+
+def test_files_of_deleted_nodes_go_and_those_of_others_are_not_touched(site, tmp_path):
+    root = tmp_path / "http"
+    hand_out(root, UNKNOWN, "ramdisk")
+    for path in ("nodes/notes/ramdisk-secret", f"nodes/{UNKNOWN}/mine-file", "boot/grub/i386-pc"):
+        (root / path).mkdir(parents=True)
+    assert 1 == boot_files.sweep(site.runtime)["folders"]
+    assert [
+        "boot/grub/i386-pc",
+        f"nodes/{UNKNOWN}/mine-file",
+        "nodes/notes/ramdisk-secret",
+    ] == sorted(str(each.relative_to(root)) for each in root.glob("*/*/*"))

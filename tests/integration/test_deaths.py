@@ -1,0 +1,199 @@
+"""Whoever dies or stops, at whatever point of whatever flow: it arrives, and nothing is done twice."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import pytest
+
+from app.services import operations, power
+from app.services.caller import Caller
+from tests.integration.room import API, CONDUCTOR, IN_A_TRANSACTION, NOW, WAKER, Strike, opened
+from tests.integration.world import Acme, asked
+from tests.unit.drivers.machines import image_server, scripted_agent
+
+#: Fake hardware that takes its time, so that its steps have to be called again.
+SETTINGS = {
+    "INGOT_AGENT_REQUIRE_TLS": "false",
+    "INGOT_AGENT_POST_DEPLOY_GET_POWER_STATE_RETRIES": "0",
+    "INGOT_FAKE_DEPLOY_DELAY": "1",
+    "INGOT_FAKE_INSPECT_DELAY": "1",
+    "INGOT_FAKE_POWER_DELAY": "1",
+}
+#: What steps do to a machine that must not be done twice.
+ONCE = {"execute_clean_step", "execute_deploy_step", "execute_service_step",
+        "install_bootloader", "finalize_rescue", "power_off"}  # fmt: skip
+SCRUB = asked("management", "scrub", args={"level": "deep"})
+BURN, POLISH = asked("deploy", "burn"), asked("management", "polish")
+
+
+@dataclass(frozen=True)
+class Flow:
+    """
+    A verb, asked of a node in a state; where it leads, and how its operation ends. first: what is
+    asked before, up to its first wait.
+    """
+
+    verb: str
+    begins: str
+    ends: str
+    agent: bool = True
+    arguments: dict = field(default_factory=dict)
+    first: tuple = ()
+    operation: str = "succeeded"
+
+
+FLOWS = {
+    "manage": Flow("manage", "enroll", "manageable", agent=False),
+    "inspect": Flow("inspect", "manageable", "manageable", agent=False),
+    "provide": Flow("provide", "manageable", "available"),
+    "clean": Flow("clean", "manageable", "manageable",
+                  arguments={"clean_steps": [asked("deploy", "erase_devices"), SCRUB]}),
+    "active": Flow("active", "available", "active"),
+    "fake active": Flow("active", "available", "active", agent=False),
+    "rebuild": Flow("rebuild", "active", "active", agent=False),
+    "deleted": Flow("deleted", "active", "available", agent=False),
+    "rescue": Flow("rescue", "active", "rescue", arguments={"rescue_password": "x"}),
+    "unrescue": Flow("unrescue", "rescue", "active", agent=False),
+    "service": Flow("service", "active", "active", arguments={"service_steps": [BURN, POLISH]}),
+    "fake service": Flow("service", "active", "active", agent=False,
+                         arguments={"service_steps": [asked("management", "crawl")]}),
+    "adopt": Flow("adopt", "manageable", "active", agent=False),
+    "power": Flow("power", "active", "active", agent=False),
+    "abort": Flow("abort", "available", "deploy failed", first=("active", {}),
+                  operation="aborted"),
+    "instead": Flow("deleted", "available", "available", agent=False, first=("active", {})),
+}  # fmt: skip
+
+
+@pytest.fixture
+def room(inside, monkeypatch):
+    inside.environ.update(SETTINGS)
+    with scripted_agent() as agent, image_server() as images:
+        images.files["/disk.raw"] = bytes(512)
+        plain = inside.another()
+        with opened(plain, agent, monkeypatch) as room:
+            room.offer("clean", ("deploy", "erase_devices", 10))
+            room.offer("deploy", ("deploy", "check", 50))
+            room.offer("service", ("deploy", "burn", 0))
+            url = f"{images.url}/disk.raw"
+            room.image = {"image_source": url, "image_checksum": "a" * 64}
+            yield room
+        plain.close()
+
+
+def begin(room, flow, strike, *, lossy=False):
+    """Let a new node go through a flow; its id."""
+    more = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
+    state = {"power_state": "power on"} if flow.begins == "active" else {}
+    node = room.node(flow.begins, instance_info=room.image, **more, **state)
+    room.begin(None)
+    if flow.first:
+        verb, arguments = flow.first
+        room.ask(node, verb, **arguments)
+        while room.queue:
+            room._deliver()
+    room.begin(strike, lossy=lossy)
+    if flow.verb == "power":
+        switch(room, node)
+    else:
+        room.ask(node, flow.verb, **flow.arguments)
+    room.drive()
+    return node
+
+
+def switch(room, node):
+    """A client asks for a reboot, until it is accepted."""
+    while not operations_of(room, node):
+        with room.being(room.api), room.runtime.transaction() as session:
+            row = operations.lock(session, node)
+            power.request(session, row, "rebooting", None, Caller())
+        room.api.up = True
+
+
+def operations_of(room, node):
+    with room.runtime.reading() as session:
+        return operations.of_node(session, node)
+
+
+def orders(room):
+    """What the agent was told to do, each with the step that it is for."""
+    return Counter(
+        (name, str(params.get("step", {}).get("ingot_step")))
+        for name, params in room.agent.received
+        if name.partition(".")[2] in ONCE
+    )
+
+
+def check(room, flow, node):
+    """Nothing is left, nothing is lost, nothing was written twice; the operation."""
+    row, operation = room.inside.read(node), operations_of(room, node)[0]
+    assert (flow.ends, None, None) == (row.provision_state, row.reservation, row.operation_id)
+    assert flow.operation == operation.state
+    assert [] == room.queue
+    assert {} == room.keys
+    steps = room.inside.steps(operation.uuid)
+    assert {"done", "aborted", "skipped"} >= {step.state for step in steps}
+    assert {1} == {count for count in room.wrote.values() if count}
+    twice = {order: count for order, count in orders(room).items() if count > 1}
+    assert {} == twice
+    return operation
+
+
+def strikes(name, reached):
+    """
+    Each way to die or to stop that a run has come by: at one step of it, another one in each flow.
+
+    With INGOT_EVERY_KILL_POINT in the environment at every step; that takes half an hour.
+    """
+    every = "INGOT_EVERY_KILL_POINT" in os.environ
+    for (role, point), count in sorted(reached.items()):
+        some = 1 + crc32(f"{name} {role} {point}".encode()) % count
+        for nth in range(1, count + 1) if every else [some]:
+            yield Strike(role, point, nth)
+            if point not in IN_A_TRANSACTION:
+                yield Strike(role, point, nth, pause=True)
+
+
+def strike_all(room, name, *, lossy=False, roles=(API, CONDUCTOR, WAKER, NOW)):
+    """Let a flow go undisturbed, then again for each strike at one of the roles."""
+    flow = FLOWS[name]
+    node = begin(room, flow, None, lossy=lossy)
+    assert not any(step.deaths for step in room.inside.steps(check(room, flow, node).uuid))
+    reached, did, told = Counter(room.reached), Counter(Acme.did), orders(room)
+    for strike in strikes(name, reached):
+        if strike.role not in roles:
+            continue
+        node = begin(room, flow, strike, lossy=lossy)
+        try:
+            assert room.struck, "the point was not reached"
+            operation = check(room, flow, node)
+            assert 1 >= sum(step.deaths for step in room.inside.steps(operation.uuid))
+            assert Counter() == did - Counter(Acme.did), "something was not done"
+            assert sum((Counter(Acme.did) - did).values()) <= 2, "more than one step was repeated"
+            assert len(told) == len(orders(room))
+            if strike.pause and strike.point in ("acted", "freed"):
+                assert 1 == operation.refused
+        except AssertionError as error:
+            raise AssertionError(f"{name}, {strike}: {error}") from error
+    return {point for _, point in reached}
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_flow_arrives_whoever_dies_or_stops_at_whatever_point(room, name):
+    always = {"handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
+              "recorded"}  # fmt: skip
+    assert always <= strike_all(room, name)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_so_it_does_with_postgresql(room):
+    assert "waking" in strike_all(room, "fake service")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", ["inspect", "service", "abort"])
+def test_a_flow_arrives_whatever_becomes_of_the_reconciler_that_drives_it_alone(room, name):
+    assert {"reconciling", "decided"} <= strike_all(room, name, lossy=True, roles=[NOW])

@@ -1,0 +1,335 @@
+"""The doctor: each thing that can be wrong is planted, found, explained, repaired, and gone."""
+
+import json
+import uuid
+
+import pytest
+from sqlalchemy import delete, text
+from typer.testing import CliRunner
+
+from app import broker, db, settings
+from app.db import after, now
+from app.models import (
+    BeatLease,
+    Conductor,
+    Node,
+    NodeHistory,
+    Operation,
+    Watermark,
+)
+from workers import claims, cli
+from workers.doctor import examination
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+class Ward:
+    """A service, and what its doctor says of it."""
+
+    def __init__(self, inside, redis_url, folder):
+        self.inside, self.url, self.folder = inside, redis_url, folder
+        self.environ = {
+            "INGOT_DATABASE_CONNECTION": inside.url,
+            "INGOT_BROKER_URL": redis_url,
+            "INGOT_CONDUCTOR_LEASE_TTL": "0.5",
+            "INGOT_DEPLOY_HTTP_ROOT": str(folder),
+        }
+        self.redis = broker.client(redis_url, 2)
+        self.claimant = inside.conductor("c-1")
+        with inside.runtime.transaction() as session:
+            session.add(BeatLease(id=1, holder="a beat", until=after(60)))
+            session.add(Watermark(id=1, level=7))
+
+    def examine(self, *, fix=False, **environ):
+        """(check, repaired) of all that is found"""
+        self.found = examination.examine(settings.load({**self.environ, **environ}), fix=fix)
+        return [(each.check, each.repaired) for each in self.found]
+
+    def cleaning(self):
+        """A node that has just been told to clean itself, and its operation: (id, uuid)"""
+        node = self.inside.node("manageable")
+        return node, self.inside.request(node, "provide")
+
+    def without_references(self, *changes):
+        """Change rows as nobody may: references are not checked."""
+        with self.inside.runtime.engine.connect() as connection:
+            sqlite = connection.dialect.name == "sqlite"
+            off, on = (
+                ("PRAGMA foreign_keys=OFF", "PRAGMA foreign_keys=ON")
+                if sqlite
+                else ("SET session_replication_role = replica", "SET session_replication_role = origin")
+            )  # fmt: skip
+            raw = connection.connection.driver_connection
+            connection.rollback()
+            raw.execute(off)
+            with connection.begin():
+                for change in changes:
+                    connection.execute(change)
+            raw.execute(on)
+            if not sqlite:
+                raw.commit()
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    monkeypatch.setattr(examination, "PAUSE", 0.01)
+    monkeypatch.setattr(examination.surroundings, "CALL", 0.05)
+
+
+@pytest.fixture
+def ward(inside, redis_url, tmp_path):
+    found = Ward(inside, redis_url, tmp_path / "httpboot")
+    yield found
+    found.redis.close()
+
+
+def reservation(ward):
+    ward.inside.change(Node, ward.inside.node("available"), reservation="c-1")
+
+
+def reservation_of_the_past(ward):
+    node, name = ward.cleaning()
+    ward.inside.change(Operation, name, state="succeeded")
+    ward.inside.change(Node, node, provision_state="available")
+
+
+def cleaning_without_operation(ward):
+    node = ward.inside.node("clean wait", target_provision_state="available")
+    yield
+    row = ward.inside.read(node)
+    assert ("clean failed", True, "clean failure") == (
+        row.provision_state, row.maintenance, row.fault
+    )  # fmt: skip
+    assert "clean wait, and no operation was at work" in row.last_error
+
+
+def deleting_without_operation(ward):
+    node = ward.inside.node("deleting", instance_info={"image_source": "http://an/image"})
+    yield
+    row = ward.inside.read(node)
+    assert ("error", {"image_source": "http://an/image"}) == (
+        row.provision_state, row.instance_info
+    )  # fmt: skip
+
+
+def operation_of_a_node_at_rest(ward):
+    node, name = ward.cleaning()
+    ward.inside.change(Node, node, provision_state="active")
+    yield
+    assert "failed" == ward.inside.operation(name).state
+    assert ("active", None) == (
+        ward.inside.read(node).provision_state, ward.inside.read(node).reservation
+    )  # fmt: skip
+
+
+def claimed_by_the_dead(ward):
+    _, name = ward.cleaning()
+    assert claims.claim(ward.claimant, name, 1, 0)
+    ward.inside.change(Operation, name, claimed_by=NOBODY)
+    yield
+    assert 2 == ward.inside.operation(name).fence
+    assert "queued" == ward.inside.operation(name).state
+
+
+def sent_to_the_dead(ward):
+    _, name = ward.cleaning()
+    ward.inside.change(Operation, name, sent_to=NOBODY, sent_at=after(-3600))
+
+
+def queue_of_the_dead(ward):
+    ward.redis.lpush("conductor.gone", "a message")
+    ward.redis.lpush("conductor.c-1", "a message")
+    ward.redis.lpush("conductor.now", "a message")
+    yield
+    assert [b"conductor.c-1", b"conductor.now"] == sorted(ward.redis.keys("conductor.*"))
+
+
+def endless_lease(ward):
+    ward.redis.set(f"ingot:lease:{NOBODY}", f"{ward.claimant.incarnation}:3")
+
+
+def lease_of_nobody(ward):
+    ward.redis.set(f"ingot:lease:{NOBODY}", f"{NOBODY}:3", ex=600)
+
+
+def history_of_no_node(ward):
+    row = NodeHistory.__table__.insert().values(
+        uuid=NOBODY,
+        node_id=4711,
+        created_at=db.utcnow(),
+        severity="INFO",
+        event_type="x",
+        event="x",
+    )
+    ward.without_references(row)
+
+
+def agent_of_no_node(ward):
+    node = ward.inside.node()
+    ward.inside.agent(node)
+    ward.without_references(delete(Node).where(Node.id == node))
+
+
+def files_of_no_deployment(ward):
+    (ward.folder / "agent_images" / NOBODY).mkdir(parents=True)
+    node = ward.inside.node("active")
+    (ward.folder / "agent_images" / ward.inside.read(node).uuid).mkdir()
+
+
+REPAIRED = {
+    "orphan reservations": (reservation, reservation_of_the_past),
+    "transient nodes": (cleaning_without_operation, deleting_without_operation),
+    "misfit operations": (operation_of_a_node_at_rest,),
+    "undriven operations": (claimed_by_the_dead, sent_to_the_dead),
+    "queues of the dead": (queue_of_the_dead,),
+    "leases of nobody": (endless_lease, lease_of_nobody),
+    "orphan rows": (history_of_no_node, agent_of_no_node),
+    "stale files": (files_of_no_deployment,),
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "plant"), [(name, plant) for name, plants in REPAIRED.items() for plant in plants]
+)
+def test_what_is_wrong_is_found_repaired_and_gone(ward, check, plant):
+    planted = plant(ward)
+    if planted is not None:
+        next(planted)
+    assert {(check, False)} == set(ward.examine())
+    assert {(check, True)} == set(ward.examine(fix=True))
+    assert [] == ward.examine()
+    if planted is not None:
+        assert next(planted, None) is None
+
+
+def no_beat(ward):
+    ward.inside.change(BeatLease, 1, until=after(-60))
+
+
+def unserved_driver(ward):
+    ward.inside.change(Node, ward.inside.node(), driver="redfish")
+    ward.inside.change(Conductor, "c-1", interfaces={"fake-hardware": {}})
+
+
+def clock_that_was_set_back(ward):
+    ward.inside.change(Conductor, "c-1", heartbeat_at=after(3600))
+
+
+def older_database(ward):
+    ward.redis.set("ingot:watermark", 8)
+
+
+def unchecked_node(ward):
+    ward.inside.node(maintenance=True, fault="restored")
+
+
+def older_schema(ward):
+    with ward.inside.runtime.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+
+
+def later_schema(ward):
+    with ward.inside.runtime.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+
+def schema_without_a_table(ward):
+    with ward.inside.runtime.engine.begin() as connection:
+        connection.execute(text("DROP TABLE watermark"))
+
+
+LEFT_TO_OPERATORS = {
+    "beat": (no_beat, "start `ingot beat`"),
+    "unserved nodes": (unserved_driver, "has loaded it: nothing can be done to 1 nodes"),
+    "signs of life": (clock_that_was_set_back, "s in the future: the clock of the database"),
+    "restored database": (older_database, "its water mark is 7, and 8 was seen"),
+    "unchecked nodes": (unchecked_node, "compare the machine"),
+    "schema": (older_schema, "run `ingot db upgrade`"),
+    "schema ": (later_schema, "of a later release"),
+    "schema  ": (schema_without_a_table, "it lacks id, level"),
+}
+
+
+@pytest.mark.parametrize("check", LEFT_TO_OPERATORS)
+def test_what_only_an_operator_can_set_right_is_explained(ward, check):
+    plant, words = LEFT_TO_OPERATORS[check]
+    plant(ward)
+    assert [(check.strip(), False)] == ward.examine(fix=True)
+    assert words in ward.found[0].explanation
+
+
+def test_a_clock_that_differs_is_told(ward, monkeypatch):
+    past = db.utcnow()
+    monkeypatch.setattr(examination.surroundings, "utcnow", lambda: past.replace(year=2001))
+    assert [("clock skew", False)] * 2 == ward.examine()
+    assert ["clock of database", "clock of redis"] == [each.subject for each in ward.found]
+
+
+def test_two_processes_of_one_name_are_told(ward, monkeypatch):
+    answers = [{"conductor@c-1": {}}, {"conductor@c-1": {}}, {"conductor@c-2": {}}]
+    monkeypatch.setattr("celery.app.control.Control.ping", lambda *_, **__: answers)
+    assert [("duplicate names", False)] == ward.examine()
+    assert "2 processes have this name" in ward.found[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("what", "variable", "url"),
+    [
+        ("redis", "INGOT_BROKER_URL", "redis+socket:///nowhere/redis.sock"),
+        ("database", "INGOT_DATABASE_CONNECTION", "sqlite:////nowhere/ingot.db"),
+        ("database", "INGOT_DATABASE_CONNECTION", "postgresql:///x?host=/nowhere"),
+    ],
+)
+def test_what_is_out_of_reach_is_a_finding_and_the_rest_is_examined(ward, what, variable, url):
+    reservation(ward)
+    rest = [("orphan reservations", False)] if what == "redis" else []
+    assert [(what, False), *rest] == ward.examine(**{variable: url})
+    assert "out of reach" in ward.found[0].explanation
+
+
+def test_what_goes_on_is_no_finding(ward):
+    """Operations in every state that there is, all of them looked after."""
+    inside = ward.inside
+    _, queued = ward.cleaning()
+    _, running = ward.cleaning()
+    assert claims.claim(ward.claimant, running, 1, 0)
+    node, waiting = ward.cleaning()
+    inside.change(Operation, waiting, state="waiting", wake_at=now())
+    inside.change(Node, node, provision_state="clean wait", reservation=None, operation_id=None)
+    node, held = ward.cleaning()
+    inside.change(Operation, held, state="held")
+    inside.change(Node, node, provision_state="clean hold", reservation=None, operation_id=None)
+    ward.redis.set(f"ingot:lease:{NOBODY}", f"{ward.claimant.incarnation}:1", px=900)
+    ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"now-{NOBODY}:1", px=900)
+    ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"{NOBODY}:1", px=900)  # it has just died
+    assert [] == ward.examine()
+    assert {"queued", "running", "waiting", "held"} == {
+        inside.operation(name).state for name in (queued, running, waiting, held)
+    }
+
+
+def test_a_service_that_is_stopped_is_well(ward):
+    ward.cleaning()
+    ward.redis.lpush("conductor.c-1", "a message")
+    ward.inside.change(Conductor, "c-1", heartbeat_at=after(-3600), online=False)
+    ward.inside.change(BeatLease, 1, until=after(-3600))
+    assert [] == ward.examine()
+
+
+def test_the_command_tells_people_and_scripts(ward):
+    run = CliRunner(env=ward.environ).invoke
+    assert (0, "Nothing was found.\n") == (
+        (well := run(cli.app, ["doctor"])).exit_code, well.stdout
+    )  # fmt: skip
+    assert (0, []) == (
+        (well := run(cli.app, ["doctor", "-o", "json"])).exit_code, json.loads(well.stdout)
+    )  # fmt: skip
+    reservation(ward)
+    table = run(cli.app, ["doctor"])
+    assert 1 == table.exit_code
+    assert "orphan reservations" in table.stdout
+    fixed = run(cli.app, ["doctor", "--fix", "-o", "json"])
+    (line,) = json.loads(fixed.stdout)
+    assert (1, "orphan reservations", True) == (fixed.exit_code, line["check"], line["repaired"])
+    assert 0 == run(cli.app, ["doctor"]).exit_code
+    assert 2 == run(cli.app, ["doctor", "--fixx"]).exit_code

@@ -1,0 +1,40 @@
+"""The database is out of reach for a moment while a step begins: that is no fault of the step."""
+
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from tests.integration.world import World, asked
+
+
+@contextmanager
+def out_of_reach(engine, text, times):
+    """Statements that contain a text fail so many times."""
+    left = [times]
+
+    def fail(_connection, _cursor, statement, *_):
+        if text in statement and left[0]:
+            left[0] -= 1
+            raise OperationalError(statement, None, Exception("server closed the connection"))
+
+    event.listen(engine, "before_cursor_execute", fail)
+    try:
+        yield left
+    finally:
+        event.remove(engine, "before_cursor_execute", fail)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE operations SET", "FROM node_traits"])
+def test_a_step_waits_for_the_database(inside, statement):
+    """When it is claimed, and when what its driver is to know is read."""
+    world = World(inside)
+    node = world.node()
+    inside.agent(node)
+    world.ask(node, "clean", clean_steps=[asked("management", "polish")])
+    with out_of_reach(inside.runtime.engine, statement, 2) as left:
+        world.run()
+    assert 0 == left[0]
+    assert [("management.polish", "done")] == world.labels(node)
+    assert "manageable" == world.state(node)

@@ -1,0 +1,105 @@
+"""What a later release sends and writes is left to conductors that understand it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from app import queue, release
+from app.models import Conductor, Operation
+from app.services import asking
+from tests.integration.test_answering import Line, answer
+from workers import attempts, claims, reconciler
+
+LATER = release.UNDERSTOOD + 1
+
+
+@pytest.fixture
+def later(inside):
+    """An operation of a later release, sent to us; and its node."""
+    inside.ours = inside.conductor("c-1")
+    node = inside.node("manageable")
+    name = inside.request(node, "provide")
+    inside.change(Operation, name, version=LATER)
+    return name
+
+
+def run(inside, message):
+    attempts.run(inside.ours, message.node, message.operation, message.fence, message.cursor)
+
+
+def test_a_conductor_writes_down_what_it_understands_until_it_leaves(inside):
+    ours = inside.conductor("c-1")
+
+    def version():
+        with inside.runtime.reading() as session:
+            return session.query(Conductor).one().version
+
+    assert release.UNDERSTOOD == version()
+    with inside.runtime.transaction() as session:
+        asking.conductors.leave(session, "c-1", ours.incarnation)
+    assert 0 == version()  # the release before may have the name next, and would not say so
+
+
+def test_an_operation_that_we_do_not_understand_goes_to_one_that_does(inside, later):
+    theirs = inside.conductor("c-2", version=LATER)
+    run(inside, inside.sent.pop())
+    operation = inside.operation(later)
+    assert ("queued", theirs.incarnation, 0) == (
+        operation.state, operation.sent_to, inside.steps(later)[0].attempts
+    )  # fmt: skip
+    assert ["c-2"] == [message.conductor for message in inside.sent]
+
+
+def test_it_waits_while_nobody_understands_it(inside, later):
+    run(inside, inside.sent.pop())
+    assert ("queued", None) == (inside.operation(later).state, inside.operation(later).sent_to)
+    assert [] == inside.sent
+    inside.conductor("c-2", version=LATER)
+    reconciler.reconcile(inside.runtime, reconciler.Contact(0))
+    assert ["c-2"] == [message.conductor for message in inside.sent]
+
+
+def test_what_we_understand_is_claimed_whoever_wrote_it(inside, later):
+    for version in range(LATER):
+        inside.change(Operation, later, version=version)
+        assert claims.claim(inside.ours, later, 1, 0)
+        inside.change(Operation, later, state="queued", claimed=-1)
+
+
+@pytest.mark.parametrize(("headers", "version"), [(None, 0), ({}, 0), ({"ingot_version": 7}, 7)])
+def test_a_message_without_a_number_is_of_the_release_before(headers, version):
+    assert version == queue.version_of(SimpleNamespace(headers=headers))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [{"what": "weigh", "arguments": {}},
+     {"what": "get_boot_device", "arguments": {}, "version": LATER}],
+)  # fmt: skip
+def test_a_question_that_we_do_not_understand_is_given_back(inside, question):
+    inside.conductor("c-1")
+    node = inside.read(inside.node("manageable"))
+    assert {"understands": release.UNDERSTOOD} == answer(inside, node, question)
+
+
+def test_a_question_that_was_given_back_is_put_to_another(inside):
+    inside.conductor("c-1")
+    inside.conductor("c-2")
+    node = inside.read(inside.node("manageable"))
+    line = Line({"understands": 0}, {"answer": "yes"}, begun=True)
+    inside.runtime.asks = line
+    assert "yes" == asking.ask(inside.runtime, node.uuid, "inject_nmi")
+    assert ["c-1", "c-2"] == sorted(line.posted)
+
+
+def test_only_conductors_that_understand_a_question_are_asked(inside, monkeypatch):
+    inside.conductor("c-1")
+    inside.conductor("c-2", version=LATER)
+    question = asking.Question("management", "get_boot_device", needs=LATER)
+    monkeypatch.setitem(asking.QUESTIONS, "get_boot_device", question)
+    line = Line(*[{"answer": "yes"}] * 8)
+    inside.runtime.asks = line
+    for _ in range(8):
+        node = inside.read(inside.node("manageable"))
+        assert "yes" == asking.ask(inside.runtime, node.uuid, "get_boot_device")
+    assert {"c-2"} == set(line.posted)

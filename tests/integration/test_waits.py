@@ -1,0 +1,409 @@
+"""Every state in which a node waits: how long, what ends it, what it is said to wait for."""
+
+from datetime import timedelta
+
+import pytest
+
+from app.db import after
+from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
+from app.services import operations, why
+from app.states import Kind, State, of_kind
+from tests.integration.world import Acme, World, asked
+from tests.unit.drivers.machines import image_server, scripted_agent
+from workers import claims, reconciler
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+BURN = asked("deploy", "burn")
+CRAWL, STROLL = asked("management", "crawl"), asked("management", "stroll")
+HOLD = asked("power", "hold")
+
+
+def in_deployment(step):
+    return {**step, "args": {}, "priority": 150}
+
+
+WAITS = sorted(of_kind(Kind.WAIT))
+ALL = sorted(of_kind(Kind.WAIT, Kind.HOLD))
+#: wait or hold state -> (state before, verb, arguments) that lead there
+WAYS = {
+    "clean wait": ("manageable", "clean", {"clean_steps": [BURN]}),
+    "wait call-back": ("available", "active", {}),
+    "inspect wait": ("manageable", "inspect", {}),
+    "rescue wait": ("active", "rescue", {"rescue_password": "open sesame"}),
+    "service wait": ("active", "service", {"service_steps": [BURN]}),
+    "clean hold": ("manageable", "clean", {"clean_steps": [HOLD]}),
+    "deploy hold": ("available", "active", {"deploy_steps": [in_deployment(HOLD)]}),
+    "service hold": ("active", "service", {"service_steps": [HOLD]}),
+}
+TIMEOUTS = {
+    "clean wait": "CLEAN_CALLBACK_TIMEOUT",
+    "wait call-back": "DEPLOY_CALLBACK_TIMEOUT",
+    "inspect wait": "INSPECT_WAIT_TIMEOUT",
+    "rescue wait": "RESCUE_CALLBACK_TIMEOUT",
+    "service wait": "SERVICE_CALLBACK_TIMEOUT",
+}
+#: state -> a step of the caller's there, by the way in which it is asked for
+STEPS = {
+    "clean wait": lambda step: ("manageable", "clean", {"clean_steps": [step]}),
+    "wait call-back": lambda step: ("available", "active", {"deploy_steps": [in_deployment(step)]}),
+    "service wait": lambda step: ("active", "service", {"service_steps": [step]}),
+}
+
+
+class Waiting(World):
+    """Nodes on their way into a state; the image that is deployed is there."""
+
+    def arrive(self, state, way=None):
+        """The id of a node in a state."""
+        before, verb, arguments = way or WAYS[state]
+        node = self.with_agent(
+            before, instance_info=self.image, rescue_interface="agent", inspect_interface="agent",
+            power_state="power on" if before == "active" else "power off",
+        )  # fmt: skip
+        assert state == self.do(node, verb, **arguments)
+        Acme.did.clear()
+        return node
+
+    def expire(self, node):
+        """The deadline has passed, and a conductor looks."""
+        self.inside.change(Operation, self.last(node).uuid, deadline_at=after(-1))
+        reconciler.reconcile(self.inside.runtime, reconciler.Contact(timeout=0))
+        self.run()
+        return self.inside.read(node)
+
+    def why(self, node):
+        with self.inside.runtime.reading() as session:
+            return why.explain(session, session.get_one(Node, node))
+
+
+@pytest.fixture
+def make(inside):
+    """Makes a world with settings of its own."""
+    made = []
+    with scripted_agent() as agent, image_server() as server:
+        server.files["/disk.raw"] = bytes(512)
+
+        def begin(**settings):
+            inside.environ |= {"INGOT_AGENT_REQUIRE_TLS": "false"}
+            inside.environ |= {f"INGOT_CONDUCTOR_{name}": each for name, each in settings.items()}
+            view = inside.another()
+            made.append(view)
+            world = Waiting(view, agent)
+            world.image = {"image_source": f"{server.url}/disk.raw", "image_checksum": "a" * 64}
+            for flow in ("clean", "deploy", "service"):
+                world.offer(flow, ("deploy", "burn", 0, {"abortable": True}))
+            return world
+
+        yield begin
+    for view in made:
+        view.close()
+
+
+# Deadlines
+
+
+@pytest.mark.parametrize("state", WAITS)
+@pytest.mark.parametrize("limit", [100, 0])
+def test_each_wait_has_a_setting_for_its_deadline_and_0_is_none(make, state, limit):
+    world = make(**{TIMEOUTS[state]: str(limit)})
+    operation = world.last(world.arrive(state))
+    assert bool(limit) == (operation.deadline_at is not None)
+    if limit:
+        left = operation.deadline_at - operation.created_at
+        assert timedelta(seconds=limit - 2) < left < timedelta(seconds=limit + 20)
+
+
+#: wait state -> the state it ends in, whether in maintenance, and what tidies up
+EXPIRED = {
+    "clean wait": ("clean failed", True, ["clean_up_ramdisk"]),
+    "wait call-back": ("deploy failed", False, ["power off", "clean_up_ramdisk"]),
+    "inspect wait": ("inspect failed", False, ["power off", "clean_up_ramdisk"]),
+    "rescue wait": ("rescue failed", False, ["power off", "clean_up_ramdisk"]),
+    "service wait": ("service failed", False, []),
+}
+
+
+@pytest.mark.parametrize("state", WAITS)
+def test_an_agent_that_never_calls_ends_each_wait_in_its_failed_state(make, state):
+    ends, maintenance, tidied = EXPIRED[state]
+    world = make()
+    node = world.arrive(state)
+    target = world.inside.read(node).target_provision_state
+    row = world.expire(node)
+    assert (ends, target, maintenance) == (
+        row.provision_state, row.target_provision_state, row.maintenance
+    )  # fmt: skip
+    assert "Timeout reached" in row.last_error
+    assert ("failed", "timeout") == (world.last(node).state, world.last(node).error["code"])
+    assert tidied == Acme.did
+    assert (None, None) == (row.reservation, row.operation_id)
+
+
+@pytest.mark.parametrize(
+    ("state", "ends", "fault"),
+    [
+        ("clean wait", "clean failed", "clean failure"),
+        ("wait call-back", "deploy failed", None),
+        ("service wait", "service failed", "service failure"),
+    ],
+)
+def test_a_step_may_have_a_deadline_of_its_own_in_each_flow(make, state, ends, fault):
+    world = make(STEP_ATTEMPTS="1")
+    node = world.arrive(state, STEPS[state](STROLL))
+    step = next(row for row in world.steps(node) if row.label == "management.stroll")
+    assert timedelta(seconds=5) < step.deadline_at - step.started_at < timedelta(seconds=9)
+    row = world.expire(node)
+    assert (ends, fault, fault is not None) == (row.provision_state, row.fault, row.maintenance)
+    assert "management.stroll: the machine did not get there in time" in row.last_error
+
+
+@pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))
+def test_what_is_held_has_no_deadline(make, state):
+    world = make()
+    assert None is world.last(world.arrive(state)).deadline_at
+
+
+# Aborting
+
+
+TIDY = ["power off", "clean_up_ramdisk"]
+#: wait or hold state -> the state it ends in, and what tidies up
+ABORTED = {
+    "clean wait": ("clean failed", TIDY),
+    "wait call-back": ("deploy failed", TIDY),
+    "inspect wait": ("inspect failed", TIDY),
+    "rescue wait": ("rescue failed", TIDY),
+    "service wait": ("active", [*TIDY, "prepare_instance", "power on"]),
+    "clean hold": ("clean failed", []),
+    "deploy hold": ("deploy failed", ["clean_up_ramdisk"]),
+    "service hold": ("active", []),
+}
+
+
+@pytest.mark.parametrize("state", ALL)
+def test_each_wait_can_be_aborted(make, state):
+    ends, tidied = ABORTED[state]
+    world = make()
+    node = world.arrive(state)
+    target = world.inside.read(node).target_provision_state
+    world.ask(node, "abort")
+    assert world.state(node) in (ends, "service failed"), "it is left at once, then tidied up"
+    world.run()
+    row = world.inside.read(node)
+    assert (ends, False, None) == (row.provision_state, row.maintenance, row.reservation)
+    assert (None if ends == "active" else target) == row.target_provision_state
+    assert "By request" in row.last_error
+    assert ("aborted", "aborted") == (world.last(node).state, world.last(node).error["code"])
+    assert tidied == Acme.did
+    assert set(row.instance_info) == set(world.image)
+
+
+@pytest.mark.parametrize("state", STEPS)
+def test_what_must_not_be_interrupted_ends_first_in_each_flow(make, state):
+    world = make()
+    node = world.arrive(state, STEPS[state](CRAWL))
+    assert state == world.do(node, "abort")
+    assert ["management.crawl"] == [row.label for row in world.steps(node) if row.abort_after]
+    aborted = {"clean wait": "clean failed", "wait call-back": "deploy failed"}
+    assert aborted.get(state, "active") == world.poll(node)
+    assert "crawl" in Acme.did
+    assert "aborted" == world.last(node).state
+    assert ("management.crawl", "done") in world.labels(node)
+
+
+def test_an_inspection_that_was_aborted_may_begin_again(make):
+    world = make()
+    node = world.arrive("inspect wait")
+    world.do(node, "abort")
+    assert None is world.inside.read(node).inspection_started_at
+    assert "inspect wait" == world.do(node, "inspect")
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_who_dies_while_an_abort_tidies_up_is_replaced(make, done):
+    """The node is in its failed state already, and stays reserved until the machine is tidy."""
+    world = make()
+    node = world.arrive("clean wait")
+    world.ask(node, "abort")
+    first = min(row.position for row in world.steps(node) if row.source == "tidy")
+    for position in range(first, first + done + 1):
+        operation = world.last(node)
+        attempt = claims.claim(world.conductor, operation.uuid, operation.fence, position)
+        assert "tidy" == attempt.step.source
+        if position < first + done:
+            assert claims.advance(world.conductor, attempt, {})
+    world.inside.sent.clear()
+    world.conductor = world.inside.conductor("c-2")
+    world.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
+    world.inside.runtime.cache.clear()
+    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
+    assert ("clean failed", "c-2") == (world.state(node), world.inside.read(node).reservation)
+    world.run()
+    row = world.inside.read(node)
+    assert (None, False, "aborted") == (row.reservation, row.maintenance, world.last(node).state)
+    assert ["power off", "clean_up_ramdisk"][done:] == Acme.did
+    tidy = [row for row in world.steps(node) if row.source == "tidy"]
+    assert {"done"} == {row.state for row in tidy}
+    assert 1 == tidy[done].deaths
+
+
+# Child nodes
+
+
+@pytest.mark.parametrize(
+    ("step", "ends", "complaint"),
+    [
+        ("burn", "clean failed", "deploy.burn: the driver of child node"),
+        ("ask_agent", "clean failed", "waits for an agent, and none is booted on child node"),
+    ],
+)
+def test_what_needs_the_agent_of_a_child_node_is_refused(make, step, ends, complaint):
+    world = make(STEP_ATTEMPTS="1")
+    parent = world.node()
+    world.with_agent(parent_node=world.inside.read(parent).uuid)
+    interface = "management" if step == "ask_agent" else "deploy"
+    wanted = asked(interface, step, execute_on_child_nodes=True)
+    assert ends == world.do(parent, "clean", clean_steps=[wanted])
+    assert complaint in world.inside.read(parent).last_error
+    assert [] == Acme.did
+
+
+def test_steps_of_child_nodes_need_not_be_waited_for(make):
+    world = make(PERMIT_CHILD_NODE_STEP_ASYNC_RESULT="true")
+    parent = world.node(name="parent")
+    child = world.node(name="child", parent_node=world.inside.read(parent).uuid)
+    steps = [{**CRAWL, "execute_on_child_nodes": True}, asked("management", "polish")]
+    assert "manageable" == world.do(parent, "clean", clean_steps=steps)
+    assert [("parent", "polish")] == Acme.did
+    assert None is world.inside.read(child).reservation
+
+
+# What the agent is told
+
+
+def test_the_agent_is_told_of_traits_with_every_command_about_steps(make):
+    world = make()
+    node = world.arrive("clean wait")
+    with world.inside.runtime.transaction() as session:
+        session.add_all(
+            NodeTrait(node_id=node, trait=each) for each in ("HW_NIC_SRIOV", "CUSTOM_A")
+        )
+    world.call(node)
+    told = [params["node"]["traits"] for _, params in world.agent.received]
+    assert [{"objects": [{"trait": "CUSTOM_A"}, {"trait": "HW_NIC_SRIOV"}]}] * 2 == told
+
+
+def test_an_agent_that_others_boot_is_only_waited_for(make, inside):
+    inside.environ["INGOT_AGENT_MANAGE_AGENT_BOOT"] = "false"
+    world = make()
+    node = world.with_agent()
+    world.do(node, "clean", clean_steps=[BURN, asked("power", "reboot")])
+    world.call(node)
+    assert "clean wait" == world.finish(node)
+    assert "manageable" == world.poll(node)
+    assert {"power off", "power on"} == set(Acme.did)
+
+
+# What a node is said to wait for
+
+
+def unsent(world, node):
+    world.ask(node, "manage")
+    world.inside.change(Operation, world.last(node).uuid, sent_to=None)
+
+
+def sent(world, node):
+    world.ask(node, "manage")
+
+
+def claimed(world, node):
+    world.ask(node, "manage")
+    operation = world.last(node)
+    claims.claim(world.conductor, operation.uuid, operation.fence, 0)
+
+
+def not_admitted(world, node):
+    world.do(world.node(), "clean", clean_steps=[CRAWL])
+    works(CRAWL)(world, node)
+
+
+def child_is_busy(world, node):
+    world.node(parent_node=world.inside.read(node).uuid, reservation="c-9")
+    world.inside.change(Node, node, provision_state="manageable")
+    step = asked("power", "power_on", execute_on_child_nodes=True)
+    world.do(node, "clean", clean_steps=[step])
+
+
+def backs_off(world, node):
+    Acme.unreachable = 9
+    world.inside.change(Node, node, provision_state="manageable")
+    world.do(node, "clean", clean_steps=[asked("management", "flicker")])
+
+
+def works(*steps):
+    def begin(world, node):
+        world.inside.change(Node, node, provision_state="manageable")
+        world.do(node, "clean", clean_steps=list(steps))
+
+    return begin
+
+
+def in_maintenance(world, node):
+    works(BURN)(world, node)
+    world.inside.change(Node, node, maintenance=True)
+
+
+@pytest.mark.parametrize(
+    ("begin", "waits_for", "because", "has_time"),
+    [
+        (lambda *_: None, None, "nothing is under way", False),
+        (not_admitted, "turn", "one of 1 slots ([conductor]max_concurrent_clean)", False),
+        (unsent, "conductor", "no live conductor serves it", False),
+        (sent, "conductor", "a message to its conductor is on its way", False),
+        (claimed, "conductor", "conductor c-1 is at it", True),
+        (works(BURN), "agent", "it fails at the deadline", True),
+        (in_maintenance, "agent", "no deadline ends that while the node is in maintenance", True),
+        (works(CRAWL), "machine", "the machine works", True),
+        (works(asked("power", "wait", args={"seconds": 9})), "timer", "as it was asked to", True),
+        (backs_off, "timer", "try 1 of 3 failed (no answer); it is tried again", True),
+        (child_is_busy, "child", "is reserved by c-9", True),
+        (works(HOLD), "operator", "until somebody asks for unhold or abort", False),
+        (works(asked("management", "none")), "operator", "no clean step of that name", False),
+    ],
+)  # fmt: skip
+def test_why_says_at_every_wait_for_whom_and_until_when(make, begin, waits_for, because, has_time):
+    world = make(MAX_CONCURRENT_CLEAN="1")
+    node = world.with_agent("enroll") if "agent" == waits_for else world.node("enroll")
+    begin(world, node)
+    told = world.why(node)
+    assert (waits_for, has_time) == (told.waiting_for, told.next_at is not None)
+    assert because in told.summary
+    assert told.next
+    assert told.since is not None or waits_for is None
+
+
+@pytest.mark.parametrize("state", ALL)
+def test_why_names_the_step_and_what_comes_next_in_every_wait(make, state):
+    world = make()
+    node = world.arrive(state)
+    told = world.why(node)
+    with world.inside.runtime.reading() as session:
+        operation = operations.of_node(session, node)[0]
+        step = operations.current_step(session, operation)
+    assert (step.label, operation.uuid) == (told.step, told.operation)
+    assert ("operator" if "hold" in state else "agent") == told.waiting_for
+    assert f"is {state} on its way to" in told.summary
+    assert State(state) in of_kind(Kind.WAIT, Kind.HOLD)
+
+
+def test_why_says_that_an_agent_which_is_busy_is_asked_again(make):
+    world = make()
+    node = world.arrive("clean wait")
+    world.agent.refusal = (409, "Agent is busy")
+    world.call(node)
+    told = world.why(node)
+    assert ("agent", True) == (told.waiting_for, told.next_at is not None)
+    assert "busy or out of reach" in told.summary
+    with world.inside.runtime.reading() as session:
+        assert session.get(AgentRecord, node).url

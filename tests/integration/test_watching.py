@@ -1,0 +1,156 @@
+"""An agent that a conductor polls need not be listened to, as long as that conductor does it."""
+
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from app.db import after
+from app.models import Conductor, Node, Operation
+from app.runtime import Runtime
+from app.services import waking
+from tests.fleet import until
+from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
+from tests.integration.test_reconciler import TRUSTED
+from workers import reconciler, waker
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def watched(band):  # noqa: F811
+    """A node whose agent runs a step, and is polled: (world, node, operation's uuid)"""
+    band.conductor.waker.running = True
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN])
+    band.call(node)
+    assert ["burnin_cpu"] == band.ran()
+    return band, node, band.last(node).uuid
+
+
+def test_its_heartbeats_are_noted_and_wake_nothing(watched):
+    world, node, name = watched
+    before = world.inside.operation(name)
+    assert "clean wait" == world.call(node) == world.call(node)
+    world.inside.change(Operation, name, heartbeats=0)
+    assert 0 == reconciler.reconcile(world.inside.runtime, TRUSTED)["called"]
+    assert before.fence == world.inside.operation(name).fence
+
+
+@pytest.mark.parametrize("why", ["the conductor dies", "it leaves", "the agent is silent", "time"])
+def test_its_next_heartbeat_counts_when_nobody_polls_it_any_more(watched, why):
+    world, node, name = watched
+    before = world.inside.operation(name)
+    match why:
+        case "the conductor dies":
+            world.inside.conductor("c-2")
+            world.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
+        case "it leaves":
+            world.inside.conductor("c-2")
+            world.inside.change(Conductor, "c-1", online=False)
+        case "the agent is silent":
+            waking.leave_to_agent(world.inside.runtime, before.id, before.fence)
+        case "time":
+            world.inside.change(Operation, name, watched_until=after(-1))
+    world.call(node)
+    assert before.fence < world.inside.operation(name).fence
+
+
+@pytest.fixture
+def polled(band):  # noqa: F811
+    """The same, by a real waker: (world, node, operation's uuid)"""
+    runtime = band.inside.runtime
+    agent = replace(runtime.settings.agent, poll_interval=0.05)
+    runtime.settings = replace(runtime.settings, agent=agent)
+    watching = band.conductor.waker = waker.Waker(runtime)
+    watching.start()
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN])
+    band.call(node)
+    assert ["burnin_cpu"] == band.ran()
+    yield band, node, band.last(node).uuid
+    watching._watched.clear()
+    until(lambda: not watching._tasks)
+    watching._loop.call_soon_threadsafe(watching._loop.stop)
+
+
+@contextmanager
+def no_database(monkeypatch):
+    """Nothing can be written; yields what was tried."""
+    tried = []
+
+    def refuse(_runtime):
+        tried.append(time.monotonic())
+        raise OperationalError("BEGIN", None, Exception("the database is away"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runtime, "transaction", refuse)
+        yield tried
+
+
+def test_a_command_that_ends_while_the_database_is_away_is_gone_on_with_later(polled, monkeypatch):
+    world, node, name = polled
+    before = world.inside.operation(name)
+    with no_database(monkeypatch) as tried:
+        world.agent.finish_step()
+        until(lambda: tried)
+    until(lambda: before.fence < world.inside.operation(name).fence, seconds=10)
+    world.run()
+    assert "manageable" == world.state(node)
+
+
+@pytest.mark.parametrize("why", [aiohttp.ClientConnectionError("gone"), KeyError("a defect")])
+def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why):
+    world, node, name = polled
+    before = world.inside.operation(name)
+    assert before.watched_until
+
+    async def fail(*_):
+        raise why
+
+    with no_database(monkeypatch) as tried:
+        monkeypatch.setattr(waker.Waker, "_commands", fail)
+        until(lambda: tried)
+    until(lambda: world.inside.operation(name).watched_until is None, seconds=10)
+    assert ("waiting", before.fence) == (
+        world.inside.operation(name).state, world.inside.operation(name).fence
+    )  # fmt: skip
+    assert "manageable" == world.finish(node)
+
+
+def test_an_agent_that_is_done_while_another_has_its_node_is_listened_to(polled):
+    world, node, name = polled
+    world.inside.change(Node, node, reservation="c-1", operation_id=None)
+    world.agent.finish_step()
+    until(lambda: world.inside.operation(name).watched_until is None, seconds=10)
+    world.inside.change(Node, node, reservation=None)
+    assert "manageable" == world.call(node)
+
+
+class Counting(waker.Waker):
+    """Looks are counted, and show a command that goes on."""
+
+    looks = 0
+
+    async def _commands(self, url, token, trusted):
+        self.looks += 1
+        return {"commands": [{"command_name": "execute_clean_step", "command_status": "RUNNING"}]}
+
+
+def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(inside, monkeypatch):
+    monkeypatch.setattr(waker, "LOOKS", 200)
+    watching = Counting(inside.runtime)
+    watching.start()
+    for operation in range(100):
+        for fence in (1, 2):  # woken in between
+            watching.watch(operation, fence, "http://nowhere", None, None)
+    began = time.monotonic()
+    until(lambda: watching.looks > 2 * 100)
+    assert time.monotonic() - began > 3 * 100 / waker.LOOKS - 0.1  # the third round
+    assert 100 == len(watching._tasks) == len(watching._watched)
+    watching._watched.clear()
+    until(lambda: not watching._tasks)
+    watching._loop.call_soon_threadsafe(watching._loop.stop)
