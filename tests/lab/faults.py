@@ -3,7 +3,6 @@
 import signal
 from contextlib import contextmanager
 
-from tests.lab.processes import until
 from tests.lab.service import Refused
 
 #: Seconds that the service waits for an agent here: one of the machines never gets that far.
@@ -83,7 +82,7 @@ def fails(journey, verb, state, *causes):
         pass
     else:
         raise AssertionError(f"{verb} of {journey.node} went well")
-    node = until(journey.settled, "a state that lasts", 60)
+    node = journey.settled()
     assert state == node["provision_state"], node["provision_state"]
     missing = [each for each in causes if each not in str(node["last_error"])]
     assert not missing, f"{missing} is not in {node['last_error']!r}"

@@ -149,8 +149,12 @@ class Journey:
         self.ask("unrescue")
         self.tenant(system, mark)
 
-    def undeploy(self):
-        self.ask("undeploy", phase="undeploy: clean")
+    def undeploy(self, state="available"):
+        """Until the node is in this state, and its disk blank."""
+        with self.phase("undeploy: clean"):
+            # without --wait: the command takes any state but `available` for an error
+            self.service.baremetal("node", "undeploy", self.node)
+            self.is_in(state)
         self.is_blank()
         assert not self.room.power(self.machine), "it is still on"
 
@@ -159,7 +163,7 @@ class Journey:
         self.set("--retired", "--retired-reason", "end of the lab")
 
     def is_in(self, state):
-        found = self.show()["provision_state"]
+        found = self.settled()["provision_state"]
         assert state == found, f"{self.node} is in {found!r}, not {state!r}"
 
     def again(self):
@@ -169,9 +173,15 @@ class Journey:
     # faults
 
     def settled(self):
-        """The node, if it is in a state that lasts; else None."""
-        node = self.show()
-        return None if node["target_provision_state"] and node["reservation"] else node
+        """The node, once it is in a state that lasts."""
+
+        def lasts():
+            node = self.show()
+            failed = "failed" in node["provision_state"]
+            under_way = node["reservation"] or (node["target_provision_state"] and not failed)
+            return None if under_way else node
+
+        return until(lasts, "a state that lasts", PATIENCE, between=2)
 
     def once_at(self, label, act):
         """
