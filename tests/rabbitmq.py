@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from kombu import Connection
 
 from tests import debian
 from tests.fleet import until
+from tests.ports import free_ports
 
 #: Not the wrapper in the path: that one becomes another user.
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -33,7 +33,7 @@ class RabbitMQ:
 
     def __init__(self, folder):
         program, self.folder = find(), Path(folder)
-        self._port, distribution, names = _free_ports(3)
+        self._port, distribution, names = free_ports(3)
         self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
         (self.folder / "plugins").write_text("[].\n")
         self._command = [program]
@@ -88,14 +88,3 @@ class RabbitMQ:
         with suppress(OSError), Connection(self.url, connect_timeout=2) as connection:
             connection.connect()
             return True
-
-
-def _free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

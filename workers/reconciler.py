@@ -127,9 +127,9 @@ def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dic
         ),
         key=lambda batch: batch[0],
     )
-    # SQLite has one writer; and who has one batch needs no thread for it
+    # SQLite has one writer; and who has one batch, or none, needs no thread for it
     threads = THREADS if runtime.engine.dialect.name == "postgresql" else 1
-    if min(threads, len(batches)) == 1:
+    if min(threads, len(batches)) <= 1:
         for _, name, act, ids in batches:
             counts[name] += _each(runtime, act, *ids)
         return counts

@@ -10,7 +10,6 @@ import http.client
 import json
 import multiprocessing
 import signal
-import socket
 import sqlite3
 import tempfile
 import time
@@ -25,6 +24,7 @@ from granian.server.mp import MPServer
 
 from tests.bench import cpu
 from tests.fleet import Fleet, until
+from tests.ports import free_port
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 PAGE = 1000
@@ -168,9 +168,7 @@ def floor_of(content):
 
 @contextmanager
 def ready_made(content):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     child = multiprocessing.get_context("fork").Process(target=serve, args=(content, port))
     child.start()
     try:

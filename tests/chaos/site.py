@@ -31,6 +31,7 @@ import requests
 from drivers.simulator import media
 from tests import postgresql
 from tests.fleet import ROOT, until
+from tests.ports import free_ports
 from workers import redis_server
 
 #: How the service is set up: deaths are known sooner than by default, for minutes to be enough.
@@ -373,17 +374,6 @@ class Site:
 
 def _created(answer):
     assert 201 == answer.status_code, answer.text
-
-
-def free_ports(count):
-    """Ports that nobody uses just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def stamp():

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from app.broker import client
 from tests import postgresql
 from tests.conftest import not_run
 from tests.fleet import Fleet, until
+from tests.ports import free_port
 from workers import redis_server
 
 #: Seconds that an outage lasts; it may be a minute as well.
@@ -185,9 +185,7 @@ class Redis:
     def __init__(self, folder):
         self.folder = folder
         (folder / "redis").mkdir()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def start(self):

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -22,6 +21,7 @@ from app import release
 from app.db import MIGRATIONS, connect, utcnow
 from tests.chaos.test_faults import SLOW
 from tests.fleet import ROOT, Fleet, until
+from tests.ports import free_port
 
 FROZEN = Path(__file__).with_name("upgrade")
 #: What the release before this one is called; the last that is in this clone's history counts.
@@ -51,9 +51,7 @@ class Older:
     """Processes of the release before, in the fleet of this one."""
 
     def __init__(self, fleet, tree):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.tree, self.url = tree, f"http://127.0.0.1:{self.port}"
         self.log = (fleet.folder / "older.log").open("w")
         self.environ = fleet.environ | {

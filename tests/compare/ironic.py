@@ -6,7 +6,6 @@ import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Self
 
 from app.parent import die_with_parent
 from tests.fleet import ROOT
+from tests.ports import free_port
 
 #: What is compared with; raise it together with the microversions that we speak.
 RELEASE = "39.0.0"
@@ -163,9 +163,3 @@ class Ironic:
                 pass
             time.sleep(0.2)
         raise NotInstalled(f"Ironic did not start:\n{self._log.read_text()[-3000:]}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,15 +20,10 @@ from app import db
 from app.models import Conductor
 from drivers import registry
 from tests.contract.clients.cli import Baremetal
+from tests.ports import free_port
 
 SERVE = "import os; from app import serve, settings; serve.main(settings.load(os.environ))"
 NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

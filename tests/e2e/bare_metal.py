@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -21,16 +20,11 @@ from pathlib import Path
 import requests
 
 from drivers.simulator.agent import Agent
+from tests.ports import free_port
 
 UUID = "8d6f1a5e-7f3b-4a53-9a1e-0d2f5c6b7a80"
 MAC = "52:54:00:8d:6f:1a"
 IMAGE = b"the bytes of an operating system\n" * 4096
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Machine:

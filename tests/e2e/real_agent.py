@@ -20,8 +20,9 @@ from pathlib import Path
 
 from tests import debian
 from tests.conftest import not_run
-from tests.e2e.bare_metal import MAC, UUID, Machine, free_port
+from tests.e2e.bare_metal import MAC, UUID, Machine
 from tests.fleet import ROOT
+from tests.ports import free_port
 
 HOST = Path(__file__).with_name("real_agent_host")
 REQUIREMENTS = ROOT / "requirements" / "agent.txt"

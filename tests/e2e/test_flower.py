@@ -7,8 +7,8 @@ from pathlib import Path
 
 import requests
 
-from tests.e2e.bare_metal import free_port
 from tests.fleet import Fleet, until
+from tests.ports import free_port
 
 BIN = Path(sys.executable).parent
 

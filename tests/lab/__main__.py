@@ -20,10 +20,10 @@ from pathlib import Path
 from tests.fleet import ROOT
 from tests.lab import faults, packages, ramdisk, tenant
 from tests.lab.journey import Journey, fetched
-from tests.lab.processes import free_port
 from tests.lab.room import HOST, PASSWORD, USER, Room
 from tests.lab.service import Service
 from tests.lab.view import View
+from tests.ports import free_port
 
 #: Where the lab stands. The user of the machines must be able to enter it.
 FOLDER = Path(os.environ.get("LAB_FOLDER", "/var/tmp/ingot-lab"))

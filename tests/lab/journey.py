@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.fleet import until
 from tests.lab import images
-from tests.lab.processes import until
 from tests.lab.ramdisk import run
 
 #: Seconds for the slowest phase.

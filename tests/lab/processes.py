@@ -8,37 +8,20 @@ nothing else.
 import os
 import pwd
 import signal
-import socket
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.fleet import until
+
 #: Seconds to end by themselves.
 GRACE = 15.0
-
-
-def free_port(kind=socket.SOCK_STREAM):
-    """A port of loopback that nobody has."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def nobody():
     """Popen's arguments of a user who owns nothing."""
     owner = pwd.getpwnam("nobody")
     return {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-
-
-def until(condition, what, seconds, between=0.2):
-    """Wait until `condition()` is true; its value. Raises TimeoutError."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what} did not happen in {seconds:g} s")
-        time.sleep(between)
-    return value
 
 
 class Processes:
@@ -75,7 +58,7 @@ class Processes:
             for pid in self.running():
                 with suppress(ProcessLookupError):
                     os.kill(pid, sent)
-            with suppress(TimeoutError):
+            with suppress(AssertionError):
                 until(lambda: self._reap() or not self.running(), "the end", GRACE)
                 return
 

@@ -14,6 +14,7 @@ done outside of the folder.
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import uuid
@@ -23,10 +24,11 @@ from pathlib import Path
 import bcrypt
 import requests
 
-from tests.fleet import ROOT
+from tests.fleet import ROOT, until
 from tests.lab import cache, packages
-from tests.lab.processes import Processes, free_port, nobody, until
+from tests.lab.processes import Processes, nobody
 from tests.lab.ramdisk import run
+from tests.ports import free_port
 
 REQUIREMENTS = ROOT / "requirements" / "lab.txt"
 CHASSIS = Path(__file__).with_name("chassis.py")
@@ -248,7 +250,7 @@ class Room:
 
     def add_ipmi(self, machine):
         """An IPMI BMC for a machine; its port."""
-        folder, port = self.folder / f"bmc/ipmi-{machine.name}", free_port(2)
+        folder, port = self.folder / f"bmc/ipmi-{machine.name}", free_port(socket.SOCK_DGRAM)
         folder.mkdir()
         control = f"{sys.executable} {CHASSIS} {self.uri} {machine.name}"
         (folder / "lan").write_text(
