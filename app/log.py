@@ -115,7 +115,7 @@ class Seldom:
 def _sparingly(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     """
     Lets a line of Celery's or kombu's pass, but the same one only every so many seconds: they tell
-    of a broker out of reach as often as they try. Where in them they have noticed is left out.
+    of a broker out of reach as often as they try. What they were told stays; where in them, goes.
     """
     passed: dict[tuple[str, int], float] = {}
 
@@ -128,7 +128,8 @@ def _sparingly(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
         if record.created < passed.get(place, 0.0) + seconds:
             return False
         passed[place] = record.created
-        if record.name.startswith("celery.worker.consumer"):
+        if record.exc_info and record.name.startswith(("celery.worker.consumer", "kombu")):
+            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]}", ()
             record.exc_info = None
         return True
 
