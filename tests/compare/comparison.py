@@ -2,7 +2,7 @@
 Two answers to one request: what differs between them.
 
 What must differ (URLs, UUIDs, times, the ids of requests) is replaced by a word for it first. What
-people read is compared by its type only.
+people read is compared by its type only, a link to the next page part by part.
 """
 
 import json
@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
-ABSENT = "absent"
+ABSENT, EMPTY = "absent", "empty"
 #: Texts for people.
 FREE = {"reason", "last_error", "event"}
 #: Documents whose content is the service's own affair.
@@ -22,6 +23,8 @@ UNORDERED = "enabled_"
 IGNORED = {
     "server", "date", "connection", "keep-alive", "content-length", "transfer-encoding",
 }  # fmt: skip
+#: Methods that we answer wherever there is something, and Ironic hardly anywhere.
+EVERYWHERE = {"HEAD", "OPTIONS"}
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?")
 _SECRET = re.compile(r"[\w-]{40,}")
@@ -74,7 +77,8 @@ def answer(
         name.lower(): plain(value) for name, value in headers.items() if name.lower() not in IGNORED
     }
     if "allow" in kept:
-        kept["allow"] = ", ".join(sorted(kept["allow"].replace(" ", "").split(",")))
+        methods = set(kept["allow"].replace(" ", "").split(","))
+        kept["allow"] = ", ".join(sorted(methods - EVERYWHERE))
     return Answer(status, kept, _body(data, plain))
 
 
@@ -118,10 +122,19 @@ def _each(part: Any, plain: Any) -> Any:
     if isinstance(part, str):
         return plain(part)
     if isinstance(part, dict):
-        return {plain(key): _each(value, plain) for key, value in part.items()}
+        each = {plain(key): _each(value, plain) for key, value in part.items()}
+        if isinstance(each.get("next"), str):
+            each["next"] = _parts(each["next"])
+        return each
     if isinstance(part, list):
         return [_each(each, plain) for each in part]
     return part
+
+
+def _parts(url: str) -> dict[str, str]:
+    """The path of a URL, and its parameters."""
+    path, _, query = url.partition("?")
+    return {"path": path, **dict(parse_qsl(query, keep_blank_values=True))}
 
 
 def differences(theirs: Answer, ours: Answer, *, prose: bool = False) -> list[Difference]:
@@ -133,9 +146,7 @@ def differences(theirs: Answer, ours: Answer, *, prose: bool = False) -> list[Di
     if theirs.status != ours.status:
         return [Difference("status", _status(theirs), _status(ours))]
     found = [
-        Difference(
-            f"header {name}", theirs.headers.get(name, ABSENT), ours.headers.get(name, ABSENT)
-        )
+        Difference(f"header {name}", _value(name, theirs), _value(name, ours))
         for name in sorted(theirs.headers.keys() | ours.headers.keys())
         if _header(name, theirs) != _header(name, ours)
     ]
@@ -148,6 +159,10 @@ def differences(theirs: Answer, ours: Answer, *, prose: bool = False) -> list[Di
 
 def _status(one: Answer) -> str:
     return str(one.status) if one.status else f"not sent: {one.body}"
+
+
+def _value(name: str, one: Answer) -> str:
+    return one.headers.get(name, ABSENT) or EMPTY
 
 
 def _header(name: str, one: Answer) -> str | None:

@@ -123,6 +123,7 @@ class Ironic:
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no other thread yet
         )  # fmt: skip
+        self.pid = self._process.pid
         try:
             self._await()
         except BaseException:

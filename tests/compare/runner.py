@@ -6,6 +6,7 @@ import http.client
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -76,7 +77,9 @@ class Service:
             sent["Content-Length"] = "0"
         connection = http.client.HTTPConnection(self._url.rpartition("/")[2], timeout=PATIENCE)
         try:
-            connection.request(method, quote(path, safe="/?&=%:,;.~{}@+-_*'()!"), data, sent)
+            # what is refused by its length need not be read to its end; an answer is there
+            with suppress(BrokenPipeError):
+                connection.request(method, quote(path, safe="/?&=%:,;.~{}@+-_*'()!"), data, sent)
             response = connection.getresponse()
             return response.status, dict(response.getheaders()), response.read()
         except (OSError, http.client.HTTPException) as error:

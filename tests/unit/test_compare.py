@@ -25,6 +25,8 @@ def answer(body=b"", status=200, base="http://127.0.0.1:1", known=None, **header
         (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"x\\", \\"debuginfo\\": null}"}',
          b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"y\\", \\"debuginfo\\": null}"}'),
         (b'[{"uuid": "0b7c2f4e-1111-4222-8333-000000000000"}]', b"[]"),
+        (b'{"next": "http://127.0.0.1:1/v1/a?limit=1&x=%20"}',
+         b'{"next": "http://127.0.0.1:2/v1/a?x=+&limit=1"}'),
     ],
 )  # fmt: skip
 def test_what_must_differ_does_not_count(theirs, ours):
@@ -42,6 +44,8 @@ def test_what_must_differ_does_not_count(theirs, ours):
         (b'{"last_error": null}', b'{"last_error": "no"}', Difference("last_error", "null", '"no"')),
         (b'{"t": "2026-01-01T00:00:00+00:00"}', b'{"t": "2026-01-01T00:00:00"}',
          Difference("t", '"<time+00:00>"', '"<time>"')),
+        (b'{"next": "http://127.0.0.1:1/a?limit=1"}', b'{"next": "http://127.0.0.1:1/a?limit=2"}',
+         Difference("next.limit", '"1"', '"2"')),
         (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"x\\", \\"debuginfo\\": null}"}',
          b'{"error_message": {"faultcode": "Client"}}',
          Difference("error", '"handler Client"', '"not encoded"')),
@@ -55,6 +59,13 @@ def test_the_status_and_headers_count():
     assert [Difference("status", "200", "404")] == differences(answer(b"1"), answer(b"2", 404))
     assert [Difference("header location", "<base>/a", "absent")] == differences(
         answer(Location="http://127.0.0.1:1/a", Date="now"), answer()
+    )
+
+
+def test_methods_that_are_answered_everywhere_do_not_count():
+    assert [] == differences(answer(Allow="GET"), answer(Allow="OPTIONS, GET, HEAD"))
+    assert [Difference("header allow", "GET", "GET, PUT")] == differences(
+        answer(Allow="GET"), answer(Allow="PUT, GET")
     )
 
 

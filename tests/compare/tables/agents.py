@@ -53,15 +53,21 @@ TABLE = [
     get(_HEART), put(_HEART, {}), get("/v1/heartbeat"),
     *[ask
       for key, value, since in (("agent_version", "1.0", 36), ("agent_token", "{token}", 62), ("agent_verify_ca", "ca", 68), ("agent_status", "start", 72), ("agent_status_message", "m", 72)) for ask in around(post(_HEART, {"callback_url": "ftp://x", key: value}), since)],
-    # each holds Ironic's lock for a moment
-    *[post(path, _BEAT, note=note, settle="/v1/nodes/{node}")
-      for path, note in ((_HEART, ""), (_HEART, "again"), ("/v1/heartbeat/named", ""))],
+    # each holds Ironic's lock for a moment, and that begins a moment later
+    *[ask
+      for path, note in ((_HEART, ""), (_HEART, "again"), ("/v1/heartbeat/named", ""))
+      for ask in (
+          post(path, _BEAT, note=note, settle="/v1/nodes/{node}"),
+          get("/v1/nodes/{node}/states", note="beaten", settle="/v1/nodes/{node}")
+      )],
     post(_HEART, {**_BEAT, "callback_url": "https://127.0.0.1:10"}, note="moved"),
     post(_HEART, {**_BEAT, "agent_status": "start", "agent_status_message": "m"}),
     post(_HEART, {**_BEAT, "agent_verify_ca": "ca"}),
-    post(_HEART, {**_BEAT, "agent_verify_ca": "other"}),
+    post(_HEART, {**_BEAT, "agent_verify_ca": "other"}, settle="/v1/nodes/{node}"),
     get("/v1/nodes/{node}", note="beating"), post(_HEART, Raw(b"{")),
     post("/v1/heartbeat/{slow}", {**_BEAT, "agent_token": "x"}),
+    get("/v1/lookup?node_uuid={node}", note="has called"),
+    get(f"/v1/lookup?addresses={_MAC}", at="1.61", note="has called"),
     # a ramdisk that cleans
     change("/v1/nodes/{slow}", ("replace", "/deploy_interface", "direct")), verb("manage", "slow"),
     verb("provide", "slow"), get("/v1/nodes/{slow}/states"),

@@ -30,6 +30,24 @@ def _new(**fields):
     return post(_AT, {"resource_class": "none", **fields})
 
 
+def _sought(number, **fields):
+    """An allocation, and what came of it."""
+    wanted = {"resource_class": "both", **fields, "name": f"sought-{number}"}
+    variable = f"sought_{number}"
+    return [
+        post(_AT, wanted, save={variable: "uuid"}, settle=f"{_AT}/{{{variable}}}"),
+        get(f"{_AT}/sought-{number}", note=f"{fields}"),
+    ]
+
+
+#: What is asked for -> with the nodes `{one}` (that has a trait, and a name) and `{two}`
+_SOUGHT = (
+    {"candidate_nodes": ["{spare}"]}, {"candidate_nodes": ["{one}", "{spare}"], "traits": ["CUSTOM_Z"]},
+    {"traits": ["CUSTOM_A", "CUSTOM_B"]}, {"candidate_nodes": ["two"], "traits": ["CUSTOM_A"]},
+    {"candidate_nodes": ["one", "{two}"], "traits": ["CUSTOM_A"], "owner": "me"},
+    {"candidate_nodes": ["one", "{one}"], "traits": ["CUSTOM_A"]},
+    {"candidate_nodes": ["{two}", "one"]}, {"candidate_nodes": ["two"]},
+)  # fmt: skip
 TABLE = [
     get(_AT), *around(get(_AT), 52), *around(_new(), 52),
     *available("spare", name="spare", resource_class="x"),
@@ -79,5 +97,26 @@ TABLE = [
     *around(delete(f"{_AT}/n"), 52), delete(_AT), put(f"{_AT}/x", {}),
     post("/v1/nodes/{node}/allocation", {}), node("bare", resource_class="r"),
     post(_AT, {"node": "{bare}"}), post(_AT, {"resource_class": "r", "node": "{used}"}),
+    # candidates
+    *[ask
+      for name, traits in (("one", ["CUSTOM_A"]), ("two", []))
+      for ask in (
+          *available(name, name=name, resource_class="both"),
+          put(f"/v1/nodes/{{{name}}}/states/power", {"target": "power off"}, settle=f"/v1/nodes/{{{name}}}"),
+          put(f"/v1/nodes/{{{name}}}/traits", {"traits": traits})
+      )],
+    *[ask
+      for number, fields in enumerate(_SOUGHT) for ask in _sought(number, **fields)],
+    get("/v1/nodes/one/allocation"), get("/v1/nodes/two/allocation"),
+    get("/v1/nodes/{one}?fields=instance_info,instance_uuid,traits"),
+    *[get("/v1/nodes/one/allocation?fields=" + fields) for fields in ("uuid", "name,state", "colour", "owner", "")],
+    *around(get("/v1/nodes/one/allocation?fields=owner"), 60), get("/v1/nodes/one/allocation?x=1"),
+    get("/v1/nodes/one/allocation/x"), verb("active", "one"),
+    delete("/v1/nodes/one/allocation", note="of an active node"),
+    change("/v1/nodes/{one}", ("remove", "/instance_uuid"), note="of an allocation"),
+    verb("deleted", "one"), get("/v1/nodes/one/allocation", note="after its end"),
+    *_sought(20, candidate_nodes=["one"]),
+    put("/v1/nodes/one/maintenance", {}), delete("/v1/nodes/one/allocation", note="in maintenance"),
+    *_sought(21, candidate_nodes=["one"]),
     _new(uuid="x"),  # at the end: Ironic makes one that no path can name
 ]  # fmt: skip

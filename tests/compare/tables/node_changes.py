@@ -66,13 +66,14 @@ _SINGLE = (
     ("remove", "/protected"), ("remove", "/protected_reason"), ("replace", "/retired_reason", "x"),
     ("replace", "/retired", True), ("replace", "/retired_reason", "why"),
     ("remove", "/retired_reason"), ("replace", "/retired", "maybe"), ("replace", "/retired", False),
-    ("remove", "/retired"),
+    ("remove", "/retired"), ("replace", "/retired", False),
     ("replace", "/network_data", {"links": [], "networks": [], "services": []}),
     ("replace", "/network_data", {"what": 1}),
     ("replace", "/network_data", {"links": [{}], "networks": [], "services": []}),
     ("remove", "/network_data"),
     ("replace", "/disable_power_off", True), ("replace", "/disable_power_off", False),
-    ("remove", "/disable_power_off"), ("replace", "/maintenance", True),
+    ("remove", "/disable_power_off"), ("replace", "/disable_power_off", False),
+    ("replace", "/maintenance", True),
     ("replace", "/maintenance_reason", "x"), ("replace", "/maintenance", False),
     ("remove", "/maintenance"), ("replace", "/maintenance", "x"),
     ("replace", "/console_enabled", True), ("replace", "/power_state", "power on"),
@@ -105,7 +106,7 @@ _SINCE = {
     "automated_clean": (47, True), "protected": (48, False), "owner": (50, "x"),
     "description": (51, "x"), "retired": (61, False),
     "lessee": (65, "x"), "network_data": (66, {"links": [], "networks": [], "services": []}),
-    "shard": (82, "x"), "parent_node": (83, "{other}"),
+    "shard": (82, "x"), "parent_node": (83, None),
     "firmware_interface": (86, "fake"), "disable_power_off": (95, False),
     "instance_name": (104, "x"),
 }  # fmt: skip
@@ -167,10 +168,12 @@ TABLE = [
     # versions
     *[ask
       for field, (since, value) in _SINCE.items() for ask in around(change(_NODE, ("replace", f"/{field}", value)), since)],
-    *[
-        change(_NODE, ("remove", f"/{field}"), at=f"1.{since - 1}") for field,
-        (since, _) in _SINCE.items() if field not in ("name", "automated_clean")
-    ],
+    *[ask
+      for field, (since, value) in _SINCE.items() if field not in ("name", "automated_clean")
+      for ask in (
+          change(_NODE, ("remove", f"/{field}"), at=f"1.{since - 1}"),
+          *([change(_NODE, ("replace", f"/{field}", False))] if value is False else [])
+      )],
     *around(change(_NODE, ("remove", "/chassis_uuid")), 25),
     change(_NODE, ("add", "/network_data/links", []), at="1.65"),
     change(_NODE, ("add", "/extra/a~1b", 1), at="1.97"),

@@ -1,6 +1,18 @@
 """Deploy templates and runbooks."""
 
-from tests.compare.asks import around, at_each, change, delete, get, node, patch, post, put
+from tests.compare.asks import (
+    around,
+    at_each,
+    available,
+    change,
+    delete,
+    get,
+    node,
+    patch,
+    post,
+    put,
+    verb,
+)
 
 _UUID = "11111111-2222-4333-8444-555555555555"
 _DEPLOY, _RUNBOOK = "/v1/deploy_templates", "/v1/runbooks"
@@ -68,6 +80,7 @@ def _of(at, steps, bad):
 
 
 _TRAITS = f"{_RUNBOOK}/{{book}}/traits"
+_VERB = "/v1/nodes/{node}/states/provision"
 TABLE = [
     *around(get(_DEPLOY), 55),
     *around(post(_DEPLOY, {"name": "CUSTOM_T", "steps": [_DEPLOY_STEP]}), 55),
@@ -99,4 +112,55 @@ TABLE = [
         settle="/v1/nodes/{node}", note="with its trait"
     ),
     get("/v1/nodes/{node}/states", note="after the runbook"),
+    # what a verb takes beside a runbook, and which runbooks it takes
+    *[put(_VERB, {"target": "clean", **fields}, settle="/v1/nodes/{node}")
+      for fields in (
+          {"runbook": "{book}"}, {"runbook": ""}, {"runbook": None}, {"runbook": 5},
+          {"runbook": "a b"}, {"runbook": _UUID}, {"runbook": "book", "clean_steps": [_STEP]},
+          {"runbook": "book", "clean_steps": []}, {"runbook": "book", "disable_ramdisk": True},
+          {"runbook": "book", "disable_ramdisk": False},
+          {"runbook": "book", "service_steps": [_STEP]}, {"runbook": "book", "deploy_steps": []}
+      )],
+    *around(put(_VERB, {"target": "clean", "runbook": "book"}, settle="/v1/nodes/{node}"), 92),
+    get("/v1/nodes/{node}/states", note="after many"),
+    *[put(_VERB, {"target": target, "runbook": "book"}, note="not for it", settle="/v1/nodes/{node}")
+      for target in ("manage", "inspect", "provide", "adopt", "abort")],
+    post(
+        _RUNBOOK,
+        {"name": "fails", "steps": [{**_ORDERED, "step": "missing"}]}, save={"fails": "uuid"}
+    ),
+    put("/v1/runbooks/fails/traits", {"traits": ["CUSTOM_A"]}),
+    *available("other"), verb("manage", "other"),
+    put("/v1/nodes/{other}/states/provision", {"target": "clean", "runbook": "fails"},
+        settle="/v1/nodes/{other}", note="no trait"),
+    put("/v1/nodes/{other}/traits/CUSTOM_A"),
+    put("/v1/nodes/{other}/states/provision", {"target": "clean", "runbook": "fails"},
+        settle="/v1/nodes/{other}"),
+    get("/v1/nodes/{other}/states", note="no such step"),
+    *available("used"), put("/v1/nodes/{used}/traits/CUSTOM_A"), verb("active", "used"),
+    verb("service", "used", runbook="book"), get("/v1/nodes/{used}/states", note="serviced"),
+    verb("service", "used", runbook="missing"), verb("service", "used", runbook="book", service_steps=[_STEP]),
+    verb("rebuild", "used", runbook="book"), verb("deleted", "used", runbook="book"),
+    change(f"{_RUNBOOK}/{{book}}", ("replace", "/steps/0/interface", "odd")),
+    change(f"{_RUNBOOK}/{{book}}", ("replace", "/steps/0/order", 5)),
+    change(f"{_RUNBOOK}/{{book}}", ("replace", "/steps/0/order", -5)),
+    change(f"{_RUNBOOK}/{{book}}", ("replace", "/disable_ramdisk", True)),
+    *around(change(f"{_RUNBOOK}/{{book}}", ("replace", "/description", "d")), 112),
+    *around(change(f"{_RUNBOOK}/{{book}}", ("replace", "/name", "free.name.2")), 112),
+    *around(put(f"{_TRAITS}/CUSTOM_Q"), 112), *around(put(_TRAITS, {"traits": []}), 112),
+    *around(delete(f"{_TRAITS}/CUSTOM_Q"), 112), *around(delete(_TRAITS), 112),
+    *[put(_TRAITS, body) for body in ({"traits": None}, {"traits": "CUSTOM_A"}, {"traits": [5]}, [], {"traits": ["CUSTOM_A", "CUSTOM_A"]}, {"traits": [], "x": 1})],
+    put(_TRAITS), post(_TRAITS, {}), get(f"{_TRAITS}/CUSTOM_A"), put(f"{_TRAITS}/CUSTOM_A", {"a": 1}),
+    # templates that a node's instance asks for by its traits
+    post(_DEPLOY, {"name": "CUSTOM_WANTED", "steps": [{**_DEPLOY_STEP, "args": {"settings": [{"name": "a", "value": "b"}]}}]}),
+    post(_DEPLOY, {"name": "CUSTOM_BROKEN", "steps": [{**_DEPLOY_STEP, "step": "missing"}]}),
+    *[ask
+      for number, traits in enumerate((["CUSTOM_WANTED"], ["CUSTOM_BROKEN"], ["CUSTOM_ABSENT"], "x"))
+      for ask in (
+          *available(f"of_{number}"),
+          put(f"/v1/nodes/{{of_{number}}}/traits", {"traits": ["CUSTOM_WANTED", "CUSTOM_BROKEN"]}),
+          change(f"/v1/nodes/{{of_{number}}}", ("replace", "/instance_info", {"traits": traits})),
+          verb("active", f"of_{number}"), get(f"/v1/nodes/{{of_{number}}}/states", note=f"{traits}"),
+          get(f"/v1/nodes/{{of_{number}}}/bios", note=f"{traits}")
+      )],
 ]  # fmt: skip

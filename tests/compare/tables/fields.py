@@ -1,0 +1,85 @@
+"""Every field of everything, made and changed with a value of every type."""
+
+from tests.compare.asks import change, get, node, post
+
+_VALUES = (None, True, 5, 1.5, "", "text", "two words", "true", [], {"a": 1})
+_STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
+_NODE = {"node_uuid": "{node}"}
+#: collection -> a body that is complete, of a number that no other has, and what can be set
+_KINDS = {
+    "chassis": (lambda number: {}, ("description", "extra")),
+    "nodes": (lambda number: {"driver": "fake-hardware"}, (
+        "name", "driver", "driver_info", "properties", "extra", "instance_info", "instance_uuid",
+        "instance_name", "chassis_uuid", "resource_class", "conductor_group", "owner", "lessee",
+        "description", "shard", "parent_node", "automated_clean", "protected", "protected_reason",
+        "retired", "retired_reason", "network_data", "disable_power_off", "maintenance",
+        "boot_mode", "secure_boot", "console_enabled", "bios_interface", "network_interface",
+    )),
+    "ports": (lambda number: {**_NODE, "address": f"52:54:00:09:{number >> 8:02x}:{number & 255:02x}"}, (
+        "address", "node_uuid", "extra", "local_link_connection", "pxe_enabled", "portgroup_uuid",
+        "physical_network", "is_smartnic", "name", "description", "vendor", "category",
+        "available_for_dynamic_portgroup",
+    )),
+    "portgroups": (lambda number: {**_NODE}, (
+        "node_uuid", "address", "name", "extra", "standalone_ports_supported", "mode",
+        "properties", "physical_network", "category",
+    )),
+    "volume/connectors": (lambda number: {**_NODE, "type": "iqn", "connector_id": f"c{number}"}, (
+        "node_uuid", "type", "connector_id", "extra",
+    )),
+    "volume/targets": (
+        lambda number: {**_NODE, "volume_type": "iscsi", "volume_id": "v", "boot_index": number},
+        ("node_uuid", "volume_type", "volume_id", "boot_index", "properties", "extra"),
+    ),
+    "deploy_templates": (
+        lambda number: {"name": f"CUSTOM_T{number}", "steps": [{**_STEP, "priority": 1}]},
+        ("name", "steps", "extra", "description"),
+    ),
+    "runbooks": (
+        lambda number: {"name": f"CUSTOM_R{number}", "steps": [{**_STEP, "order": 1}]},
+        ("name", "steps", "extra", "description", "owner", "public", "disable_ramdisk", "traits"),
+    ),
+    "inspection_rules": (
+        lambda number: {
+            "actions": [{"op": "fail", "args": {"msg": "x"}}],
+            "conditions": [{"op": "eq", "args": [1, 2]}],
+        },
+        ("description", "phase", "priority", "sensitive", "actions", "conditions"),
+    ),
+    "allocations": (
+        lambda number: {"resource_class": "nothing", "name": f"a{number}"},
+        ("name", "resource_class", "traits", "candidate_nodes", "extra", "owner", "node"),
+    ),
+}  # fmt: skip
+
+
+def _made(collection, complete, fields):
+    path = f"/v1/{collection}"
+    pairs = [(field, value) for field in fields for value in _VALUES]
+    return [
+        post(path, {**complete(100 + number), field: value})
+        for number, (field, value) in enumerate(pairs)
+    ]
+
+
+def _changed(collection, complete, fields):
+    """An item for each field, so that none shows what became of the field before."""
+    path, asks = f"/v1/{collection}/{{one}}", []
+    for number, field in enumerate(fields):
+        asks += [
+            post(f"/v1/{collection}", complete(5000 + number), save={"one": "uuid"}, note=field),
+            *[change(path, ("replace", f"/{field}", value)) for value in _VALUES],
+            change(path, ("add", f"/{field}/a", 1)), change(path, ("remove", f"/{field}/a")),
+            change(path, ("remove", f"/{field}")), get(path, note=field),
+        ]  # fmt: skip
+    return asks
+
+
+TABLE = [
+    node(name="named"),
+    *[ask
+      for collection, (complete, fields) in _KINDS.items()
+      for ask in (
+          *_made(collection, complete, fields), *_changed(collection, complete, fields)
+      )],
+]  # fmt: skip
