@@ -59,11 +59,17 @@ def explore(
     edges: Callable[[S], Iterator[Edge]],
     wrong: Callable[[S], str | None],
     wrong_edge: Callable[[S, Edge], str | None],
+    canonical: Callable[[S], S] = lambda state: state,
 ) -> Graph:
-    """All that is reachable from the initial states, each with a label. Raises Broken."""
+    """
+    All that is reachable from the initial states, each with a label. Raises Broken.
+
+    canonical: the state that stands for all that cannot be told from a given one.
+    """
     graph, index = Graph(), {}
 
     def reach(state: S, came: tuple[int, str]) -> int:
+        state = canonical(state)
         known = index.setdefault(state, len(graph.states))
         if known == len(graph.states):
             graph.states.append(state)

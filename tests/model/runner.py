@@ -1,10 +1,13 @@
 """What is checked of a world."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
+from tests.model import invariants, surroundings
 from tests.model.checker import Edge, Graph, check_that_it_ends, explore
 from tests.model.protocol import World
-from tests.model.state import State, is_ended
+from tests.model.state import State
+from tests.model.symmetry import canonical
 
 
 def check(world: World, *, alone: bool = False) -> int:
@@ -14,21 +17,38 @@ def check(world: World, *, alone: bool = False) -> int:
     It ends from wherever it may have come, when no more faults happen. alone: also when, at any
     moment, all messages are lost and all conductors but one die for good.
     """
-    graph = explore([("start", world.start())], world.edges, world.wrong, world.wrong_edge)
-    check_that_it_ends(graph, is_ended)
-    if not alone:
-        return len(graph.states)
-
-    def fair(state: State) -> Iterator[Edge]:
-        return (edge for edge in world.edges(state) if edge.fair)
-
-    rest = explore(_stranded(world, graph), fair, world.wrong, world.wrong_edge)
-    check_that_it_ends(rest, is_ended)
+    graph = reached(world, [("start", world.start())])
+    check_that_it_ends(graph, world.settled)
+    if alone:
+        rest = reached(world, _stranded(world, graph), fairly=True)
+        check_that_it_ends(rest, world.settled)
     return len(graph.states)
+
+
+def reached(
+    world: World,
+    initial: Iterable[tuple[str, State]],
+    *,
+    fairly: bool = False,
+    one: Callable[[State], State] = canonical,
+) -> Graph:
+    """
+    All states that can be reached. Raises Broken.
+
+    fairly: only by what happens without a fault. one: the state that stands for several.
+    """
+
+    def edges(state: State) -> Iterator[Edge]:
+        every = surroundings.edges(world, state)
+        return (edge for edge in every if edge.fair) if fairly else every
+
+    wrong, wrong_edge = partial(invariants.wrong, world), partial(invariants.wrong_edge, world)
+    return explore(initial, edges, wrong, wrong_edge, one)
 
 
 def _stranded(world: World, graph: Graph) -> Iterator[tuple[str, State]]:
     for index, state in enumerate(graph.states):
-        if not is_ended(state):
-            for label, left in world.stranded(state):
+        assert isinstance(state, State)
+        if not world.settled(state):
+            for label, left in surroundings.stranded(world, state):
                 yield f"state {index}: {label}", left

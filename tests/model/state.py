@@ -6,25 +6,31 @@ BOOT, COMMAND = 0, 1
 QUEUED, RUNNING, WAITING, SUCCEEDED, FAILED = "queued", "running", "waiting", "succeeded", "failed"
 #: A conductor dies, or is stopped and goes on; Redis is emptied; a message is lost, or repeated; the
 #: answer to a commit is lost; a call never returns, or only after its deadline; the agent is silent,
-#: or calls before it is done; a conductor is told to stop.
+#: or calls before it is done; a conductor is told to stop; the database is restored from a backup.
 FAULTS = (
     "death", "stop", "flush", "loss", "repetition", "answer", "hanging", "slowness", "silence",
-    "impatience", "leaving",
+    "impatience", "leaving", "restore",
 )  # fmt: skip
+#: Beside them, where two releases are in the fleet: a conductor is started anew as the other one.
+EXCHANGE = "exchange"
 BUSY, OVER = (QUEUED, RUNNING), (SUCCEEDED, FAILED)
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 
-#: Where a thread stands: before it takes the lease, claims, claims again, checks, acts, writes; or
-#: hands over what follows.
-IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, LEAVING = (
-    "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "leaving",
+#: Where a thread stands: before it takes the lease, claims, claims again, checks, acts, writes;
+#: hands over what follows; or drops what it has handed on.
+IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, LEAVING, HANDED = (
+    "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "leaving", "handed",
 )  # fmt: skip
 ATTEMPTING = (UNSURE, CLAIMED, CHECKED, ACTED, FREED)
 
 Claimant = tuple[int, int]  # conductor, incarnation
-Message = tuple[int, int, int]  # conductor, fence, cursor
+Message = tuple[int, int, int, int]  # conductor, fence, cursor; the release that can read it
 Token = tuple[int, int, int]  # thread, fence, cursor: names an attempt
 Key = tuple[int, int, int]  # conductor, incarnation, fence: the value of the lease
+
+#: What a conductor's water mark says of the database, once that was restored: that it is older; nothing,
+#: as it was last raised before the backup, long ago; or, wrongly, that it is the newest.
+ABOVE, OLD, FOOLED = "above", "old", "fooled"
 
 
 class Row(NamedTuple):
@@ -54,17 +60,26 @@ class Thread(NamedTuple):
 
 
 class Conductor(NamedTuple):
-    """fresh: its heartbeat in the database is younger than the timeout."""
+    """
+    fresh: its heartbeat in the database is younger than the timeout. mark: ABOVE, if it was raised
+    since the backup. asked: stopped between its question to Redis and its sign of life, and what
+    the answer was: ABOVE, or OLD.
+    """
 
     life: str = UP
     incarnation: int = 0
     fresh: bool = True
+    release: int = 1
+    mark: str = ABOVE
+    asked: str = ""
 
 
 class State(NamedTuple):
     """
     hung: the lease of a call that never returns, whose process lives. faults: those that may still
-    come, as often as named; emptied, stopped: ghosts, whether that fault has been.
+    come, as often as named; emptied, stopped: ghosts, whether that fault has been. backed_up: there is
+    a backup; backup: the row in it; touched: since then Redis has taken down that work begins;
+    worked: a ghost, whether it has. restored: it is the row again, and nobody has said so yet.
     """
 
     row: Row
@@ -77,6 +92,11 @@ class State(NamedTuple):
     faults: tuple[str, ...] = ()
     emptied: bool = False
     stopped: bool = False
+    backed_up: bool = False
+    backup: Row | None = None
+    touched: bool = False
+    worked: bool = False
+    restored: bool = False
 
 
 def token(which: int, thread: Thread) -> Token:

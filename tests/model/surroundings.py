@@ -1,0 +1,227 @@
+"""What is around the threads: the agent, processes, Redis, time, and the database's past."""
+
+from collections.abc import Iterator
+
+from tests.model.checker import Edge
+from tests.model.protocol import World
+from tests.model.state import (
+    ABOVE,
+    COMMAND,
+    DEAD,
+    EXCHANGE,
+    FAILED,
+    FOOLED,
+    OLD,
+    OVER,
+    QUEUED,
+    RUNNING,
+    STOPPED,
+    UP,
+    Conductor,
+    Key,
+    Row,
+    State,
+    Thread,
+    spent,
+    with_conductor,
+    with_thread,
+)
+from tests.model.threads import work
+
+
+def edges(world: World, state: State) -> Iterator[Edge]:
+    """All that may happen next."""
+    if state.row.state in OVER:
+        return
+    for index, conductor in enumerate(state.conductors):
+        yield from _fate(world, state, index, conductor)
+    if state.restored and not world.rows:
+        return
+    if any(each.life == UP for each in state.conductors):
+        yield from world.reconcile(state)
+    yield from _agent(state)
+    yield from _redis(world, state)
+    yield from _database(world, state)
+    for which in range(len(state.threads)):
+        if state.conductors[world.threads[which]].life == UP:
+            yield from work(world, state, which)
+
+
+def _agent(state: State) -> Iterator[Edge]:
+    """The agent calls when it has ended its command, and now and then before."""
+    called = state._replace(row=state.row._replace(called=True))
+    if state.agent == "works":
+        yield Edge("agent: done, call", True, called._replace(agent="done"))
+        if "impatience" in state.faults and not state.row.called:
+            early = spent(called, "impatience")
+            yield Edge("fault: the agent calls early", False, early)
+    elif state.agent == "done" and not state.row.called and state.row.cursor == COMMAND:
+        yield Edge("agent: call again", True, called)
+
+
+def _redis(world: World, state: State) -> Iterator[Edge]:
+    for message in state.messages if "loss" in state.faults else ():
+        lost = spent(state, "loss")._replace(messages=state.messages - {message})
+        yield Edge(f"fault: the message to conductor {message[0]} is lost", False, lost)
+    # what Redis knows of the database's past is not lost at once with the database
+    if "flush" in state.faults and (state.messages or state.lease) and not state.restored:
+        empty = spent(state, "flush")._replace(messages=frozenset(), lease=None, emptied=True)
+        yield Edge("fault: Redis is emptied", False, empty)
+    if state.lease is not None and _runs_out(world, state, state.lease):
+        yield Edge("the lease runs out", True, _without_lease(world, state, state.lease))
+    for which, thread in enumerate(state.threads):
+        if thread.valid and state.lease != world.key(state, which):
+            lapsed = with_thread(state, which, thread._replace(valid=False))
+            yield Edge(f"thread {which}: its lease is not renewed", True, lapsed)
+
+
+def _runs_out(world: World, state: State, lease: Key) -> bool:
+    """Nobody renews it: its holder does not run, or its step's deadline has passed."""
+    conductor = state.conductors[lease[0]]
+    if conductor.life != UP or conductor.incarnation != lease[1]:
+        return True
+    late = lease == state.hung or lease[2] < state.row.fence
+    return late and world.without != "an end to renewing"
+
+
+def _without_lease(world: World, state: State, lease: Key) -> State:
+    ends = world.without != "an end to trusting the lease"
+    threads = tuple(
+        thread._replace(valid=False) if ends and world.key(state, which) == lease else thread
+        for which, thread in enumerate(state.threads)
+    )
+    return state._replace(lease=None, threads=threads)
+
+
+def _database(world: World, state: State) -> Iterator[Edge]:
+    """
+    A backup is made, and the database restored from it.
+
+    A backup is older than a conductor's timeout when it is restored, and somebody has given a sign
+    of life since, which Redis has been told of.
+    """
+    if "restore" not in state.faults:
+        return
+    if not state.backed_up:
+        before = tuple(each._replace(mark=OLD) for each in state.conductors)
+        backup = state.row if world.rows else None
+        made = state._replace(backed_up=True, backup=backup, conductors=before)
+        yield Edge("a backup is made", False, made)
+    elif any(each.mark == ABOVE for each in state.conductors):
+        silent = tuple(each._replace(fresh=False) for each in state.conductors)
+        restored = spent(state, "restore")._replace(
+            row=state.backup or Row(),
+            conductors=silent,
+            backed_up=False,
+            backup=None,
+            restored=True,
+        )
+        if not world.rows:
+            idle = (Thread(),) * len(state.threads)
+            restored = restored._replace(
+                messages=frozenset(), lease=None, hung=None, threads=idle, agent="none"
+            )
+        yield Edge("fault: the database is restored", False, restored)
+
+
+def _fate(world: World, state: State, index: int, conductor: Conductor) -> Iterator[Edge]:
+    def now(name: str, to: State, *, fair: bool, **fields: object) -> Edge:
+        fault = "fault: " if fields.get("life") in (DEAD, STOPPED) else ""
+        label = f"{fault}conductor {index} {name}"
+        return Edge(label, fair, with_conductor(to, index, conductor._replace(**fields)))
+
+    alone = not any(each.life == UP for each in state.conductors)
+    if conductor.life == UP:
+        raises = state.restored or (state.backed_up and conductor.mark == OLD)
+        if raises or conductor.asked or not conductor.fresh:
+            yield from _sign(world, state, index)
+        if "death" in state.faults:
+            killed = _killed(world, spent(state, "death"), index)
+            yield now("dies", killed, fair=False, life=DEAD, asked="")
+        if "stop" in state.faults:
+            stopped = spent(state, "stop")._replace(stopped=True)
+            yield now("is stopped", stopped, fair=False, life=STOPPED)
+            if state.restored or "restore" in state.faults:
+                yield now("is stopped between its question to Redis and its sign of life", stopped,
+                          fair=False, life=STOPPED, asked=_witness(state))  # fmt: skip
+        return
+    if conductor.fresh:
+        yield now("is silent for too long", state, fair=True, fresh=False)
+    if conductor.life == STOPPED:
+        yield now("goes on", state, fair=alone, life=UP)
+    else:
+        yield from _born(world, state, index, fair=alone)
+
+
+def _witness(state: State) -> str:
+    """What Redis says: that it has seen the database with a higher mark than the backup has."""
+    known = state.restored or any(each.mark == ABOVE for each in state.conductors)
+    return ABOVE if known and (state.backed_up or state.restored) else OLD
+
+
+def _sign(world: World, state: State, index: int) -> Iterator[Edge]:
+    """A sign of life, the mark raised: it is above the backup's, or the restored one's is low."""
+    conductor = state.conductors[index]
+    label = f"conductor {index} gives a sign of life"
+    alive = conductor._replace(fresh=True, asked="")
+    if not state.restored:
+        mark = conductor.mark if conductor.asked else ABOVE
+        yield Edge(label, True, with_conductor(state, index, alive._replace(mark=mark)))
+        return
+    asks = conductor.asked == "" and world.without != "witness at a sign of life"
+    if asks or ABOVE in (conductor.mark, conductor.asked):
+        yield from _noticed(world, state, label)
+        return
+    dates_from_the_question = conductor.asked and world.without != "date of the mark"
+    mark = conductor.mark if dates_from_the_question else FOOLED
+    yield Edge(label, True, with_conductor(state, index, alive._replace(mark=mark)))
+
+
+def _noticed(world: World, state: State, label: str) -> Iterator[Edge]:
+    """The database is declared restored: for all nodes; or for those that it may be wrong about."""
+    yield Edge(f"{label}; nothing is believed", True, world.over(state, FAILED))
+    row = state.row
+    in_doubt = state.touched or row.state == RUNNING or (row.state == QUEUED and row.admitted)
+    if world.rows and not in_doubt and not world.unaware:
+        newest = tuple(each._replace(mark=ABOVE) for each in state.conductors)
+        left = state._replace(restored=False, worked=False, conductors=newest)
+        yield Edge(f"{label}; this node is not in doubt", True, left)
+
+
+def _born(world: World, state: State, index: int, *, fair: bool) -> Iterator[Edge]:
+    """A conductor starts anew, and registers; it may have become one of the other release."""
+    label = f"conductor {index} starts anew"
+    if state.restored and world.without != "witness at the start":
+        yield from (edge._replace(fair=fair) for edge in _noticed(world, state, label))
+        return
+    old = state.conductors[index]
+    mark = FOOLED if state.restored else ABOVE
+    new = Conductor(incarnation=old.incarnation + 1, release=old.release, mark=mark)
+    yield Edge(label, fair, with_conductor(state, index, new))
+    if EXCHANGE in state.faults:
+        other = new._replace(release=3 - old.release)
+        became = with_conductor(spent(state, EXCHANGE), index, other)
+        yield Edge(f"fault: {label} as release {other.release}", False, became)
+
+
+def _killed(world: World, state: State, index: int) -> State:
+    """A conductor's memory is gone, and what it held in it."""
+    threads = tuple(
+        Thread() if world.threads[which] == index else thread
+        for which, thread in enumerate(state.threads)
+    )
+    hung = None if state.hung and state.hung[0] == index else state.hung
+    return state._replace(threads=threads, hung=hung)
+
+
+def stranded(world: World, state: State) -> Iterator[tuple[str, State]]:
+    """All messages are lost and all conductors but one die; no fault comes after that."""
+    for index, conductor in enumerate(state.conductors):
+        if conductor.life != UP:
+            continue
+        left = state._replace(messages=frozenset(), faults=())
+        for other, each in enumerate(state.conductors):
+            if other != index:
+                dead = each._replace(life=DEAD, asked="")
+                left = with_conductor(_killed(world, left, other), other, dead)
+        yield f"only conductor {index} is left", left

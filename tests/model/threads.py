@@ -1,0 +1,249 @@
+"""What a thread of a conductor does: take a message, claim, act, record; its next atomic action."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.model.checker import Edge
+from tests.model.protocol import World
+from tests.model.state import (
+    ACTED,
+    BOOT,
+    CHECKED,
+    CLAIMED,
+    COMMAND,
+    FREED,
+    GOT,
+    HANDED,
+    IDLE,
+    LEASED,
+    LEAVING,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+    UNSURE,
+    WAITING,
+    Key,
+    State,
+    Thread,
+    is_over,
+    spent,
+    token,
+    with_thread,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A thread that is about to do something, in a state."""
+
+    world: World
+    state: State
+    which: int
+
+    @property
+    def thread(self) -> Thread:
+        return self.state.threads[self.which]
+
+    @property
+    def mine(self) -> Key:
+        return self.world.key(self.state, self.which)
+
+    def now(self, name: str, to: State, *, freed: bool = False, **fields: object) -> Edge:
+        """freed: it gives its lease back."""
+        if freed and (to.lease == self.mine or self._gives_back_anything):
+            to = to._replace(lease=None)
+        left = fields.get("at") == IDLE
+        thread = Thread() if left else self.thread._replace(**fields)  # type: ignore[arg-type]
+        return Edge(f"thread {self.which}: {name}", True, with_thread(to, self.which, thread))
+
+    def fault(self, fault: str, name: str, to: State, **fields: object) -> Edge:
+        edge = self.now(name, spent(to, fault), **fields)  # type: ignore[arg-type]
+        return Edge(f"fault: {edge.label}", False, edge.to)
+
+    @property
+    def _gives_back_anything(self) -> bool:
+        return self.world.without == "giving back only what is ours" and self.thread.at != GOT
+
+
+def work(world: World, state: State, which: int) -> Iterator[Edge]:
+    """The next atomic action of a thread, and what may go wrong with it."""
+    turn = Turn(world, state, which)
+    if "leaving" in state.faults and turn.thread.at in (GOT, LEASED):
+        yield turn.fault("leaving", "its conductor leaves", state, freed=True, at=LEAVING,
+                         valid=False)  # fmt: skip
+    yield from NEXT[turn.thread.at](turn)
+
+
+def _take_message(turn: Turn) -> Iterator[Edge]:
+    state, world = turn.state, turn.world
+    conductor = world.threads[turn.which]
+    for message in state.messages:
+        to, fence, cursor, kind = message
+        if to != conductor:
+            continue
+        noted = state.backup is not None and world.without != "note of the work"
+        taken = state._replace(messages=state.messages - {message}, touched=noted or state.touched)
+        name = f"take the message of fence {fence}, cursor {cursor}"
+        if kind > state.conductors[conductor].release and world.without != "kind of a message":
+            yield from _hand_on(turn, taken, f"{name}, and hand it on", at=IDLE)
+            continue
+        got = turn.now(name, taken, at=GOT, fence=fence, cursor=cursor)
+        yield got
+        if "repetition" in state.faults:
+            assert isinstance(got.to, State)
+            again = spent(got.to, "repetition")._replace(messages=state.messages)
+            yield Edge(f"fault: repeated message; {got.label}", False, again)
+
+
+def _hand_on(turn: Turn, state: State, name: str, *, at: str) -> Iterator[Edge]:
+    """What is of a newer release is sent anew, to who understands it."""
+    row = state.row
+    if row.state == QUEUED and row.admitted and turn.world.without != "handing on":
+        yield from (turn.now(name, to, at=at) for to in turn.world.sent(state))
+    else:
+        yield turn.now(name, state, at=at)
+
+
+def _take_lease(turn: Turn) -> Iterator[Edge]:
+    state = turn.state
+    if state.lease is None or turn.world.without == "one lease":
+        yield turn.now("take the lease", state._replace(lease=turn.mine), at=LEASED, valid=True)
+    else:
+        yield turn.now("another has the lease; drop", state, at=IDLE)
+
+
+def _claim(turn: Turn) -> Iterator[Edge]:
+    state, row, thread = turn.state, turn.state.row, turn.thread
+    conductor = state.conductors[turn.world.threads[turn.which]]
+    trusts = turn.world.trusts(state, turn.which, "claim")
+    if trusts is None:
+        return
+    if trusts and turn.world.may_claim(row, thread, conductor):
+        claimed = state._replace(
+            row=row._replace(
+                state=RUNNING, claimed=row.cursor, claimed_by=turn.mine[:2],
+                claim=token(turn.which, thread), called=False,
+            ),
+            worked=state.backup is not None,
+        )  # fmt: skip
+        yield turn.now("claim", claimed, at=CLAIMED)
+        if "answer" in state.faults:
+            yield turn.fault("answer", "claim, the answer is lost", claimed, at=UNSURE)
+    elif not turn.world.understands(conductor):
+        yield from _hand_on(turn, state, "not for this release; hand on", at=HANDED)
+    else:
+        yield turn.now("nothing to claim; drop", state, freed=True, at=IDLE)
+
+
+def _drop(turn: Turn) -> Iterator[Edge]:
+    yield turn.now("drop", turn.state, freed=True, at=IDLE)
+
+
+def _find_claim(turn: Turn) -> Iterator[Edge]:
+    mine = turn.state.row.claim == token(turn.which, turn.thread)
+    if mine and turn.world.without != "token of the claim":
+        yield turn.now("find its own claim", turn.state, at=CLAIMED)
+    else:
+        yield turn.now("find no claim; drop", turn.state, freed=True, at=IDLE)
+
+
+def _check(turn: Turn) -> Iterator[Edge]:
+    state, without = turn.state, turn.world.without
+    is_ours = state.row.fence == turn.thread.fence or without == "fence when regaining the lease"
+    if turn.thread.valid or without == "check before an order":
+        yield turn.now("check the lease", state, at=CHECKED)
+    elif state.lease in (None, turn.mine) and is_ours:
+        yield turn.now("regain the lease", state._replace(lease=turn.mine), at=CHECKED, valid=True)
+    else:
+        yield turn.now("has lost its lease; drop", state, freed=True, at=IDLE)
+
+
+def _act(turn: Turn) -> Iterator[Edge]:
+    state, cursor = turn.state, turn.thread.cursor
+    agent = {BOOT: "none", COMMAND: "works"}.get(cursor, state.agent)
+    if cursor == COMMAND and state.agent == "done":
+        agent = "done"
+    done = cursor != COMMAND or agent == "done"
+    # of one that was given up for dead, it is the order that nothing keeps it from giving
+    in_time = state.row.fence == turn.thread.fence
+    worked = state.worked or (state.backup is not None and in_time)
+    acted = state._replace(agent=agent, worked=worked)
+    yield turn.now("act", acted, at=ACTED, done=done)
+    if "hanging" in state.faults and state.hung is None:
+        hung = state._replace(hung=turn.mine)
+        yield turn.fault("hanging", "act, and never return", hung, at=IDLE)
+
+
+def _advance(turn: Turn) -> Iterator[Edge]:
+    holds = turn.world.holds(turn.state.row, turn.which, turn.thread)
+    trusts = turn.world.trusts(turn.state, turn.which, "record")
+    if turn.thread.cursor == BOOT and holds and trusts:
+        yield from _written(turn, "go on under this lease", LEASED)
+    elif trusts is not None:
+        yield turn.now("give the lease back", turn.state, freed=True, at=FREED, valid=False)
+
+
+def _record(turn: Turn) -> Iterator[Edge]:
+    row, thread = turn.state.row, turn.thread
+    trusts = turn.world.trusts(turn.state, turn.which, "record")
+    if trusts is None:
+        return
+    knows_it_again = turn.world.without not in ("state in the record", "knowing the own record")
+    if knows_it_again and is_over(row, turn.which, thread) and row.state == QUEUED:
+        yield turn.now("has written already; go on", turn.state, at=GOT, cursor=row.cursor)
+    elif trusts and turn.world.holds(row, turn.which, thread):
+        yield from _written(turn, "record", GOT)
+    else:
+        yield turn.now("refused", turn.state, at=IDLE)
+
+
+def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
+    """What came of an attempt is in the row; the answer to the commit may be lost."""
+    world, state, thread = turn.world, turn.state, turn.thread
+    row = state.row._replace(written=thread.cursor)
+    state = state._replace(worked=state.backup is not None)
+    follows = Thread()
+    if not thread.done:
+        keeps = world.without == "freeing the node while it waits"
+        waiting = row._replace(state=WAITING, reserved=keeps)
+        after = state._replace(row=waiting)
+        at_once = row.called and world.without != "waking at once"
+        outcomes = list(world.handed_out(after, waiting)) if at_once else [after]
+    elif row.cursor >= world.last:
+        outcomes = [world.over(state._replace(row=row), SUCCEEDED)]
+    else:
+        row = row._replace(state=QUEUED, cursor=row.cursor + 1, claimed_by=None)
+        agent = "none" if row.cursor > COMMAND else state.agent
+        outcomes = [state._replace(row=row, agent=agent)]
+        follows = thread._replace(at=next_at, cursor=row.cursor, done=False)
+    for to in outcomes:
+        label = f"thread {turn.which}: {name}"
+        yield Edge(label, True, with_thread(to, turn.which, follows))
+        if "answer" in state.faults:
+            yield Edge(f"fault: {label}, the answer is lost", False, spent(to, "answer"))
+
+
+def _hand_over(turn: Turn) -> Iterator[Edge]:
+    state = turn.state
+    if state.row.state != QUEUED or turn.world.without == "handing over":
+        yield turn.now("nothing to hand over", state, at=IDLE)
+        return
+    for to in turn.world.handed_out(state, state.row):
+        yield turn.now("hand over", to, at=IDLE)
+    for to in turn.world.sent(state):
+        yield turn.now("send what was handed over", to, at=IDLE)
+
+
+#: What a thread does next, by where it stands.
+NEXT = {
+    IDLE: _take_message,
+    GOT: _take_lease,
+    LEASED: _claim,
+    HANDED: _drop,
+    UNSURE: _find_claim,
+    CLAIMED: _check,
+    CHECKED: _act,
+    ACTED: _advance,
+    FREED: _record,
+    LEAVING: _hand_over,
+}
