@@ -49,14 +49,15 @@ FIRMWARE = {
     ),
 }  # fmt: skip
 
-# type='qemu': emulated. A machine may show /dev/kvm and still be unable to use it.
+# type='qemu': emulated. A machine may show /dev/kvm and still be unable to use it. The simplest
+# processor is the fastest then: what newer ones have is emulated instruction by instruction.
 DOMAIN = """
 <domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name><uuid>{uuid}</uuid>
   <memory unit='MiB'>{memory}</memory><vcpu>1</vcpu>
   <os{attributes}><type arch='x86_64' machine='{type}'>hvm</type>{more}<boot dev='hd'/></os>
   <features><acpi/><apic/></features>
-  <cpu mode='maximum'/>
+  <cpu><model>qemu64</model></cpu>
   <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
   <devices>
     <emulator>{emulator}</emulator>
