@@ -4,34 +4,46 @@ What it costs to have very many operations in flight: 2,000 nodes being cleaned 
 One conductor of a real `ingot up` with its settings for production, SQLite, and fake hardware; the
 agents are one small server in this process, whose step never ends, and a loop that sends their
 heartbeats, one every 30 s each, each on a connection of its own as agents do. What is counted is
-CPU seconds of the service's processes, with heartbeats and without; memory and threads of the
-conductor with a tenth of the nodes in flight and with all. Beside the heartbeat stands the floor: a
-Flask view under the same server that returns the same answer ready-made.
+CPU seconds of the service's processes, with heartbeats and without; and with a tenth of the nodes
+in flight, half of them, all, and after minutes with all: memory, threads and open files of each
+role. Beside the heartbeat stands the floor: the same requests at the same pace, to a Flask view
+under the same server that answers without a look at them. In the end, beside all that wait, come a
+few nodes more, whose step ends: how long does it take from its end until the node is available?
 """
 
 import asyncio
+import multiprocessing
+import signal
+import socket
 import sqlite3
+import statistics
 import tempfile
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
+from flask import Flask, Response
+from granian.constants import Interfaces
+from granian.server.mp import MPServer
 
 from drivers.simulator.server import Server
 from drivers.simulator.server import json as answer
 from tests.bench import cpu
-from tests.bench.bench_api import floor_of
 from tests.bench.bench_lifecycle import PRODUCTION
 from tests.fleet import Fleet, until
+from tests.ports import free_port
 
 #: Nodes in flight when `--nodes` does not say otherwise, and seconds between an agent's heartbeats.
 NODES, GAP = 2000, 30.0
-#: Seconds for which the service is watched.
-WATCHED = 60.0
+#: Seconds for which the service is watched, without heartbeats, and with them.
+WATCHED = 120.0
+#: Nodes that come in the end, and seconds that their step takes.
+QUICK, STEP_SECONDS = 20, 2.0
 SETTINGS = {
     **PRODUCTION,
     "INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": "100000",
@@ -42,18 +54,53 @@ VERSION = {"X-OpenStack-Ironic-API-Version": "1.96"}
 STEP = {"interface": "deploy", "step": "scrub", "priority": 10, "abortable": True}
 
 
-class Agents:
-    """All agents at one address: the path says whose commands are meant."""
+@dataclass
+class Needs:
+    """What the processes of a role have: MiB, threads, open files."""
 
-    def __init__(self, nodes):
-        self._commands = {node: [] for node in nodes}
+    memory: float
+    threads: int
+    files: int
+
+
+@dataclass
+class Measured:
+    """
+    needs: at which point -> role -> Needs. idle, busy: CPU seconds a second of each role without
+    heartbeats, and with them; floor: of what only answers them. looks: at agents, a second. delays:
+    seconds from the end of a step
+    until its node is available, of the nodes that came in the end.
+    """
+
+    needs: dict = field(default_factory=dict)
+    idle: dict = field(default_factory=dict)
+    busy: dict = field(default_factory=dict)
+    floor: float = 0
+    looks: float = 0
+    delays: list = field(default_factory=list)
+
+
+class Agents:
+    """
+    All agents at one address: the path says whose commands are meant.
+
+    ends: when the step of one of the `quick` has ended. looks: how often anybody was asked.
+    """
+
+    def __init__(self, nodes, quick=()):
+        self._commands = {node: [] for node in (*nodes, *quick)}
+        self._quick = frozenset(quick)
+        self.ends = {}
         self.tokens = {}
-        self.refused = 0
+        self.refused = self.looks = 0
 
     def handle(self, request):
         node = request.path.split("/")[1]
         commands = self._commands[node]
         if request.method == "GET":
+            self.looks += 1
+            if time.monotonic() > self.ends.get(node, float("inf")):
+                commands[-1]["command_status"] = "SUCCEEDED"
             return answer({"commands": commands})
         order = request.json()
         asked = order["name"] == "clean.get_clean_steps"
@@ -68,14 +115,21 @@ class Agents:
                 "command_result": listed if asked else {"clean_step": step} if step else None,
             }
         )
+        if step and node in self._quick:
+            self.ends[node] = time.monotonic() + STEP_SECONDS
         return answer(commands[-1])
 
     def at_work(self):
         """How many run their step."""
         return sum(
             any(each["command_status"] == "RUNNING" for each in known)
-            for known in list(self._commands.values())
+            for node, known in list(self._commands.items())
+            if node not in self._quick
         )
+
+    async def announce_all(self, url, nodes):
+        async with client() as http:
+            await in_turns(lambda node: self.announce(http, url, node), nodes)
 
     async def announce(self, http, url, node):
         async with http.get(f"{url}/v1/lookup", params={"node_uuid": node}) as found:
@@ -114,30 +168,81 @@ def serving(agents):
 
 def main(nodes):
     with tempfile.TemporaryDirectory() as folder:
-        report(*measure(folder, nodes or NODES, WATCHED))
+        nodes = nodes or NODES
+        report(nodes, measure(folder, nodes, WATCHED, QUICK))
 
 
-def measure(folder, nodes, seconds):
-    """
-    (what the conductor needs with a tenth of the nodes in flight, with all, and in the end; CPU
-    seconds a second of each role without heartbeats, and with them; heartbeats a second)
-    """
-    with Fleet(folder, conductors=1, **SETTINGS) as fleet:
-        made = fill(fleet, nodes)
-        agents = Agents(made)
+def measure(folder, nodes, seconds, quick):
+    with Fleet(folder, conductors=1, **SETTINGS) as fleet, deaf() as (url, pid):
+        made = fill(fleet, nodes + quick)
+        made, late = made[:nodes], made[nodes:]
+        agents, found = Agents(made, late), Measured()
         with serving(agents) as done:
-            few = nodes // 10
-            bring(fleet, agents, done, made[:few])
-            small = needs(fleet)
-            bring(fleet, agents, done, made[few:])
-            assert {"clean wait": nodes} == states(fleet)
-            large = needs(fleet)
-            idle = used(fleet, seconds, lambda: time.sleep(seconds))
-            busy = used(fleet, seconds, lambda: done(beat(agents, fleet.url, made, seconds)))
-            assert {"clean wait": nodes} == states(fleet)
-            after = needs(fleet)
+            few, half = nodes // 10, nodes // 2
+            for first, last in ((0, few), (few, half), (half, nodes)):
+                bring(fleet, agents, done, made[first:last])
+                found.needs[f"{last} in flight"] = needs(fleet)
+            assert nodes == states(fleet)["clean wait"]
+            looks, began = agents.looks, time.monotonic()
+            found.idle = used(fleet, seconds, lambda: time.sleep(seconds))
+            found.looks = (agents.looks - looks) / (time.monotonic() - began)
+            found.busy = used(fleet, seconds, lambda: done(beat(agents, fleet.url, made, seconds)))
+            assert nodes == states(fleet)["clean wait"]
+            found.needs[f"{nodes}, {2 * seconds:.0f} s later"] = needs(fleet)
+            found.delays = delays(fleet, agents, done, late)
+            before = cpu.of_trees([pid])
+            done(beat(agents, url, made, seconds))
+            found.floor = (cpu.of_trees([pid]) - before) / seconds
             assert 0 == agents.refused
-    return small, large, after, idle, busy, nodes / GAP
+    return found
+
+
+@contextmanager
+def deaf():
+    """What answers heartbeats and does nothing: (its URL, its pid)"""
+    port = free_port()
+    child = multiprocessing.get_context("fork").Process(target=answer_all, args=(port,))
+    child.start()
+    try:
+        until(lambda: is_open(port), "the floor's server")
+        yield f"http://127.0.0.1:{port}", child.pid
+    finally:
+        child.terminate()
+        child.join()
+
+
+def answer_all(port):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    app = Flask("floor")
+    app.add_url_rule(
+        "/v1/heartbeat/<node>", methods=["POST"], view_func=lambda node: Response(b"", 202)
+    )
+    server = MPServer(
+        "floor", "127.0.0.1", port, interface=Interfaces.WSGI, workers=1, log_enabled=False
+    )
+    server.serve(target_loader=lambda: app, wrap_loader=False)
+
+
+def is_open(port):
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def delays(fleet, agents, done, nodes):
+    """Take nodes through a cleaning whose step ends; seconds from its end until each is available."""
+    fleet.provision(nodes, "provide")
+    until(lambda: states(fleet, nodes) == {"clean wait": len(nodes)}, "waiting", between=0.5)
+    done(agents.announce_all(fleet.url, nodes))
+    available = {}
+
+    def all_available():
+        for node, state in state_of(fleet, nodes).items():
+            if state == "available":
+                available.setdefault(node, time.monotonic())
+        return len(available) == len(nodes)
+
+    until(all_available, "available", 300, between=0.1)
+    return sorted(available[node] - agents.ends[node] for node in nodes)
 
 
 def fill(fleet, count):
@@ -161,12 +266,7 @@ def bring(fleet, agents, done, nodes):
     wanted = agents.at_work() + len(nodes)
     fleet.provision(nodes, "provide")
     until(lambda: states(fleet).get("clean wait", 0) == wanted, "waiting", 600, between=1)
-
-    async def announce():
-        async with client() as http:
-            await in_turns(lambda node: agents.announce(http, fleet.url, node), nodes)
-
-    done(announce())
+    done(agents.announce_all(fleet.url, nodes))
     until(lambda: agents.at_work() == wanted, "all agents at work", 600, between=1)
     until(lambda: states(fleet).get("clean wait", 0) == wanted, "waiting", 600, between=1)
 
@@ -202,14 +302,17 @@ async def beat(agents, url, nodes, seconds):
             await asyncio.wait(tasks)
 
 
-def states(fleet):
-    """state -> nodes"""
+def state_of(fleet, nodes=None):
+    """node -> provision state, of these nodes or of all"""
     with sqlite3.connect(f"file:{fleet.data}/ingot.db?mode=ro", uri=True, timeout=60) as connection:
-        found = dict(
-            connection.execute("SELECT provision_state, count(*) FROM nodes GROUP BY 1").fetchall()
-        )
+        found = dict(connection.execute("SELECT uuid, provision_state FROM nodes").fetchall())
     connection.close()
-    return found
+    return found if nodes is None else {node: found[node] for node in nodes}
+
+
+def states(fleet, nodes=None):
+    """state -> how many of these nodes, or of all"""
+    return Counter(state_of(fleet, nodes).values())
 
 
 def used(fleet, seconds, work):
@@ -224,40 +327,53 @@ def used(fleet, seconds, work):
 
 
 def needs(fleet):
-    """(MiB of the conductor's processes, their threads)"""
-    first = fleet.conductor(1)
-    known = cpu.processes()
-    mine = [pid for pid, each in known.items() if pid == first or each.parent == first]
-    memory = threads = 0
-    for pid in mine:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name == "VmRSS":
-                memory += int(value.split()[0])
-            if name == "Threads":
-                threads += int(value)
-    return memory / 1024, threads
+    """role -> Needs"""
+    pids, known = fleet.pids(), cpu.processes()
+    roots = {
+        "conductor": [fleet.conductor(1)], "api": pids["api"], "beat": pids["beat"],
+        "redis": pids["redis"],
+    }  # fmt: skip
+    return {
+        role: of_processes(
+            pid for pid, each in known.items() if pid in roots or each.parent in roots
+        )
+        for role, roots in roots.items()
+    }
 
 
-def report(small, large, after, idle, busy, rate):
-    nodes = round(rate * GAP)
+def of_processes(pids):
+    found = Needs(0, 0, 0)
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
+        found.memory += int(status["VmRSS"].split()[0]) / 1024
+        found.threads += int(status["Threads"])
+        found.files += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return found
+
+
+def report(nodes, found):
     print(f"Load, {nodes} operations in flight that wait for their agents, one conductor:\n")
-    print(f"  {'of the conductor':30}{'MiB':>8}{'threads':>10}")
-    for name, (memory, threads) in {
-        f"{nodes // 10} in flight": small,
-        f"{nodes} in flight": large,
-        f"{nodes}, after heartbeats": after,
-    }.items():
-        print(f"  {name:30}{memory:8.0f}{threads:10}")
-    print(f"\n  {'% of one core':30}{'quiet':>8}{'heartbeats':>12}{'difference':>12}")
-    for role in idle:
-        print(f"  {role:30}{idle[role] * 100:8.1f}{busy[role] * 100:12.1f}", end="")
-        print(f"{(busy[role] - idle[role]) * 100:12.1f}")
-    quiet, all_of_it = sum(idle.values()), sum(busy.values())
-    cost = all_of_it - quiet
-    print(f"  {'all':30}{quiet * 100:8.1f}{all_of_it * 100:12.1f}{cost * 100:12.1f}")
-    floor = floor_of(b"{}")
+    roles = next(iter(found.needs.values()))
+    print(f"  {'MiB, threads, open files':26}" + "".join(f"{role:>18}" for role in roles))
+    for point, needed in found.needs.items():
+        told = (f"{each.memory:.0f}, {each.threads}, {each.files}" for each in needed.values())
+        print(f"  {point:26}" + "".join(f"{each:>18}" for each in told))
+    print(f"\n  {'% of one core':26}{'quiet':>10}{'heartbeats':>12}{'difference':>12}")
+    spent = [*((role, found.idle[role], found.busy[role]) for role in found.idle)]
+    spent.append(("all", sum(found.idle.values()), sum(found.busy.values())))
+    for role, quiet, busy in spent:
+        print(f"  {role:26}{quiet * 100:10.1f}{busy * 100:12.1f}{(busy - quiet) * 100:12.1f}")
+    _, quiet, busy = spent[-1]
+    rate = nodes / GAP
+    cost, floor = ((each / rate) * 1000 for each in (busy - quiet, found.floor))
     print(
-        f"\n  A heartbeat ({rate:.0f} a second): {cost / rate * 1000:.2f} ms;"
-        f" a ready-made answer: {floor:.2f} ms; ratio {cost / rate * 1000 / floor:.1f}"
+        f"\n  A heartbeat ({rate:.0f} a second): {cost:.2f} ms;"
+        f" answered by Flask without a look at it: {floor:.2f} ms; ratio {cost / floor:.1f}"
+    )
+    print(f"  Agents were looked at {found.looks:.0f} times a second.")
+    print(
+        f"  From the end of a step of {STEP_SECONDS:g} s until its node was available: median"
+        f" {statistics.median(found.delays):.1f} s, longest {found.delays[-1]:.1f} s,"
+        f" of {len(found.delays)}."
     )

@@ -3,15 +3,22 @@ What a power sweep costs: CPU seconds of one, with 1,000 nodes and with 10,000.
 
 The sweep is the conductor's own function, on SQLite, over nodes whose BMCs are the simulator's kind
 of server in a process of its own and answer at once; `fake` nodes show what is not Redfish. Beside
-them stands the floor: the same number of bare aiohttp reads of the same document.
+them stands the floor: the same number of bare aiohttp reads of the same document. What a sweep
+takes of memory and of open files must not grow with the number of nodes, nor with that of sweeps;
+and machines that never answer must not hold up the others.
 """
 
 import asyncio
 import multiprocessing
+import os
+import socket
 import tempfile
+import threading
 import time
 import uuid
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import aiohttp
 from sqlalchemy import insert
@@ -25,24 +32,38 @@ from drivers.simulator.server import json as answer
 from workers import power_sync
 
 SIZES = (1_000, 10_000)
+#: Of the machines, one in so many never answers, when that is what is measured; and for how many
+#: seconds it is waited for.
+SILENT, TIMEOUT = 100, 2.0
 SYSTEM = "/redfish/v1/Systems/1"
-ALIVE = {"INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "86400"}
+ALIVE = {"INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "86400", "INGOT_REDFISH_SYNC_TIMEOUT": str(TIMEOUT)}
 DOCUMENT = {"@odata.id": SYSTEM, "Id": "1", "PowerState": "On", "Actions": {}}
+REDFISH = {
+    "redfish_system_id": SYSTEM, "redfish_auth_type": "basic", "redfish_username": "a",
+    "redfish_password": "b",
+}  # fmt: skip
+
+
+@dataclass
+class Swept:
+    """
+    cpu, seconds: of the sweep. peak: MiB that it needed beyond what was there before; files: that
+    were open besides. growth: MiB that two more sweeps left behind.
+    """
+
+    cpu: float
+    seconds: float
+    peak: float = 0
+    files: int = 0
+    growth: float = 0
 
 
 def main(_nodes):
-    with machines() as port:
-        rows = []
-        for size in SIZES:
-            redfish = {
-                "driver": "redfish",
-                "driver_info": {
-                    "redfish_address": f"http://127.0.0.1:{port}", "redfish_system_id": SYSTEM,
-                    "redfish_auth_type": "basic", "redfish_username": "a", "redfish_password": "b",
-                },
-            }  # fmt: skip
-            fake = {"driver": "fake-hardware", "driver_info": {}}
-            rows.append((size, *sweep(size, redfish, port), *sweep(size, fake), *floor(size, port)))
+    with machines() as port, silence() as nobody:
+        rows = [
+            (size, sweep(size, port), sweep(size), floor(size, port), sweep(size, port, nobody))
+            for size in SIZES
+        ]
     report(rows)
 
 
@@ -69,47 +90,100 @@ def serve(pipe):
     asyncio.run(run())
 
 
+@contextmanager
+def silence():
+    """A port where everybody is let in, and nobody is answered."""
+    with socket.create_server(("0.0.0.0", 0), backlog=4096) as listener:
+        yield listener.getsockname()[1]
+
+
 def address(number):
     return f"127.78.{number // 250 + 1}.{number % 250 + 1}"
 
 
-def sweep(size, node, port=None):
-    """(CPU seconds, seconds) of a sweep over that many nodes, once their BMCs are known."""
+def sweep(size, port=None, silent=None):
+    """
+    A sweep over that many nodes, once their BMCs are known.
+
+    port: of the BMCs; None: the nodes are fake. silent: the port of those that never answer, if
+    there are to be any.
+    """
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ingot.db"
         db.upgrade(url)
         environ = {"INGOT_DATABASE_CONNECTION": url, **ALIVE}
         runtime = make(settings.load(environ), lambda _message: True)
         loaded = {name: {} for name in runtime.drivers.types}
+        lost = 0
         with runtime.transaction() as session:
             conductors.register(session, "c-1", str(uuid.uuid4()), "", loaded)
-            session.execute(insert(Node), [row(number, node, port) for number in range(size)])
-        power_sync.sync(runtime, "c-1")
-        runtime.cache.clear()
-        used, began = time.process_time(), time.monotonic()
-        counts = power_sync.sync(runtime, "c-1")
-        used, took = time.process_time() - used, time.monotonic() - began
+            rows = [row(number, port, silent) for number in range(size)]
+            session.execute(insert(Node), rows)
+            lost = sum(f":{silent}" in str(each["driver_info"]) for each in rows)
+        if not silent:
+            power_sync.sync(runtime, "c-1")
+        swept = watched(lambda: power_sync.sync(runtime, "c-1"), size, lost)
+        if not silent:
+            before = memory("VmRSS")
+            for _ in range(2):
+                power_sync.sync(runtime, "c-1")
+            swept.growth = memory("VmRSS") - before
         runtime.engine.dispose()
-    assert {"read": size, "differ": 0, "failed": 0} == counts, counts
-    return used, took
+    return swept
 
 
-def row(number, node, port):
-    driver_info = dict(node["driver_info"])
+def watched(work, size, lost=0):
+    """What a sweep needs; `lost` machines cannot be read."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before, open_before = memory("VmRSS"), open_files()
+    ended, most = threading.Event(), 0
+
+    def count():
+        nonlocal most
+        while not ended.wait(0.05):
+            most = max(most, open_files() - open_before)
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    used, began = time.process_time(), time.monotonic()
+    try:
+        counts = work()
+    finally:
+        used, took = time.process_time() - used, time.monotonic() - began
+        ended.set()
+        counting.join()
+    assert {"read": size, "differ": 0, "failed": lost} == counts, counts
+    return Swept(used, took, memory("VmHWM") - before, most)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def memory(name):
+    """MiB of this process: VmRSS, or VmHWM, the most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
+
+
+def row(number, port, silent):
+    driver_info = {}
     if port:
-        driver_info["redfish_address"] = f"http://{address(number)}:{port}"
+        where = silent if silent and number % SILENT == 0 else port
+        driver_info = REDFISH | {"redfish_address": f"http://{address(number)}:{where}"}
     return {
-        "uuid": str(uuid.uuid4()), "driver": node["driver"], "driver_info": driver_info,
-        "provision_state": "available", "power_state": "power on" if port else "power off",
+        "uuid": str(uuid.uuid4()), "driver": "redfish" if port else "fake-hardware",
+        "driver_info": driver_info, "provision_state": "available",
+        "power_state": "power on" if port else "power off",
     }  # fmt: skip
 
 
 def floor(size, port):
-    """The same for bare reads, as many at once as a sweep has."""
+    """The same for bare reads, as many at once as a sweep has, each on a connection of its own."""
 
     async def read():
         numbers = iter(range(size))
-        connector = aiohttp.TCPConnector(limit=64)
+        connector = aiohttp.TCPConnector(limit=64, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as http:
 
             async def lane():
@@ -121,17 +195,19 @@ def floor(size, port):
 
     used, began = time.process_time(), time.monotonic()
     asyncio.run(read())
-    return time.process_time() - used, time.monotonic() - began
+    return Swept(time.process_time() - used, time.monotonic() - began)
 
 
 def report(rows):
     print("Power sweep of one conductor, BMCs that answer at once:\n")
     print(f"  {'CPU s (seconds)':>16}{'Redfish':>16}{'fake':>16}{'bare reads':>16}{'ratio':>8}")
-    for size, used, took, fake, fake_took, bare, bare_took in rows:
-        told = [
-            f"{a:.2f} ({b:.1f})" for a, b in ((used, took), (fake, fake_took), (bare, bare_took))
-        ]
-        print(
-            f"  {size:10} nodes" + "".join(f"{each:>16}" for each in told) + f"{used / bare:8.1f}"
-        )
+    for size, redfish, fake, bare, _ in rows:
+        told = [f"{each.cpu:.2f} ({each.seconds:.1f})" for each in (redfish, fake, bare)]
+        print(f"  {size:10} nodes" + "".join(f"{each:>16}" for each in told), end="")
+        print(f"{redfish.cpu / bare.cpu:8.1f}")
+    print(f"\n  {'of Redfish':>16}{'ms a node':>16}{'MiB more':>16}{'open files':>16}", end="")
+    print(f"{'MiB left by two':>18}{f'1 in {SILENT} silent for {TIMEOUT:g} s':>26}")
+    for size, redfish, _, _, lost in rows:
+        print(f"  {size:10} nodes{redfish.cpu / size * 1000:16.2f}{redfish.peak:16.1f}", end="")
+        print(f"{redfish.files:16}{redfish.growth:18.1f}{lost.seconds:24.1f} s")
     print("\nIronic 39, fake: 1,000 nodes 4.1 s of CPU, 10,000 nodes 41 s.")
