@@ -2,24 +2,27 @@
 The application: what every request passes through, and who answers it.
 """
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
 import flask_smorest
 from flask import Flask, Request, Response, g, request
 from flask.globals import request_ctx
+from werkzeug.exceptions import MethodNotAllowed
+from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
-from app.api import auth, documentation, errors, policy, root, versions
+from app.api import auth, documentation, errors, heartbeats, policy, root, routes, versions
 from app.api.access import POLICY
 from app.api.agents import agents
 from app.api.allocations import allocations
-from app.api.answers import RUNTIME, json
+from app.api.answers import RUNTIME, Wsgi, json, signature
 from app.api.chassis import chassis
 from app.api.conductors import conductors
 from app.api.drivers import drivers
@@ -57,10 +60,11 @@ BLUEPRINTS = (
 )  # fmt: skip
 #: Paths that are what they seem; all others are under /v1, whether they say so or not.
 OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck")
-
-REQUEST_ID = ("Openstack-Request-Id", "X-Openstack-Request-Id")
-
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+#: Older clients name the node last; no node can have the names that then come first.
+NODE_LAST = re.compile(
+    r"/v1/nodes/(maintenance|states(?:/(?:power|provision|raid|console|boot_mode|secure_boot))?"
+    r"|management/(?:boot_device|inject_nmi|indicators)|vendor_passthru)/([^/]+)(/.*)?"
+)
 
 
 def create_app(runtime: Runtime) -> Flask:
@@ -86,12 +90,20 @@ def create_app(runtime: Runtime) -> Flask:
     app.add_url_rule("/docs", view_func=documentation.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))
-    app.wsgi_app = _under_v1(app.wsgi_app)  # type: ignore[method-assign, assignment]
+    app.wsgi_app = _under_v1(heartbeats.first(runtime, app.wsgi_app))  # type: ignore[method-assign, assignment]
     return app
 
 
 class Application(Flask):
-    """No handler is a coroutine, and so none is looked at for that, five times a request."""
+    """
+    No handler is a coroutine, and so none is looked at for that, five times a request. A part of a
+    thing that is too new for a request is not there, by whatever method it is asked for.
+    """
+
+    def raise_routing_exception(self, request: Request) -> NoReturn:
+        if isinstance(request.routing_exception, MethodNotAllowed) and routes.hidden():
+            raise NoSuchRoute
+        super().raise_routing_exception(request)
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         return func
@@ -136,10 +148,7 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
         headers = response.headers
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # there is no content
-        headers.extend(versions.RANGE)
-        headers.extend((name, g.request_id) for name in REQUEST_ID)
-        if not g.unrouted:
-            headers.add(versions.HEADER, f"1.{g.version}")
+        headers.extend(signature(g.request_id, None if g.unrouted else g.version))
         if log.debugging():
             logger.debug(
                 "request.answered",
@@ -169,7 +178,8 @@ def _check_address(asked: Request) -> None:
 
 def _under_v1(inner: Wsgi) -> Wsgi:
     """
-    `/nodes/` is `/v1/nodes`: a path may leave out the version, and end in one slash.
+    `/nodes/` is `/v1/nodes`: a path may leave out the version, and end in one slash; it may have
+    what is asked of a node before the node.
 
     Below 1.91 it may end in `.json`, too, where the version is asked for by Ironic's own header.
     """
@@ -180,8 +190,12 @@ def _under_v1(inner: Wsgi) -> Wsgi:
             path = path[:-1]
         if path.endswith(".json") and path not in OUTSIDE and versions.drops_suffix(environ):
             path = path.removesuffix(".json")
+            environ[versions.DROPPED] = True
         if path not in OUTSIDE and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
+        if turned := NODE_LAST.fullmatch(path):
+            what, ident, rest = turned.groups(default="")
+            path = f"/v1/nodes/{ident}/{what}{rest}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)
 

@@ -6,11 +6,13 @@ ten milliseconds after its fork. What cannot be shared (the connections to datab
 opened afterwards, by each for itself.
 """
 
+import ctypes
 import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from granian.server.mp import MPServer
 
 import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import killpoints, log, queue, runtime
+from app.api.answers import Wsgi
 from app.main import create_app
 from app.parent import die_with_parent
 from app.services.turns import Turns
@@ -31,6 +34,9 @@ logger = log.get(__name__)
 PATIENCE = 1
 #: Objects that are made before Python looks for garbage: more than most requests leave at once.
 UNSEEN = 20_000
+#: glibc's `mallopt`: M_TRIM_THRESHOLD, so much free memory is kept; M_MMAP_THRESHOLD, blocks of so
+#: much never are; M_ARENA_MAX, as all threads would keep theirs, and Python lets only one run.
+MEMORY = {-1: 16 << 20, -3: 32 << 20, -8: 2}
 #: Nothing of granian's own: its lines go where ours go.
 LOGGING = {
     "version": 1,
@@ -42,8 +48,6 @@ LOGGING = {
         "granian.access": {"handlers": [], "propagate": True},
     },
 }
-
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def main(settings: Settings) -> None:
@@ -67,6 +71,7 @@ def main(settings: Settings) -> None:
         shared.send, shared.asks = queue.sender(application), queue.Asks(application, settings)
         gc.freeze()  # what is loaded by now stays, and is no longer looked through
         gc.set_threshold(UNSEEN)
+        _keep_memory()
         return in_turn(app, Turns(api.blocking_threads, api.waiting_threads))
 
     server = MPServer(
@@ -90,6 +95,17 @@ def main(settings: Settings) -> None:
     )
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
     server.serve(target_loader=load, wrap_loader=False)
+
+
+def _keep_memory() -> None:
+    """
+    What a large page took stays with the process: to give it back each time, and to ask for it
+    again, costs as much as half of the page. Other libraries than glibc do not know of it.
+    """
+    with suppress(OSError, AttributeError):
+        allocator = ctypes.CDLL(None)
+        for parameter, size in MEMORY.items():
+            allocator.mallopt(parameter, size)
 
 
 def in_turn(app: Wsgi, turns: Turns) -> Wsgi:

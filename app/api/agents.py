@@ -13,10 +13,11 @@ from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
 from app.api.nodes import key_of
 from app.api.routes import Routes
-from app.api.schemas.agents import Heartbeat, LookupQuery
+from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.db import retrying
 from app.errors import Invalid, NotFound
+from app.runtime import Runtime
 from app.services import agents as service
 from app.services import inspection
 from app.settings import Settings
@@ -26,6 +27,7 @@ agents = Routes("agents", "What the ramdisk agents of machines call")
 TOKEN_SINCE = 62
 #: Agents post what they found without a version: the oldest one does, and those that know of it.
 INSPECTION_SINCE = 84
+HEARTBEAT_SINCE = 22
 #: key of a heartbeat -> minor version that it appeared in
 SINCE = {
     "agent_version": 36, "agent_token": 62, "agent_verify_ca": 68, "agent_status": 72,
@@ -53,11 +55,20 @@ def look_up(query: Mapping[str, Any]) -> Response:
                 macs,
                 query.get("node_uuid"),
                 with_token=with_token,
-                caller=request.remote_addr,
+                caller=_caller(),
             )
             return node.uuid, token, node.management_interface
 
     return json(_told(*retrying(work)))
+
+
+def _caller() -> str:
+    """
+    Where a request comes from. Behind proxies all come from one address, so what those say of it
+    counts as well; the end of it is what the last of them has seen, and nobody else can say.
+    """
+    seen = [*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""]
+    return ",".join(seen)[-64:]
 
 
 def _told(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
@@ -98,18 +109,35 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
     }
 
 
-@agents.at("POST", "/heartbeat/<ident>", since=22)
+@agents.at("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE)
 @agents.arguments(Heartbeat, location="json_or_query")
 def heartbeat(sign: dict[str, Any], ident: str) -> Response:
     """Record that the agent of a node is alive, and wake what waits for it"""
-    if not runtime().settings.api.enable_ramdisk_endpoints:
+    return heartbeat_of(ident, sign)
+
+
+@agents.at("POST", "/heartbeat", since=HEARTBEAT_SINCE)
+@agents.arguments(NamedHeartbeat, location="json_or_query")
+def heartbeat_of_named_node(sign: dict[str, Any]) -> Response:
+    """The same, of the node that the body names; not without authentication"""
+    return heartbeat_of(sign.pop("node_ident"), sign)
+
+
+def heartbeat_of(ident: str, sign: Mapping[str, Any]) -> Response:
+    """What the agent of a node is answered. Raises as `hear`, and Misaddressed."""
+    key_of(ident)
+    hear(runtime(), ident, sign, versions.current())
+    return empty(202)
+
+
+def hear(shared: Runtime, ident: str, sign: Mapping[str, Any], minor: int) -> None:
+    """Take a sign of life in the request's version. Raises Invalid, NotFound, NodeLocked."""
+    if not shared.settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", ident)
     for name, since in SINCE.items():
-        if sign.get(name) is not None and versions.current() < since:
+        if minor < since and sign.get(name) is not None:
             raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
-    key_of(ident)
-    service.heartbeat(runtime(), ident, sign)
-    return empty(202)
+    service.heartbeat(shared, ident, sign)
 
 
 @agents.at("POST", "/continue_inspection")
@@ -133,7 +161,7 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
                 macs,
                 query.get("node_uuid"),
                 with_token=knows,
-                caller=request.remote_addr,
+                caller=_caller(),
             )
             return node.uuid, token, node.management_interface
 

@@ -124,8 +124,9 @@ def delete_allocation(_query: Query, ident: str) -> Response:
 @allocations.arguments(FieldsQuery, location="query")
 def show_allocation_of_node(query: Query, ident: str) -> Response:
     """Show the allocation of a node"""
+    node_id = _node_id(ident)
     with runtime().reading() as session:
-        uuid = session.scalar(select(Allocation.uuid).where(_of_node(session, ident)))
+        uuid = session.scalar(select(Allocation.uuid).where(Allocation.node_id == node_id))
     if uuid is None:
         raise NotFound("allocation of node", ident)
     return ALLOCATION.show(query, uuid)

@@ -2,18 +2,28 @@
 Answers: JSON by orjson, links, times, and the runtime that a handler works with.
 """
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
-from flask import Response, current_app, request
+from flask import Response, current_app
+from flask.globals import request_ctx
+from werkzeug.sansio.utils import get_current_url
 
+from app.api import versions
 from app.runtime import Runtime
+
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 RUNTIME = "ingot"
 JSON = "application/json"
 #: our times are naive UTC; clients get "+00:00"
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS
+
+
+REQUEST_ID = ("Openstack-Request-Id", "X-Openstack-Request-Id")
 
 
 def runtime() -> Runtime:
@@ -41,6 +51,12 @@ def empty(status: int = 204, location: str | None = None) -> Response:
     return response
 
 
+def signature(request_id: str, minor: int | None) -> list[tuple[str, str]]:
+    """Headers of every answer; minor: the version that the request speaks, None if none."""
+    signed = [*versions.RANGE.items(), *((name, request_id) for name in REQUEST_ID)]
+    return signed if minor is None else [*signed, (versions.HEADER, f"1.{minor}")]
+
+
 def time(when: datetime | None) -> str | None:
     """ISO 8601 with microseconds and offset, as every client expects it."""
     if when is None:
@@ -50,7 +66,15 @@ def time(when: datetime | None) -> str | None:
 
 def host() -> str:
     """The URL that links begin with, without a slash at its end."""
-    return (runtime().settings.api.public_endpoint or request.host_url).rstrip("/")
+    if public := runtime().settings.api.public_endpoint:
+        return public.rstrip("/")
+    asked = request_ctx.request
+    return _host(asked.scheme, asked.host)
+
+
+@lru_cache(maxsize=64)  # werkzeug looks at every letter of it
+def _host(scheme: str, host: str) -> str:
+    return get_current_url(scheme, host).rstrip("/")
 
 
 def links(path: str, base: str | None = None) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from app.errors import Invalid
 from app.models import Chassis
 from app.services import chassis as service
 from app.services import rows
-from app.services.nodes import is_uuid
+from app.services.idents import is_uuid
 
 chassis = Routes("chassis", "Cases that hold several nodes")
 

@@ -4,7 +4,7 @@ Tokens: Keystone says whose they are. keystonemiddleware asks it, and remembers 
 Importing this costs half a second; `auth` does so only where Keystone is used.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
@@ -17,14 +17,13 @@ from oslo_config import cfg
 from webob.exc import HTTPServiceUnavailable
 
 from app import log
+from app.api.answers import Wsgi
 from app.api.auth import is_public
 from app.errors import Unauthorized, Unavailable
 from app.services.caller import Caller, of_token
 from app.settings import KeystoneAuthtoken, SettingsError
 
 logger = log.get(__name__)
-
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 GROUP = "keystone_authtoken"
 #: What the middleware puts into the environment of a request: Keystone's answer.

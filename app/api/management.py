@@ -76,18 +76,14 @@ def list_indicators(_query: Any, ident: str) -> Response:
     return json({"indicators": found})
 
 
-@management.at(
-    "GET", f"{INDICATORS}/<indicator>", since=63, rule="baremetal:node:get_indicator_state"
-)
+@management.at("GET", f"{INDICATORS}/<indicator>", rule="baremetal:node:get_indicator_state")
 @management.arguments(NoQuery, location="query")
 def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
     """Show what a light does"""
     return json({"state": ask(ident, "get_indicator", **_light(indicator))})
 
 
-@management.at(
-    "PUT", f"{INDICATORS}/<indicator>", since=63, rule="baremetal:node:set_indicator_state"
-)
+@management.at("PUT", f"{INDICATORS}/<indicator>", rule="baremetal:node:set_indicator_state")
 @management.arguments(IndicatorState, location="json_or_query")
 def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
     """Switch a light"""

@@ -6,18 +6,17 @@ from types import NoneType
 from typing import Any
 
 from flask import Response
-from sqlalchemy import select
 from sqlalchemy.orm import Session
+from werkzeug.exceptions import MethodNotAllowed
 
 from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.nodes import identified, key_of, locked
+from app.api.nodes import identified, key_of, locked, node_of
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.errors import Invalid, NotFound, ServiceError
-from app.models import Node
 from app.services import power, provisioning
 from app.services.resting import await_rest
 from app.states import VERBS, allows
@@ -86,7 +85,11 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
     verb, dry_run = fields.pop("target"), fields.pop("dry_run", False)
     if verb not in versions.LATE_VERBS:
         versions.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")
-    arguments = {name: value for name, value in fields.items() if value is not None}
+    arguments = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and (value or not name.endswith("_steps"))
+    }
     if dry_run:
         return json(_rehearsed(ident, verb, arguments))
     check_arguments(verb, arguments)
@@ -100,12 +103,14 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
     return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
+#: What can be put below the states is known: there is no other method for anything else.
+node_states.refused("/nodes/<ident>/states/<other>", lambda: MethodNotAllowed(["GET"]))
+
+
 def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
     """What a verb would do: its steps in their order, or why it would be refused."""
     with runtime().reading() as session:
-        node = session.scalar(select(Node).where(identified(ident)))
-        if node is None:
-            raise NotFound("node", ident)
+        node = node_of(session, ident)
         told: Fields = {"node_uuid": node.uuid, "target": verb, "from": node.provision_state}
         try:
             check_arguments(verb, arguments)

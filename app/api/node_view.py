@@ -2,13 +2,15 @@
 What a caller sees of nodes: columns as they are, and what is computed beside them.
 
 A page costs one query for the nodes, their agents and traits, and two for the operations in
-progress, those only if a field needs them. The database writes each node's columns as JSON; what is
-computed is added to that text, and documents that hold no secret pass through it undecoded.
+progress, those only if a field needs them. The database writes most columns as JSON; what is
+computed is added to that text, and documents that hold no secret pass through it undecoded. All of
+that goes by columns, not by rows: then nearly all loops over a page are not Python's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -17,7 +19,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Row,
     Select,
     Text,
     bindparam,
@@ -30,25 +31,22 @@ from app import ring
 from app.api import access, etags, json_rows, versions
 from app.api.answers import OPTIONS, host, json, links, runtime
 from app.api.auth import caller
-from app.api.masking import (
-    DOCUMENTS,
-    HIDDEN,
-    SHOWN_BY,
-    TEXTS,
-    mask,
-    mask_text,
-    redacted,
-)
+from app.api.masking import DOCUMENTS, HIDDEN, SHOWN_BY, TEXTS, mask, mask_text, redacted
 from app.api.owned import SEE_NODE
 from app.errors import NotFound
 from app.models import AgentRecord, Allocation, Node, NodeTrait, Operation, OperationStep
+from app.prepared import Prepared
 from app.services import conductors, operations
-from app.services.nodes import INTERFACES
+from app.services.node_rules import INTERFACES
 from app.states import Kind, of_kind
 
 View = dict[str, Any]
 #: A unique column, and the value in it.
 Key = tuple[str, str]
+#: A row, whoever has read it.
+Found = Sequence[Any]
+#: Column -> what the nodes of a page have there.
+Columns = Mapping[str, Sequence[Any]]
 Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
 
 SHORT = ("uuid", "name", "instance_uuid", "power_state", "provision_state", "maintenance")
@@ -69,18 +67,22 @@ PLAIN = (
 )  # fmt: skip
 FULL = (*PLAIN, *OPEN, *DOCUMENTS, *STEPS, *JOINED, "traits", "conductor")
 SORTABLE = frozenset(PLAIN)
-#: Fields that are empty together in many nodes: of trouble and change, of a tenant, of what the
-#: machine did not tell.
+#: Fields that are the same in many nodes, or empty in most.
+RECURRING = frozenset({
+    "power_state", "target_power_state", "provision_state", "target_provision_state", "maintenance",
+    "maintenance_reason", "fault", "last_error", "reservation", "driver", "resource_class",
+    "conductor_group", "shard", "parent_node", "chassis_uuid", "automated_clean", "protected",
+    "protected_reason", "retired", "retired_reason", "disable_power_off", "console_enabled",
+    "boot_mode", "secure_boot", "health", *INTERFACES,
+})  # fmt: skip
+#: Fields that are empty together in many nodes: of a tenant, of an inspection, of configuration.
 SPARSE = (
-    frozenset({
-        "fault", "last_error", "reservation", "target_power_state", "target_provision_state",
-        "maintenance", "maintenance_reason", "protected", "protected_reason", "retired",
-        "retired_reason", "automated_clean", "disable_power_off", "console_enabled", "health",
-        "parent_node", "chassis_uuid",
-    }),
     frozenset({"instance_uuid", "instance_name", "owner", "lessee"}),
-    frozenset({"boot_mode", "secure_boot", "inspection_started_at", "inspection_finished_at"}),
-)  # fmt: skip
+    frozenset({"inspection_started_at", "inspection_finished_at"}),
+    frozenset({"network_data", "raid_config", "target_raid_config"}),
+)
+#: Times that most nodes have.
+TIMES = frozenset({"provision_updated_at", "created_at", "updated_at"})
 #: The version from which every state is told.
 AGED = 39
 STATES = (
@@ -92,7 +94,7 @@ STATES = (
 _NODES = Node.__table__.c
 #: Documents that are read as text: those that are shown as they are, then those that are masked.
 _TEXTS: Mapping[str, ColumnElement[str]] = {
-    **{name: cast(_NODES[name], Text) for name in OPEN},
+    **{name: cast(_NODES[name], Text) for name in ("properties", "extra")},
     "traits": json_rows.array(
         NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
     ),
@@ -102,7 +104,7 @@ _AGENTS = AgentRecord.__table__.c
 _AGENT = (
     _AGENTS.url.label("agent_url"),
     _AGENTS.version.label("agent_version"),
-    _AGENTS.last_heartbeat_at.label("agent_last_heartbeat"),
+    json_rows.Moment(_AGENTS.last_heartbeat_at).label("agent_last_heartbeat"),
     _AGENTS.token.label("agent_secret_token"),
 )
 _AGENT_FACTS = tuple(each.name for each in _AGENT)
@@ -119,23 +121,30 @@ class Reading:
     """
     What is read to show some fields of nodes.
 
-    parts: with how many JSON texts each row begins; its `_SOURCES` come next, then the texts of
-    `documents` that are shown as they are. places: column -> where a row has it. computed: the
-    fields that no column shows as they are. wanted: all of the fields.
+    names: those of its columns, of which the parts are the first. documents: those that hold the
+    JSON text of a field, shown as it is. computed: the fields that no column shows as they are.
+    wanted: all of the fields.
     """
 
     query: Select[Any]
-    parts: int
+    names: Sequence[str]
+    parts: Sequence[json_rows.Part]
     documents: Sequence[str]
-    places: Mapping[str, int]
     computed: frozenset[str]
     wanted: frozenset[str]
 
+    def columns(self, rows: Sequence[Found]) -> Columns:
+        """Column -> what the rows have there."""
+        return dict(zip(self.names, zip(*rows, strict=False) if rows else repeat(()), strict=False))
+
     @cached_property
-    def by(self) -> Mapping[str, Select[Any]]:
+    def by(self) -> Mapping[str, Prepared]:
         """Unique column -> how to read the node that has `value` there, with its entity tag."""
         query = self.query.add_columns(*etags.PARTS)
-        return {name: query.where(_NODES[name] == bindparam("value")) for name in ("uuid", "name")}
+        return {
+            name: Prepared(query.where(_NODES[name] == bindparam("value")))
+            for name in ("uuid", "name")
+        }
 
 
 def reading(wanted: Iterable[str]) -> Reading:
@@ -150,11 +159,20 @@ def _reading(wanted: frozenset[str], aged: bool, restricted: bool) -> Reading:
         computed |= wanted & {"provision_state"}
     if restricted:
         computed |= wanted & {*TEXTS}
-    own = [_NODES[name] for name in PLAIN if name in wanted - computed]
+    own = wanted - computed - {"uuid", *_TEXTS}
     joined = [column for name, column in JOINED.items() if name in wanted]
-    parts = json_rows.objects([*own, *joined], SPARSE)
+    rest = own.difference(RECURRING, *SPARSE, TIMES)
+    groups = [
+        (json_rows.recurring, _columns(own & RECURRING)),
+        *((json_rows.sparse, _columns(own & names)) for names in SPARSE),
+        (json_rows.together, [*_columns(rest), *joined]),
+    ]
+    parts = [part(columns) for part, columns in groups if columns]
+    parts += map(json_rows.moment, _columns(own & TIMES))
     documents = [name for name in _TEXTS if name in wanted and name not in DOCUMENTS]
-    columns: list[ColumnElement[Any]] = [*parts, *(_NODES[name] for name in _SOURCES)]
+    columns: list[ColumnElement[Any]] = []
+    columns += [each.column.label(f"json_{number}") for number, each in enumerate(parts)]
+    columns += [_NODES[name] for name in _SOURCES]
     columns += [column.label(name) for name, column in _TEXTS.items() if name in wanted]
     if restricted:
         columns += [_NODES[name] for name in ("owner", "lessee", *TEXTS)]
@@ -165,14 +183,18 @@ def _reading(wanted: frozenset[str], aged: bool, restricted: bool) -> Reading:
     if "driver_internal_info" in wanted:
         columns += _AGENT
         source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
-    places = {column.name: place for place, column in enumerate(columns)}
+    names = [column.name for column in columns]
     query = select(*columns).select_from(source)
-    return Reading(query, len(parts), documents, places, computed, wanted)
+    return Reading(query, names, parts, documents, computed, wanted)
+
+
+def _columns(names: Collection[str]) -> list[ColumnElement[Any]]:
+    return [_NODES[name] for name in (*PLAIN, *OPEN) if name in names]
 
 
 def views(
     connection: Connection,
-    rows: Sequence[Row[Any]],
+    rows: Sequence[Found],
     read: Reading,
     *,
     conductor: str | None = None,
@@ -183,76 +205,92 @@ def views(
 
     conductor: only nodes that belong to it. linked: with links to the node and to what it has.
     """
-    places, computed, version = read.places, read.computed, versions.current()
-    line, uuids = _line(read, host() if linked else None)
-    first = read.parts + len(_SOURCES)
-    last = first + len(read.documents)
-    resting = dict.fromkeys(sorted(computed), "{}")
-    masked = [
-        (name, places[name], access.shows(SHOWN_BY[name])) for name in DOCUMENTS if name in computed
-    ]
-    limited = [(name, places[name]) for name in TEXTS if name in computed]
-    restricted = caller().restricted
-    steps = [(name, flow) for name, flow in STEPS.items() if name in computed]
-    progress: Mapping[int, Progress] = {}
-    if steps or "driver_internal_info" in computed:
-        key, state = places["id"], places["provision_state"]
-        working = [row[key] for row in rows if row[state] in _AT_WORK]
-        with Session(connection) as session:
-            progress = operations.current(session, working)
-    announced = places.get("agent_url")
-    owned = "conductor" in computed or conductor is not None
-    members = conductors.members(runtime(), connection) if owned else ()
-    result = []
-    for row in rows:
-        key, uuid, state, driver, group = row[read.parts : first]
-        told = resting.copy()  # field -> its value's text
-        if owned:
-            owner = ring.owner(uuid, driver, group, members)
-            name = owner.name if owner else None
-            if conductor is not None and name != conductor:
-                continue
-            if "conductor" in computed:
-                told["conductor"] = _text(name)
-        if "provision_state" in computed:
-            told["provision_state"] = _text(_aged(state, version))
-        for name, place, shown in masked:
-            told[name] = mask_text(row[place], name, shown=shown)
-        for name, place in limited:
-            told[name] = _text(row[place])
-        current = progress.get(key)
-        if announced is not None and (current or row[announced] is not None):
-            _add_agent(told, row, current)
-        if restricted:
-            for name in access.hidden(row.owner, row.lessee) & computed:
-                told[name] = _text(redacted(f"{SEE_NODE}:{name}"))
-        if current:
-            told |= {name: _text(_current_step(current, flow)) for name, flow in steps}
-        plain = [json_rows.members(row[: read.parts])] if read.parts else []
-        pieces = line.copy()
-        pieces[1::2] = (*plain, *row[first:last], *told.values(), *[uuid] * uuids)
-        result.append(orjson.Fragment("".join(pieces)))
-    return result
+    columns, told = read.columns(rows), {}  # told: computed field -> its texts
+    if conductor is not None or "conductor" in read.computed:
+        owners = _owners(columns, conductors.members(runtime(), connection))
+        if conductor is not None:
+            rows = [row for row, owner in zip(rows, owners, strict=True) if owner == conductor]
+            columns, owners = read.columns(rows), [conductor] * len(rows)
+        texts = {name: _text(name) for name in set(owners)}
+        told["conductor"] = [texts[name] for name in owners]
+    told |= _computed(connection, columns, read)
+    gaps = [part.members(columns[name]) for name, part in zip(read.names, read.parts, strict=False)]
+    gaps += [columns[name] for name in read.documents]
+    gaps += [told[name] for name in sorted(read.computed)]
+    first, *fixed = _line(read, host() if linked else None)
+    gaps += [columns["uuid"]] * (len(fixed) - len(gaps))
+    woven: list[Iterable[str]] = [repeat(first, len(rows))]
+    for gap, text in zip(gaps, fixed, strict=True):
+        woven += (gap, repeat(text))
+    return list(map(orjson.Fragment, map("".join, zip(*woven, strict=False))))
 
 
 @lru_cache(maxsize=512)
-def _line(read: Reading, base: str | None) -> tuple[list[str], int]:
+def _line(read: Reading, base: str | None) -> Sequence[str]:
     """
-    The document of a node in pieces, of which every second one differs from node to node, and how
-    many of these, the last ones, are its UUID. base: the URL that links begin with; without one
-    there are none.
+    The document of a node, cut where it differs from node to node; the last of these gaps are for
+    its UUID. base: the URL that links begin with; without one there are none.
     """
-    members, uuids = [_GAP] if read.parts else [], 0
+    members = [_GAP] * len(read.parts)
     members += [f'"{name}":{_GAP}' for name in (*read.documents, *sorted(read.computed))]
+    if "uuid" in read.wanted:
+        members.append(f'"uuid":"{_GAP}"')
     if base is not None:
         document: View = {"links": links(f"nodes/{_GAP}", base)}
         for name in LINKED:
             if name in read.wanted:
                 document[name] = links(f"nodes/{_GAP}/{name}", base)
         members.append(_text(document)[1:-1])
-        uuids = members[-1].count(_GAP)
-    fixed = f"{{{','.join(members)}}}".split(_GAP)
-    return [piece for text in fixed for piece in (text, "")][:-1], uuids
+    return f"{{{','.join(members)}}}".split(_GAP)
+
+
+def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None]:
+    """The names of the conductors that nodes belong to."""
+    serving = cache(partial(ring.serving, members=members))
+    nodes = zip(columns["uuid"], columns["driver"], columns["conductor_group"], strict=True)
+    found = [ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
+    return [owner.name if owner else None for owner in found]
+
+
+def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[str, list[str]]:
+    """Computed field but `conductor` -> the text of its value, of each node."""
+    told = {}
+    for name in read.computed & {*DOCUMENTS}:
+        shown = access.shows(SHOWN_BY[name])
+        told[name] = [mask_text(text, name, shown=shown) for text in columns[name]]
+    for name in read.computed & {*TEXTS}:
+        told[name] = [_text(value) for value in columns[name]]
+    for name in read.computed & {*STEPS}:
+        told[name] = ["{}"] * len(columns["id"])
+    if "provision_state" in read.computed:
+        aged = partial(_aged, version=versions.current())
+        told["provision_state"] = [_text(aged(each)) for each in columns["provision_state"]]
+    if read.computed & {*STEPS, "driver_internal_info"}:
+        _add_work(connection, columns, told)
+    if caller().restricted:
+        for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
+            for name in access.hidden(*whose) & read.computed:
+                told[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
+    return told
+
+
+def _add_work(connection: Connection, columns: Columns, told: Mapping[str, list[str]]) -> None:
+    """What is under way, and what agents said, into the texts of the nodes that it is about."""
+    states = zip(columns["id"], columns["provision_state"], strict=True)
+    progress: Mapping[int, Progress] = {}
+    if working := [key for key, state in states if state in _AT_WORK]:
+        with Session(connection) as session:
+            progress = operations.current(session, working)
+    flows = [(name, flow) for name, flow in STEPS.items() if name in told]
+    internal, urls = told.get("driver_internal_info"), columns.get("agent_url", ())
+    for number, key in enumerate(columns["id"]):
+        current = progress.get(key)
+        if current:
+            for name, flow in flows:
+                told[name][number] = _text(_current_step(current, flow))
+        if internal and (current or urls[number] is not None):
+            facts = {name: columns[name][number] for name in _AGENT_FACTS}
+            internal[number] = _with_agent(internal[number], facts, current)
 
 
 def _text(value: Any) -> str:
@@ -261,39 +299,54 @@ def _text(value: Any) -> str:
 
 def one(key: Key, wanted: Iterable[str], *, linked: bool = True) -> orjson.Fragment | None:
     """The node that a key means, or None."""
-    found = _found(key, reading(wanted), linked=linked)
+    with runtime().looking() as connection:
+        found = _found(connection, key, reading(wanted), linked=linked)
     return found[0] if found else None
 
 
-def tagged(key: Key, wanted: Iterable[str], status: int = 200) -> Response:
-    """
-    The answer that shows a node, with its entity tag; where it is new, with its location.
-
-    Raises NotFound.
-    """
-    found = _found(key, reading(wanted))
+def tagged(key: Key, wanted: Iterable[str]) -> Response:
+    """The answer that shows a node, with its entity tag. Raises NotFound."""
+    with runtime().looking() as connection:
+        found = _found(connection, key, reading(wanted))
     if found is None:
         raise NotFound("node", request.path.rpartition("/")[2])
-    view, row = found
-    response = json(view, status)
-    response.headers["ETag"] = etags.of(row[-len(etags.PARTS) :])
+    return _signed(*found)
+
+
+def written(session: Session, node: Node, status: int = 200) -> Response:
+    """The same, of the node as its transaction leaves it; where it is new, with its location."""
+    session.flush()
+    found = _found(session.connection(), ("uuid", node.uuid), reading(whole()))
+    assert found  # its row is locked
+    response = _signed(*found)
     if status == 201:
-        response.headers["Location"] = f"{host()}/v1/nodes/{row.uuid}"
+        response.status_code = status
+        response.headers["Location"] = f"{host()}/v1/nodes/{node.uuid}"
+    return response
+
+
+def _signed(view: orjson.Fragment, row: Found) -> Response:
+    response = json(view)
+    response.headers["ETag"] = etags.of(row[-len(etags.PARTS) :])
     return response
 
 
 def _found(
-    key: Key, read: Reading, *, linked: bool = True
-) -> tuple[orjson.Fragment, Row[Any]] | None:
+    connection: Connection, key: Key, read: Reading, *, linked: bool = True
+) -> tuple[orjson.Fragment, Found] | None:
     column, value = key
-    with runtime().looking() as connection:
-        row = connection.execute(read.by[column], {"value": value}).one_or_none()
-        return row and (views(connection, [row], read, linked=linked)[0], row)
+    row = read.by[column].first(connection, {"value": value})
+    return row and (views(connection, [row], read, linked=linked)[0], row)
 
 
-def whole() -> list[str]:
+def whole() -> Collection[str]:
     """Every field that the request's version has."""
-    return versions.visible("node", (*FULL, *LINKED))
+    return _whole(versions.current())
+
+
+@cache
+def _whole(_version: int) -> frozenset[str]:
+    return frozenset(versions.visible("node", (*FULL, *LINKED)))
 
 
 def _aged(state: str, version: int) -> str | None:
@@ -303,20 +356,20 @@ def _aged(state: str, version: int) -> str | None:
     return None if state == "available" and version < 2 else state
 
 
-def _add_agent(node: dict[str, str], row: Row[Any], progress: Progress | None) -> None:
-    """What Ironic keeps in `driver_internal_info` and we in tables of their own."""
-    facts = {name: value for name in _AGENT_FACTS if (value := getattr(row, name)) is not None}
+def _with_agent(document: str, facts: View, progress: Progress | None) -> str:
+    """The text of `driver_internal_info` with what Ironic keeps there and we in other tables."""
+    facts = {name: value for name, value in facts.items() if value is not None}
     if "agent_secret_token" in facts:
         facts["agent_secret_token"] = HIDDEN
+    if "agent_last_heartbeat" in facts:
+        facts["agent_last_heartbeat"] = json_rows.iso(facts["agent_last_heartbeat"])
     for flow in STEPS.values():
         steps = _steps(progress, flow)
         if steps:
             current = progress[1] if progress else None
             facts[f"{flow}_steps"] = [step_view(each) for each in steps]
             facts[f"{flow}_step_index"] = steps.index(current) if current in steps else None
-    if facts:
-        document = orjson.loads(node["driver_internal_info"])
-        node["driver_internal_info"] = _text(document | facts)
+    return _text(orjson.loads(document) | facts) if facts else document
 
 
 def _steps(progress: Progress | None, flow: str) -> list[OperationStep]:

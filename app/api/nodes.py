@@ -1,6 +1,6 @@
 """Nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from flask import Response, request
@@ -24,7 +24,7 @@ from app.api.schemas.nodes import (
 )
 from app.errors import Invalid, NotFound
 from app.models import Node
-from app.services import chassis, patch, targets
+from app.services import chassis, idents, patch, targets
 from app.services import nodes as service
 from app.services.paging import cut
 from app.states import State
@@ -48,9 +48,9 @@ EQUAL = (
 
 def key_of(ident: str) -> node_view.Key:
     """The key of the node that a path names. Raises Misaddressed, NotFound."""
-    if not is_ident(ident) or (not service.is_uuid(ident) and not _is_name(ident)):
+    if not is_ident(ident) or (not idents.is_uuid(ident) and not _is_name(ident)):
         raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
-    return service.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+    return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
 
 
 def identified(ident: str) -> Any:
@@ -73,13 +73,21 @@ def id_of(ident: str) -> int:
     return found
 
 
+def node_of(session: Session, ident: str) -> Node:
+    """The node that a path names. Raises Misaddressed, NotFound."""
+    node = session.scalar(select(Node).where(identified(ident)))
+    if node is None:
+        raise NotFound("node", ident)
+    return node
+
+
 def locked(session: Session, ident: str) -> Node:
     """
     The node that a path names, its row locked.
 
     Raises Invalid, NotFound, and PreconditionFailed when the request's If-Match is not met.
     """
-    identified(ident)
+    key_of(ident)
     node = service.lock(session, ident)
     etags.check(session, node)
     return node
@@ -102,7 +110,7 @@ def list_node_details(query: Query) -> Response:
 def listing(query: Query, *, detail: bool = False) -> Response:
     """The nodes that a query leaves, the page of them that it asks for. Raises as `Resource`'s."""
     full = node_view.FULL
-    wanted = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
+    wanted: Collection[str] = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_view.whole()
     page, read = page_of(query, "node", sortable=node_view.SORTABLE), node_view.reading(wanted)
@@ -144,7 +152,7 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
 
 def _parent(ident: str) -> Any:
     """The UUID of a node that may be given by name, as a part of a query."""
-    return Select(Node.__table__.c.uuid).where(service.identified(ident)).scalar_subquery()
+    return Select(Node.__table__.c.uuid).where(idents.identified(ident)).scalar_subquery()
 
 
 @nodes.at("POST", "/nodes", rule="baremetal:node:create")
@@ -156,18 +164,19 @@ def create_node(fields: dict[str, Any]) -> Response:
         raise Invalid("name: must be that of a host, before API version 1.10")
     fields = access.own("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
-    uuid = service.when_free(runtime(), lambda session: service.create(session, fields, state).uuid)
-    return node_view.tagged(("uuid", uuid), node_view.whole(), 201)
+
+    def work(session: Session) -> Response:
+        return node_view.written(session, service.create(session, fields, state), 201)
+
+    return service.when_free(runtime(), work)
 
 
 @nodes.at("GET", "/nodes/<ident>", query="nodes", rule="baremetal:node:get")
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
-    if "fields_" in query:
-        wanted = chosen(query["fields_"], "node", node_view.FULL)
-    else:
-        wanted = node_view.whole()
+    asked = query.get("fields_")
+    wanted = chosen(asked, "node", node_view.FULL) if asked is not None else node_view.whole()
     return node_view.tagged(key_of(ident), wanted)
 
 
@@ -186,7 +195,7 @@ def change_node(query: Query, ident: str) -> Response:
     ):
         raise Invalid("reset_interfaces: the patch must change the driver")
 
-    def work(session: Session) -> str:
+    def work(session: Session) -> Response:
         node = locked(session, ident)
         if changes:
             values = patched(CHANGE, node, changes)
@@ -202,10 +211,9 @@ def change_node(query: Query, ident: str) -> Response:
                 inspecting_counts=version >= 39,
                 reset_interfaces=reset,
             )
-        return node.uuid
+        return node_view.written(session, node)
 
-    uuid = service.when_free(runtime(), work)
-    return node_view.tagged(("uuid", uuid), node_view.whole())
+    return service.when_free(runtime(), work)
 
 
 @nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete")
@@ -263,7 +271,7 @@ def validate_named_node(query: Query) -> Response:
     ident = query.get("node") or query.get("node_uuid")
     if ident is None:
         raise Invalid("node or node_uuid: one of them is required")
-    if not service.is_uuid(ident):
+    if not idents.is_uuid(ident):
         versions.require(NAMES_SINCE, "parameter node with a name")
     return _validate(ident)
 

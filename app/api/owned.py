@@ -22,7 +22,7 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
-from app.services.nodes import is_uuid
+from app.services.idents import is_uuid
 
 SEE_NODE = "baremetal:node:get"
 
@@ -45,6 +45,15 @@ class Owned:
     facts: Mapping[str, ColumnElement[Any]]
     sees: str = SEE_NODE
     public: ColumnElement[bool] | None = None
+
+    def full_name(self, ident: str) -> str:
+        """The name of a thing that ends in `.json`, which its path has lost; else `ident`."""
+        if is_uuid(ident) or "name" not in self.model.__table__.c:
+            return ident
+        name, whole = self.model.__table__.c.name, f"{ident}.json"
+        with runtime().reading() as session:
+            found = set(session.scalars(select(name).where(name.in_((ident, whole)))))
+        return whole if found == {whole} else ident
 
     def find(self, ident: str) -> tuple[Facts, bool] | None:
         """The facts about the thing that a path means, and whether it is public."""

@@ -11,7 +11,7 @@ from flask import request
 from app.api import versions
 from app.api.answers import host, runtime
 from app.errors import Invalid
-from app.services.nodes import is_uuid
+from app.services.idents import is_uuid
 from app.services.paging import Page
 
 Query = Mapping[str, Any]
@@ -29,11 +29,12 @@ def page_of(
     descending = query.get("sort_dir") == "desc"
     largest = runtime().settings.api.max_limit
     marker, sort_key = query.get("marker"), query.get("sort_key") or "id"
-    if marker is not None and by_uuid and not is_uuid(marker):
-        raise Invalid(f"marker: expected a UUID but received {marker!r}")
+    if marker == "" or (marker is not None and by_uuid and not is_uuid(marker)):
+        wanted = "a UUID" if by_uuid else "what the last item is called"
+        raise Invalid(f"marker: expected {wanted} but received {marker!r}")
+    versions.require(versions.since(resource, sort_key), f"sort_key {sort_key}")
     if sort_key != "id" and sort_key not in sortable:
         raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
-    versions.require(versions.since(resource, sort_key), f"sort_key {sort_key}")
     return Page(min(query.get("limit", largest), largest), marker, sort_key, descending)
 
 

@@ -19,7 +19,7 @@ from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
 from app.errors import Forbidden, Invalid, NotAcceptable
 from app.models import Node, Port, Portgroup
 from app.services import ports as service
-from app.services.nodes import is_uuid
+from app.services.idents import is_uuid
 
 ports = Routes("ports", "The network interfaces of nodes")
 

@@ -26,7 +26,8 @@ from app.api.patching import asked, patched
 from app.api.schemas.common import is_ident
 from app.errors import NotFound
 from app.models import Base
-from app.services.nodes import is_uuid, when_free
+from app.services.idents import is_uuid
+from app.services.nodes import when_free
 from app.services.paging import cut
 
 Query = Mapping[str, Any]

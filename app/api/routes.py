@@ -9,7 +9,7 @@ Routes: how a handler says where it is, since when, and what it takes.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Never
 
 import flask_smorest
@@ -17,7 +17,7 @@ import orjson
 from flask import Request, request
 from flask.globals import request_ctx
 from flask.json.provider import JSONProvider
-from marshmallow import RAISE, Schema, ValidationError
+from marshmallow import RAISE, Schema, ValidationError, missing
 from webargs.flaskparser import FlaskParser
 from webargs.multidictproxy import MultiDictProxy
 from werkzeug.exceptions import MethodNotAllowed
@@ -36,8 +36,16 @@ View = Callable[..., Any]
 DEFAULT_LIMIT = 1024 << 10
 LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
+WRITING = ("POST", "PUT", "PATCH", "DELETE")
+#: marshmallow's words -> ours
+PLAINER = {
+    "Invalid input type.": "Must be a JSON object.",
+    "Not a valid mapping type.": "Must be a JSON object.",
+}
 
 PARAMETER = re.compile(r"<(?:[^>:]*:)?(\w+)>")
+#: endpoint -> the minor version before which there is nothing at its path
+_HIDDEN_BEFORE: dict[str, int] = {}
 
 
 class Json(JSONProvider):
@@ -59,6 +67,11 @@ class Parser(FlaskParser):
     def get_default_request(self) -> Request:
         return request_ctx.request  # to ask flask's stand-in for it costs more at every turn
 
+    def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **how: Any) -> Any:
+        if location == "query" and not request_ctx.request.query_string and is_optional(argmap):
+            return {}  # most requests have none, and to check nothing costs as much as a query
+        return super().parse(argmap, req, location=location, **how)
+
     def load_json(self, req: Request, schema: Schema) -> Any:
         return body(req)
 
@@ -72,6 +85,14 @@ class Parser(FlaskParser):
         error_headers: Mapping[str, str] | None,
     ) -> Never:
         raise Invalid(explain(error.messages)) from error
+
+
+@cache
+def is_optional(schema: Schema) -> bool:
+    """Whether a schema makes nothing of nothing."""
+    return not any(
+        each.required or each.load_default is not missing for each in schema.fields.values()
+    )
 
 
 parser = Parser()
@@ -134,9 +155,9 @@ def explain(messages: Any, place: str = "") -> str:
             for name, inner in messages.items()
         )
     if isinstance(messages, list | tuple):
-        messages = " ".join(str(each) for each in messages)
+        messages = " ".join(PLAINER.get(str(each), str(each)) for each in messages)
     if place and place != "_schema":
-        return f"{place}: {messages}"
+        return f"{place.removesuffix('/_schema')}: {messages}"
     return str(messages)
 
 
@@ -185,21 +206,24 @@ class Routes(flask_smorest.Blueprint):
         what the path's first parameter names.
         """
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
+        itself = owned if path.endswith(f"<{named}>") else None
 
         def decorate(view: View) -> View:
             only_body = _places(view) == {"json"}
 
             @wraps(view)
             def checked(*args: Any, **kwargs: Any) -> Any:
+                if itself and versions.DROPPED in request.environ:
+                    kwargs[named] = itself.full_name(kwargs[named])
+                restricted = rule is not None and caller().restricted
+                if rule and restricted:  # who may not, is not told of versions either
+                    access.check(rule, owned, kwargs.get(named), lambda: body(request))
                 if versions.current() < since:
                     if gone == 406:
                         versions.require(since, f"{method} {path}")
                     raise MethodNotAllowed(_others(method)) if gone == 405 else NoSuchRoute
                 if only_body and request.args:
                     raise Invalid(f"{', '.join(request.args)}: not taken by {method} {path}")
-                restricted = rule is not None and caller().restricted
-                if rule and restricted:
-                    access.check(rule, owned, kwargs.get(named), lambda: body(request))
                 if query:
                     versions.check_query(query, request.args)
                 answer = view(*args, **kwargs)
@@ -210,6 +234,8 @@ class Routes(flask_smorest.Blueprint):
             name, full = view.__name__, f"{self.url_prefix}{path}"
             route = Route(method, full, name, summary(view), self.name, since, gone, query, rule)
             self.declared.append(route)
+            if gone == 404:
+                _HIDDEN_BEFORE[f"{self.name}.{name}"] = since
             self.route(path, methods=[method], endpoint=name)(checked)
             return view
 
@@ -220,17 +246,25 @@ class Routes(flask_smorest.Blueprint):
         A list of what belongs to something can only be read: whatever else is asked of it, or of
         an item below it, is a 400 that says so.
         """
+        told = f"{path} can only be listed; the items have routes of their own."
+        self.refused(path, lambda: Invalid(told), since)
+        self.refused(f"{path}/<item>", lambda: Invalid(told), since, ("GET", *WRITING))
+
+    def refused(
+        self,
+        path: str,
+        why: Callable[[], Exception],
+        since: int = versions.MIN,
+        methods: tuple[str, ...] = WRITING,
+    ) -> None:
+        """Whatever some methods ask of a path is refused, in versions that have it."""
 
         def refuse(**_parameters: str) -> Never:
-            if versions.current() < since:
-                raise NoSuchRoute
-            raise Invalid(f"{path} can only be listed; the items have routes of their own.")
+            raise NoSuchRoute if versions.current() < since else why()
 
-        writing = ("POST", "PUT", "PATCH", "DELETE")
         undocumented = super(flask_smorest.Blueprint, self).add_url_rule
         name = re.sub(r"\W+", "_", path)
-        undocumented(path, f"closed{name}", refuse, methods=writing)
-        undocumented(f"{path}/<item>", f"closed{name}_item", refuse, methods=("GET", *writing))
+        undocumented(path, f"refused{name}", refuse, methods=methods)
 
 
 def _places(view: View) -> set[str]:
@@ -243,6 +277,18 @@ def _others(method: str) -> list[str]:
     """The methods of the request's path without one that is too new."""
     adapter = request_ctx.url_adapter
     return sorted(set(adapter.allowed_methods()) - {method}) if adapter else []
+
+
+def hidden() -> bool:
+    """
+    Whether the request's path, which does not have its method, is a part of something and too new
+    for the request's version by any other method.
+    """
+    adapter, minor = request_ctx.url_adapter, versions.current()
+    if adapter is None or adapter.path_info.count("/") < 3:
+        return False
+    others = (adapter.match(method=each)[0] for each in adapter.allowed_methods())
+    return all(minor < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in others)
 
 
 def summary(view: View) -> str:

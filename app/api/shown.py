@@ -381,6 +381,7 @@ EXCHANGES: Mapping[str, Exchange] = {
 
     "look_up": gives(ref("AgentSettings")),
     "heartbeat": ACCEPTED,
+    "heartbeat_of_named_node": ACCEPTED,
     "continue_inspection": gives(
         {"anyOf": [exactly({"uuid": UUID}), ref("AgentSettings")]}, 202
     ),

@@ -6,13 +6,10 @@ from typing import Any
 
 from flask import Response
 from marshmallow import Schema, fields
-from sqlalchemy import select
 
 from app.api.answers import json, runtime
-from app.api.nodes import identified
+from app.api.nodes import node_of
 from app.api.routes import Routes
-from app.errors import NotFound
-from app.models import Node
 from app.services import catalogue
 from drivers.steps import Arg, Flow
 
@@ -40,9 +37,7 @@ class StepsQuery(Schema):
 def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:
     """List the steps of a node; 202 while its agent has not told them yet"""
     with runtime().reading() as session:
-        node = session.scalar(select(Node).where(identified(ident)))
-        if node is None:
-            raise NotFound("node", ident)
+        node = node_of(session, ident)
         found = catalogue.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
         if found is not None:
             return json([_view(entry) for entry in found])

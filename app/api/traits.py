@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.api.answers import empty, host, json, runtime
-from app.api.nodes import identified, locked
-from app.api.routes import Routes
+from app.api.nodes import locked, node_of
+from app.api.routes import Routes, body
 from app.api.schemas.common import NoQuery
 from app.api.schemas.templates import Traits
-from app.errors import Invalid, NotFound
-from app.models import Node
+from app.errors import Invalid
 from app.services import nodes
 from app.services import traits as service
 
@@ -25,10 +23,10 @@ SINCE = 37
 
 
 def checked(trait: str) -> None:
-    """The trait that a path names is one, and no body comes with it. Raises Invalid."""
+    """The trait that a path names is one, and nothing comes in the body. Raises Invalid."""
     if not service.is_trait(trait):
         raise Invalid(f"{trait!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait.")
-    if request.get_data():
+    if body(request) not in ({}, None):
         raise Invalid("One trait is added by its path alone; a body would set all of them.")
 
 
@@ -37,9 +35,7 @@ def checked(trait: str) -> None:
 def list_traits(_query: Query, ident: str) -> Response:
     """List the traits of a node"""
     with runtime().reading() as session:
-        node = session.scalar(select(Node).where(identified(ident)))
-        if node is None:
-            raise NotFound("node", ident)
+        node = node_of(session, ident)
         return json({"traits": service.of_node(session, node)})
 
 

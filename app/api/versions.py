@@ -25,6 +25,8 @@ RANGE = {
 }
 #: From here on, `.json` at the end of a path is part of a name.
 SUFFIX_IS_NAME = 91
+#: In the WSGI environment of a request whose path has lost it.
+DROPPED = "ingot.dropped_suffix"
 _VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"
 
 # fmt: off

@@ -10,7 +10,7 @@ from app.api import versions
 from app.api.answers import empty, json, runtime
 from app.api.nodes import identified, locked
 from app.api.routes import Routes
-from app.api.schemas.common import NoQuery
+from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
 from app.errors import Invalid
 from app.services import nodes
@@ -48,5 +48,7 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
 @vifs.arguments(NoQuery, location="query")
 def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
+    if not is_ident(vif):
+        raise Invalid(f"Expected a UUID or name of a VIF but received {vif!r}.")
     nodes.when_free(runtime(), lambda session: service.detach(session, locked(session, ident), vif))
     return empty(204)

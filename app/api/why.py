@@ -3,14 +3,11 @@
 from typing import Any
 
 from flask import Response
-from sqlalchemy import select
 
 from app.api.answers import json, links, runtime
-from app.api.nodes import identified
+from app.api.nodes import node_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.errors import NotFound
-from app.models import Node
 from app.services.why import explain
 
 why = Routes("why", "Why nodes are where they are")
@@ -21,9 +18,7 @@ why = Routes("why", "Why nodes are where they are")
 def show_why(_query: Any, ident: str) -> Response:
     """Show what a node waits for, who holds it, since when, and what happens next"""
     with runtime().reading() as session:
-        node = session.scalar(select(Node).where(identified(ident)))
-        if node is None:
-            raise NotFound("node", ident)
+        node = node_of(session, ident)
         answer = explain(session, node)
         document = {
             "node_uuid": node.uuid,

@@ -1,26 +1,15 @@
 """A conductor that answers in the same process, over the application's own database."""
 
-from types import SimpleNamespace
-
 from app.errors import Unavailable
+from tests.integration.conftest import AlwaysGiven
 from workers.answering import Answerer
-
-
-class Leases:
-    """Leases that anybody gets."""
-
-    def take(self, node, fence, still_ours):
-        return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None)
-
-    def give_back(self, lease):
-        pass
 
 
 class Asked:
     """`app.runtime.Asks`: a question is answered when it is posted. asked: what was."""
 
     def __init__(self, runtime):
-        self.answerer = Answerer(runtime, "rack-1", Leases())
+        self.answerer = Answerer(runtime, "rack-1", AlwaysGiven())
         self.asked, self.answers, self.broken = [], {}, False
 
     def post(self, conductor, key, question, seconds):

@@ -3,7 +3,9 @@
 import time
 
 import pytest
+from flask import request_started
 
+from app.db import after
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
 
 from .conftest import fault
@@ -23,6 +25,16 @@ def look_up(api, query=f"addresses={MAC}"):
     return api.at("1.62")("GET", f"/v1/lookup?{query}")
 
 
+def token_for(api, address, **headers):
+    """What one at this address is told that the token is."""
+    answer = api.at("1.62").client.get(
+        f"/v1/lookup?addresses={MAC}",
+        headers={"X-OpenStack-Ironic-API-Version": "1.62", **headers},
+        environ_overrides={"REMOTE_ADDR": address},
+    )
+    return answer.json["config"]["agent_token"]
+
+
 def beat(api, node, version="1.72", **sign):
     body = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0", **sign}
     body = {key: value for key, value in body.items() if value is not None}
@@ -36,15 +48,10 @@ def token(api, node):
 
 def test_the_token_is_given_to_one(api, node):
     first = look_up(api, f"addresses=junk,{MAC.upper()},52:54:00:00:00:99").json
-    other = api.at("1.62").client.get(
-        f"/v1/lookup?node_uuid={node['uuid']}",
-        headers={"X-OpenStack-Ironic-API-Version": "1.62"},
-        environ_overrides={"REMOTE_ADDR": "192.0.2.7"},
-    )
 
-    assert node["uuid"] == first["node"]["uuid"] == other.json["node"]["uuid"]
+    assert node["uuid"] == first["node"]["uuid"]
     assert len(first["config"]["agent_token"]) >= 32
-    assert "******" == other.json["config"]["agent_token"]
+    assert "******" == token_for(api, "192.0.2.7")
     assert {"uuid", "properties", "instance_info", "driver_internal_info", "links"} == (
         first["node"].keys()
     )
@@ -58,6 +65,25 @@ def test_an_agent_that_has_lost_the_answer_gets_its_token_again_until_it_has_sho
     assert token == look_up(api).json["config"]["agent_token"]
     beat(api, node, agent_token=token)
     assert "******" == look_up(api).json["config"]["agent_token"]
+
+
+@pytest.mark.parametrize(("ago", "again"), [(59, True), (61, False)])
+def test_it_gets_it_again_only_for_a_minute(api, node, token, ago, again):
+    with api.runtime.transaction() as session:
+        session.query(AgentRecord).one().given_at = after(-ago)
+
+    assert again == (token == look_up(api).json["config"]["agent_token"])
+
+
+def test_behind_a_proxy_who_asks_is_told_by_what_that_has_seen(api, node):
+    """All come from the proxy's address; it adds theirs to what they say themselves."""
+    proxy = "192.0.2.1"
+    token = token_for(api, proxy, **{"X-Forwarded-For": "192.0.2.5"})
+
+    assert token == token_for(api, proxy, **{"X-Forwarded-For": "192.0.2.5"})
+    for other in ("192.0.2.7", "192.0.2.5, 192.0.2.7", f"{'1, ' * 40}192.0.2.5"):
+        assert "******" == token_for(api, proxy, **{"X-Forwarded-For": other})
+    assert "******" == token_for(api, "192.0.2.7", **{"X-Forwarded-For": f"192.0.2.5,{proxy}"})
 
 
 def test_an_agent_too_old_for_tokens_gets_none(api, node):
@@ -192,6 +218,37 @@ def test_a_heartbeat_wakes_what_waits_for_it(api, node, token):
     operation = api("GET", "/v1/operations/op").json
     assert "queued" == operation["state"]
     assert {"password": "******"} == operation["steps"][0]["args"]
+
+
+def test_a_heartbeat_that_is_in_order_does_without_flask_and_gets_the_same_answer(api, node, token):
+    routed = []
+
+    def note(app, **_):
+        routed.append(app)
+
+    with request_started.connected_to(note, api.client.application):
+        usual = beat(api, node, agent_token=token)
+        assert [] == routed
+        path, version = f"/v1/heartbeat/{node['uuid']}", "1.72"
+        sign = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0"}
+        unusual = api.at(version)(
+            "POST", path, sign | {"agent_token": token}, Authorization="Basic bTpt"
+        )
+        assert 1 == len(routed)
+        assert 400 == beat(api, node, agent_token="wrong").status_code
+        assert 2 == len(routed)
+
+    assert (202, b"") == (usual.status_code, usual.data)
+    assert (usual.status, usual.data) == (unusual.status, unusual.data)
+    assert said(usual) == said(unusual)
+    assert usual.headers["Openstack-Request-Id"].startswith("req-")
+    with api.runtime.reading() as session:
+        assert 2 == session.query(AgentRecord).one().heartbeats
+
+
+def said(answer):
+    """The headers of an answer, but for what names the request."""
+    return {name: value for name, value in answer.headers.items() if "Request-Id" not in name}
 
 
 def test_a_heartbeat_is_cheap(api, node, token):

@@ -235,7 +235,8 @@ def test_the_allocation_of_a_node_is_reached_by_the_node(api):
     api.node(name="n1", **FREE)
     assert 404 == api("GET", "/v1/nodes/n1/allocation").status_code
     assert 404 == api("DELETE", "/v1/nodes/n1/allocation").status_code
-    assert 404 == api("GET", "/v1/nodes/nonesuch/allocation").status_code
+    assert 400 == api("GET", "/v1/nodes/nonesuch/allocation").status_code
+    assert 404 == api("DELETE", "/v1/nodes/nonesuch/allocation").status_code
     found(api, name="a1")
 
     shown = api("GET", "/v1/nodes/n1/allocation?fields=name").json

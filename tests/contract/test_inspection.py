@@ -183,6 +183,7 @@ def test_what_is_sensitive_is_never_shown_and_stays_so(api):
         "inspection_rules"]):  # fmt: skip
         assert (True, None, None) == (shown["sensitive"], shown["conditions"], shown["actions"])
     assert 400 == api("PATCH", path, patch("replace", "/sensitive", False)).status_code
+    assert 400 == api("PATCH", path, patch("replace", "/sensitive", None)).status_code
     assert 400 == api("PATCH", path, patch("remove", "/sensitive")).status_code
     assert 200 == api("PATCH", path, patch("replace", "/priority", 1)).status_code
 
@@ -248,6 +249,10 @@ def test_what_is_wrong_with_a_new_rule_is_named(api, fields, named):
     answer = api("POST", RULES, {"actions": [ACTION], **fields})
     assert 400 == answer.status_code
     assert named in fault(answer)["faultstring"]
+
+
+def test_a_new_rule_is_not_sensitive_when_nothing_is_said_of_it(api):
+    assert make(api, sensitive=None)["sensitive"] is False
 
 
 def test_a_uuid_is_taken_only_once(api):

@@ -183,6 +183,7 @@ def test_filters_that_cannot_be_are_refused(api, node):
         ({"op": "remove", "path": "/mode"}, "enroll", False, 400),
         ({"op": "remove", "path": "/node_uuid"}, "enroll", False, 400),
         ({"op": "remove", "path": "/name"}, "enroll", False, 200),
+        ({"op": "replace", "path": "/name", "value": None}, "enroll", False, 200),
         ({"op": "replace", "path": "/internal_info", "value": {}}, "enroll", False, 400),
         ({"op": "replace", "path": "/uuid", "value": str(uuid4())}, "enroll", False, 400),
         ({"op": "add", "path": "/extra/a", "value": 1}, "active", False, 200),

@@ -45,7 +45,6 @@ def test_a_verb_becomes_an_operation_that_is_sent(api):
         ("1.115", "manageable", {"target": "clean", "clean_steps": [{"step": "x"}]}, 400),
         ("1.115", "manageable",
          {"target": "clean", "clean_steps": [{"interface": "raid", "step": "x", "priority": 1}]}, 400),
-        ("1.115", "manageable", {"target": "provide", "clean_steps": []}, 400),
         ("1.115", "manageable",
          {"target": "clean", "clean_steps": [{"interface": "vendor", "step": "send_raw"}]}, 400),
         ("1.68", "available",

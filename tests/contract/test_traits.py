@@ -49,6 +49,8 @@ def test_traits_are_set_added_and_taken_away(api, node):
         ("PUT", "traits", {}, 400),
         ("PUT", "traits/CUSTOM_a", None, 400),
         ("PUT", "traits/CUSTOM_A", {"traits": []}, 400),
+        ("PUT", "traits/CUSTOM_A", [], 400),
+        ("PUT", "traits/CUSTOM_A", {}, 204),
         ("DELETE", "traits/CUSTOM_A", None, 404),
     ],
 )  # fmt: skip

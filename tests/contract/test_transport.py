@@ -72,7 +72,13 @@ def test_every_answer_names_its_request(api):
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/v1/nowhere", 404), ("PUT", "/v1/nodes", 405), ("GET", "/v1//nodes", 404)],
+    [
+        ("GET", "/v1/nowhere", 404),
+        ("PUT", "/v1/nodes", 405),
+        ("GET", "/v1//nodes", 404),
+        ("PUT", "/v1/nodes/n1/states/target_raid_config", 405),
+        ("GET", "/v1/heartbeat", 405),
+    ],
 )
 def test_what_is_not_routed_is_told_in_the_routers_shape(api, method, path, status):
     answer = api(method, path, Accept="text/html")
@@ -82,6 +88,68 @@ def test_what_is_not_routed_is_told_in_the_routers_shape(api, method, path, stat
     assert status == fault(answer)["code"]
     assert ("Allow" in answer.headers) == (status == 405)
     assert "X-OpenStack-Ironic-API-Version" not in answer.headers
+
+
+@pytest.mark.parametrize("part", ["vmedia", "bios", "vifs", "volume/targets", "firmware"])
+def test_what_a_version_does_not_have_is_not_there_by_any_method(api, part):
+    path = f"/v1/nodes/{api.node()['uuid']}/{part}"
+
+    assert 404 == api.at("1.27")("PUT", path, {}).status_code
+    assert 404 != api("PUT", path, {}).status_code
+
+
+def test_a_heartbeat_may_name_its_node_in_its_body(api):
+    sign = {"callback_url": "https://a", "agent_version": "9", "agent_token": "x"}
+    named = sign | {"node_ident": api.node()["uuid"]}
+
+    assert "node_ident" in fault(api("POST", "/v1/heartbeat", sign))["faultstring"]
+    assert "token" in fault(api("POST", "/v1/heartbeat", named))["faultstring"]
+    assert 404 == api.at("1.21")("POST", "/v1/heartbeat", named).status_code
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "states/console/n1", None),
+        ("GET", "states/n1", None),
+        ("GET", "vendor_passthru/n1/methods", None),
+        ("PUT", "maintenance/n1", {"reason": "why"}),
+        ("DELETE", "maintenance/n1", None),
+    ],
+)
+def test_older_clients_name_the_node_last(api, method, path, body):
+    api.node(name="n1")
+    what, _, rest = path.partition("/n1")
+    usual = api(method, f"/v1/nodes/n1/{what}{rest}", body)
+
+    answer = api(method, f"/v1/nodes/{path}", body)
+    assert (usual.status_code, usual.data) == (answer.status_code, answer.data)
+    assert usual.status_code < 300
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "status"),
+    [
+        ("1.90", "a.json", 200),
+        ("1.90", "a.json.json", 200),
+        ("1.90", "a", 404),
+        ("1.91", "a.json", 200),
+        ("1.91", "a.json.json", 404),
+    ],
+)
+def test_a_name_may_end_like_the_suffix_of_older_versions(api, version, asked, status):
+    api.node(name="a.json")
+
+    assert status == api.at(version)("GET", f"/v1/nodes/{asked}").status_code
+    assert status == api.at(version)("PATCH", f"/v1/nodes/{asked}", []).status_code
+
+
+def test_a_body_that_is_no_object_is_told_so(api):
+    told = [
+        fault(api("POST", "/v1/nodes", body))["faultstring"]
+        for body in ([], {"driver": "fake-hardware", "extra": []})
+    ]
+    assert ["Must be a JSON object.", "extra: Must be a JSON object."] == told
 
 
 def test_what_a_handler_refuses_is_encoded_twice(api):
@@ -158,6 +226,11 @@ def test_a_query_parameter_that_is_not_known_is_refused(api, path):
     assert 400 == api("GET", path).status_code
 
 
+@pytest.mark.parametrize("collection", ["nodes", "ports", "conductors", "inspection_rules"])
+def test_an_empty_marker_is_refused(api, collection):
+    assert 400 == api("GET", f"/v1/{collection}?marker=").status_code
+
+
 @pytest.mark.parametrize(
     ("version", "path", "status"),
     [
@@ -168,6 +241,8 @@ def test_a_query_parameter_that_is_not_known_is_refused(api, path):
         ("1.20", "/v1/nodes?resource_class=x", 406),
         ("1.49", "/v1/nodes?fields=uuid,owner", 406),
         ("1.49", "/v1/nodes?sort_key=owner", 406),
+        ("1.65", "/v1/nodes?sort_key=network_data", 406),
+        ("1.66", "/v1/nodes?sort_key=network_data", 400),
         ("1.29", "/v1/drivers?type=dynamic", 406),
         ("1.21", "/v1/lookup?addresses=52:54:00:00:00:01", 404),
         ("1.77", "/v1/nodes/x/history", 404),
@@ -193,7 +268,7 @@ def test_the_documentation_describes_every_route(api):
     rules = {
         (re.sub(r"<(?:[^>]*:)?(\w+)>", r"{\1}", str(rule)), method.lower())
         for rule in api.client.application.url_map.iter_rules()
-        if ".closed_" not in rule.endpoint  # those only refuse
+        if ".refused_" not in rule.endpoint  # those only refuse
         for method in rule.methods - {"HEAD", "OPTIONS"}
     }
     itself = {("/docs", "get"), ("/openapi.json", "get")}

@@ -89,6 +89,16 @@ def test_abort_came_to_the_wait_states_one_by_one(api, state, minor):
         assert expected == api.at(f"1.{version}")("PUT", path, body).status_code
 
 
+def test_an_empty_list_of_steps_is_the_same_as_none(api):
+    path = f"/v1/nodes/{api.node(provision_state='manageable')['uuid']}/states/provision"
+    api("POST", "/v1/runbooks", {"name": "book", "steps": [{**STEP[0], "args": {}, "order": 1}]})
+
+    assert 400 == api("PUT", path, {"target": "clean", "clean_steps": []}).status_code
+    answer = api("PUT", path, {"target": "clean", "clean_steps": [], "runbook": "book"})
+    assert "book fits nodes with one of the traits" in fault(answer)["faultstring"]
+    assert 202 == api("PUT", path, {"target": "inspect", "service_steps": []}).status_code
+
+
 @pytest.mark.parametrize("verb", ["active", "rebuild", "clean", "service", "rescue", "unrescue"])
 def test_a_node_in_maintenance_takes_no_work(api, verb):
     uuid, body = put(api, min(ACCEPTED[verb] - {State.CLEAN_FAIL}), verb)

@@ -63,6 +63,7 @@ def test_noop_accepts_and_forgets(api):
     assert 204 == api("POST", path, {"id": "v1", "colour": "red"}).status_code
     assert {"vifs": []} == api("GET", path).json
     assert 204 == api("DELETE", f"{path}/v1").status_code
+    assert 400 == api("DELETE", f"{path}/two%20words").status_code
     api.set(uuid, reservation="rack-1")
     assert 409 == api("POST", path, {"id": "v1"}).status_code
     assert 409 == api("DELETE", f"{path}/v1").status_code
@@ -77,6 +78,7 @@ def test_noop_accepts_and_forgets(api):
         ("1.28", "POST", {"id": "v1"}, 204),
         ("1.28", "POST", {}, 400),
         ("1.28", "POST", {"id": 7}, 400),
+        ("1.28", "POST", {"id": "two words"}, 400),
         ("1.66", "POST", {"id": "v1", "port_uuid": "5" * 32, "portgroup_uuid": "6" * 32}, 204),
         ("1.67", "POST", {"id": "v1", "port_uuid": 7}, 400),
         ("1.67", "POST", {"id": "v1", "port_uuid": "5" * 32}, 204),

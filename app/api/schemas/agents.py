@@ -2,7 +2,7 @@
 
 from marshmallow import Schema
 
-from app.api.schemas.common import Flat, Text, Uuid, Words
+from app.api.schemas.common import Flat, Ident, Text, Uuid, Words
 from app.services.agents import STATUSES
 
 
@@ -22,3 +22,9 @@ class Heartbeat(Flat):
     agent_verify_ca = Text(65536, allow_none=True)
     agent_status = Text(allow_none=True, choices=STATUSES)
     agent_status_message = Text(65536, allow_none=True)
+
+
+class NamedHeartbeat(Heartbeat):
+    """A sign of life of a node."""
+
+    node_ident = Ident(required=True)

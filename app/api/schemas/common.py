@@ -12,7 +12,7 @@ from uuid import UUID
 from marshmallow import Schema, ValidationError, fields, validate
 
 from app.services.agents import normal_mac
-from app.services.nodes import is_uuid
+from app.services.idents import is_uuid
 from app.services.traits import is_trait
 
 NAME = r"[A-Za-z0-9._~-]{1,255}"

@@ -83,7 +83,7 @@ class RuleChange(Schema):
     description = Text(allow_none=True)
     phase = Text(choices=PHASES, allow_none=True)
     priority = Whole(strict=True, allow_none=True, validate=validate.Range(0, 9999))
-    sensitive = Flag()
+    sensitive = Flag(allow_none=True)
     conditions = Operations("conditions", allow_none=True)
     actions = Operations("actions", validate=validate.Length(1))
 

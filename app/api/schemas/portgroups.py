@@ -9,7 +9,7 @@ class PortgroupChange(Schema):
     """What may be set when a port group is made, and changed later."""
 
     node_uuid = Uuid()
-    name = Name(allow_none=True, null=False)
+    name = Name(allow_none=True)
     address = Mac(allow_none=True)
     extra = Document()
     standalone_ports_supported = Flag(allow_none=True)

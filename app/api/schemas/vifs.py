@@ -2,7 +2,7 @@
 
 from marshmallow import INCLUDE, Schema
 
-from app.api.schemas.common import Text
+from app.api.schemas.common import Ident, Text
 
 
 class Vif(Schema):
@@ -11,6 +11,6 @@ class Vif(Schema):
     class Meta:
         unknown = INCLUDE
 
-    id = Text(shortest=1, required=True)
+    id = Ident(required=True)
     port_uuid = Text()
     portgroup_uuid = Text()

@@ -72,7 +72,6 @@ PATHS = {
     "/conductors": 49,
     "/allocations": 52,
     "/deploy_templates": 55,
-    "/nodes/{node}/management/indicators/led@system": 63,
     "/nodes/{node}/history": 78,
     "/shards": 82,
     "/nodes/{node}/children": 83,

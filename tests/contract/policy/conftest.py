@@ -95,7 +95,7 @@ def world(api, made, monkeypatch):
         app = next((app for known, app in made if known == settings), None) or create_app(runtime)
         made.append((settings, app))
         client = Api(app.test_client(), runtime, [])
-        return lambda who, method, path, body=None: client(
+        return lambda who, method, path, body=None, version=client.version: client.at(version)(
             method, path, body, **{"X-Auth-Token": who}
         )
 

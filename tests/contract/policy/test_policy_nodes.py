@@ -125,6 +125,14 @@ def test_who_may_do_what_elsewhere(world, request_, allowed):
         assert (who in allowed) == (world.ask(who, method, path, *body).status_code != 403), who
 
 
+@pytest.mark.parametrize("state", ["boot_mode", "secure_boot", "raid"])
+def test_who_may_not_is_told_so_in_every_version(world, state):
+    client = world.make()
+
+    answer = client("system-reader", "PUT", f"/v1/nodes/{world.node}/states/{state}", {}, "1.1")
+    assert 403 == answer.status_code
+
+
 def test_what_is_not_there_and_what_must_not_be_seen_look_alike(world):
     missing = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
     for method, path in (("GET", "/v1/nodes/{}"), ("PUT", "/v1/nodes/{}/maintenance")):
