@@ -25,7 +25,6 @@ class Urgency(IntEnum):
 
     ORDER = 0
     SYNC = 1
-    SENSORS = 2
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ class Bmc:
 
     connection: whatever the protocol keeps between commands; the client that put it there is the
         only one to read it. It is dropped when the BMC fails to answer.
-    failures: commands in a row without an answer. latency: seconds of the last answered command.
+    failures: commands in a row without an answer.
     """
 
     address: str
@@ -43,8 +42,6 @@ class Bmc:
     failures: int = 0
     open_until: float = 0.0
     last_error: str = ""
-    latency: float = 0.0
-    commands: int = 0
     _busy: bool = False
     _last: float = 0.0
     _queue: list[tuple[int, int]] = field(default_factory=list)
@@ -162,25 +159,23 @@ class Bmcs:
         try:
             if bmc.open_until > started:  # it failed for another while we stood in line
                 self._refuse_if_open(bmc)
-            bmc.commands += 1
             yield
         except Unreachable as error:
             if bmc.open_until <= started:
                 self._failed(bmc, str(error))
             raise
         except HardwareError:
-            self._answered(bmc, started)
+            self._answered(bmc)
             raise
         else:
-            self._answered(bmc, started)
+            self._answered(bmc)
         finally:
             with bmc._changed:
                 bmc._busy, bmc._last = False, self.clock()
                 bmc._changed.notify_all()
 
-    def _answered(self, bmc: Bmc, started: float) -> None:
+    def _answered(self, bmc: Bmc) -> None:
         bmc.failures, bmc.last_error = 0, ""
-        bmc.latency = self.clock() - started
 
     def _failed(self, bmc: Bmc, error: str) -> None:
         bmc.connection = None

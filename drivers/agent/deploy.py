@@ -22,7 +22,7 @@ from drivers.target import Target
 
 
 class AgentDeploy(AgentFlows):
-    """The six steps of a deployment, but for the writing of an image."""
+    """Of the six steps of a deployment all but `write_image`, and `boot_agent` for volumes."""
 
     frames = AgentFlows.frames | {
         "deploy": Frame(
@@ -57,8 +57,8 @@ class AgentDeploy(AgentFlows):
     def frame(self, target: Target, flow: str) -> Frame:
         found = super().frame(target, flow)
         if flow == Flow.DEPLOY and _boots_from_volume(target):
-            rows = tuple(row for row in found.before if row != ("boot", "prepare_ramdisk"))
-            found = replace(found, before=rows, collect=("deploy", "boot_agent"))
+            found = found.without((("boot", "prepare_ramdisk"),))
+            found = replace(found, collect=("deploy", "boot_agent"))
         return found
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:

@@ -1,8 +1,8 @@
 """
 What every deploy interface with an agent shares: cleaning, servicing, rescuing, tearing down.
 
-How an instance comes onto the machine is said by its children: `direct`, `custom-agent`, `ramdisk`,
-`anaconda`.
+How an instance comes onto the machine is said by its subclasses: `direct`, `custom-agent`,
+`ramdisk`, `anaconda`.
 """
 
 from collections.abc import Mapping

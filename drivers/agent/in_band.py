@@ -333,8 +333,6 @@ def _what(order: Order) -> str:
 _PRIORITY_SETTINGS = {
     ("deploy", "erase_devices"): "erase_devices_priority",
     ("deploy", "erase_devices_metadata"): "erase_devices_metadata_priority",
-    ("raid", "delete_configuration"): "delete_configuration_priority",
-    ("raid", "create_configuration"): "create_configuration_priority",
 }
 #: the agent's name of an erasure setting, in driver_internal_info -> ours, in [deploy]
 _ERASURE = {

@@ -14,7 +14,7 @@ the address of a machine reads what that machine reads.
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def folder(target: Target, root: Path, use: str, secret: str) -> Path:
         mine.mkdir(parents=True, exist_ok=True)
     for other in mine.parent.glob(f"{use}-*"):
         if other != mine:
-            _remove(root, other, _subdir(target.options))
+            remove(target.options, other)
     return mine
 
 
@@ -77,31 +77,42 @@ def link(place: Path, to: Path) -> None:
 
 def withdraw(target: Target, *uses: str) -> None:
     """Nothing of these uses is handed out any more."""
-    for root, mine in list(_folders(target.options, target.uuid)):
+    for mine in held(target.options, target.uuid):
         if use_of(mine) in uses:
-            _remove(root, mine, _subdir(target.options))
+            remove(target.options, mine)
 
 
-def held(options: Options) -> dict[str, set[str]]:
-    """The uses for which something is handed out here, by the UUIDs of nodes."""
-    uses: dict[str, set[str]] = {}
-    for _, mine in _folders(options):
-        uses.setdefault(mine.parent.name, set()).add(use_of(mine))
-    return uses
+def held(options: Options, node: str = "*") -> list[Path]:
+    """The folders of a node, or of all; nothing else that may lie there."""
+    return [
+        mine
+        for root in {options["deploy"]["http_root"], options["pxe"]["tftp_root"]} - {""}
+        for mine in (Path(root) / FOLDER).glob(f"{node}/*-*")
+        if use_of(mine) in _USES and _UUID.fullmatch(node_of(mine))
+    ]
 
 
-def sweep(options: Options, useless: Callable[[str, str], bool]) -> int:
-    """Remove what `useless(uuid, use)` says; how many folders went."""
-    gone = 0
-    for root, mine in list(_folders(options)):
-        if useless(mine.parent.name, use_of(mine)):
-            _remove(root, mine, _subdir(options))
-            gone += 1
-    return gone
+def node_of(mine: Path) -> str:
+    return mine.parent.name
 
 
 def use_of(mine: Path) -> str:
     return mine.name.partition("-")[0]
+
+
+def remove(options: Options, mine: Path) -> None:
+    """One folder, after the links to what is in it."""
+    root = mine.parents[2]
+    for place in (root, root / _subdir(options)):
+        for each in place.glob("*") if place.is_dir() else ():
+            if (
+                each.is_symlink()
+                and Path(os.path.normpath(each.parent / each.readlink())).parent == mine
+            ):
+                each.unlink(missing_ok=True)
+    shutil.rmtree(mine, ignore_errors=True)
+    with suppress(OSError):  # something else of the node is of use
+        mine.parent.rmdir()
 
 
 def links(options: Options, root: Path, macs: Iterable[str], names: str) -> Iterator[Path]:
@@ -121,27 +132,5 @@ def told() -> Iterator[None]:
         raise BadImage(f"{error.filename or 'boot files'}: {error.strerror}") from error
 
 
-def _folders(options: Options, node: str = "*") -> Iterator[tuple[Path, Path]]:
-    """The folders of a node, or of all, each with its root; nothing else that may lie there."""
-    for root in {options["deploy"]["http_root"], options["pxe"]["tftp_root"]} - {""}:
-        for mine in (Path(root) / FOLDER).glob(f"{node}/*-*"):
-            if use_of(mine) in _USES and _UUID.fullmatch(mine.parent.name):
-                yield Path(root), mine
-
-
 def _subdir(options: Options) -> str:
     return str(options["pxe"][_LINKS])
-
-
-def _remove(root: Path, mine: Path, subdir: str) -> None:
-    """A folder, after the links to what is in it."""
-    for place in (root, root / subdir):
-        for each in place.glob("*") if place.is_dir() else ():
-            if (
-                each.is_symlink()
-                and Path(os.path.normpath(each.parent / each.readlink())).parent == mine
-            ):
-                each.unlink(missing_ok=True)
-    shutil.rmtree(mine, ignore_errors=True)
-    with suppress(OSError):  # something else of the node is of use
-        mine.parent.rmdir()

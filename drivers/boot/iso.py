@@ -7,15 +7,14 @@ conductor: the settings name the files, by default those of Debian's packages.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
+from drivers import iso9660
 from drivers.boot import cache, esp, ramdisks, scripts
 from drivers.errors import BadImage
+from drivers.iso9660 import Tree
 from drivers.target import Target
 
 #: By this name the agent knows the CD that it was booted from.
@@ -84,32 +83,27 @@ def loaders(target: Target, mode: str) -> Loaders:
 
 def build(place: Path, content: Content, found: Loaders) -> None:
     """Write the image to a file, which is there only when it is complete. Raises BadImage."""
-    import pycdlib  # here, as only conductors need it, and only when they boot machines this way
-    from pycdlib.pycdlibexception import PyCdlibException
-
     part = cache.unfinished(place)
-    iso = pycdlib.PyCdlib()
     try:
-        iso.new(interchange_level=3, rock_ridge="1.09", vol_ident=LABEL)
-        tree = _Tree(iso)
-        if found.isolinux:
-            _add_isolinux(tree, found, content.command_line)
-        if found.esp:
-            _add_esp(tree, found, content.command_line)
-        for name, text in content.files.items():
-            tree.add(f"/{name}", text)
-        tree.add("/vmlinuz", content.kernel)
-        tree.add("/initrd", content.ramdisk)
-        iso.write(str(part))
+        with iso9660.made(LABEL) as tree:
+            if found.isolinux:
+                _add_isolinux(tree, found, content.command_line)
+            if found.esp:
+                _add_esp(tree, found, content.command_line)
+            for name, text in content.files.items():
+                tree.add(f"/{name}", text)
+            tree.add("/vmlinuz", content.kernel)
+            tree.add("/initrd", content.ramdisk)
+            with part.open("wb") as file:
+                tree.write(file)
         part.replace(place)
-    except (PyCdlibException, OSError) as error:
+    except OSError as error:
         raise BadImage(f"{place}: the image could not be made: {error}") from error
     finally:
-        iso.close()
         part.unlink(missing_ok=True)
 
 
-def _add_isolinux(tree: "_Tree", found: Loaders, command_line: str) -> None:
+def _add_isolinux(tree: Tree, found: Loaders, command_line: str) -> None:
     for name, path in found.isolinux.items():
         tree.add(f"/isolinux/{name}", path)
     config = scripts.isolinux("/vmlinuz", "/initrd", command_line)
@@ -118,7 +112,7 @@ def _add_isolinux(tree: "_Tree", found: Loaders, command_line: str) -> None:
     tree.boot(f"/isolinux/{first}", efi=False)
 
 
-def _add_esp(tree: "_Tree", found: Loaders, command_line: str) -> None:
+def _add_esp(tree: Tree, found: Loaders, command_line: str) -> None:
     config = scripts.grub("/vmlinuz", "/initrd", command_line).encode()
     # /.disk/info is how loaders made for CDs know theirs
     for name in dict.fromkeys((f"/{found.config.strip('/')}", "/boot/grub/grub.cfg")):
@@ -157,56 +151,3 @@ def _read(setting: str, path: str) -> bytes:
         raise BadImage(
             f"{setting}: {path}: {error.strerror} (Debian: grub-efi-amd64-bin or -arm64-bin)"
         ) from error
-
-
-class _Tree:
-    """The files of an image by their whole names; ISO 9660's own are made of them."""
-
-    def __init__(self, iso: object) -> None:
-        self._iso: Any = iso
-        self._made = {"/"}
-        self._held: list[BytesIO] = []
-        self._catalogued = False
-
-    def add(self, name: str, content: Path | bytes) -> None:
-        self._parents(name)
-        short, rock = _short(name, file=True), name.rpartition("/")[2]
-        if isinstance(content, Path):
-            self._iso.add_file(str(content), short, rr_name=rock)
-            return
-        file = BytesIO(content)
-        self._held.append(file)
-        self._iso.add_fp(file, len(content), short, rr_name=rock)
-
-    def boot(self, name: str, *, efi: bool) -> None:
-        """This file starts the machine."""
-        first = not self._catalogued
-        self._catalogued = True
-        about: dict[str, object] = {"efi": True} if efi else {
-            "boot_info_table": True, "boot_load_size": 4,
-        }  # fmt: skip
-        if first:
-            about |= {"bootcatfile": "/BOOT.CAT;1", "rr_bootcatname": "boot.cat"}
-        self._iso.add_eltorito(_short(name, file=True), **about)
-
-    def _parents(self, name: str) -> None:
-        parts = name.strip("/").split("/")[:-1]
-        for depth in range(1, len(parts) + 1):
-            path = "/" + "/".join(parts[:depth])
-            if path not in self._made:
-                self._made.add(path)
-                self._iso.add_directory(_short(path, file=False), rr_name=parts[depth - 1])
-
-
-def _short(name: str, *, file: bool) -> str:
-    """A path as ISO 9660 allows it: upper case, letters, digits and underscores."""
-    *folders, last = name.strip("/").split("/")
-    stem, dot, suffix = last.rpartition(".") if file else (last, "", "")
-    if not dot:
-        stem, suffix = last, ""
-    parts = [*(_allowed(each) for each in folders), _allowed(stem)]
-    return "/" + "/".join(parts) + (f".{_allowed(suffix)};1" if file else "")
-
-
-def _allowed(part: str) -> str:
-    return re.sub(r"[^A-Z0-9_]", "_", part.upper())[:27]

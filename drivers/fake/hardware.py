@@ -34,15 +34,6 @@ from drivers.passthru import passthru
 from drivers.steps import Arg, Done, Outcome, Wait, step
 from drivers.target import Target
 
-_SETTINGS = Arg(
-    "settings",
-    "A list of objects with the keys `name` and `value`",
-    required=True,
-    schema={
-        "type": "array",
-        "items": {"type": "object", "required": ["name", "value"]},
-    },
-)
 _UPDATES = Arg(
     "settings",
     "A list of firmware updates, objects with the keys `component` and `url`",
@@ -226,7 +217,7 @@ class FakeBios(Bios):
 
     name = "fake"
 
-    @step(clean=0, service=0, args=(_SETTINGS,))
+    @step(clean=0, service=0, args=(Bios.SETTINGS,))
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Change BIOS settings."""
         wanted = {each["name"]: each["value"] for each in settings}

@@ -5,19 +5,11 @@ from typing import Any
 from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
 from drivers.interfaces import Bios
 from drivers.redfish import client
+from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
-from drivers.steps import Arg, Done, Outcome, step
+from drivers.steps import Done, Outcome, step
 from drivers.target import Target
 
-SETTINGS = Arg(
-    "settings",
-    "A list of objects with the keys `name` and `value`",
-    required=True,
-    schema={
-        "type": "array",
-        "items": {"type": "object", "required": ["name", "value"]},
-    },
-)
 #: our name of what a registry says of a setting -> sushy's
 _REGISTRY = (
     "attribute_type", "lower_bound", "upper_bound", "min_length", "max_length", "read_only",
@@ -25,14 +17,8 @@ _REGISTRY = (
 )  # fmt: skip
 
 
-class RedfishBios(Bios):
+class RedfishBios(Redfish, Bios):
     """The Bios resource of the system, and the registry that describes it."""
-
-    name = "redfish"
-    properties = client.PROPERTIES
-
-    def validate(self, target: Target) -> None:
-        client.access(target)
 
     @step(clean=0, verify=1)
     def cache_bios_settings(self, target: Target) -> Outcome:
@@ -43,7 +29,7 @@ class RedfishBios(Bios):
             return Done({"skipped": str(error)})
         return Done()
 
-    @step(clean=0, deploy=0, service=0, args=(SETTINGS,))
+    @step(clean=0, deploy=0, service=0, args=(Bios.SETTINGS,))
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Change BIOS settings; nothing is sent, nor restarted, when they are so already."""
         wanted = {each["name"]: each["value"] for each in settings}

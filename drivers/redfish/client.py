@@ -52,6 +52,10 @@ class Access:
         """Names the BMC for the governor: each system of a chassis has a processor of its own."""
         return f"{self.address}{self.system or ''}"
 
+    def no_entry(self, status: int) -> Refused:
+        who = "driver_info/redfish_username and redfish_password"
+        return Refused(f"BMC {self.address} does not accept {who} ({status})")
+
     def scrub(self, text: str) -> str:
         return text.replace(self.password, "******") if self.password else text
 
@@ -323,7 +327,7 @@ def errors_of(wanted: Access) -> Iterator[None]:
         cause = error.__context__ or error
         raise Unreachable(f"{name} did not answer ({type(cause).__name__})") from None
     except theirs.AccessError as error:
-        raise Refused(f"{name} refused our credentials ({error.status_code})") from None
+        raise wanted.no_entry(error.status_code) from None
     except theirs.ServerSideError as error:
         raise Unexpected(wanted.scrub(f"{name} failed: {_words(error)}")) from None
     except theirs.ResourceNotFoundError as error:

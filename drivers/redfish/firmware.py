@@ -13,6 +13,7 @@ from drivers.errors import (
 )
 from drivers.interfaces import Firmware
 from drivers.redfish import client
+from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
 from drivers.target import Target
@@ -29,14 +30,8 @@ UPDATES = Arg(
 )
 
 
-class RedfishFirmware(Firmware):
+class RedfishFirmware(Redfish, Firmware):
     """UpdateService.SimpleUpdate, one component after the other."""
-
-    name = "redfish"
-    properties = client.PROPERTIES
-
-    def validate(self, target: Target) -> None:
-        client.access(target)
 
     @step(verify=1)
     def cache_firmware_components(self, target: Target) -> Outcome:

@@ -5,20 +5,15 @@ Redfish: out-of-band inspection. The BMC tells what the machine is made of, on o
 from drivers.inspection.process import process
 from drivers.interfaces import Inspect
 from drivers.redfish import client, inventory
+from drivers.redfish.interface import Redfish
 from drivers.target import Target
 
 #: What is always made of it, before the hooks that settings name.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")
 
 
-class RedfishInspect(Inspect):
+class RedfishInspect(Redfish, Inspect):
     """Processors, memory, disks and network interfaces, as the BMC lists them."""
-
-    name = "redfish"
-    properties = client.PROPERTIES
-
-    def validate(self, target: Target) -> None:
-        client.access(target)
 
     def inspect_hardware(self, target: Target) -> None:
         with client.turn(target, self.bmcs) as bmc:

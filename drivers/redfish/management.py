@@ -7,6 +7,7 @@ from typing import Any
 from drivers.errors import NotSupported
 from drivers.interfaces import POWER_ON, Management
 from drivers.redfish import client, inventory
+from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.steps import Done, Outcome, Wait
 from drivers.target import Target
@@ -27,14 +28,8 @@ _LIGHTS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 
 
-class RedfishManagement(Management):
+class RedfishManagement(Redfish, Management):
     """Boot.BootSourceOverride* of the system."""
-
-    name = "redfish"
-    properties = client.PROPERTIES
-
-    def validate(self, target: Target) -> None:
-        client.access(target)
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:

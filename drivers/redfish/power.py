@@ -10,6 +10,7 @@ from drivers.interfaces import (
     Power,
 )
 from drivers.redfish import client
+from drivers.redfish.interface import Redfish
 from drivers.target import Target
 
 #: PowerState of a system -> ours; a machine on its way counts as there
@@ -23,15 +24,10 @@ _RESETS = {
 }
 
 
-class RedfishPower(Power):
+class RedfishPower(Redfish, Power):
     """ComputerSystem.Reset, and PowerState."""
 
-    name = "redfish"
     supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
-    properties = client.PROPERTIES
-
-    def validate(self, target: Target) -> None:
-        client.access(target)
 
     def get_power_state(self, target: Target) -> str:
         with client.turn(target, self.bmcs) as bmc:

@@ -8,7 +8,10 @@ this asks with aiohttp, each BMC in its turn. A kept session's token is used whi
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -21,32 +24,30 @@ from drivers.target import Target
 
 HEALTHS = ("OK", "Warning", "Critical")
 
+Ask = Callable[[Target], Awaitable[str | HardwareError]]
 
-async def power_states(
-    targets: Iterable[Target],
-    concurrency: int = 128,
+
+@asynccontextmanager
+async def asking(
+    connections: int = 128,
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
-) -> dict[str, str | HardwareError]:
+) -> AsyncIterator[Ask]:
     """
-    uuid -> power state, or why it could not be read.
+    Gives what asks one machine: its power state, or why it could not be read.
 
     timeout: seconds for one request, and for waiting until a BMC is done with another command.
     """
-    states: dict[str, str | HardwareError] = {}
-    waiting = iter(targets)
 
-    async def work() -> None:
-        for target in waiting:
-            states[target.uuid] = await _state(http, target, patience=timeout)
+    async def ask(target: Target) -> str | HardwareError:
+        return await _state(http, target, patience=timeout)
 
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=concurrency),
+        connector=aiohttp.TCPConnector(limit=connections, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=timeout),
         headers={"Accept": "application/json", "OData-Version": "4.0"},
     ) as http:
-        await asyncio.gather(*(work() for _ in range(concurrency)))
-    return states
+        yield ask
 
 
 async def _state(
@@ -94,7 +95,7 @@ async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) 
             kept.close()
             continue
         if status in (401, 403):
-            raise Refused(f"BMC {kept.access.address} refused our credentials ({status})")
+            raise kept.access.no_entry(status)
         if 400 <= status < 500:
             raise Refused(f"BMC {kept.access.address} refused GET {path}: {status}")
         if status != 200 or not isinstance(document, dict):
@@ -138,6 +139,13 @@ def _tls(verify: bool | str) -> bool | ssl.SSLContext:
     if isinstance(verify, bool):
         return verify
     try:
-        return ssl.create_default_context(cafile=verify)
+        file = Path(verify).stat()
+        return _trusting(verify, file.st_ino, file.st_mtime_ns)
     except OSError as error:
         raise InvalidDriverInfo(f"driver_info/redfish_verify_ca: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def _trusting(path: str, *_version: int) -> ssl.SSLContext:
+    """To read a file of authorities costs more than to ask a BMC."""
+    return ssl.create_default_context(cafile=path)

@@ -3,19 +3,13 @@
 from drivers.errors import InvalidDriverInfo
 from drivers.interfaces import Vendor
 from drivers.passthru import passthru
-from drivers.redfish import client
+from drivers.redfish.interface import Redfish
 from drivers.redfish.management import MEDIA
 from drivers.target import Target
 
 
-class RedfishVendor(Vendor):
+class RedfishVendor(Redfish, Vendor):
     """What Ironic has for every Redfish BMC, and what makes sense beside virtual media."""
-
-    name = "redfish"
-    properties = client.PROPERTIES
-
-    def validate(self, target: Target) -> None:
-        client.access(target)
 
     @passthru(
         "POST",

@@ -1,15 +1,18 @@
 """What the tests of drivers work on: targets, and an agent that says what it is told to."""
 
-import json
-import threading
+import io
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+import pycdlib
 
 from app.settings import Settings
 from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
+from tests.web import Handler, serving
+
+KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
 
 _OWN = {
     "DEFAULT": {"data_dir": "", "webserver_verify_ca": "True", "webserver_connection_timeout": 5},
@@ -137,41 +140,26 @@ class ScriptedAgent:
 def scripted_agent():
     agent = ScriptedAgent()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Asked(Handler):
         def do_GET(self):
             if self._allowed():
-                self._send(200, {"commands": agent.commands})
+                self.answer(200, {"commands": agent.commands})
 
         def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.body()
             if self._allowed():
                 wait = parse_qs(urlsplit(self.path).query)["wait"] == ["true"]
-                self._send(*agent.post(body["name"], body["params"], wait=wait))
+                self.answer(*agent.post(body["name"], body["params"], wait=wait))
 
         def _allowed(self):
             if parse_qs(urlsplit(self.path).query).get("agent_token") == [TOKEN]:
                 return True
-            self._send(401, {"faultcode": "Client", "faultstring": "401 Unauthorized"})
+            self.answer(401, {"faultcode": "Client", "faultstring": "401 Unauthorized"})
             return False
 
-        def _send(self, status, document):
-            text = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        agent.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with serving(Asked) as server:
+        agent.url = server.url
         yield agent
-        server.shutdown()
-        thread.join()
 
 
 @contextmanager
@@ -182,35 +170,33 @@ def image_server():
     It understands ranges, as servers of images do; `asked` are the paths, in order.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class Files(Handler):
         def do_GET(self):
-            server.asked.append(self.path)
-            content = server.files.get(self.path.partition("?")[0])
+            self.server.asked.append(self.path)
+            content = self.server.files.get(self.path.partition("?")[0])
             if content is None:
                 self.send_error(404)
                 return
             part, whole = self.headers.get("Range"), len(content)
-            if part:
-                first, last = map(int, part.removeprefix("bytes=").split("-"))
-                content = content[first : last + 1]
-            self.send_response(206 if part else 200)
-            if part:
-                self.send_header("Content-Range", f"bytes {first}-{last}/{whole}")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            if not part:
+                self.answer(200, content)
+                return
+            first, last = map(int, part.removeprefix("bytes=").split("-"))
+            content = content[first : last + 1]
+            self.answer(206, content, {"Content-Range": f"bytes {first}-{last}/{whole}"})
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.files, server.asked = {}, []
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
+    with serving(Files, files={}, asked=[]) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+
+
+def on(image, *names):
+    """The content of files on an image, a path or bytes, by their names."""
+    iso = pycdlib.PyCdlib()
+    iso.open_fp(io.BytesIO(image if isinstance(image, bytes) else image.read_bytes()))
+    found = []
+    for name in names:
+        content = io.BytesIO()
+        iso.get_file_from_iso_fp(content, rr_path=name)
+        found.append(content.getvalue())
+    iso.close()
+    return found

@@ -7,7 +7,7 @@ import pytest
 
 from drivers.agent import checksums, image, published
 from drivers.errors import BadImage, InvalidDriverInfo, Unreachable
-from tests.unit.drivers.machines import OPTIONS, image_server, target
+from tests.unit.drivers.machines import OPTIONS, target
 
 MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)
 QCOW2 = b"QFI\xfb\0\0\0\3" + bytes(16) + (3 << 30).to_bytes(8, "big") + bytes(480)
@@ -17,10 +17,9 @@ PARTITION = {"image_type": "partition", "root_gb": 2}
 
 
 @pytest.fixture
-def images():
-    with image_server() as server:
-        server.files = {"/disk.raw": MBR, "/disk.qcow2": QCOW2}
-        yield server
+def images(images):
+    images.files = {"/disk.raw": MBR, "/disk.qcow2": QCOW2}
+    return images
 
 
 def options(**changed):

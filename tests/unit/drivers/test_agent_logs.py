@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from drivers.steps import Done, Flow
-from tests.unit.drivers.machines import scripted_agent, target, with_option
+from tests.unit.drivers.machines import target, with_option
 
 ARCHIVE = b"a gzipped tar"
 LOGS = {"system_logs": base64.b64encode(ARCHIVE).decode()}
 
 
 @pytest.fixture
-def agent():
-    with scripted_agent() as agent:
-        agent.answers["log.collect_system_logs"] = LOGS
-        yield agent
+def agent(agent):
+    agent.answers["log.collect_system_logs"] = LOGS
+    return agent
 
 
 def machine(tmp_path, agent=None, **settings):

@@ -7,6 +7,7 @@ import pytest
 
 from drivers.bmc import Bmcs, Urgency
 from drivers.errors import Refused, Unreachable
+from tests.fleet import until
 
 
 class Clock:
@@ -62,25 +63,24 @@ def test_one_at_a_time_and_the_urgent_first_threads_and_coroutines_alike():
     with bmcs.turn("b"):
         waiting = [
             threading.Thread(target=lambda: asyncio.run(sweep())),
-            threading.Thread(target=lambda: command(Urgency.SENSORS)),
-            threading.Thread(target=lambda: command(Urgency.ORDER)),
+            threading.Thread(target=lambda: command("read", Urgency.SYNC)),
+            threading.Thread(target=lambda: command("order", Urgency.ORDER)),
         ]
 
         async def sweep():
             async with bmcs.async_turn("b", Urgency.SYNC):
-                order.append(Urgency.SYNC)
+                order.append("sweep")
 
-        def command(urgency):
+        def command(name, urgency):
             with bmcs.turn("b", urgency):
-                order.append(urgency)
+                order.append(name)
 
         for count, thread in enumerate(waiting, 1):
             thread.start()
-            while len(bmcs.get("b")._queue) < count:
-                pass
+            until(lambda count=count: len(bmcs.get("b")._queue) == count)
     for thread in waiting:
         thread.join(5)
-    assert [Urgency.ORDER, Urgency.SYNC, Urgency.SENSORS] == order
+    assert ["order", "sweep", "read"] == order
 
 
 def test_those_who_stood_in_line_for_a_bmc_that_failed_do_not_try_it_too():
@@ -96,8 +96,7 @@ def test_those_who_stood_in_line_for_a_bmc_that_failed_do_not_try_it_too():
     thread = threading.Thread(target=late)
     with suppress(Unreachable), bmcs.turn("b"):
         thread.start()
-        while not bmcs.get("b")._queue:
-            pass
+        until(lambda: bmcs.get("b")._queue)
         raise Unreachable("dead")
     thread.join(5)
     assert 1 == bmcs.get("b").failures

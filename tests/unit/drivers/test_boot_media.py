@@ -1,11 +1,9 @@
 """Images for BMCs: what is on them is read back, and they are shown to a BMC."""
 
 import hashlib
-import io
 import struct
 from dataclasses import replace
 
-import pycdlib
 import pytest
 
 from drivers.bmc import Bmcs
@@ -14,22 +12,13 @@ from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.target import Agent
-from tests.unit.drivers.machines import OPTIONS, image_server, target
-
-KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
+from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, on, target
 
 
 @pytest.fixture(scope="module")
 def fleet():
     with running(machines=1) as simulator:
         yield simulator
-
-
-@pytest.fixture
-def images():
-    with image_server() as server:
-        server.files |= {"/kernel": KERNEL, "/ramdisk": RAMDISK}
-        yield server
 
 
 @pytest.fixture
@@ -67,21 +56,8 @@ def node(fleet, images, options):
 
 def medium(node):
     """The file behind the URL that the BMC has been given."""
-    ((_root, folder),) = files._folders(node.options, node.uuid)
+    (folder,) = files.held(node.options, node.uuid)
     return folder / "boot.iso"
-
-
-def on(path, *names):
-    """The content of files on an image, by their names."""
-    iso = pycdlib.PyCdlib()
-    iso.open(str(path))
-    found = []
-    for name in names:
-        content = io.BytesIO()
-        iso.get_file_from_iso_fp(content, rr_path=name)
-        found.append(content.getvalue())
-    iso.close()
-    return found
 
 
 def boots(path):
@@ -140,7 +116,7 @@ def test_it_is_made_and_inserted_once_for_one_token_and_gone_after_use(node, fle
     boot.prepare_ramdisk(replace(node, reports={}))  # nobody knows the token any more
     assert medium(node).parent.name
     boot.clean_up_ramdisk(node)
-    assert {} == files.held(node.options)
+    assert [] == files.held(node.options)
     assert "" == fleet.machines[0].media["Cd"]
 
 
@@ -159,7 +135,7 @@ def test_an_image_made_elsewhere_gets_no_token(node, fleet):
     rescuing = replace(node, driver_info=given, provision_state="rescuing", agent=before)
     node.driver.boot.prepare_ramdisk(rescuing)
     assert None is rescuing.reports["agent_token"]
-    assert ({}, "http://x/rescue.iso") == (
+    assert ([], "http://x/rescue.iso") == (
         files.held(node.options), fleet.machines[0].media["Cd"],
     )  # fmt: skip
 
@@ -223,10 +199,10 @@ def test_a_ramdisk_that_is_the_instance_gets_an_image_for_as_long_as_it_lives(no
     )
     it.driver.deploy.validate(it)
     it.driver.boot.prepare_instance(it)
-    assert {it.uuid: {"instance"}} == files.held(it.options)
+    assert ["instance"] == [files.use_of(each) for each in files.held(it.options, it.uuid)]
     assert b"append root=/dev/ram0 root=live\n" in on(medium(it), "/isolinux/isolinux.cfg")[0]
     it.driver.boot.clean_up_instance(it)
-    assert {} == files.held(it.options)
+    assert [] == files.held(it.options)
 
 
 def test_uefi_finds_the_loader_on_the_partition():

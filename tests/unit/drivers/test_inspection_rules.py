@@ -1,13 +1,11 @@
 """The engine of inspection rules, as tables: what holds, what is done, what is refused."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from drivers.errors import InspectionFailed
 from drivers.inspection import rules
 from drivers.inspection.subject import Material, Subject
+from tests.web import Handler, serving
 
 PORT = "11111111-2222-4333-8444-555555555555"
 MATERIAL = Material(
@@ -251,20 +249,13 @@ def test_rules_of_a_file_may_have_any_priority_and_get_uuids(tmp_path):
 def test_an_api_call_is_made_with_its_headers_and_again_when_it_fails(subject):
     seen = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Once(Handler):
         def do_GET(self):
             seen.append((self.path, self.headers["X-Token"]))
-            self.send_response(503 if len(seen) == 1 else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(503 if len(seen) == 1 else 200)
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/{{node.name}}"
+    with serving(Once) as server:
+        url = f"{server.url}/{{node.name}}"
         args = {"url": url, "headers": {"X-Token": "t"}, "backoff_factor": 0}
         applied(subject, {"op": "api-call", "args": args})
-        server.shutdown()
     assert [("/n1", "t")] * 2 == seen

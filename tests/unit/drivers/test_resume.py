@@ -10,7 +10,7 @@ from drivers.bmc import Bmcs
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Failed, Flow, Wait
-from tests.unit.drivers.machines import OPTIONS, image_server, scripted_agent, target
+from tests.unit.drivers.machines import OPTIONS, image_server, target
 
 #: Every step that is shipped, by the class of its interface. rerun: it looks before it acts, or to
 #: do it twice is as good as once; probe: it asks the machine what an earlier attempt has begun.
@@ -70,12 +70,6 @@ def test_the_steps_of_an_agent_are_probed():
     node = target(interfaces={"deploy": "direct"})
     node = replace(node, agent=replace(node.agent, steps=listed))
     assert ["probe"] == [step.resume for step in steps_of(node, Flow.CLEAN)]
-
-
-@pytest.fixture
-def agent():
-    with scripted_agent() as agent:
-        yield agent
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -19,45 +17,18 @@ from drivers.simulator import media
 from drivers.simulator.agent import Agent
 from drivers.simulator.faults import BadFault, Faults
 from drivers.simulator.simulator import Simulator, running
+from tests.fleet import until
+from tests.web import Handler, serving
 
 TOKEN = "t" * 43
 IMAGE = b"an operating system" * 5000
 FAST = {"boot_seconds": 0.0, "heartbeat_gap": 0.0, "retry_factor": 0.002}
 
 
-def until(condition, seconds=5.0):
-    """Wait until `condition()` is true and return its value."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
-    return value
-
-
-class Service(ThreadingHTTPServer):
+class Service(Handler):
     """The service's side of the agent's protocol, and a web server with an image."""
 
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self.lookups, self.heartbeats, self.inspections = [], [], []
-        self.lookup_answers = []  # statuses given before the lookup succeeds
-        self.token = TOKEN
-        self.heartbeat_timeout = 300
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-
-class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-
-    def answer(self, status, body=b""):
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def do_GET(self):
         where, service = urlsplit(self.path), self.server
@@ -74,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, {"node": {"uuid": "node-1"}, "config": config})
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.body()
         if self.path == "/v1/continue_inspection":
             self.server.inspections.append(body)
             self.answer(202, {"uuid": "node-1"})
@@ -83,16 +54,14 @@ class Handler(BaseHTTPRequestHandler):
             self.server.heartbeats.append((version, self.path, body))
             self.answer(202)
 
-    def log_message(self, *args):
-        pass
-
 
 @pytest.fixture
 def service():
-    server = Service()
-    yield server
-    server.shutdown()
-    server.server_close()
+    facts = {"lookups": [], "heartbeats": [], "inspections": []}
+    facts |= {"token": TOKEN, "heartbeat_timeout": 300}
+    # lookup_answers: statuses given before the lookup succeeds
+    with serving(Service, lookup_answers=[], **facts) as server:
+        yield server
 
 
 @pytest.fixture

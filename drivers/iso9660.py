@@ -1,0 +1,85 @@
+"""
+Images of CDs: files by their whole names, which Rock Ridge keeps beside those of ISO 9660.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from drivers.errors import BadImage
+
+
+class Tree:
+    """The files of an image that is being made; ISO 9660's own names are made of theirs."""
+
+    def __init__(self, iso: object) -> None:
+        self._iso: Any = iso
+        self._made = {"/"}
+        self._held: list[BytesIO] = []
+        self._catalogued = False
+
+    def add(self, name: str, content: Path | bytes) -> None:
+        self._parents(name)
+        short, rock = _short(name, file=True), name.rpartition("/")[2]
+        if isinstance(content, Path):
+            self._iso.add_file(str(content), short, rr_name=rock)
+            return
+        file = BytesIO(content)
+        self._held.append(file)
+        self._iso.add_fp(file, len(content), short, rr_name=rock)
+
+    def boot(self, name: str, *, efi: bool) -> None:
+        """This file starts the machine."""
+        first = not self._catalogued
+        self._catalogued = True
+        about: dict[str, object] = {"efi": True} if efi else {
+            "boot_info_table": True, "boot_load_size": 4,
+        }  # fmt: skip
+        if first:
+            about |= {"bootcatfile": "/BOOT.CAT;1", "rr_bootcatname": "boot.cat"}
+        self._iso.add_eltorito(_short(name, file=True), **about)
+
+    def write(self, file: BinaryIO) -> None:
+        self._iso.write_fp(file)
+
+    def _parents(self, name: str) -> None:
+        parts = name.strip("/").split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            path = "/" + "/".join(parts[:depth])
+            if path not in self._made:
+                self._made.add(path)
+                self._iso.add_directory(_short(path, file=False), rr_name=parts[depth - 1])
+
+
+@contextmanager
+def made(label: str) -> Iterator[Tree]:
+    """An image, empty at first. Raises BadImage for what no image can hold."""
+    # here, as only conductors need it, and only for machines that are to read images
+    import pycdlib
+    from pycdlib.pycdlibexception import PyCdlibException
+
+    iso = pycdlib.PyCdlib()
+    try:
+        iso.new(interchange_level=3, rock_ridge="1.09", vol_ident=label)
+        yield Tree(iso)
+    except PyCdlibException as error:
+        raise BadImage(f"{label}: the image could not be made: {error}") from error
+    finally:
+        iso.close()
+
+
+def _short(name: str, *, file: bool) -> str:
+    """A path as ISO 9660 allows it: upper case, letters, digits and underscores."""
+    *folders, last = name.strip("/").split("/")
+    stem, dot, suffix = last.rpartition(".") if file else (last, "", "")
+    if not dot:
+        stem, suffix = last, ""
+    parts = [*(_allowed(each) for each in folders), _allowed(stem)]
+    return "/" + "/".join(parts) + (f".{_allowed(suffix)};1" if file else "")
+
+
+def _allowed(part: str) -> str:
+    return re.sub(r"[^A-Z0-9_]", "_", part.upper())[:27]

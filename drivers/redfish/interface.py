@@ -1,0 +1,20 @@
+"""
+What interfaces for Redfish have in common, whatever their kind.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from drivers.redfish import client
+from drivers.target import Target
+
+
+class Redfish:
+    """Goes before the kind: `class RedfishBios(Redfish, Bios)`."""
+
+    name: ClassVar[str] = "redfish"
+    properties: ClassVar[Mapping[str, str]] = client.PROPERTIES
+
+    def validate(self, target: Target) -> None:
+        """The node's settings say where its BMC is. Raises InvalidDriverInfo."""
+        client.access(target)
