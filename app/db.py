@@ -5,29 +5,23 @@ All times are naive UTC. Whatever decides about liveness or a deadline compares 
 the database's clock, never with the clock of the host that asks.
 """
 
-import fcntl
-import os
 import random
-import sqlite3
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, DateTime, Engine, Float, create_engine, event, text
+from sqlalchemy import Connection, DateTime, Engine, Float, create_engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
-from app.prepared import Prepared
-from app.reach import Reach
+from app import sqlite
 
 T = TypeVar("T")
 AFTER_COMMIT = "after_commit"
@@ -35,22 +29,13 @@ MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 RETRIED_SQLSTATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
 #: A statement took too long: it may be that it waited for another transaction.
 TOO_SLOW = "57014"
-#: A transaction that is left open for so many seconds is the server's to end: it has locks.
-IDLE_IN_TRANSACTION = 10
-#: Seconds for which nobody waits for a SQLite file that another program has kept locked.
-LOCKED_PAUSE = 3.0
-#: How the log tells of an outage.
-OUTAGE = ("database.unreachable", "database.reached_again")
-#: How a server, or a pooler before it, says to who connects that it has too many connections. The
-#: SQLSTATE is lost there.
-CROWDED = ("too many clients", "too many connections", "slots are reserved", "no more connections")
 #: What is wrong with a database, by SQLSTATE, or by how SQLite's name of the error begins.
 TROUBLES = {
     "25006": "takes no writes",
     "53100": "is full",
     "53300": "has no connection left",
     TOO_SLOW: "was too slow",
-    "SQLITE_BUSY": "is locked by another program",
+    sqlite.BUSY: "is locked by another program",
     "SQLITE_FULL": "is full",
     "SQLITE_READONLY": "takes no writes",
 }
@@ -94,7 +79,7 @@ def _now_postgresql(_element: now, _compiler: Any, **_kw: Any) -> str:
 @compiles(after, "sqlite")
 def _after_sqlite(element: after, compiler: Any, **kw: Any) -> str:
     seconds = compiler.process(element.clauses, **kw)
-    return f"strftime('{_SQLITE_TIME}', 'now', ({seconds}) || ' seconds')"
+    return f"strftime('{_SQLITE_TIME}', 'now', printf('%.6f seconds', {seconds}))"
 
 
 @compiles(after, "postgresql")
@@ -141,10 +126,10 @@ def connect(
     }
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": busy_timeout}, **options)
-        _GATES[engine] = _Gate(engine.url.database, busy_timeout)
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+        sqlite.prepare(engine, busy_timeout)
         return engine
+    from app import postgresql  # needs psycopg, which SQLite does not
+
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
         pool_size=max_pool_size,
@@ -153,66 +138,12 @@ def connect(
         pool_pre_ping=True,
         **options,
     )
-    _never_wait_for_ever(engine, connect_timeout, statement_timeout)
+    postgresql.never_wait_for_ever(engine, connect_timeout, statement_timeout)
     return engine
 
 
-def _never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
-    """Whatever becomes of a PostgreSQL server or of the way to it, its clients are told in time."""
-    import psycopg  # not needed for SQLite
-
-    class Patient(psycopg.Connection[Any]):
-        """The server gives up a statement in time; if it is silent, then so is this end."""
-
-        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-            if statement_timeout:
-                timeout = timeout or statement_timeout + 1
-            try:
-                return super().wait(gen, interval, timeout)
-            except psycopg.errors._WaitTimeout:
-                self.close()
-                raise psycopg.OperationalError("the server does not answer") from None
-
-    reach = Reach(OUTAGE, (psycopg.Error,), psycopg.OperationalError)
-    limits = {
-        "statement_timeout": statement_timeout,
-        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION if statement_timeout else 0,
-    }
-    limits_sql = "; ".join(f"SET {name} = {int(value * 1000)}" for name, value in limits.items())
-    patience = {
-        "connect_timeout": max(int(connect_timeout), 1),
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": int(statement_timeout * 1000),
-    }
-
-    def reached(
-        _dialect: Any, _record: Any, arguments: list[Any], named: dict[str, Any]
-    ) -> psycopg.Connection[Any]:
-        with reach.trying():
-            try:
-                connection = Patient.connect(*arguments, **patience | named)
-            except psycopg.OperationalError as error:
-                if any(words in str(error) for words in CROWDED):
-                    raise psycopg.errors.TooManyConnections(str(error)) from None
-                raise
-            connection.execute(limits_sql)
-            connection.commit()
-        return connection
-
-    event.listen(engine, "do_connect", reached)
-    event.listen(engine, "handle_error", _look_for_another)
-
-
-def _look_for_another(context: Any) -> None:
-    """A server that takes no writes may not be the one any more that does: connect anew."""
-    if getattr(context.original_exception, "sqlstate", None) == "25006":
-        context.is_disconnect = True
-
-
-def reason(error: SQLAlchemyError) -> str:
-    """The first line of what the database says, without the statement."""
+def reason(error: BaseException) -> str:
+    """The first line of what is wrong; of a database's error, without the statement."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
@@ -230,104 +161,10 @@ def trouble(error: SQLAlchemyError) -> str | None:
     return "is out of reach" if lost else None
 
 
-class _Gate:
-    """
-    Writers of one SQLite file, one after the other, across threads and processes.
-
-    SQLite itself lets waiting writers poll, which costs time and is unfair; here the kernel wakes
-    the next one. A process that dies lets go. It is a matter of speed only: the database's own
-    lock is what keeps writers apart.
-
-    The gate's file says who writes, and until when nobody is to wait for the database's lock: who
-    has found it kept by another program for all of `patience` seconds spares the others that.
-    """
-
-    def __init__(self, path: str | None, patience: float) -> None:
-        self._thread = threading.Lock()
-        self._path = f"{path}.writer" if path and path != ":memory:" else None
-        self._file: int | None = None
-        self._pid = 0
-        self._patience = patience
-
-    def __enter__(self) -> None:
-        if not self._thread.acquire(timeout=self._patience):
-            raise _locked()
-        try:
-            self._pass()
-        except BaseException:
-            self._leave()
-            raise
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, DBAPIError) and trouble(error) == TROUBLES["SQLITE_BUSY"]:
-            self._note(f"{time.monotonic() + LOCKED_PAUSE:<20.3f}", 10)
-        self._leave()
-
-    def _pass(self) -> None:
-        if self._path is None:
-            return
-        with suppress(OSError):  # then without: see above
-            if self._pid != os.getpid():  # a forked process needs a lock of its own
-                self._file = None
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-                self._pid = os.getpid()
-            if self._file is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX)
-                if time.monotonic() < float(os.pread(self._file, 20, 10) or 0):
-                    raise _locked()
-        self._note(f"{self._pid:<10}", 0)
-
-    def _leave(self) -> None:
-        self._note(f"{0:<10}", 0)
-        if self._file is not None:
-            with suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-        self._thread.release()
-
-    def _note(self, text: str, offset: int) -> None:
-        if self._file is not None:
-            with suppress(OSError):  # the file system may be full
-                os.pwrite(self._file, text.encode(), offset)
-
-
-def _locked() -> OperationalError:
-    error = sqlite3.OperationalError("database is locked")
-    error.sqlite_errorname = "SQLITE_BUSY"
-    return OperationalError("BEGIN IMMEDIATE", None, error)
-
-
-def writer(url: str) -> int | None:
-    """The pid of the process that is writing to a SQLite file just now, if any."""
-    path = Path(f"{url.removeprefix('sqlite:///')}.writer")
-    if not url.startswith("sqlite:///") or not path.exists():
-        return None
-    return int(path.read_text()[:10] or 0) or None
-
-
-#: Where writers need not wait for each other.
-_OPEN = nullcontext()
-_GATES: "weakref.WeakKeyDictionary[Engine, _Gate]" = weakref.WeakKeyDictionary()
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-_BEGIN_WRITING, _BEGIN_READING = Prepared(text("BEGIN IMMEDIATE")), Prepared(text("BEGIN"))
-
-
-def _begin_sqlite(connection: Any) -> None:
-    """A writer takes the write lock at once: a reader that turns writer could only fail."""
-    writes = connection.get_execution_options().get("writes", True)
-    (_BEGIN_WRITING if writes else _BEGIN_READING).first(connection, {})
-
-
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A writing transaction without a session: half the cost, for the few hottest statements."""
-    with _GATES.get(engine, _OPEN), engine.connect() as connection, connection.begin():
+    with sqlite.gate(engine), engine.connect() as connection, connection.begin():
         yield connection
 
 
@@ -354,6 +191,7 @@ def transaction(engine: Engine) -> Iterator[Session]:
 def looking(engine: Engine) -> Iterator[Connection]:
     """A transaction that only reads, without a session: for what is asked for all the time."""
     with engine.connect().execution_options(writes=False) as connection:
+        connection.begin()  # and never committed: there is nothing to lose
         yield connection
 
 

@@ -110,7 +110,8 @@ def _transport_options(url: str, seconds: float) -> dict[str, Any]:
         "max_retries": 0,
         "socket_connect_timeout": seconds,
         "socket_timeout": seconds,
-        "health_check_interval": HEARTBEAT,
+        # who waits for a message gives up a connection that has been silent for twice as long
+        "health_check_interval": max(seconds, 1.0),
         **({} if url.startswith("redis+socket") else alive),
     }
 

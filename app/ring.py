@@ -28,13 +28,22 @@ class Member:
 
 def owners(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
     """The members that serve the node's driver and group, its owner first."""
-    able = (each for each in members if each.group == group and driver in each.drivers)
+    able = serving(driver, group, members)
     return sorted(able, key=lambda each: _score(each.name, node_uuid), reverse=True)
 
 
 def owner(node_uuid: str, driver: str, group: str, members: Iterable[Member]) -> Member | None:
     """The member that the node belongs to, or None when nobody serves it."""
-    able = [each for each in members if each.group == group and driver in each.drivers]
+    return winner(node_uuid, serving(driver, group, members))
+
+
+def serving(driver: str, group: str, members: Iterable[Member]) -> Sequence[Member]:
+    """The members that serve a driver and a group."""
+    return [each for each in members if each.group == group and driver in each.drivers]
+
+
+def winner(node_uuid: str, able: Sequence[Member]) -> Member | None:
+    """Of members that serve a node, the one that it belongs to."""
     if len(able) < 2:
         return able[0] if able else None
     return max(able, key=lambda each: _score(each.name, node_uuid))

@@ -21,6 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import log, release
+from app.db import reason
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.models import Node, Operation, OperationState
 from app.queue import ASK, Asks
@@ -76,7 +77,7 @@ class Answerer:
         except HardwareError as error:
             return _told(STATUS.get(type(error), BadGateway.status), error)
         except SQLAlchemyError as error:
-            logger.warning("question.no_database", detail=str(error))
+            logger.warning("question.no_database", detail=reason(error))
             return _told(503, "The database is out of reach, please retry.", 5)
         except Exception as error:  # a driver's bug must not leave its caller waiting
             logger.exception("question.crashed")

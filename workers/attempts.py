@@ -14,10 +14,19 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db import after, call_after_commit
+from app.db import after, call_after_commit, reason
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, Port
 from app.runtime import Runtime
-from app.services import children, inspection, operations, outcomes, reports, targets
+from app.services import (
+    children,
+    inspection,
+    limits,
+    operations,
+    outcomes,
+    reports,
+    targets,
+    waking,
+)
 from drivers import reserved
 from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
 from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
@@ -31,8 +40,6 @@ logger = log.get(__name__)
 #: Told what a step is called when it begins; what it returns is told what came of it.
 Show = Callable[[str], Callable[[Outcome | None], None]]
 
-#: Seconds for which an agent that is polled need not be listened to.
-WATCHED = 600.0
 #: Seconds until a child node that another operation has is asked for again.
 CHILD_BUSY = 2.0
 
@@ -55,6 +62,8 @@ def run(
     until one has to wait, or the conductor leaves and hands over the rest.
     """
     killpoints.reach("received")
+    if not conductor.witness.note(node):
+        return  # the reconciler sends again
     at: int | None = cursor
     while at is not None:
         if conductor.leaving.is_set():
@@ -131,7 +140,7 @@ def _act(
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:
-        logger.warning("lease.lost", detail=str(error))
+        logger.warning("claim.given_up", detail=reason(error))
         with suppress(*OUT_OF_REACH):  # then it takes until the step's own deadline
             claims.give_up(conductor, attempt)
         return None
@@ -140,11 +149,12 @@ def _act(
     except Exception as error:  # a driver's bug must not leave its node to a deadline
         logger.exception("step.crashed")
         outcome = Failed(f"{step.label} has a defect: {type(error).__name__}: {error}", "defect")
+    attempt.seconds = time.monotonic() - started
     logger.info(
         "step.acted",
         outcome=type(outcome).__name__.lower(),
         attempt=step.attempts,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=round(attempt.seconds, 3),
     )
     return outcome
 
@@ -173,9 +183,9 @@ def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
 
     Raises LeaseLost when the claim does not hold any more.
     """
-    with conductor.runtime.transaction() as session:
+    with conductor.transaction() as session:
         operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
-        if not claims.holds(operation, attempt):
+        if not claims.holds(session, conductor, operation, attempt):
             raise LeaseLost(f"the operation on node {attempt.node.uuid} was handed out again")
         child = children.reserve(session, operation, attempt.step.child or "", conductor.name)
         if child is None:
@@ -247,12 +257,12 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
 
     Returns the position of the step to go on with; None when there is nothing more to do now.
     """
-    with conductor.runtime.transaction() as session:
+    with conductor.transaction() as session:
         node = operations.lock(session, attempt.node.id)
         operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
         if claims.is_over(operation, attempt):
             return operation.cursor if operation.state == OperationState.QUEUED else None
-        if not claims.holds(operation, attempt):
+        if not claims.holds(session, conductor, operation, attempt):
             operation.refused += 1
             logger.warning("step.refused", fence=attempt.operation.fence, now=operation.fence)
             return None
@@ -262,7 +272,8 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
             reports.apply(session, child or node, attempt.reports)
         except InspectionFailed as error:
             outcome = Failed(str(error), error.code)
-        outcome = outcomes.tolerant(step, outcome)
+        outcome = limits.tolerant(step, outcome)
+        outcome = limits.in_time(session, node, step, outcome, attempt.seconds)
         match outcome:
             case Done(result):
                 goes_on = outcomes.done(session, node, operation, step, result)
@@ -297,7 +308,7 @@ def _watch(
         url, token = agent.url, agent.token
         ca = agent.verify_ca or node.driver_info.get("agent_verify_ca")
         if conductor.waker.running:
-            operation.watched_until = after(WATCHED)
+            operation.watched_until = after(waking.WATCHED)
         call_after_commit(
             session, lambda: conductor.waker.watch(operation_id, fence, url, token, ca)
         )

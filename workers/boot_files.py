@@ -24,22 +24,12 @@ PAGE = 500
 
 def sweep(runtime: Runtime) -> dict[str, int]:
     """One look: how many folders and how many copies were removed."""
-    options = runtime.settings.options()
-    held = sorted(files.held(options))
-    needed: dict[str, set[str]] = {}
-    with runtime.reading() as session:
-        for at in range(0, len(held), PAGE):
-            query = (
-                select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
-                .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
-                .where(Node.uuid.in_(held[at : at + PAGE]))
-            )
-            for uuid, state, reservation, agent in session.execute(query):
-                busy = reservation is not None
-                needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
+    folders = useless(runtime)
+    for folder in folders:
+        files.remove(runtime.settings.options(), folder)
     pxe = runtime.settings.pxe
     counts = {
-        "folders": files.sweep(options, lambda uuid, use: use not in needed.get(uuid, ())),
+        "folders": len(folders),
         "copies": cache.evict(
             Path(pxe.instance_master_path), pxe.image_cache_size, pxe.image_cache_ttl
         ),
@@ -47,6 +37,25 @@ def sweep(runtime: Runtime) -> dict[str, int]:
     if any(counts.values()):
         logger.info("boot_files.swept", **counts)
     return counts
+
+
+def useless(runtime: Runtime) -> list[Path]:
+    """The folders of this host that no machine boots or fetches from any more."""
+    # before the rows are read: what is made while they are was not there, and stays
+    held = files.held(runtime.settings.options())
+    nodes = sorted({files.node_of(folder) for folder in held})
+    needed: dict[str, set[str]] = {}
+    with runtime.reading() as session:
+        for at in range(0, len(nodes), PAGE):
+            query = (
+                select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
+                .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
+                .where(Node.uuid.in_(nodes[at : at + PAGE]))
+            )
+            for uuid, state, reservation, agent in session.execute(query):
+                busy = reservation is not None
+                needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
+    return [each for each in held if files.use_of(each) not in needed.get(files.node_of(each), ())]
 
 
 def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:

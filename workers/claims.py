@@ -5,13 +5,18 @@ This is the hot path: short transactions of statements on tables, built once. To
 or to let a session find out what has changed, costs more than to run it.
 """
 
+import math
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import JSON, and_, bindparam, exists, func, select, update
+from sqlalchemy import JSON, Connection, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from app import release
 from app.db import after, now
@@ -32,22 +37,64 @@ from workers.forwarding import forward_newer
 from workers.lease import Leases
 from workers.patience import patiently
 from workers.waker import Waker
+from workers.witness import Witness
+
+
+class OutOfTouch(OperationalError):
+    """This process may have been stopped, and the database restored meanwhile."""
+
+    def __init__(self, conductor: str) -> None:
+        why = f"conductor {conductor} was out of touch, and asks what has happened"
+        super().__init__(None, None, Exception(why))
 
 
 @dataclass(slots=True)
 class Conductor:
     """
     This process, as one that claims steps. leaving: it claims no more. mark: the highest water mark
-    that it has seen; of a database with a lower one nothing is claimed.
+    that it has seen; into a database with a lower one nothing is written. sure_until: by its
+    monotonic clock; until then the mark tells a database that was restored.
     """
 
     name: str
     incarnation: str
     runtime: Runtime
     leases: Leases
+    witness: Witness
     waker: Waker
     leaving: threading.Event = field(default_factory=threading.Event)
     mark: int = 0
+    sure_until: float = math.inf
+
+    def learn(self, mark: int, asked: float) -> None:
+        """asked: when it asked whether others had seen a higher mark, before it raised it."""
+        self.mark = mark
+        self.sure_until = asked + self.runtime.settings.conductor.heartbeat_timeout
+
+    def is_sure(self, moment: float) -> bool:
+        return moment < self.sure_until
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """As `transaction`, without a session."""
+        with self.runtime.writing() as connection:
+            yield connection
+            self._confirm()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """
+        A transaction about an attempt. Raises OutOfTouch when it may be one of a database that was
+        restored, and this process would not know.
+        """
+        with self.runtime.transaction() as session:
+            yield session
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """After the first statement, as from then on no other database can take its place."""
+        if not self.is_sure(time.monotonic()):
+            raise OutOfTouch(self.name)
 
 
 @dataclass(slots=True)
@@ -56,7 +103,8 @@ class Attempt:
     One claimed step, read from the rows when it was claimed.
 
     has_next: the step at the next position is still to be done. child: the node that it is run on,
-    where that is a child of `node`; then `ports` and `agent` are the child's.
+    where that is a child of `node`; then `ports` and `agent` are the child's. seconds: what the
+    call of the driver took.
     """
 
     operation: Operation
@@ -67,6 +115,7 @@ class Attempt:
     has_next: bool
     resumed: bool
     child: Node | None = None
+    seconds: float = 0.0
     reports: dict[str, Any] = field(default_factory=dict)
 
 
@@ -74,6 +123,8 @@ _operations, _nodes, _steps, _agents, _ports, _watermark = (
     Base.metadata.tables[model.__tablename__]
     for model in (Operation, Node, OperationStep, AgentRecord, Port, Watermark)
 )
+
+_NEWEST = func.coalesce(select(_watermark.c.level).scalar_subquery(), 0) >= bindparam("mark")
 
 _CLAIM = (
     update(_operations)
@@ -84,7 +135,9 @@ _CLAIM = (
         _operations.c.claimed < bindparam("at"),
         _operations.c.state == OperationState.QUEUED,
         _operations.c.version <= release.UNDERSTOOD,
-        func.coalesce(select(_watermark.c.level).scalar_subquery(), 0) >= bindparam("mark"),
+        # a reconciler of the release before sends what still queues for admission
+        or_(_operations.c.queue.is_(None), _operations.c.admitted_at.is_not(None)),
+        _NEWEST,
     )
     .values(
         claimed=bindparam("at"),
@@ -155,7 +208,7 @@ def _claim(
     claim is in the row already, and is told by its token.
     """
     named = {"operation": operation, "at": cursor}
-    with conductor.runtime.writing() as connection:
+    with conductor.writing() as connection:
         claimed = connection.execute(
             _CLAIM,
             {
@@ -193,12 +246,18 @@ _HELD = (
     _operations.c.fence == bindparam("under"),
     _operations.c.claim == bindparam("token"),
     _operations.c.state == OperationState.RUNNING,
+    _NEWEST,
 )
 
 
-def _held(attempt: Attempt) -> dict[str, Any]:
+def _held(conductor: Conductor, attempt: Attempt) -> dict[str, Any]:
     operation = attempt.operation
-    return {"operation": operation.id, "under": operation.fence, "token": operation.claim}
+    return {
+        "operation": operation.id,
+        "under": operation.fence,
+        "token": operation.claim,
+        "mark": conductor.mark,
+    }
 
 
 _ADVANCE = (
@@ -235,8 +294,8 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     False when the claim does not hold any more.
     """
     step = attempt.step
-    with conductor.runtime.writing() as connection:
-        advanced = connection.execute(_ADVANCE, {**_held(attempt), "step": step.id})
+    with conductor.writing() as connection:
+        advanced = connection.execute(_ADVANCE, {**_held(conductor, attempt), "step": step.id})
         if not advanced.rowcount:
             return False
         connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
@@ -248,17 +307,21 @@ _GIVE_UP = update(_operations).where(*_HELD).values(deadline_at=now())
 
 def give_up(conductor: Conductor, attempt: Attempt) -> None:
     """Nothing more will come of a claim: its deadline passes now, and the reconciler takes over."""
-    with conductor.runtime.writing() as connection:
-        connection.execute(_GIVE_UP, _held(attempt))
+    with conductor.writing() as connection:
+        connection.execute(_GIVE_UP, _held(conductor, attempt))
 
 
-def holds(operation: Operation, attempt: Attempt) -> bool:
+def holds(session: Session, conductor: Conductor, operation: Operation, attempt: Attempt) -> bool:
     """Whether an attempt may write. operation: its row as it is now, locked."""
     return (
         operation.state == OperationState.RUNNING
         and operation.fence == attempt.operation.fence
         and operation.claim == attempt.operation.claim
+        and bool(session.scalar(_IS_NEWEST, {"mark": conductor.mark}))
     )
+
+
+_IS_NEWEST = select(_NEWEST)
 
 
 def is_over(operation: Operation, attempt: Attempt) -> bool:

@@ -18,7 +18,9 @@ from app.cli import tree
 from app.cli.output import Form, Output
 from app.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
+from workers import places
 from workers import up as supervisor
+from workers.places import StartError
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",
@@ -40,7 +42,7 @@ def main() -> None:
     """The entry point: what cannot be is one line on standard error."""
     try:
         app()
-    except (SettingsError, supervisor.StartError) as error:
+    except (SettingsError, StartError) as error:
         sys.stderr.write(f"ingot: {error}\n")
         sys.exit(1)
 
@@ -86,7 +88,7 @@ def up(
 
 def read_alone(config: Path | None) -> Settings:
     """The settings of a role that runs alone: Redis is somebody else's. Raises SettingsError."""
-    settings = supervisor.complete(read(config))
+    settings = places.complete(read(config))
     if not settings.broker.url:
         raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
     return settings
@@ -123,7 +125,7 @@ def beat(config: Config = None) -> None:
 @app.command()
 def files(config: Config = None) -> None:
     """Hand out what machines fetch from the conductors of this host."""
-    settings = supervisor.complete(read(config))
+    settings = places.complete(read(config))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
     supervisor.become(settings, "files", supervisor.ROLES["files"])
@@ -138,7 +140,7 @@ def dhcp_config(
     config: Config = None,
 ) -> None:
     """Print a configuration of dnsmasq: DHCP and TFTP for machines that boot from the network."""
-    settings = supervisor.complete(read(config))
+    settings = places.complete(read(config))
     if boot not in dnsmasq.LOADERS:
         raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")
     typer.echo(dnsmasq.config(settings.options(), boot, range_ or ()), nl=False)
@@ -152,7 +154,7 @@ def upgrade(
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
     own = not settings.database.connection
-    settings = supervisor.complete(settings)
+    settings = places.complete(settings)
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
     supervisor.migrate(settings)
@@ -177,8 +179,8 @@ def doctor(
     """
     from workers.doctor.examination import examine  # imports nearly everything
 
-    settings = supervisor.with_own_redis(
-        supervisor.complete(
+    settings = places.with_own_redis(
+        places.complete(
             read(
                 config,
                 DEFAULT__data_dir=data_dir and str(data_dir),
@@ -209,15 +211,16 @@ def restored(
     from sqlalchemy.exc import SQLAlchemyError
 
     from app import runtime  # imports nearly everything
+    from app.db import reason
     from app.services import restoration
 
-    settings = supervisor.complete(read(config, database__connection=database))
+    settings = places.complete(read(config, database__connection=database))
     made = runtime.make(settings, send=lambda _message: False)
     try:
         with made.transaction() as session:
             ended, nodes = restoration.declare(session)
     except SQLAlchemyError as error:
-        raise supervisor.StartError(f"database: {getattr(error, 'orig', error)}") from None
+        raise StartError(f"database: {reason(error)}") from None
     finally:
         made.engine.dispose()
     typer.echo(f"{ended} operations ended, {nodes} nodes are in maintenance")

@@ -9,8 +9,10 @@ import contextlib
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from celery import Celery, Task
@@ -19,6 +21,7 @@ from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
 from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from app import db, killpoints, log, queue, release
 from app.broker import client
@@ -26,12 +29,14 @@ from app.parent import die_with_parent
 from app.runtime import Runtime, make
 from app.services import conductors, restoration
 from app.settings import Settings
-from workers import answering, attempts, leaving, outages, periodic, shown, witness
+from workers import answering, attempts, flower, leaving, outages, periodic
 from workers.claims import Conductor
 from workers.forwarding import forward
 from workers.lease import Leases
 from workers.waker import Waker
+from workers.witness import Witness
 
+T = TypeVar("T")
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
 
@@ -61,7 +66,10 @@ def main(settings: Settings, name: str) -> None:
         settings.conductor.lease_ttl,
         settings.broker.prefix,
     )
-    conductor = Conductor(name, incarnation, runtime, leases, Waker(runtime))
+    # it is asked with each sign of life, which must not be late for that
+    patience = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
+    witness = Witness(client(settings.broker.url, patience), settings.broker.prefix)
+    conductor = Conductor(name, incarnation, runtime, leases, witness, Waker(runtime))
 
     @application.task(name=queue.RUN, bind=True, acks_late=True, ignore_result=True)
     def run(self: Task, node: str, operation: str, *hint: Any) -> None:
@@ -71,7 +79,7 @@ def main(settings: Settings, name: str) -> None:
         if not life.begun.wait(BEGIN_PATIENCE):
             return  # the reconciler sends again
         fence, cursor = hint[:2]
-        show = shown.by(worker, self.request)
+        show = flower.shows(worker, self.request)
         with outages.borne(queue.RUN):
             attempts.run(conductor, node, operation, fence, cursor, show=show)
 
@@ -141,24 +149,49 @@ class _Life:
             for hardware_type, kinds in runtime.drivers.types.items()
         }
         group = runtime.settings.conductor.conductor_group.lower()
-        leases = self.conductor.leases
-        seen = witness.recall(leases.client, leases.prefix)
-        with runtime.transaction() as session:
+        asked, seen = time.monotonic(), self.conductor.witness.recall()
+
+        def register(session: Session) -> int:
             conductors.register(session, name, incarnation, group, interfaces)
-            mark = restoration.rise(session, seen)
-        self.conductor.mark = mark
+            return restoration.rise(session, seen)
+
+        self.conductor.learn(self._in_the_newest(register), asked)
         self.begun.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
 
     def _heartbeat(self) -> bool:
-        """False: the name belongs to another process now."""
-        conductor = self.conductor
-        with conductor.runtime.transaction() as session:
+        """
+        False: the name belongs to another process now.
+
+        Redis is asked whether others have seen more. While it does not answer, the own mark is
+        enough for who has been in touch all the time.
+        """
+        conductor, asked = self.conductor, time.monotonic()
+        seen, sure = conductor.mark, conductor.is_sure(asked)
+        try:
+            seen, sure = max(seen, conductor.witness.recall()), True
+        except RedisError as error:
+            seldom.warning("broker.unreachable", detail=str(error))
+
+        def beat(session: Session) -> int | None:
             if not conductors.heartbeat(session, conductor.name, conductor.incarnation):
-                return False
-            mark = restoration.rise(session, conductor.mark)
-        conductor.mark = mark
-        return True
+                return None
+            return restoration.rise(session, seen)
+
+        mark = self._in_the_newest(beat)
+        if mark is not None and sure:
+            conductor.learn(mark, asked)
+        return mark is not None
+
+    def _in_the_newest(self, work: Callable[[Session], T]) -> T:
+        """Do something in the database, once it was settled what to do if that is an older one."""
+        runtime = self.conductor.runtime
+        while True:
+            try:
+                with runtime.transaction() as session:
+                    return work(session)
+            except restoration.Older as found:
+                self.conductor.witness.testify(runtime, found)
 
     def _give_up(self, event: str) -> None:
         """End as by a signal: what runs is finished, and whoever watches starts a new one."""
@@ -174,7 +207,7 @@ class _Life:
             with conductor.runtime.transaction() as session:
                 conductors.leave(session, conductor.name, conductor.incarnation)
         except SQLAlchemyError as error:  # it is seen that the signs of life stop
-            logger.warning("conductor.no_database", detail=str(error))
+            logger.warning("conductor.no_database", detail=db.reason(error))
         conductor.leaving.set()
         # beside the worker, which is about to wait for the steps that run
         self._handing_over = threading.Thread(target=self._hand_over, name="leaving", daemon=True)
@@ -189,7 +222,7 @@ class _Life:
             try:
                 self.conductor.waker.hand_over()
             except SQLAlchemyError as error:  # a heartbeat wakes what waits, a little later
-                logger.warning("conductor.no_database", detail=str(error))
+                logger.warning("conductor.no_database", detail=db.reason(error))
             self._ended.wait(HAND_OVER_EVERY)
 
     def end(self) -> None:

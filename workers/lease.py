@@ -22,7 +22,8 @@ local held = redis.call('GET', KEYS[1])
 if held == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0
 """
-_RELEASE = """
+#: Give back a key, if it is still ours.
+RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
@@ -100,7 +101,7 @@ class Leases:
             self._held.discard(lease)
         try:
             with self._reach.trying():
-                self.client.eval(_RELEASE, 1, lease.key, lease.value)
+                self.client.eval(RELEASE, 1, lease.key, lease.value)
         except redis.RedisError:  # it runs out by itself
             return
 

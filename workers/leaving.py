@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from app import log
-from app.db import retrying
+from app.db import reason, retrying
 from app.models import Operation, OperationState
 from app.services import operations
 from workers.claims import Conductor
@@ -26,7 +26,7 @@ def hand_over(conductor: Conductor, operation: str) -> None:
     try:
         handed = retrying(lambda: _hand_over(conductor, operation))
     except DBAPIError as error:  # the reconciler sees that what it was sent to is gone
-        logger.warning("operation.not_handed_over", operation=operation, detail=str(error.orig))
+        logger.warning("operation.not_handed_over", operation=operation, detail=reason(error))
         return
     if handed:
         logger.info("operation.handed_over", operation=operation)
@@ -54,7 +54,7 @@ def hand_over_all(conductor: Conductor) -> None:
         with conductor.runtime.reading() as session:
             mine = list(session.scalars(query))
     except DBAPIError as error:
-        logger.warning("conductor.no_database", detail=str(error.orig))
+        logger.warning("conductor.no_database", detail=reason(error))
         return
     for operation in mine:
         hand_over(conductor, operation)

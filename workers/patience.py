@@ -10,14 +10,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app import log
-from app.db import reason, retrying
+from app.db import reason, retrying, trouble
 
 T = TypeVar("T")
 seldom = log.Seldom(log.get(__name__))
 
 #: Seconds for which something is kept while the database is out of reach.
 PATIENCE = 300.0
-#: What says that it is.
+#: What may say that it is; `db.trouble` knows which of them do.
 OUT_OF_REACH = (DBAPIError, PoolTimeout)
 
 
@@ -25,7 +25,7 @@ def patiently(work: Callable[[], T]) -> T:
     """
     Run a transaction once the database takes it. It may be run again after its answer was lost.
 
-    Raises one of OUT_OF_REACH after `PATIENCE` seconds.
+    Raises one of OUT_OF_REACH after `PATIENCE` seconds, or at once if it is a defect of ours.
     """
     end = time.monotonic() + PATIENCE
     pause = 0.1
@@ -33,7 +33,7 @@ def patiently(work: Callable[[], T]) -> T:
         try:
             return retrying(work)
         except OUT_OF_REACH as error:
-            if time.monotonic() > end:
+            if trouble(error) is None or time.monotonic() > end:
                 raise
             seldom.warning("database.awaited", detail=reason(error))
             time.sleep(pause)

@@ -6,12 +6,13 @@ queue; work on a conductor's own nodes is fanned out from there.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import redis
 from celery import Celery
-from sqlalchemy import delete, func, select
+from sqlalchemy import Select, delete, func, select
 
 from app import log, messages
 from app.db import after, age
@@ -20,7 +21,8 @@ from app.queue import SHARED_QUEUE, now_queue_of, send_task
 from app.runtime import Runtime
 from app.services import booting, conductors, scheduling
 from app.settings import Settings
-from workers import boot_files, outages, power_sync, reconciler, witness
+from workers import boot_files, outages, power_sync, reconciler
+from workers.witness import Witness
 
 logger = log.get(__name__)
 
@@ -37,8 +39,10 @@ SWEEP_BOOT_FILES = "ingot.sweep_boot_files"
 #: Passes of the reconciler in a process at once: one that is held up does not keep the next from
 #: its turn, and all together leave threads to what else is to be done.
 PASSES = 2
-#: Seconds between two looks at what was answered, and how many rows go at once.
+#: Seconds between two looks at what was answered, and how many rows go in one transaction.
 PRUNE_ANSWERED_EVERY, PRUNE_AT_ONCE = 600, 10_000
+#: Nodes whose history is looked at together.
+NODES_AT_ONCE = 200
 
 
 def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
@@ -71,74 +75,54 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
     """Register the tasks in the process that runs them for `conductor`."""
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
     held = messages.of(application, runtime.settings, broker)
-    passes = threading.BoundedSemaphore(PASSES)
+    witness = Witness(broker, runtime.settings.broker.prefix)
 
     def reconcile() -> None:
-        if not passes.acquire(blocking=False):
-            return
-        try:
-            look()
-        finally:
-            passes.release()
-
-    def look() -> None:
         if not held.marked():  # the broker was emptied: nothing sent is still under way
             count = reconciler.resend_all(runtime)
             held.mark(conductor)
             logger.warning("broker.was_empty", resent=count)
         reconciler.reconcile(runtime, contact, held.backlog)
-        witness.write_down(runtime, broker)
+        witness.look(runtime)
 
     def fan_out(task: str) -> None:
         for member in conductors.members(runtime):
             send_task(application, task, (), now_queue_of(member.name), expires=60)
 
-    def sync_power() -> None:
-        power_sync.sync(runtime, conductor)
-
-    def recover_power() -> None:
-        power_sync.recover(runtime, conductor)
-
-    def prune() -> None:
-        prune_history(runtime)
-
-    def forget_answers() -> None:
-        prune_answered(runtime)
-
-    def forget() -> None:
-        forget_conductors(runtime)
-
-    def allocate(uuid: str) -> None:
-        scheduling.seek(runtime, uuid)
-
-    def check_allocations() -> None:
-        scheduling.announce_due(runtime)
-
-    def boot_again() -> None:
-        booting.boot_silent_again(runtime)
-
-    def sweep_boot_files() -> None:
-        boot_files.sweep(runtime)
-
-    tasks: Mapping[str, Callable[..., None]] = {
-        RECONCILE: reconcile,
+    tasks: Mapping[str, Callable[..., object]] = {
+        RECONCILE: _at_most(PASSES, reconcile),
         FAN_OUT: fan_out,
-        POWER_SYNC: sync_power,
-        POWER_RECOVERY: recover_power,
-        PRUNE_HISTORY: prune,
-        CHECK_ALLOCATIONS: check_allocations,
-        scheduling.TASK: allocate,
-        PRUNE_ANSWERED: forget_answers,
-        FORGET_CONDUCTORS: forget,
-        BOOT_AGAIN: boot_again,
-        SWEEP_BOOT_FILES: sweep_boot_files,
+        POWER_SYNC: _at_most(1, partial(power_sync.sync, runtime, conductor)),
+        POWER_RECOVERY: _at_most(1, partial(power_sync.recover, runtime, conductor)),
+        PRUNE_HISTORY: partial(prune_history, runtime),
+        CHECK_ALLOCATIONS: partial(scheduling.announce_due, runtime),
+        scheduling.TASK: partial(scheduling.seek, runtime),
+        PRUNE_ANSWERED: partial(prune_answered, runtime),
+        FORGET_CONDUCTORS: partial(forget_conductors, runtime),
+        BOOT_AGAIN: partial(booting.boot_silent_again, runtime),
+        SWEEP_BOOT_FILES: partial(boot_files.sweep, runtime),
     }
     for name, work in tasks.items():
         register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
         register(_bearing_outages(name, work))
 
 
-def _bearing_outages(name: str, work: Callable[..., None]) -> Callable[..., None]:
+def _at_most(times: int, work: Callable[[], object]) -> Callable[[], None]:
+    """`work`, but nothing while it is being done so many times already."""
+    free = threading.BoundedSemaphore(times)
+
+    def begin() -> None:
+        if not free.acquire(blocking=False):
+            return
+        try:
+            work()
+        finally:
+            free.release()
+
+    return begin
+
+
+def _bearing_outages(name: str, work: Callable[..., object]) -> Callable[..., None]:
     def bear(*arguments: Any) -> None:
         with outages.borne(name):
             work(*arguments)
@@ -149,33 +133,58 @@ def _bearing_outages(name: str, work: Callable[..., None]) -> Callable[..., None
 def prune_history(runtime: Runtime) -> int:
     """
     Delete what nodes have beyond `[conductor]node_history_max_entries`, the oldest first, but for
-    what is not older than `node_history_minimum_days`.
+    what is not older than `node_history_minimum_days`; how many entries.
     """
     most = runtime.settings.conductor.node_history_max_entries
     batch = runtime.settings.conductor.node_history_cleanup_batch_count
     if not most or not batch:
         return 0
-    rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=NodeHistory.id.desc())
-    ranked = select(NodeHistory.id, NodeHistory.created_at, rank.label("rank")).subquery()
-    days = runtime.settings.conductor.node_history_minimum_days
+    of_node = NodeHistory.node_id
+    with runtime.reading() as session:
+        query = select(of_node).group_by(of_node).having(func.count() > most)
+        nodes = list(session.scalars(query.order_by(of_node)))
+    chunks = (nodes[at : at + NODES_AT_ONCE] for at in range(0, len(nodes), NODES_AT_ONCE))
+    return sum(
+        _delete(runtime, NodeHistory, _surplus(runtime.settings, chunk, most), batch)
+        for chunk in chunks
+    )
+
+
+def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]:
+    """Entries beyond the newest of each of these nodes that are old enough."""
+    newest_first = NodeHistory.id.desc()
+    rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=newest_first)
+    ranked = (
+        select(NodeHistory.id, NodeHistory.created_at, rank.label("rank"))
+        .where(NodeHistory.node_id.in_(nodes))
+        .subquery()
+    )
+    days = settings.conductor.node_history_minimum_days
     old = age(ranked.c.created_at) >= days * 86400
-    with runtime.transaction() as session:
-        query = select(ranked.c.id).where(ranked.c.rank > most, old).limit(batch)
-        surplus = list(session.scalars(query))
-        if surplus:
-            session.execute(delete(NodeHistory).where(NodeHistory.id.in_(surplus)))
-        return len(surplus)
+    return select(ranked.c.id).where(ranked.c.rank > most, old)
 
 
 def prune_answered(runtime: Runtime) -> int:
     """Forget requests older than `[api]idempotency_key_lifetime`; returns how many."""
     lifetime = runtime.settings.api.idempotency_key_lifetime
-    with runtime.transaction() as session:
-        old = select(Answered.id).where(Answered.created_at < after(-lifetime))
-        keys = list(session.scalars(old.order_by(Answered.id).limit(PRUNE_AT_ONCE)))
-        if keys:
-            session.execute(delete(Answered).where(Answered.id.in_(keys)))
-        return len(keys)
+    since = select(after(-lifetime)).scalar_subquery()  # so an index finds them
+    old = select(Answered.id).where(Answered.created_at < since).order_by(Answered.created_at)
+    return _delete(runtime, Answered, old, PRUNE_AT_ONCE)
+
+
+def _delete(
+    runtime: Runtime, model: type[NodeHistory | Answered], which: Select[Any], batch: int
+) -> int:
+    """Delete rows whose ids a query finds, so many in each transaction; how many there were."""
+    removed = 0
+    while True:
+        with runtime.transaction() as session:
+            ids = list(session.scalars(which.limit(batch)))
+            if ids:
+                session.execute(delete(model).where(model.id.in_(ids)))
+        removed += len(ids)
+        if len(ids) < batch:
+            return removed
 
 
 def forget_conductors(runtime: Runtime) -> int:

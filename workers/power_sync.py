@@ -6,7 +6,8 @@ only where neither fence nor reservation has moved since the node was read.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,124 +16,159 @@ from sqlalchemy.orm import Session
 
 from app import log
 from app.models import Node
-from app.ring import owner
+from app.ring import Member, owner
 from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, targets
 from app.services.caller import Caller
 from app.states import State
 from drivers.errors import HardwareError
-from drivers.redfish.sweep import power_states
+from drivers.redfish.sweep import asking
 from drivers.target import Target
 
 logger = log.get(__name__)
 
-PAGE = 500
+#: Nodes looked at in one read, and most threads for what is not asked by Redfish.
+PAGE, THREADS = 500, 32
 POWER_FAILURE = "power failure"
 #: States in which a machine's power is not ours to judge.
 _LEFT_ALONE = (State.DEPLOY_WAIT, State.CLEAN_WAIT, State.ENROLL, State.ADOPT_FAIL)
 _SYSTEM = Caller(user_id="power-sync")
 
+#: A power state, or why it could not be read.
+Power = str | HardwareError
+Change = Callable[["_Row"], None]
+#: What is to be changed of a node, given its power and its health.
+Judge = Callable[[Node, Power, str | None], Iterator[Change]]
+
 
 def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
     """One sweep over the nodes of a conductor; how many were read, corrected, and failed."""
     counts = {"read": 0, "differ": 0, "failed": 0}
-    for page in _pages(runtime, conductor, recovering=False):
-        states, healths = read(runtime, page)
-        for node in page:
-            state = states.get(node.uuid)
-            if state is None:
-                continue
-            counts["read"] += 1
-            if healths.get(node.uuid, node.health) != node.health:
-                _write(runtime, node, lambda row, now=healths[node.uuid]: _felt(row, now))
-            if isinstance(state, HardwareError):
-                counts["failed"] += 1
-                _write(runtime, node, lambda row, error=state: _unreadable(runtime, row, error))
-            elif state != node.power_state or node.power_sync_failures:
-                counts["differ"] += state != node.power_state
-                _write(runtime, node, lambda row, found=state: _read(runtime, row, found))
+
+    def judge(node: Node, state: Power, health: str | None) -> Iterator[Change]:
+        counts["read"] += 1
+        if health != node.health:
+            yield lambda row: _felt(row, health)
+        if isinstance(state, HardwareError):
+            counts["failed"] += 1
+            yield lambda row: _unreadable(runtime, row, state)
+        elif state != node.power_state or node.power_sync_failures:
+            counts["differ"] += state != node.power_state
+            yield lambda row: _read(runtime, row, state)
+
+    asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=False), judge))
     return counts
 
 
 def recover(runtime: Runtime, conductor: str) -> int:
     """Nodes in maintenance for a power failure whose BMC answers again leave it."""
-    recovered = 0
-    for page in _pages(runtime, conductor, recovering=True):
-        states, _ = read(runtime, page)
-        for node in page:
-            state = states.get(node.uuid)
-            if isinstance(state, str):
-                recovered += _write(runtime, node, lambda row, found=state: _recovered(row, found))
-    return recovered
+
+    def judge(_node: Node, state: Power, _health: str | None) -> Iterator[Change]:
+        if isinstance(state, str):
+            yield lambda row: _recovered(row, state)
+
+    return asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=True), judge))
 
 
-def read(
-    runtime: Runtime, nodes: Sequence[Node]
-) -> tuple[Mapping[str, str | HardwareError], Mapping[str, str | None]]:
+async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], judge: Judge) -> int:
     """
-    node uuid -> its power state, or why it cannot be read; many BMCs at once.
+    Ask the BMC of each node, many at once, and write what comes of it; how many were written.
 
-    Beside it, node uuid -> health, of those whose BMC was asked for it.
+    No node waits for the answer of another one's BMC, but for a place among those that are asked.
     """
-    result: dict[str, str | HardwareError] = {}
-    by_sweep: list[Target] = []
-    by_thread: list[Target] = []
-    for node in nodes:
-        try:
-            target = targets.build(runtime, node)
-            target.driver.power.validate(target)
-        except HardwareError as error:
-            if node.power_state is not None:
-                result[node.uuid] = error
-            continue
-        sweeps = target.driver.power.name == "redfish"
-        (by_sweep if sweeps else by_thread).append(target)
-    settings = runtime.settings
-    if by_sweep:
-        result |= asyncio.run(
-            power_states(
-                by_sweep,
-                concurrency=settings.conductor.sync_power_state_workers,
-                timeout=settings.redfish.sync_timeout,
-            )
-        )
-    if by_thread:
-        with ThreadPoolExecutor(min(settings.conductor.sync_power_state_workers, 32)) as threads:
-            states = threads.map(_ask, by_thread)
-            result |= dict(zip((each.uuid for each in by_thread), states, strict=True))
-    told = by_sweep if settings.conductor.enable_health_monitoring else ()
-    healths = {each.uuid: each.reports["health"] for each in told if "health" in each.reports}
-    return result, healths
+    conductor, timeout = runtime.settings.conductor, runtime.settings.redfish.sync_timeout
+    many, feels = conductor.sync_power_state_workers, conductor.enable_health_monitoring
+    supply = _Supply(pages)
+    written = 0
+
+    async def lane() -> None:
+        nonlocal written
+        while (node := await supply.next()) is not None:
+            target = _target(runtime, node)
+            if target is None:
+                continue
+            state, told = await ask(target)
+            changes = list(judge(node, state, told.get("health", node.health)))
+            if changes:  # in a thread: who waits for an answer must not wait for the database
+                written += await asyncio.to_thread(_write, runtime, node, changes)
+
+    async def ask(target: Target | HardwareError) -> tuple[Power, Mapping[str, Any]]:
+        if isinstance(target, HardwareError):
+            return target, {}
+        if target.driver.power.name == "redfish":
+            state = await ask_redfish(target)
+        else:
+            state = await loop.run_in_executor(threads, _ask, target)
+        return state, target.reports if feels else {}
+
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(min(many, THREADS)) as threads:
+        async with asking(many, timeout) as ask_redfish:
+            await asyncio.gather(*(lane() for _ in range(many)))
+    return written
 
 
-def _ask(target: Target) -> str | HardwareError:
+class _Supply:
+    """Nodes one by one, of pages that are read while others wait for their BMC."""
+
+    def __init__(self, pages: Iterator[Sequence[Node]]) -> None:
+        self._pages = pages
+        self._page: deque[Node] = deque()
+        self._reading = asyncio.Lock()
+
+    async def next(self) -> Node | None:
+        """None: there are no more."""
+        if not self._page:
+            async with self._reading:
+                if not self._page:
+                    self._page.extend(await asyncio.to_thread(next, self._pages, ()))
+        return self._page.popleft() if self._page else None
+
+
+def _target(runtime: Runtime, node: Node) -> Target | HardwareError | None:
+    """What is to be asked, or why it cannot be; None: nobody has ever known its power."""
+    try:
+        target = targets.build(runtime, node)
+        target.driver.power.validate(target)
+    except HardwareError as error:
+        return None if node.power_state is None else error
+    return target
+
+
+def _ask(target: Target) -> Power:
     try:
         return target.driver.power.get_power_state(target)
     except HardwareError as error:
         return error
 
 
-def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[list[Node]]:
-    """The nodes of a conductor that may be looked at, some at a time."""
+def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Sequence[Node]]:
+    """
+    The nodes of a conductor that may be looked at, some at a time.
+
+    All conductors look through all nodes, so only what is one's own is read whole.
+    """
     members = conductors.members(runtime)
     last = 0
     while True:
         with runtime.reading() as session:
-            rows = list(session.scalars(_query(last, recovering=recovering)))
-        if not rows:
-            return
-        last = rows[-1].id
-        mine = []
-        for node in rows:
-            found = owner(node.uuid, node.driver, node.conductor_group, members)
-            if found is not None and found.name == conductor:
-                mine.append(node)
-        if mine:
-            yield mine
+            rows = session.execute(_query(last, recovering=recovering)).all()
+            if not rows:
+                return
+            last = rows[-1].id
+            mine = [row.id for row in rows if _is_at(conductor, row, members)]
+            page = session.scalars(select(Node).where(Node.id.in_(mine)).order_by(Node.id)).all()
+        if page:
+            yield page
+
+
+def _is_at(conductor: str, row: Any, members: Sequence[Member]) -> bool:
+    found = owner(row.uuid, row.driver, row.conductor_group, members)
+    return found is not None and found.name == conductor
 
 
 def _query(last: int, *, recovering: bool) -> Any:
-    query = select(Node).where(
+    query = select(Node.id, Node.uuid, Node.driver, Node.conductor_group).where(
         Node.id > last,
         Node.reservation.is_(None),
         Node.target_power_state.is_(None),
@@ -147,7 +183,7 @@ def _query(last: int, *, recovering: bool) -> Any:
     return query.order_by(Node.id).limit(PAGE)
 
 
-def _write(runtime: Runtime, seen: Node, change: Any) -> bool:
+def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
     """Change a node as long as it is as it was read."""
     with runtime.transaction() as session:
         node = session.scalar(
@@ -162,7 +198,8 @@ def _write(runtime: Runtime, seen: Node, change: Any) -> bool:
         )
         if node is None:
             return False
-        change(_Row(session, node))
+        for change in changes:
+            change(_Row(session, node))
         return True
 
 

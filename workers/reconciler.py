@@ -178,20 +178,19 @@ def _ids(session: Session, condition: tuple[Any, ...], due: Any = Operation.id) 
 
 
 def _expired() -> tuple[object, ...]:
-    """But for what `_expire` would leave alone, for ever, and so keep others from their turn."""
+    """
+    Waits for an agent, as a machine that is looked at fails by a look; but for what `_expire` would
+    leave alone, for ever, and so keep others from their turn.
+    """
     left_alone = exists().where(
         Node.id == Operation.node_id,
         or_(
-            and_(
-                Node.maintenance,
-                Operation.wake_at.is_(None),
-                Node.fault.is_distinct_from(moves.CLEAN_FAILURE),
-            ),
+            and_(Node.maintenance, Node.fault.is_distinct_from(moves.CLEAN_FAILURE)),
             and_(Node.reservation.is_not(None), Node.operation_id.is_distinct_from(Operation.id)),
         ),
     )
-    waits = Operation.state == OperationState.WAITING
-    return (waits, Operation.deadline_at < now(), ~left_alone)
+    waits = (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None))
+    return (*waits, Operation.deadline_at < now(), ~left_alone)
 
 
 def _overdue(online: Iterable[str]) -> tuple[object, ...]:
@@ -255,14 +254,16 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
 
 
 def _expire(session: Session, node: Node, operation: Operation) -> bool:
-    if operation.state != OperationState.WAITING or operation.deadline_at is None:
+    if operation.state != OperationState.WAITING or operation.wake_at is not None:
+        return False
+    if operation.deadline_at is None:
         return False
     if operation.deadline_at > (session.scalar(select(now())) or operation.deadline_at):
         return False
     if node.reservation is not None and node.operation_id != operation.id:
         return False
     repaired = node.fault == moves.CLEAN_FAILURE  # cleaned again: that is not an operator's doing
-    if node.maintenance and operation.wake_at is None and not repaired:
+    if node.maintenance and not repaired:
         return False  # an operator is at it: agents of nodes in maintenance may take their time
     outcomes.expire(session, node, operation)
     return True

@@ -8,8 +8,6 @@ Redis and a SQLite database live in the data directory, which only one superviso
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import gc
 import http.client
 import importlib
@@ -20,7 +18,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,9 +26,9 @@ from typing import Any
 
 from app import log
 from app.settings import Settings
-from drivers.boot import addresses
-from workers import redis_server
+from workers import places, redis_server
 from workers.children import Children, fork, wait_for_signal, watch_signals
+from workers.places import StartError, base_url
 
 logger = log.get(__name__)
 
@@ -38,17 +36,10 @@ logger = log.get(__name__)
 PRELOAD = ("app.db", "app.serve", "workers.files", "workers.conductor", "workers.beat")
 #: Seconds for all of it to become ready.
 READY_TIMEOUT = 60.0
-#: Seconds that a data directory may still be in use by what is just ending.
-LOCK_PATIENCE = 2.0
-
 #: The signals that mean: stop.
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 Role = Callable[..., Any]
-
-
-class StartError(Exception):
-    """The service cannot start; one line says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,54 +91,13 @@ ROLES: Mapping[str, Role] = {
 }
 
 
-def data_dir(settings: Settings) -> Path:
-    """Where everything that lasts is kept; see [DEFAULT]data_dir."""
-    if settings.default.data_dir:
-        return Path(settings.default.data_dir).expanduser().resolve()
-    here = Path(".ingot").resolve()
-    if here.is_dir() or os.access(here.parent, os.W_OK):
-        return here
-    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-    return Path(state, "ingot").resolve()
-
-
-def complete(settings: Settings) -> Settings:
-    """The settings with what they leave to the data directory filled in."""
-    folder = data_dir(settings)
-    url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
-    deploy, pxe = settings.deploy, settings.pxe
-    files_url = deploy.http_url or (deploy.http_port and _files_url(settings, deploy.http_port))
-    return dataclasses.replace(
-        settings,
-        default=dataclasses.replace(settings.default, data_dir=str(folder)),
-        database=dataclasses.replace(settings.database, connection=url),
-        deploy=dataclasses.replace(
-            deploy,
-            http_root=deploy.http_root or str(folder / "httpboot"),
-            http_url=files_url or None,
-        ),
-        pxe=dataclasses.replace(
-            pxe,
-            tftp_root=pxe.tftp_root or str(folder / "tftpboot"),
-            instance_master_path=pxe.instance_master_path or str(folder / "master_images"),
-        ),
-    )
-
-
-def with_own_redis(settings: Settings) -> Settings:
-    """The settings with the URL of the service's own Redis, where it has one, and that is there."""
-    path = redis_server.socket_path(Path(settings.default.data_dir))
-    if settings.broker.url or not path.exists():
-        return settings
-    broker = dataclasses.replace(settings.broker, url=f"redis+socket://{path}")
-    return dataclasses.replace(settings, broker=broker)
-
-
 def migrate(settings: Settings) -> None:
     """Bring the database to the schema of this release. Raises StartError."""
     from alembic.util import CommandError
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    from app.db import reason
 
     try:
         shown = make_url(settings.database.connection).render_as_string()
@@ -161,8 +111,7 @@ def migrate(settings: Settings) -> None:
             f"database {shown}: it is newer than this release of Ingot ({error})"
         ) from None
     except SQLAlchemyError as error:
-        first = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise StartError(f"database {shown}: {first}") from None
+        raise StartError(f"database {shown}: {reason(error)}") from None
 
 
 def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
@@ -178,10 +127,10 @@ def run(settings: Settings, options: Options) -> int:
     Returns the exit status. Raises StartError.
     """
     serves_files = not settings.deploy.http_url
-    settings = complete(settings)
-    with _locked(Path(settings.default.data_dir)) as folder:
-        settings = _with_port(settings)
-        settings = _with_files(settings) if serves_files else settings
+    settings = places.complete(settings)
+    with places.locked(Path(settings.default.data_dir)) as folder:
+        settings = places.with_port(settings)
+        settings = places.with_files(settings) if serves_files else settings
         supervisor = _Supervisor(settings, options, folder, serves_files=serves_files)
         watch_signals()
         try:
@@ -318,13 +267,15 @@ class _Supervisor:
         return True
 
     def watch(self) -> int:
+        from app import sqlite  # imported already, by then
+
         wait: float | None = None
         while wait_for_signal(wait) not in STOPS:
             self.children.reap()
             wait = self.children.start_due()
             if self.settings.database.connection.startswith("sqlite"):
                 wait = min(wait or 1.0, 1.0)
-                free_database(self.settings.database.connection)
+                sqlite.free_database(self.settings.database.connection)
         return 0
 
     def stop(self) -> None:
@@ -365,108 +316,6 @@ class _Supervisor:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(pids) + "\n")
         temporary.replace(path)
-
-
-def free_database(url: str, patience: float = 0.5) -> bool:
-    """
-    Let a process that was stopped (SIGSTOP) while it wrote to SQLite finish its transaction, and
-    stop it again: it would keep all others from writing. Whether there was one.
-    """
-    from app import db  # imported already, by then
-
-    pid = db.writer(url)
-    if pid is None or not _is_stopped(pid):
-        return False
-    logger.warning("database.held_by_a_stopped_process", pid=pid)
-    end = time.monotonic() + patience
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
-        while db.writer(url) == pid and time.monotonic() < end:
-            time.sleep(0.0005)
-        os.kill(pid, signal.SIGSTOP)
-    return True
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[Path]:
-    """
-    The data directory, ours alone. Raises StartError.
-
-    The children inherit the lock: the directory is free only when the last of them has ended.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        list(folder.iterdir())  # can it be read?
-        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise StartError(f"data directory {folder}: {error.strerror}") from None
-    os.set_inheritable(fd, True)
-    try:
-        end = time.monotonic() + LOCK_PATIENCE
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise StartError(f"data directory {folder}: {error.strerror}") from None
-                if time.monotonic() > end:
-                    holder = os.pread(fd, 20, 0).decode().strip() or "unknown"
-                    raise StartError(
-                        f"data directory {folder}: in use by another ingot up, process {holder}"
-                    ) from None
-                time.sleep(0.02)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        yield folder
-    finally:
-        os.close(fd)
-
-
-def _with_port(settings: Settings) -> Settings:
-    """The settings with a port of the API that is free. Raises StartError."""
-    port = _free(settings.api.host_ip, settings.api.port)
-    return dataclasses.replace(settings, api=dataclasses.replace(settings.api, port=port))
-
-
-def _with_files(settings: Settings) -> Settings:
-    """The settings with the URL of our own server of files. Raises StartError."""
-    port = _free(settings.api.host_ip, settings.deploy.http_port, settings.api.port)
-    url = _files_url(settings, port)
-    deploy = dataclasses.replace(settings.deploy, http_port=port, http_url=url)
-    return dataclasses.replace(settings, deploy=deploy)
-
-
-def _files_url(settings: Settings, port: int) -> str:
-    return f"http://{addresses.in_url(addresses.of_host(settings.options()))}:{port}"
-
-
-def _free(host: str, port: int, other: int = 0) -> int:
-    """A port that is free: the one asked for, or any but `other` for 0. Raises StartError."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            found = int(probe.getsockname()[1])
-    except OSError as error:
-        told = "in use" if error.errno == errno.EADDRINUSE else error.strerror
-        raise StartError(f"port {port} of {host}: {told}") from None
-    return found if found != other else _free(host, port, other)
-
-
-def base_url(settings: Settings) -> str:
-    """The API's URL as this host reaches it."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api.host_ip, settings.api.host_ip)  # noqa: S104
-    scheme = "https" if settings.api.enable_ssl_api else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
 
 
 def _answers(settings: Settings) -> bool:

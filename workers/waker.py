@@ -17,6 +17,7 @@ import aiohttp
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import killpoints, log
+from app.db import reason
 from app.runtime import Runtime
 from app.services import operations, waking
 from drivers.agent.in_band import command_ended
@@ -29,7 +30,8 @@ logger = log.get(__name__)
 SHARE = 0.01
 #: Looks in a row without an answer, after which an agent is left to its heartbeats.
 ERRORS = 5
-#: Looks a second at all agents together: with many, each is asked more seldom.
+#: Looks a second at all agents together. When they would be more, each is asked more seldom, in
+#: proportion: beside thousands that have run for long, one that has just begun is still soon asked.
 LOOKS = 50
 
 
@@ -56,8 +58,9 @@ class Waker:
         self._runtime = runtime
         self._loop = asyncio.new_event_loop()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="wake")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._watched: dict[int, int] = {}  # operation -> fence
+        self._wishes: dict[int, float] = {}  # operation -> looks a second
         self.running = False
         self._http: aiohttp.ClientSession | None = None
 
@@ -88,9 +91,15 @@ class Waker:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.call_later(waking.WATCHED / 3, self._keep_watch)
         self._loop.run_forever()
 
-    def _submit(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _keep_watch(self) -> None:
+        """As long as this loop runs, what it watches need not listen to its agent."""
+        self._submit(lambda: self._do(waking.keep_watch, list(self._watched.items())))
+        self._loop.call_later(waking.WATCHED / 3, self._keep_watch)
+
+    def _submit(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
         def begin() -> None:
             task = self._loop.create_task(make())
             self._tasks.add(task)
@@ -114,6 +123,7 @@ class Waker:
         finally:
             if self._watched.get(operation_id) == fence:
                 del self._watched[operation_id]
+                self._wishes.pop(operation_id, None)
 
     async def _until_ended(
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
@@ -127,7 +137,8 @@ class Waker:
         while errors < ERRORS:
             ran = self._loop.time() - started
             pause = min(max(settings.poll_interval / 2, ran * SHARE), settings.max_poll_interval)
-            await asyncio.sleep(max(pause, len(self._watched) / LOOKS))
+            self._wishes[operation_id] = 1 / pause
+            await asyncio.sleep(pause * max(1, sum(self._wishes.values()) / LOOKS))
             if self._watched.get(operation_id) != fence:
                 return True  # it was woken, and is watched anew
             try:
@@ -154,15 +165,11 @@ class Waker:
             document: dict[str, Any] = await answer.json()
             return document
 
-    async def _do(
-        self, work: Callable[[Runtime, int, int], Any], operation_id: int, fence: int
-    ) -> bool:
+    async def _do(self, work: Callable[..., Any], *arguments: Any) -> bool:
         """Whether the database took it; a poll that it did not is found overdue."""
         try:
-            await self._loop.run_in_executor(
-                self._threads, work, self._runtime, operation_id, fence
-            )
+            await self._loop.run_in_executor(self._threads, work, self._runtime, *arguments)
         except SQLAlchemyError as error:
-            logger.warning("wake.failed", operation_id=operation_id, detail=str(error))
+            logger.warning("wake.failed", work=work.__name__, detail=reason(error))
             return False
         return True

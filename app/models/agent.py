@@ -14,9 +14,9 @@ class AgentRecord(Base):
     At most one per node; a heartbeat writes here and nowhere else.
 
     token: handed out at the first lookup, and to nobody else than `given_to`, the address that it
-    came from. pregenerated: it was made for the boot media and outlives a power cycle. heartbeats:
-    counts them, so that one that comes while a step is being recorded as waiting is not lost.
-    steps: {flow: [step]} that it reported last.
+    came from; again only shortly after `given_at`. pregenerated: it was made for the boot media and
+    outlives a power cycle. heartbeats: counts them, so that one that comes while a step is being
+    recorded as waiting is not lost. steps: {flow: [step]} that it reported last.
     """
 
     __tablename__ = "agents"
@@ -25,6 +25,7 @@ class AgentRecord(Base):
     url: Mapped[str | None] = mapped_column(Text)
     token: Mapped[str | None] = mapped_column(Text)
     given_to: Mapped[str | None] = mapped_column(String(64))
+    given_at: Mapped[datetime | None]
     pregenerated: Mapped[bool] = mapped_column(default=False)
     verify_ca: Mapped[str | None] = mapped_column(Text)
     version: Mapped[str | None] = mapped_column(String(64))

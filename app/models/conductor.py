@@ -44,10 +44,12 @@ class BeatLease(Base):
 class Watermark(Base):
     """
     One row: raised all the time, never lowered. A database that has a lower one than somebody has
-    seen was restored from a backup; see `services.restoration`.
+    seen was restored from a backup; see `services.restoration`. raised_at: since then no conductor
+    has worked, or none could write.
     """
 
     __tablename__ = "watermark"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     level: Mapped[int] = mapped_column(BigInteger)
+    raised_at: Mapped[datetime] = mapped_column(default=now(), onupdate=now())

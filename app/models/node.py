@@ -13,6 +13,7 @@ Document = dict[str, Any]
 #: Available, without an instance. `ix_nodes_free` holds these nodes and no others, and databases
 #: use it when a query says this to the letter; plainer words lead SQLite to another index.
 FREE = text("coalesce(instance_uuid, provision_state) = 'available'")
+FAULTY = text("fault IS NOT NULL")
 
 
 class Node(Timestamped, Base):
@@ -34,6 +35,7 @@ class Node(Timestamped, Base):
         Index("ix_nodes_shard", "shard"),
         Index("ix_nodes_parent_node", "parent_node"),
         Index("ix_nodes_chassis_uuid", "chassis_uuid"),
+        Index("ix_nodes_fault", "fault", "id", sqlite_where=FAULTY, postgresql_where=FAULTY),
         Index("ix_nodes_free", "resource_class", "id", sqlite_where=FREE, postgresql_where=FREE),
     )
 

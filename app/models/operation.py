@@ -173,7 +173,8 @@ class OperationStep(Base):
     flow: the step list that it belongs to, None for frames. event: what happens to the node when
     it is done. collects: the agent's steps are known after it, and the rest is planned anew.
     deaths: conductors that died while they ran it. progress: of its last `Wait`. deadline_at: when
-    it has failed by its own limit, whatever it waits for; timeout: that limit in seconds. tries,
+    it has failed by its own limit, whatever it waits for; timeout: that limit in seconds;
+    remaining: what is left of it when the machine is next looked at, where it is looked at. tries,
     backoff: how often it is tried in all when faults are transient, and the seconds before the
     second try; faults: how many there were, `error` has the last. abort_after: the operation is
     aborted when this step, which must not be interrupted, has ended. child: UUID of the child node
@@ -206,6 +207,7 @@ class OperationStep(Base):
     backoff: Mapped[float] = mapped_column(Float, default=0)
     faults: Mapped[int] = mapped_column(default=0)
     timeout: Mapped[float | None] = mapped_column(Float)
+    remaining: Mapped[float | None] = mapped_column(Float)
     abort_after: Mapped[bool] = mapped_column(default=False)
     child: Mapped[str | None] = mapped_column(String(36))
     conductor: Mapped[str | None] = mapped_column(String(255))

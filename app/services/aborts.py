@@ -71,8 +71,7 @@ def arrive(session: Session, node: Node, operation: Operation) -> None:
             f"{node.last_error or ''} Tidying up failed in {bad[0].label}: {bad[0].error}".strip()
         )
         if state in _FAULTS:
-            node.maintenance, node.fault = True, _FAULTS[state]
-            node.maintenance_reason = node.maintenance_reason or node.last_error
+            moves.leave_to_operator(node, _FAULTS[state])
     elif state is State.SERVICE_FAIL:
         moves.move(node, Event.ABORT)
         moves.settle(session, node, state, Event.ABORT, operation)

@@ -11,12 +11,13 @@ from sqlalchemy import Connection, Text, bindparam, func, literal, select, updat
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db import now, retrying
+from app.db import age, now, retrying
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import AgentRecord, Node, Operation, OperationState, Port
 from app.prepared import Prepared
 from app.runtime import Runtime, of
-from app.services import nodes, waking
+from app.services import waking
+from app.services.idents import key_of
 from app.settings import Settings
 from app.states import State
 from drivers.agent.fast_track import chosen
@@ -88,13 +89,12 @@ def token(
     """
     The token of a node's agent, as above; the node's row is locked. Raises NodeLocked.
 
-    Until its first sign of life, whoever was given the token may have lost the answer, and gets it
-    again.
+    Whoever was given it may have lost the answer, and gets it again: soon, and until it has called.
     """
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
         lost = make and caller is not None and agent.given_to == caller and agent.url is None
-        return agent.token if lost else "******"
+        return agent.token if lost and _just_given(session, agent) else "******"
     if not make:
         return None
     if node.reservation is not None:
@@ -103,7 +103,14 @@ def token(
         agent = AgentRecord(node_id=node.id)
         session.add(agent)
     agent.token, agent.given_to = secrets.token_urlsafe(32), caller
+    agent.given_at = now()
     return agent.token
+
+
+def _just_given(session: Session, agent: AgentRecord) -> bool:
+    limit = of(session).settings.api.lookup_repeat_time
+    given = select(AgentRecord.node_id).where(AgentRecord.node_id == agent.node_id)
+    return session.scalar(given.where(age(AgentRecord.given_at) < limit)) is not None
 
 
 def _expected(settings: Settings, node: Node) -> bool:
@@ -210,7 +217,7 @@ def _record(
     connection: Connection, settings: Settings, ident: str, sign: Mapping[str, Any]
 ) -> int | None:
     """The id of the node; None when nobody listens to its agent now."""
-    (column, value), token = nodes.key_of(ident), sign.get("agent_token")
+    (column, value), token = key_of(ident), sign.get("agent_token")
     told = {name: sign.get(name) for name in ("callback_url", "agent_token", *_TOLD.values())}
     if column == "uuid" and _is_whole(sign, settings.agent.require_tls):
         heard = _HEARD_AGAIN.first(connection, {**told, "uuid": value})

@@ -6,14 +6,14 @@ Where both are locked, the node comes before its allocation.
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
 from app.models import Allocation, Conductor, Node
-from app.services import nodes, rows, scheduling, traits
+from app.services import node_rules, nodes, rows, scheduling, traits
+from app.services.idents import key_of
 from app.states import State
 
 
@@ -94,7 +94,7 @@ def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None)
 
 def _uuids(session: Session, idents: Sequence[str]) -> list[str]:
     """The UUIDs of nodes that may be given by name, in their order. Raises Invalid."""
-    wanted = {each: str(UUID(each)) if nodes.is_uuid(each) else each for each in idents}
+    wanted = {each: key_of(each)[1] for each in idents}
     if not wanted:
         return []
     meant = or_(Node.uuid.in_(wanted.values()), Node.name.in_(wanted.values()))
@@ -132,7 +132,7 @@ def _check_suits(session: Session, node: Node, allocation: Allocation) -> None:
 def _check_free(node: Node) -> None:
     """The node is not being used or changed."""
     state = State(node.provision_state)
-    under_way = node.target_provision_state is not None and state not in nodes.CHANGEABLE
+    under_way = node.target_provision_state is not None and state not in node_rules.CHANGEABLE
     if not node.maintenance and (under_way or state is State.ACTIVE):
         raise Conflict(
             f"The allocation of node {node.uuid} cannot be removed while the node is in state"

@@ -15,7 +15,7 @@ from app import log
 from app.db import age
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
 from app.runtime import Runtime
-from app.services import operations, targets, waking
+from app.services import limits, operations, targets, waking
 from app.states import State
 
 logger = log.get(__name__)
@@ -50,7 +50,7 @@ def _boot_again(
         return False
     before = [row for row in operations.steps_of(session, operation) if _is_before(row, operation)]
     booted = [row for row in before if row.label == _BOOTS][-1]
-    limit = waking.callback_timeout(session, node)
+    limit = limits.callback_timeout(session, node)
     if limit and booted.attempts * timeout >= limit:
         return False  # it has been tried for long enough: the deadline comes
     begins = [

@@ -31,6 +31,7 @@ from app.services import (
     agents,
     inspection_rules,
     inventory,
+    node_rules,
     nodes,
     operations,
     planning,
@@ -293,4 +294,4 @@ def _check_lengths(model: type[Node] | type[Port], values: Mapping[str, Any]) ->
         if isinstance(value, str) and (len(value) > (longest or len(value)) or "\0" in value):
             raise Invalid(f"{name}: {value[:40]!r}... is too long or contains NUL")
     if model is Node and values.get("name") is not None:
-        nodes.check_name(values["name"])
+        node_rules.check_name(values["name"])

@@ -114,14 +114,11 @@ def _release_agent(session: Session, node: Node, operation: Operation) -> None:
 
 def _clean_failed(session: Session, node: Node, operation: Operation) -> None:
     """A failed clean always puts the node into maintenance (spec implement-cleaning-states)."""
-    node.maintenance, node.fault = True, CLEAN_FAILURE
-    node.maintenance_reason = node.maintenance_reason or node.last_error
+    leave_to_operator(node, CLEAN_FAILURE)
 
 
 def _clean_succeeded(session: Session, node: Node, operation: Operation) -> None:
-    """Success clears the maintenance that a failed clean has set, and no other."""
-    if node.fault == CLEAN_FAILURE:
-        node.maintenance, node.fault, node.maintenance_reason = False, None, None
+    _repaired(node, CLEAN_FAILURE)
 
 
 def _service_failed(session: Session, node: Node, operation: Operation) -> None:
@@ -136,12 +133,22 @@ def _service_failed(session: Session, node: Node, operation: Operation) -> None:
         .limit(1)
     )
     if begun is not None:
-        node.maintenance, node.fault = True, SERVICE_FAILURE
-        node.maintenance_reason = node.maintenance_reason or node.last_error
+        leave_to_operator(node, SERVICE_FAILURE)
 
 
 def _service_succeeded(session: Session, node: Node, operation: Operation) -> None:
-    if node.fault == SERVICE_FAILURE:
+    _repaired(node, SERVICE_FAILURE)
+
+
+def leave_to_operator(node: Node, fault: str) -> None:
+    """Into maintenance, because of its last error."""
+    node.maintenance, node.fault = True, fault
+    node.maintenance_reason = node.maintenance_reason or node.last_error
+
+
+def _repaired(node: Node, fault: str) -> None:
+    """Success clears the maintenance that a failure of its kind has set, and no other."""
+    if node.fault == fault:
         node.maintenance, node.fault, node.maintenance_reason = False, None, None
 
 
@@ -206,4 +213,4 @@ def forget_agent(agent: AgentRecord) -> None:
     """
     agent.url = agent.verify_ca = agent.status = agent.status_message = None
     if not agent.pregenerated:
-        agent.token = agent.given_to = None
+        agent.token = agent.given_to = agent.given_at = None

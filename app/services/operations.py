@@ -291,7 +291,8 @@ def go_back(session: Session, operation: Operation, position: int) -> None:
     """Run again what was planned from a position on; the caller hands the operation out."""
     for row in steps_of(session, operation):
         if row.position >= position and row.source != "tidy":
-            row.state, row.progress, row.deadline_at = StepState.PENDING, {}, None
+            row.state, row.progress = StepState.PENDING, {}
+            row.deadline_at = row.remaining = None
     operation.cursor = position
 
 

@@ -28,6 +28,7 @@ from app.services import (
     children,
     faults,
     history,
+    limits,
     moves,
     planning,
     steps,
@@ -44,7 +45,7 @@ from app.services.operations import (
     steps_of,
 )
 from app.states import MACHINE, Event, Kind, State
-from drivers.steps import Failed, Flow, Hold, Outcome, Wait
+from drivers.steps import Failed, Flow, Hold, Wait
 
 logger = log.get(__name__)
 
@@ -85,19 +86,23 @@ def done(
 def wait(
     session: Session, node: Node, operation: Operation, step: OperationStep, outcome: Wait
 ) -> None:
-    """The machine works: free the node where its state has a wait state, and set the deadline."""
+    """
+    The machine works: free the node where its state has a wait state, and set the deadline.
+
+    outcome: as `limits.in_time` has left it.
+    """
     step.state, step.progress = StepState.WAITING, dict(outcome.progress)
     operation.state = OperationState.WAITING
-    operation.wake_at = None
+    operation.wake_at = operation.deadline_at = None
+    limit = limits.time_of(session, node, step, outcome)
     if outcome.poll_after is not None:
         operation.wake_at = after(outcome.poll_after)
-    own = outcome.timeout or step.timeout
-    limit = own or waking.callback_timeout(session, node)
-    if not limit:
-        operation.deadline_at = step.deadline_at = None
-    elif outcome.poll_after is None and own is None:  # each heartbeat begins it anew
+        if step.remaining is not None:
+            step.deadline_at = session.scalar(select(after(outcome.poll_after + step.remaining)))
+            operation.deadline_at = step.deadline_at
+    elif limit and not (outcome.timeout or step.timeout):  # each heartbeat begins it anew
         operation.deadline_at, step.deadline_at = after(limit), None
-    else:
+    elif limit:
         step.deadline_at = step.deadline_at or session.scalar(select(after(limit)))
         operation.deadline_at = step.deadline_at
     if operation.moves_node and Event.WAIT in MACHINE[State(node.provision_state)].moves:
@@ -129,16 +134,6 @@ def unhold(session: Session, node: Node) -> None:
         return
     operation.state = OperationState.WAITING
     waking.wake(session, node, operation)
-
-
-def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:
-    """
-    What came of an attempt, but a transient fault is waited out while the step may be tried again.
-    """
-    if not isinstance(outcome, Failed) or not outcome.retryable or step.faults + 1 >= step.tries:
-        return outcome
-    step.faults, step.error = step.faults + 1, outcome.reason
-    return Wait(step.progress, poll_after=step.backoff * 2 ** (step.faults - 1))
 
 
 def fail(
@@ -238,7 +233,7 @@ def _begins_again(session: Session, operation: Operation, step: OperationStep) -
 def abort(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
     """Stop an operation at a step of it; the machine is tidied up at once."""
     state = State(node.provision_state)
-    flow = FLOW_OF.get(waking.busy_state(state))
+    flow = FLOW_OF.get(limits.busy_state(state))
     children.release(session, operation)
     tidies = aborts.begin(session, node, operation, step, flow)
     record_error(session, node, operation)
@@ -356,22 +351,19 @@ def _release(node: Node) -> None:
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
     """
-    The deadline of a waiting operation has passed: it fails, unless its agent has called since.
+    The deadline of an operation that waits for its agent has passed: it fails, unless that has
+    called since.
     """
     step = current_step(session, operation)
-    if operation.wake_at is None and step.deadline_at is None:
-        limit = waking.callback_timeout(session, node)
+    if step.deadline_at is None:
+        limit = limits.callback_timeout(session, node)
         silence = session.scalar(
             select(age(AgentRecord.last_heartbeat_at)).where(AgentRecord.node_id == node.id)
         )
         if silence is not None and silence < limit:
             operation.deadline_at = after(limit - silence)
             return
-    reason = (
-        f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
-        if operation.wake_at is None
-        else f"Timeout reached in step {step.label}: the machine did not get there in time"
-    )
+    reason = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
     fail_waiting(session, node, operation, step, Failed(reason, "timeout"))
 
 

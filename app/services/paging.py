@@ -53,11 +53,11 @@ def cut(
     columns = model.__table__.c
     column, key = columns[page.sort_key], columns.id
     # where nulls go differs between databases, so it is said; and truth values have no order
-    keys: list[ColumnElement[Any]] = [case((column.is_(None), 0), else_=1), column, key]
-    if not column.nullable:
-        del keys[0]
-    if isinstance(column.type, Boolean):
-        keys[-2] = cast(column, Integer)
+    keys: list[ColumnElement[Any]] = [key]
+    if column is not key:
+        keys.insert(0, cast(column, Integer) if isinstance(column.type, Boolean) else column)
+    if column.nullable:
+        keys.insert(0, case((column.is_(None), 0), else_=1))
     if page.marker is not None:
         found = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
         if found is None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.errors import Conflict, Invalid, NodeLocked
 from app.models import Node, Port, Portgroup, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
-from app.services import nodes
+from app.services.idents import identified
 from app.states import State
 
 Part = Port | Portgroup | VolumeConnector | VolumeTarget
@@ -27,9 +27,7 @@ def node_id(session: Session, ident: str) -> int:
     The node may be reserved for an operation. Raises Invalid.
     """
     found = session.scalar(
-        select(Node.id)
-        .where(nodes.identified(ident))
-        .with_for_update(read=True, key_share=True, of=Node)
+        select(Node.id).where(identified(ident)).with_for_update(read=True, key_share=True, of=Node)
     )
     if found is None:
         raise Invalid(f"node_uuid: there is no node {ident}")

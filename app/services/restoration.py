@@ -3,20 +3,24 @@ Restoration: a database that was restored from a backup is older than the machin
 
 What it says of them may be wrong: a node that it has as being cleaned may have been given to
 somebody since. So nothing is carried on, and no machine is touched, until an operator has looked.
+That goes for all nodes; or, where it is known which ones work was begun on since, as after the loss
+of mere seconds (`workers.witness`), for those.
 
 How it is noticed: conductors raise the water mark in the database all the time, and remember the
-highest that they have seen; Redis remembers it too (`workers.witness`). A mark below that comes
-from the past.
+highest that they have seen; Redis remembers it too. A mark below that comes from the past.
 """
 
-from sqlalchemy import func, select, update
+from collections.abc import Collection, Iterator, Sequence
+
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app import log
-from app.db import utcnow
+from app.db import age, utcnow
 from app.models import ACTIVE, Node, Operation, OperationState, StepState, Watermark
-from app.services import faults, history, moves, operations, outcomes
+from app.runtime import of
+from app.services import faults, history, limits, moves, operations, outcomes
 from app.states import MACHINE, Event, Kind, State
 
 logger = log.get(__name__)
@@ -24,21 +28,58 @@ logger = log.get(__name__)
 #: The fault of nodes that an operator has to look at; it goes with their maintenance.
 RESTORED = "restored"
 REASON = "The database was restored from a backup: compare this node with its machine"
+#: By how much the mark is raised above all that anybody can have seen.
+LEAP = 1_000_000
+#: Nodes that are changed in one statement.
+PART = 1000
+
+
+class Older(Exception):
+    """The database has a lower mark than somebody has seen. level: its mark; seen: the other."""
+
+    def __init__(self, level: int, seen: int) -> None:
+        super().__init__(f"the water mark is {level}, and {seen} was seen")
+        self.level, self.seen = level, seen
 
 
 def rise(session: Session, seen: int) -> int:
     """
     Raise the water mark; returns what it is now. seen: the highest mark that the caller knows of.
 
-    Whoever finds it below what was seen declares the database restored.
+    Raises Older when that is higher. Whoever finds that it was not raised for long gives the agents
+    that time again.
     """
-    row = session.scalar(select(Watermark).with_for_update())
-    if row is None:
-        row = _first(session)
+    row = _locked(session)
     if row.level < seen:
-        declare(session)
-    row.level = max(row.level, seen) + 1
+        raise Older(row.level, seen)
+    _give_time_again(session)
+    row.level += 1
     return row.level
+
+
+def settle(session: Session, found: Older, touched: Collection[str] | None) -> None:
+    """
+    Declare the database restored, unless another one has, or it has moved since it was found so.
+
+    touched: as of `declare`. From then on the mark is above all others, and nobody notices again.
+    """
+    row = _locked(session)
+    if row.level != found.level:
+        return
+    declare(session, touched)
+    _give_time_again(session)
+    row.level = found.seen + LEAP
+
+
+def _locked(session: Session) -> Watermark:
+    return session.scalar(select(Watermark).with_for_update()) or _first(session)
+
+
+def _give_time_again(session: Session) -> None:
+    silence = session.scalar(select(age(Watermark.raised_at))) or 0.0
+    if silence > of(session).settings.conductor.heartbeat_timeout:
+        logger.warning("conductors.were_away", seconds=round(silence))
+        limits.allow_for(session, silence)
 
 
 def _first(session: Session) -> Watermark:
@@ -56,33 +97,64 @@ def level(session: Session) -> int:
     return session.scalar(select(Watermark.level)) or 0
 
 
-def declare(session: Session) -> tuple[int, int]:
+def declare(session: Session, touched: Collection[str] | None = None) -> tuple[int, int]:
     """
     Take nothing in the rows for true: what is under way ends here, failed, and is not tidied up;
-    every node is in maintenance until an operator ends that. No machine is told anything.
+    the nodes are in maintenance until an operator ends that. No machine is told anything.
 
-    Returns how many operations and nodes it concerns.
+    touched: UUIDs of the nodes that work has begun on since; with those on which it was under way,
+    they are all that it concerns. None: it concerns every node. Returns how many operations and
+    nodes it did.
     """
-    ids = list(session.scalars(select(Operation.id).where(Operation.state.in_(ACTIVE))))
+    nodes = _doubtful(session, touched)
+    active = session.execute(
+        select(Operation.id, Operation.node_id).where(Operation.state.in_(ACTIVE))
+    )
+    ids = [operation_id for operation_id, node_id in active.all() if node_id in nodes]
     for operation_id in ids:
         _give_up(session, *operations.lock_operation(session, operation_id))
         session.flush()
-    nodes = session.execute(
-        update(Node).values(
-            fence=Node.fence + 1,
-            reservation=None,
-            operation_id=None,
-            maintenance=True,
-            maintenance_reason=func.coalesce(Node.maintenance_reason, REASON),
-            fault=RESTORED,
-            updated_at=utcnow(),
-        ),
-        execution_options={"synchronize_session": False},
-    )
+    for some in _parts(sorted(nodes)):
+        session.execute(
+            update(Node)
+            .where(Node.id.in_(some))
+            .values(
+                fence=Node.fence + 1,
+                reservation=None,
+                operation_id=None,
+                maintenance=True,
+                maintenance_reason=func.coalesce(Node.maintenance_reason, REASON),
+                fault=RESTORED,
+                updated_at=utcnow(),
+            ),
+            execution_options={"synchronize_session": False},
+        )
     session.expire_all()
-    count: int = nodes.rowcount  # type: ignore[attr-defined]
-    logger.error("database.restored", operations=len(ids), nodes=count)
-    return len(ids), count
+    logger.error("database.restored", operations=len(ids), nodes=len(nodes))
+    return len(ids), len(nodes)
+
+
+def _doubtful(session: Session, touched: Collection[str] | None) -> set[int]:
+    """The ids of the nodes that the rows may be wrong about."""
+    rows = session.execute(select(Node.id, Node.uuid, Node.parent_node)).all()
+    if touched is None:
+        return {node_id for node_id, _, _ in rows}
+    # what waits or is held begins again with work that is noted; what runs had begun before
+    runs = or_(
+        Operation.state == OperationState.RUNNING,
+        and_(Operation.state == OperationState.QUEUED, ~Operation.is_queued),
+    )
+    running = set(session.scalars(select(Operation.node_id).where(runs)))
+    concerned = {*touched, *(uuid for node_id, uuid, _ in rows if node_id in running)}
+    unknown = sorted(concerned.difference(uuid for _, uuid, _ in rows))
+    if unknown:
+        logger.error("database.lacks_nodes", nodes=unknown)
+    return {node_id for node_id, uuid, parent in rows if {uuid, parent} & concerned}
+
+
+def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As many at a time as a statement may name, and change in its time."""
+    return (ids[at : at + PART] for at in range(0, len(ids), PART))
 
 
 def _give_up(session: Session, node: Node, operation: Operation) -> None:

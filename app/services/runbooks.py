@@ -16,7 +16,7 @@ from app.db import now
 from app.errors import Invalid, NotFound
 from app.models import Node, Runbook
 from app.services import rows, traits
-from app.services.nodes import is_uuid
+from app.services.idents import is_uuid
 
 
 def find(session: Session, ident: str) -> Runbook:

@@ -61,7 +61,7 @@ def announce_due(runtime: Runtime) -> int:
     with runtime.transaction() as session:
         due = session.execute(
             select(Allocation, age(Allocation.created_at))
-            .where(Allocation.due_at < now())
+            .where(Allocation.due_at < select(now()).scalar_subquery())  # so an index finds them
             .order_by(Allocation.due_at)
             .limit(RESENT)
             .with_for_update(skip_locked=True)

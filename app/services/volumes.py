@@ -33,7 +33,7 @@ def change(
     """
     node = parts.lock_node(session, volume)
     if node.power_state != POWER_OFF:
-        raise _refusal("changed", volume, node)
+        raise _refusal("update", volume, node)
     rows.change(session, volume, parts.by_column(session, dict(values)))
 
 
@@ -41,12 +41,13 @@ def remove(session: Session, volume: VolumeConnector | VolumeTarget) -> None:
     """Forget a connector or target of a node that is off or unused. Raises Invalid, NodeLocked."""
     node = parts.lock_node(session, volume)
     if node.power_state != POWER_OFF and node.provision_state not in nodes.REMOVABLE:
-        raise _refusal("removed", volume, node)
+        raise _refusal("deletion", volume, node)
     session.delete(volume)
 
 
 def _refusal(what: str, volume: VolumeConnector | VolumeTarget, node: Node) -> Invalid:
-    return Invalid(
-        f"A {kind_of(type(volume))} can only be {what} while its node is powered off; node"
-        f" {node.uuid} is not."
+    kind = kind_of(type(volume))
+    return Invalid(  # clients of old look for its first words
+        f'The requested action "{kind} {what}" can not be performed on node "{node.uuid}" while it'
+        f' is in power state "{node.power_state}"; power it off first.'
     )

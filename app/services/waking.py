@@ -1,29 +1,32 @@
 """
-Waking: how an operation that waits goes on, and for how long it may wait.
+Waking: how an operation that waits goes on.
 
 Every function runs inside the caller's transaction, with the node's row locked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, bindparam, exists, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from app.db import age, now
-from app.models import BESIDE, AgentRecord, Conductor, Node, Operation, OperationState
-from app.runtime import Runtime, of
+from app.db import after, age, now
+from app.models import (
+    BESIDE,
+    AgentRecord,
+    Conductor,
+    Node,
+    Operation,
+    OperationState,
+)
+from app.runtime import Runtime
 from app.services import moves
 from app.services.operations import hand_out, lock
 from app.states import MACHINE, Event, Kind, State
 
-#: How long a machine may take to call back in a state: the option of [conductor].
-CALLBACK_TIMEOUT: Mapping[State, str] = {
-    State.CLEANING: "clean_callback_timeout",
-    State.DEPLOYING: "deploy_callback_timeout",
-    State.INSPECTING: "inspect_wait_timeout",
-    State.RESCUING: "rescue_callback_timeout",
-    State.SERVICING: "service_callback_timeout",
-}
+#: Seconds for which an agent that is polled need not be listened to.
+WATCHED = 600.0
+#: Operations that are written in one transaction.
+TOGETHER = 200
 
 
 def wake(session: Session, node: Node, operation: Operation) -> bool:
@@ -62,12 +65,24 @@ def unwatched() -> ColumnElement[bool]:
 
     A bound parameter, `timeout`, is the age at which a conductor's sign of life is too old.
     """
-    alive = exists().where(
-        Conductor.incarnation == Operation.claimed_by,
-        Conductor.online,
-        age(Conductor.heartbeat_at) < bindparam("timeout"),
+    alive = select(Conductor.incarnation).where(
+        Conductor.online, age(Conductor.heartbeat_at) < bindparam("timeout")
     )
-    return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), ~alive)
+    by_nobody = func.coalesce(Operation.claimed_by, "").not_in(alive)
+    return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), by_nobody)
+
+
+def keep_watch(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
+    """Agents are still polled for these, (id, fence): nothing else need wake them for as long."""
+    for at in range(0, len(watched), TOGETHER):
+        these = tuple_(Operation.id, Operation.fence).in_(watched[at : at + TOGETHER])
+        with runtime.transaction() as session:
+            session.execute(
+                update(Operation)
+                .where(these, Operation.watched_until.is_not(None))
+                .values(watched_until=after(WATCHED))
+                .execution_options(synchronize_session=False)
+            )
 
 
 def leave_to_agent(runtime: Runtime, operation_id: int, fence: int) -> None:
@@ -106,21 +121,3 @@ def wake_what_waited(session: Session, node: Node) -> None:
     )
     if waiting is not None:
         wake_if_called(session, node, waiting)
-
-
-def busy_state(state: State) -> State:
-    """The busy state of the flow that a state is part of."""
-    row = MACHINE[state]
-    state = row.moves.get(Event.UNHOLD, state)
-    return MACHINE[state].moves.get(Event.RESUME, state)
-
-
-def callback_timeout(session: Session, node: Node) -> float:
-    """Seconds for which this node may be silent in its state; 0: for ever."""
-    busy = busy_state(State(node.provision_state))
-    option = CALLBACK_TIMEOUT.get(busy, "deploy_callback_timeout")
-    limit = float(getattr(of(session).settings.conductor, option))
-    if not limit or busy is not State.INSPECTING:
-        return limit
-    begun = select(age(Node.inspection_started_at)).where(Node.id == node.id)
-    return max(limit - (session.scalar(begun) or 0), 0.001)  # counted from the beginning of it

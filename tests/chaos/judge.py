@@ -227,7 +227,7 @@ def _judge_orders(verdict, site, stops):
             totals[name] += count
         seconds += orders.second_starts(machine["number"], log)
     verdict.counts |= totals
-    refused = site.log("step.refused", "lease.lost") if seconds else []
+    refused = site.log("step.refused", "claim.given_up") if seconds else []
     for each in seconds:
         if _was_under_way(each, stops, refused):
             late += 1

@@ -22,7 +22,7 @@ import sys
 from app import log
 from app import settings as app_settings
 from app.parent import die_with_parent
-from workers import up
+from workers import places, up
 from workers.children import Children
 
 #: Seconds between looks for who has ended.
@@ -74,7 +74,7 @@ def become(order):
             os.chdir("/")
         os.execve(order["argv"][0], order["argv"], {**os.environ, **environ})
     os.environ.update(environ)
-    settings = up.complete(app_settings.load(environ))
+    settings = places.complete(app_settings.load(environ))
     up.become(settings, order["start"], up.ROLES[order["role"]], *order["arguments"])
 
 

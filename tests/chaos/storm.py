@@ -11,13 +11,13 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 import psycopg
 import redis
 
 from tests.chaos.site import wait
+from tests.processes import children
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def stopped(storm, name):
 
 def now_killed(storm, name):
     """The part of a conductor that does periodic work."""
-    for pid in _children(storm.site.pids.get(name)):
+    for pid in children(storm.site.pids.get(name)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + 20
@@ -201,13 +201,6 @@ def machine_faulty(storm, number):
     storm.site.set_faults(int(number), **{name: PASSING[name]})
     yield storm.random.uniform(3, 20)
     storm.site.set_faults(int(number), **{name: None})
-
-
-def _children(pid):
-    try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 #: What is always wrong with a flaky BMC, and what comes and goes.

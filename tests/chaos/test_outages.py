@@ -16,6 +16,7 @@ from tests import postgresql
 from tests.conftest import not_run
 from tests.fleet import Fleet, until
 from tests.ports import free_port
+from tests.processes import children
 from workers import redis_server
 
 #: Seconds that an outage lasts; it may be a minute as well.
@@ -45,11 +46,6 @@ def threads_and_files(fleet):
         sum(len(os.listdir(f"/proc/{pid}/task")) for pid in everyone),
         sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in everyone),
     )
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
 
 
 def ask(fleet, method, path, **options):
@@ -105,7 +101,10 @@ class Outage:
         return all(few <= many + 40 for few, many in zip(now, before, strict=True))
 
     def clean(self, begin, end, meanwhile):
-        """Clean all nodes through an outage, and go back."""
+        """
+        Clean all nodes through an outage, and go back. Returns the seconds from its end until all
+        were clean.
+        """
         half = len(self.nodes) // 2
         before = self.asked()
         with self.watched():
@@ -124,7 +123,8 @@ class Outage:
                 )
             until(self.is_back, "an answer of every process", 30)
             self.fleet.await_state(self.nodes, "available", 60)
-            print(f"all there {time.monotonic() - back:.1f} s after it was back")
+            took = time.monotonic() - back
+            print(f"all there {took:.1f} s after it was back")
             assert [many + 1 for many in before] == self.asked(), "half asked, or twice"
             for node in self.nodes:
                 operation = self.fleet.operation(node, "provide")
@@ -133,6 +133,7 @@ class Outage:
                 assert [0] * 3 == [step["deaths"] for step in operation["steps"]]
             self.fleet.provision(self.nodes, "manage")
             self.fleet.await_state(self.nodes, "manageable")
+        return took
 
     def asked(self):
         """How many operations each node has had."""

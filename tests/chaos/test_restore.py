@@ -3,13 +3,24 @@ An older backup of the database is put in place, under a fleet that runs and one
 the machine's own log, nobody gives it an order until an operator says so.
 """
 
+import json
+import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
 
+import psycopg
 import pytest
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
+from tests import postgresql
+from tests.chaos.test_outages import PostgreSQL
+from tests.conftest import not_run
+from tests.fleet import AGENTS, ROOT, Fleet, until
+from workers.witness import MARGIN
 
 PACE = {"boot_seconds": 0.5, "step_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05}
 #: Power states are compared often, and enforced.
@@ -81,3 +92,181 @@ def look(fleet, simulator, nodes, before):
     assert 202 == fleet.http.delete(f"{fleet.url}/v1/nodes/{node}/maintenance").status_code
     assert [False, None] == [fleet.get(f"nodes/{node}")[name] for name in ("maintenance", "fault")]
     assert before == orders(simulator)
+
+
+# PostgreSQL, with its own tools
+
+
+@pytest.fixture
+def postgres():
+    try:
+        with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
+            server = PostgreSQL(folder)
+            server.start()
+            server.url = server.server.database()
+            yield server
+            if server.process.poll() is None:
+                server.stop(signal.SIGQUIT)
+    except postgresql.NoServer as error:
+        not_run(str(error))
+
+
+def tool(program, *words):
+    subprocess.run(
+        [postgresql.find() / program, *words], check=True, capture_output=True, timeout=60
+    )
+
+
+def ingot(fleet, url, *words):
+    """A command of the operator's; its exit status and what it says."""
+    command = [sys.executable, "-m", "workers.cli", *words, "--database", url]
+    told = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=fleet.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return told.returncode, told.stdout
+
+
+def looks(fleet):
+    with fleet.redis() as client:
+        return client.llen("ingot:looks")
+
+
+class Night:
+    """Machines are cleaned while the database is dumped, and then given to somebody."""
+
+    def __init__(self, fleet, simulator, url, dump):
+        (self.idle,) = fleet.create_nodes(1)
+        fleet.provision([self.idle], "manage")
+        fleet.await_state([self.idle], "manageable")
+        self.nodes = fleet.enrol(simulator)
+        fleet.provision(self.nodes, "manage")
+        fleet.await_state(self.nodes, "manageable")
+        seen = looks(fleet)
+        until(lambda: looks(fleet) > seen + MARGIN + 1, "looks at which nobody does anything")
+        fleet.provision(self.nodes, "provide")
+        until(lambda: "clean wait" in fleet.states().values(), "cleaning")
+        tool("pg_dump", "--format=custom", f"--file={dump}", url)
+        fleet.await_state(self.nodes, "available")
+        fleet.provision(self.nodes, "active")
+        fleet.await_state(self.nodes, "active")
+
+
+def restore(url, dump):
+    tool("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={url}", dump)
+
+
+def in_doubt(fleet):
+    return {node for node, (_, fault) in fleet.states("fault").items() if fault == "restored"}
+
+
+def test_a_dump_restored_under_a_running_service_concerns_the_nodes_worked_on_since(
+    postgres, tmp_path
+):
+    url, dump = postgres.url, str(tmp_path / "dump")
+    with (
+        running(machines=2, **PACE) as simulator,
+        Fleet(tmp_path, "--database", url, conductors=2, restart=True, **SETTINGS) as fleet,
+    ):
+        night = Night(fleet, simulator, url, dump)
+        before = orders(simulator)
+        restore(url, dump)
+        until(lambda: in_doubt(fleet) == set(night.nodes), "the notice")
+        status, told = ingot(fleet, url, "doctor", "-o", "json", "--data-dir", str(fleet.data))
+        found = {(each["check"], each["subject"]) for each in json.loads(told)}
+        assert (1, {("unchecked nodes", f"node {node}") for node in night.nodes}) == (status, found)
+        fleet.provision([night.idle], "provide")  # nobody else is in the way of anything
+        fleet.await_state([night.idle], "available")
+        assert before == orders(simulator)
+
+
+def test_an_operator_says_so_where_redis_has_forgotten_all_as_well(postgres, tmp_path):
+    url, dump = postgres.url, str(tmp_path / "dump")
+    with running(machines=2, **PACE) as simulator:
+        with Fleet(tmp_path, "--database", url, conductors=2, **SETTINGS) as fleet:
+            night = Night(fleet, simulator, url, dump)
+            with fleet.redis() as client:
+                client.flushall()
+        before = orders(simulator)
+        restore(url, dump)
+        status, told = ingot(fleet, url, "db", "restored")
+        assert (0, True) == (status, told.endswith("3 nodes are in maintenance\n")), told
+        with Fleet(tmp_path, "--database", url, conductors=2, **SETTINGS) as fleet:
+            assert {night.idle, *night.nodes} == in_doubt(fleet)
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                assert before == orders(simulator)
+                time.sleep(0.2)
+
+
+class Replica(PostgreSQL):
+    """A server that follows another one, until it is cut off, and is promoted."""
+
+    def __init__(self, folder, primary):
+        super().__init__(folder)
+        shutil.rmtree(f"{folder}/data")
+        copy = ["--host", primary.folder, "--username", postgresql.ACCOUNT, "--write-recovery-conf"]
+        subprocess.run(
+            [postgresql.find() / "pg_basebackup", *copy, "--pgdata", f"{folder}/data"],
+            check=True, capture_output=True, timeout=60, cwd="/", **postgresql.as_account(),
+        )  # fmt: skip
+
+    def cut_off(self):
+        self.server.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        self.server.execute("SELECT pg_reload_conf()")
+        until(lambda: not self.receives(), "the end of replication", 20)
+
+    def receives(self):
+        here = f"postgresql:///postgres?host={self.folder}&user={postgresql.ACCOUNT}"
+        with psycopg.connect(here) as session:
+            return session.execute("SELECT count(*) FROM pg_stat_wal_receiver").fetchone()[0]
+
+    def promote(self):
+        self.server.execute("SELECT pg_promote()")
+
+
+@pytest.fixture
+def replica(postgres):
+    with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
+        server = Replica(folder, postgres)
+        server.start()
+        until(server.receives, "replication", 20)
+        yield server
+        server.stop(signal.SIGQUIT)
+
+
+def test_a_replica_that_has_lost_seconds_is_wrong_about_the_nodes_of_these_seconds(
+    postgres, replica, tmp_path
+):
+    url = (
+        f"postgresql:///{postgresql.name_of(postgres.url)}?user={postgresql.ACCOUNT}"
+        f"&host={postgres.folder},{replica.folder}&target_session_attrs=read-write"
+    )
+    with Fleet(tmp_path, "--database", url, conductors=2, **SETTINGS) as fleet:
+        nodes = fleet.create_nodes(12)
+        touched, others = nodes[:4], nodes[4:]
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+        seen = looks(fleet)
+        until(lambda: looks(fleet) > seen + MARGIN + 1, "looks at which nobody does anything")
+        replica.cut_off()
+        fleet.provision(touched, "provide")
+        fleet.await_state(touched, "available")
+        postgres.crash()
+        replica.promote()
+        until(lambda: get_nodes(fleet), "the new primary", 30)
+        until(lambda: in_doubt(fleet) == set(touched), "the notice", 30)
+        assert {"manageable"} == set(fleet.states().values()), "nothing was lost"
+        for node in others:
+            until(lambda node=node: fleet.request(node, "provide").status_code == 202, "yes", 30)
+        fleet.await_state(others, "available")
+        assert in_doubt(fleet) == set(touched)
+
+
+def get_nodes(fleet):
+    return fleet.http.get(f"{fleet.url}/v1/nodes", timeout=30).ok

@@ -8,17 +8,21 @@ TAKEOVER=defaults python -m pytest -s tests/chaos/test_takeover.py
 import os
 import signal
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 
 import pytest
 
+from app.ring import Member, owner
 from drivers.simulator.simulator import running
 from tests.chaos.test_faults import SLOW
-from tests.fleet import AGENTS, Fleet, until
+from tests.fleet import AGENTS, ROOT, Fleet, until
 
 #: Setting -> seconds until work goes on, of the promise; and the settings.
 PROMISES = {
@@ -214,3 +218,86 @@ def is_replaced(fleet, number, pid):
     mine = fleet.pids()["conductors"].get(f"fleet-{number}")
     online = [each["hostname"] for each in fleet.get("conductors")["conductors"] if each["alive"]]
     return mine not in (None, pid) and f"fleet-{number}" in online
+
+
+class Owners:
+    """Who each node belongs to, looked at all the time."""
+
+    def __init__(self, fleet):
+        self.fleet, self.of = fleet, {}
+        self._done = threading.Event()
+
+    def __enter__(self):
+        self._look()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join(70)
+
+    def _watch(self):
+        while not self._done.wait(0.05):
+            self._look()
+
+    def _look(self):
+        for node, (_, name) in self.fleet.states("conductor").items():
+            seen = self.of.setdefault(node, [name])
+            if name != seen[-1]:
+                seen.append(name)
+
+    def now(self):
+        return {node: seen[-1] for node, seen in self.of.items()}
+
+
+@contextmanager
+def fourth(fleet):
+    """One more conductor of the fleet, gone by SIGTERM in the end."""
+    environ = fleet.environ | {
+        "INGOT_DATABASE_CONNECTION": f"sqlite:///{fleet.data / 'ingot.db'}",
+        "INGOT_BROKER_URL": f"redis+socket://{fleet.data / 'redis.sock'}",
+    }
+    command = [sys.executable, "-m", "workers.cli", "conductor", "--name", "fleet-4"]
+    with (fleet.folder / "fourth.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=log)
+        try:
+            yield
+            process.terminate()
+            assert 0 == process.wait(30)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_who_joins_gets_the_nodes_that_are_its_own_and_gives_them_back_and_no_other_moves(tmp_path):
+    with Fleet(tmp_path, conductors=3, **SLOW) as fleet:
+        nodes = fleet.create_nodes(40)
+        fleet.provision(nodes, "manage")
+        fleet.await_state(nodes, "manageable")
+        ring = [Member(f"fleet-{n}", "", "", frozenset({"fake"})) for n in (1, 2, 3, 4)]
+        theirs, with_it = (
+            {node: owner(node, "fake", "", members).name for node in nodes}
+            for members in (ring[:3], ring)
+        )
+        mine = {node for node, name in with_it.items() if name == "fleet-4"}
+        assert 4 < len(mine) < 17, "about a quarter of 40"
+        with Owners(fleet) as owners:
+            assert theirs == owners.now()
+            fleet.provision(nodes, "provide")
+            until(lambda: "clean wait" in fleet.states().values(), "a wait")
+            with fourth(fleet):
+                until(lambda: owners.now() == with_it, "its nodes")
+                fleet.await_state(nodes, "available")
+                fleet.provision(nodes, "active")
+                until(lambda: "wait call-back" in fleet.states().values(), "a wait")
+            until(lambda: owners.now() == theirs, "the owners of before")
+            fleet.await_state(nodes, "active")
+        for node, seen in owners.of.items():
+            moves = [theirs[node], "fleet-4", theirs[node]] if node in mine else [theirs[node]]
+            assert moves == seen
+        found = [operation for node in nodes for operation in fleet.operations(node)]
+        assert {"succeeded": 120} == Counter(each["state"] for each in found)
+        assert {0} == {step["deaths"] for each in found for step in each["steps"]}
+        assert {0} == {each["refused"] for each in found}
+        assert "fleet-4" in {step["conductor"] for each in found for step in each["steps"]}

@@ -7,7 +7,9 @@ that is up. `python -m tests.chaos.wires FILE` lays those of a JSON file {name: 
 [path or port]}}; orders come through its control port, a JSON line each: [name, mode].
 
 Modes: "whole"; "cut": whatever was connected is cut, nobody is let in; "silent": nobody hears
-anything any more, and what was said meanwhile arrives when the wire is whole again.
+anything any more, and what was said meanwhile arrives when the wire is whole again; "lost": the
+same, but it never arrives, and no connection of before or meanwhile ever says anything again, not
+even its end: only new ones do, when the wire is whole again.
 """
 
 import asyncio
@@ -26,19 +28,23 @@ class End(asyncio.Protocol):
 
     def __init__(self, wire):
         self.wire, self.other, self.transport = wire, None, None
+        self.lost = False
 
     def connection_made(self, transport):
         self.transport = transport
         self.wire.ends.add(self)
         self.obey()
-        if self.other is None:
+        if self.other is None and not self.lost:
             self.wire.begin(self)
 
     def data_received(self, data):
-        self.other.transport.write(data)
+        if not self.lost:
+            self.other.transport.write(data)
 
     def connection_lost(self, _error):
         self.wire.ends.discard(self)
+        if self.lost:
+            return
         if self.other is not None and self.other.transport is not None:
             self.other.transport.close()
 
@@ -52,8 +58,11 @@ class End(asyncio.Protocol):
 
     def obey(self):
         """Hear, or hear nothing, as the wire's mode says."""
+        self.lost = self.lost or self.wire.mode == "lost"
         if self.wire.mode == "cut":
             self.transport.abort()
+        elif self.lost:
+            self.transport.resume_reading()  # and nobody learns of it
         elif self.wire.mode == "silent" or self.other is None:
             self.transport.pause_reading()
         else:
@@ -84,6 +93,7 @@ class Wire:
                     else:
                         await loop.create_unix_connection(lambda far=far: far, place)
                 near.other = far
+                far.lost = near.lost
                 if near.transport.is_closing():
                     far.transport.close()
                 else:

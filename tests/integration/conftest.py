@@ -25,6 +25,13 @@ class AlwaysGiven:
         pass
 
 
+class AlwaysNotes:
+    """A witness that is always there."""
+
+    def note(self, node):
+        return True
+
+
 class NoWaker:
     """Waits are looked after by nobody."""
 
@@ -59,7 +66,10 @@ class Inside:
 
     def conductor(self, name="c-1", **columns):
         """A registered conductor that claims steps here."""
-        claimant = Claimant(name, str(uuid.uuid4()), self.runtime, AlwaysGiven(), NoWaker())
+        incarnation = str(uuid.uuid4())
+        claimant = Claimant(
+            name, incarnation, self.runtime, AlwaysGiven(), AlwaysNotes(), NoWaker()
+        )
         with self.runtime.transaction() as session:
             conductors.register(session, name, claimant.incarnation, "", self.drivers())
         if columns:

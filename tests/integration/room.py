@@ -21,6 +21,7 @@ from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
 from app.services import agents, conductors, outcomes
 from drivers.interfaces import POWER_OFF
+from tests.integration.conftest import AlwaysNotes
 from tests.integration.world import Acme, AcmePower, World
 from tests.unit.drivers.machines import TOKEN
 from workers import attempts, claims, reconciler, waker
@@ -51,7 +52,7 @@ class Keys(dict):
     def eval(self, script, _count, key, value, *_):
         if self.get(key) != value:
             return 0
-        if script == leases_module._RELEASE:
+        if script == leases_module.RELEASE:
             del self[key]
         return 1
 
@@ -124,7 +125,9 @@ class Room(World):
             if known is None or known.dead:
                 incarnation = str(uuid4())
                 leases = Leases(self.keys, incarnation, 10.0, "test")
-                conductor = Conductor(name, incarnation, self.runtime, leases, DueWaits())
+                conductor = Conductor(
+                    name, incarnation, self.runtime, leases, AlwaysNotes(), DueWaits()
+                )
                 self.conductors[name] = Process(CONDUCTOR, name, conductor)
                 with self.runtime.transaction() as session:
                     conductors.register(session, name, incarnation, "", self.inside.drivers())

@@ -83,6 +83,14 @@ def test_beyond_the_limit_an_operation_queues_and_is_sent_when_a_slot_is_free(na
     assert {"succeeded"} == set(states(narrow, [one, two]).values())
 
 
+def test_what_queues_is_not_begun_though_a_reconciler_of_the_release_before_sends_it(narrow):
+    (_, first), (node, second) = begin(narrow), begin(narrow)
+    run(narrow.claimant, node, second, narrow.operation(second).fence, 0)
+    assert [0] == sorted({step.attempts for step in narrow.steps(second)})
+    work(narrow)
+    assert {first: "succeeded", second: "succeeded"} == states(narrow, [first, second])
+
+
 def test_what_is_not_limited_does_not_queue(narrow):
     begin(narrow)
     nodes = [narrow.node("enroll") for _ in range(3)]

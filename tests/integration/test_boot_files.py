@@ -4,6 +4,7 @@ import dataclasses
 import uuid
 
 import pytest
+from sqlalchemy import event
 
 from workers import boot_files
 
@@ -65,6 +66,18 @@ def test_an_agent_that_is_kept_running_keeps_its_medium(site, tmp_path):
     site.agent(node_id)
     hand_out(tmp_path / "http", site.read(node_id).uuid, "ramdisk")
     assert {"folders": 0, "copies": 0} == boot_files.sweep(site.runtime)
+
+
+def test_what_is_made_while_the_rows_are_read_stays(site, tmp_path):
+    node = site.read(site.node("active")).uuid
+    hand_out(tmp_path / "http", node, "instance")
+
+    def begin(*_):
+        hand_out(tmp_path / "tftp", node, "ramdisk")
+
+    event.listen(site.runtime.engine, "before_cursor_execute", begin, once=True)
+    assert [] == boot_files.useless(site.runtime)
+    assert (tmp_path / "tftp" / "nodes" / node / "ramdisk-secret").is_dir()
 
 
 def test_files_of_deleted_nodes_go_and_those_of_others_are_not_touched(site, tmp_path):

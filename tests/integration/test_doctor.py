@@ -171,9 +171,9 @@ def agent_of_no_node(ward):
 
 
 def files_of_no_deployment(ward):
-    (ward.folder / "agent_images" / NOBODY).mkdir(parents=True)
-    node = ward.inside.node("active")
-    (ward.folder / "agent_images" / ward.inside.read(node).uuid).mkdir()
+    (ward.folder / "nodes" / NOBODY / "ramdisk-secret").mkdir(parents=True)
+    node = ward.inside.read(ward.inside.node("active")).uuid
+    (ward.folder / "nodes" / node / "image-secret").mkdir(parents=True)
 
 
 REPAIRED = {

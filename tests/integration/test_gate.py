@@ -6,8 +6,7 @@ import time
 
 from sqlalchemy import text
 
-from app import db
-from workers.up import free_database
+from app import db, sqlite
 
 
 def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp_path):
@@ -26,11 +25,11 @@ def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp
         os._exit(0)
     try:
         os.waitpid(child, os.WUNTRACED)
-        assert child == db.writer(url)
+        assert child == sqlite.writer(url)
 
-        assert free_database(url)
+        assert sqlite.free_database(url)
 
-        assert not free_database(url)
+        assert not sqlite.free_database(url)
         os.waitpid(child, os.WUNTRACED)  # it is stopped again
         with db.transaction(engine) as session:
             session.execute(text("INSERT INTO t VALUES (2)"))

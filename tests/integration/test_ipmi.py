@@ -25,6 +25,8 @@ from drivers.steps import Done
 from drivers.target import Target
 from tests import debian
 from tests.conftest import not_run
+from tests.fleet import until
+from tests.processes import alive, children
 
 ROOT = Path(__file__).parents[2]
 SECRET = "tr0ub4dor&3"
@@ -140,33 +142,6 @@ def witness(port: int, *arguments: str) -> str:
         check=True,
         timeout=30,
     ).stdout
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(condition, seconds: float = 10.0):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-    return result
 
 
 @pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])

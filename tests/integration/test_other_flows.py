@@ -1,7 +1,5 @@
 """Deploying, servicing, rescuing, adopting, retiring: from inside."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
 import pytest
@@ -10,12 +8,13 @@ from sqlalchemy import select
 from app.db import after
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
-from app.services import nodes, operations, power, waking
+from app.services import limits, nodes, operations, power
 from app.services.caller import Caller
 from app.states import State
 from drivers.simulator.simulator import running
 from tests.integration.world import Acme, AcmeMegaDeploy, World, asked
 from tests.unit.drivers.machines import scripted_agent
+from tests.web import Handler, serving
 from workers import periodic, power_sync, reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -25,27 +24,18 @@ SCRUB = asked("management", "scrub", args={"level": "deep"})
 IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
 
 
-class Image(BaseHTTPRequestHandler):
+class Image(Handler):
     """The server of one small raw image."""
 
     def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "512")
-        self.end_headers()
-        self.wfile.write(bytes(512))
-
-    def log_message(self, *_):
-        pass
+        self.answer(200, bytes(512))
 
 
 @pytest.fixture(scope="module")
 def image():
     """The instance_info of a deployment whose image can be looked at."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Image) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/disk.raw"
-        yield {"image_source": url, "image_checksum": "a" * 64}
-        server.shutdown()
+    with serving(Image) as server:
+        yield {"image_source": f"{server.url}/disk.raw", "image_checksum": "a" * 64}
 
 
 def deploy_step(interface, name, priority, **args):
@@ -469,6 +459,7 @@ def test_flows_of_steps_are_in_the_history_from_beginning_to_end(world):
 def test_old_entries_of_the_history_are_pruned_but_for_those_of_the_last_days(inside):
     inside.environ |= {
         "INGOT_CONDUCTOR_NODE_HISTORY_MAX_ENTRIES": "2",
+        "INGOT_CONDUCTOR_NODE_HISTORY_CLEANUP_BATCH_COUNT": "1",
         "INGOT_CONDUCTOR_NODE_HISTORY_MINIMUM_DAYS": "3",
     }
     view = inside.another()
@@ -555,7 +546,7 @@ def test_a_held_node_is_never_timed_out(world):
     assert None is world.last(node).deadline_at
     with world.inside.runtime.reading() as session:
         held = session.get_one(Node, node)
-        assert 1800 == waking.callback_timeout(session, held)
+        assert 1800 == limits.callback_timeout(session, held)
 
 
 def test_conductors_that_died_long_ago_are_forgotten(inside):

@@ -12,11 +12,12 @@ import redis
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from app import broker, db, queue, settings
+from app import broker, db, postgresql, queue, settings
 from app.main import create_app
 from app.models import Node
 from app.reach import REMIND, Reach
 from app.runtime import Message
+from app.sqlite import LOCKED_PAUSE
 from tests.integration.conftest import Inside
 from workers import beat, outages, reconciler
 from workers.lease import Leases
@@ -243,7 +244,7 @@ def test_a_sqlite_that_another_program_keeps_locked_is_waited_for_once(sqlite):
     assert 200 == http.get("/v1/nodes").status_code
     other.execute("ROLLBACK")
     other.close()
-    time.sleep(db.LOCKED_PAUSE)
+    time.sleep(LOCKED_PAUSE)
     assert 201 == create(http).status_code
 
 
@@ -305,7 +306,7 @@ def test_a_real_deadlock_is_tried_again(postgres):
 
 
 def test_a_transaction_that_is_left_open_is_cut_and_its_locks_are_free(postgres, monkeypatch):
-    monkeypatch.setattr(db, "IDLE_IN_TRANSACTION", 0.2)
+    monkeypatch.setattr(postgresql, "IDLE_IN_TRANSACTION", 0.2)
     idle = db.connect(postgres.url, statement_timeout=1)
     node = postgres.node()
 

@@ -4,9 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from tests.integration.world import World, asked
+from workers.patience import patiently
 
 
 @contextmanager
@@ -38,3 +39,15 @@ def test_a_step_waits_for_the_database(inside, statement):
     assert 0 == left[0]
     assert [("management.polish", "done")] == world.labels(node)
     assert "manageable" == world.state(node)
+
+
+def test_a_statement_that_can_never_succeed_is_not_waited_for():
+    tried = []
+
+    def work():
+        tried.append(work)
+        raise IntegrityError("INSERT INTO nodes", None, Exception("UNIQUE constraint failed"))
+
+    with pytest.raises(IntegrityError):
+        patiently(work)
+    assert 1 == len(tried)

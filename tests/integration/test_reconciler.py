@@ -3,12 +3,13 @@
 from contextlib import nullcontext
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from app.db import after
 from app.errors import Unavailable
-from app.models import AgentRecord, Conductor, Node, Operation
-from app.services import operations
+from app.models import AgentRecord, Conductor, Node, Operation, Watermark
+from app.services import operations, restoration
 from drivers.steps import Done, Wait
 from workers import attempts, claims, periodic, reconciler
 
@@ -290,6 +291,49 @@ def test_a_heartbeat_that_woke_nobody_is_made_up_for(inside, cleaning):
         agent = session.get_one(AgentRecord, node)
         agent.heartbeats, agent.last_heartbeat_at = 2, after(-3)
     assert {"called": 1} == reconcile(inside)
+
+
+def look(inside, name, seconds=0.0):
+    """The machine is looked at, which takes so long, and is still at work: what becomes of it."""
+    inside.change(Operation, name, wake_at=after(-1000), deadline_at=after(-900))
+    assert {"woken": 1} == reconcile(inside)
+    attempt = claim(inside, inside.claimant, name)
+    attempt.seconds = seconds
+    attempts._record(inside.claimant, attempt, Wait(poll_after=10, timeout=25))
+    return inside.operation(name)
+
+
+def test_while_nobody_looks_at_a_machine_its_time_does_not_pass(inside, cleaning):
+    node, name = cleaning
+    wait(inside, name, Wait(poll_after=10, timeout=25))
+    for _ in range(2):
+        assert "waiting" == look(inside, name).state
+    # the third look has been at the end of 10 + 10 + 5 seconds: it was the last
+    assert "timeout" == look(inside, name).error["code"]
+    assert "the machine did not get there in time" in inside.read(node).last_error
+
+
+def test_what_it_takes_to_look_at_a_machine_is_of_its_time(inside, cleaning):
+    _, name = cleaning
+    wait(inside, name, Wait(poll_after=10, timeout=25))
+    assert "waiting" == look(inside, name, seconds=14).state
+    assert 1 > inside.steps(name)[0].remaining  # it is looked at for the last time in a second
+    assert "timeout" == look(inside, name).error["code"]
+
+
+@pytest.mark.parametrize(("away", "more"), [(600, 600), (14, 0)])
+def test_agents_get_the_time_again_in_which_nobody_heard_them(inside, cleaning, away, more):
+    _, name = cleaning
+    wait(inside, name, Wait(timeout=40))
+    with inside.runtime.transaction() as session:
+        restoration.rise(session, 0)
+    before = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
+    with inside.runtime.transaction() as session:
+        session.execute(update(Watermark).values(raised_at=after(-away)))
+        restoration.rise(session, 0)
+    later = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
+    for old, new in zip(before, later, strict=True):
+        assert abs(more - (new - old).total_seconds()) < 2
 
 
 def test_an_agent_that_never_calls_fails_the_node_at_its_deadline(inside, cleaning):

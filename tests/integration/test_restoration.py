@@ -1,7 +1,6 @@
 """A database that was restored from a backup is noticed, and harms no machine."""
 
 import uuid
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +10,9 @@ from app.models import Node, Operation
 from app.services import restoration
 from app.states import MACHINE, Kind, State
 from tests.integration.world import World
-from workers import claims, witness
+from workers import attempts, claims
 from workers.conductor import _Life
+from workers.witness import MARGIN, Witness
 
 
 @pytest.fixture
@@ -20,11 +20,12 @@ def living(inside, redis_url):
     """A conductor whose life is led by hand."""
     with broker.client(redis_url, 2) as client:
         inside.redis = client
+        inside.witness = Witness(client, "ingot")
 
         def live():
             conductor = inside.conductor("c-1")
             conductor.incarnation = str(uuid.uuid4())
-            conductor.leases = SimpleNamespace(client=client, prefix="ingot")
+            conductor.witness = Witness(client, "ingot")
             life = _Life(conductor, 0)
             life._register()
             return life
@@ -41,10 +42,9 @@ def test_the_mark_rises_with_each_sign_of_life_and_redis_remembers_the_highest(i
     life = living()
     assert 1 == life.conductor.mark
     assert [True, True] == [life._heartbeat(), life._heartbeat()]
-    witness.write_down(inside.runtime, inside.redis)
-    lower(inside, 2)
-    witness.write_down(inside.runtime, inside.redis)
-    assert 3 == life.conductor.mark == witness.recall(inside.redis, "ingot")
+    assert 0 == inside.witness.recall()
+    inside.witness.look(inside.runtime)
+    assert 3 == life.conductor.mark == inside.witness.recall()
 
 
 def test_a_conductor_claims_nothing_in_an_older_database_and_notices_at_its_next_sign(
@@ -63,20 +63,151 @@ def test_a_conductor_claims_nothing_in_an_older_database_and_notices_at_its_next
     assert ("clean failed", True, "restored", None) == (
         row.provision_state, row.maintenance, row.fault, row.reservation
     )  # fmt: skip
-    assert 2 == life.conductor.mark
+    assert life.conductor.mark > restoration.LEAP, "another one would notice it again"
 
 
 def test_one_that_starts_anew_notices_by_what_redis_remembers(inside, living):
     life = living()
     life._heartbeat()
-    witness.write_down(inside.runtime, inside.redis)
+    inside.witness.look(inside.runtime)
     node = inside.node("available")
     lower(inside, 1)
-    assert 3 == living().conductor.mark
+    living()
     assert "restored" == inside.read(node).fault
     inside.change(Node, node, maintenance=False, fault=None)
-    assert 4 == living().conductor.mark
+    living()
     assert inside.read(node).fault is None
+
+
+def test_a_look_notices_it_as_well_though_who_had_raised_the_mark_is_dead(inside, living):
+    living()
+    node = inside.node("available")
+    inside.witness.look(inside.runtime)
+    lower(inside, 0)
+    inside.witness.look(inside.runtime)
+    assert "restored" == inside.read(node).fault
+    inside.change(Node, node, maintenance=False, fault=None)
+    inside.witness.look(inside.runtime)
+    assert inside.read(node).fault is None
+
+
+# the loss of mere seconds
+
+
+class Loss:
+    """Nodes in all kinds of situations, and a database that goes back to this moment."""
+
+    def __init__(self, inside, life):
+        self.inside, self.life = inside, life
+        self.nodes, self.operations = {}, {}
+        for name in ("idle", "touched", "waits", "waits and touched", "runs"):
+            self.nodes[name] = inside.node("manageable")
+        for name in ("waits", "waits and touched", "runs"):
+            self.operations[name] = inside.request(self.nodes[name], "provide")
+            state = "running" if name == "runs" else "waiting"
+            inside.change(Operation, self.operations[name], state=state)
+        self.pass_by()
+        self.level = life.conductor.mark
+
+    def pass_by(self, looks=MARGIN + 1):
+        for _ in range(looks):
+            self.life._heartbeat()
+            self.inside.witness.look(self.inside.runtime)
+
+    def note(self, *names):
+        for name in names:
+            assert self.inside.witness.note(self.inside.read(self.nodes[name]).uuid)
+
+    def come(self):
+        """The database is that of before, and it is noticed; who is in maintenance then."""
+        self.life._heartbeat()
+        lower(self.inside, self.level)
+        self.life._heartbeat()
+        return {
+            name for name, node in self.nodes.items()
+            if self.inside.read(node).fault == "restored"
+        }  # fmt: skip
+
+
+@pytest.fixture
+def loss(inside, living):
+    return Loss(inside, living())
+
+
+CONCERNED = {"touched", "waits and touched", "runs"}
+
+
+def test_only_nodes_that_were_worked_on_in_the_lost_seconds_need_a_look(inside, loss):
+    child = inside.node("active", parent_node=inside.read(loss.nodes["touched"]).uuid)
+    loss.note("touched", "waits and touched")
+    assert loss.come() == CONCERNED
+    assert "restored" == inside.read(child).fault
+    states = {name: inside.operation(key).state for name, key in loss.operations.items()}
+    assert {"waits": "waiting", "waits and touched": "failed", "runs": "failed"} == states
+
+
+def test_two_that_notice_at_once_declare_it_once(inside, loss):
+    loss.note("touched")
+    loss.life._heartbeat()
+    lower(inside, loss.level)
+    found = restoration.Older(loss.level, loss.life.conductor.mark)
+    fences = []
+    for _ in range(2):
+        inside.witness.testify(inside.runtime, found)
+        fences.append(inside.read(loss.nodes["touched"]).fence)
+    assert [1, 1] == fences
+
+
+def test_what_was_done_long_before_the_loss_is_in_the_rows(loss):
+    loss.note("idle")
+    loss.pass_by()
+    loss.level = loss.life.conductor.mark
+    assert {"runs"} == loss.come()
+
+
+def test_what_was_done_while_nobody_had_noticed_counts_as_well(loss):
+    loss.note("touched")
+    loss.pass_by(2 * MARGIN)
+    loss.level += MARGIN // 2  # who knew of no higher mark has raised it so far
+    assert "touched" in loss.come()
+
+
+@pytest.mark.parametrize(
+    "forget",
+    ["FLUSHALL", "DEL ingot:touched", "DEL ingot:looks", "ZREMRANGEBYRANK ingot:touched 0 0"],
+)
+def test_a_record_that_is_not_whole_is_not_relied_on(inside, loss, forget):
+    loss.note("touched")
+    inside.redis.execute_command(*forget.split())
+    assert set(loss.nodes) == loss.come()
+
+
+def test_the_record_of_another_run_of_redis_is_not_relied_on(inside, loss, monkeypatch):
+    monkeypatch.setattr(Witness, "_run", lambda _self: "another")
+    assert set(loss.nodes) == loss.come()
+
+
+def test_a_loss_of_more_than_is_kept_is_a_restored_backup(inside, loss, monkeypatch):
+    monkeypatch.setattr("workers.witness.KEPT", MARGIN + 5)
+    loss.note("touched")
+    loss.pass_by(1)
+    loss.note("idle")
+    loss.pass_by(MARGIN + 6)
+    assert 2 == inside.redis.zcard("ingot:touched"), "its name, and the last one"
+    assert set(loss.nodes) == loss.come()
+
+
+def test_no_work_begins_that_redis_does_not_take_down(inside, living):
+    conductor = living().conductor
+    node = inside.node("manageable")
+    name = inside.request(node, "provide")
+    inside.redis.config_set("maxmemory", 1)
+    attempts.run(conductor, inside.read(node).uuid, name, 1, 0)
+    assert "queued" == inside.operation(name).state
+    inside.redis.config_set("maxmemory", 0)
+    conductor.witness = inside.witness
+    attempts.run(conductor, inside.read(node).uuid, name, 1, 0)
+    assert "queued" != inside.operation(name).state
 
 
 def test_an_empty_redis_accuses_nobody(inside, living):

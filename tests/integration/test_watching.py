@@ -102,6 +102,28 @@ def test_a_command_that_ends_while_the_database_is_away_is_gone_on_with_later(po
     assert "manageable" == world.state(node)
 
 
+def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
+    world, _, name = watched
+    runtime, operation = world.inside.runtime, world.inside.operation(name)
+    world.inside.change(Operation, name, watched_until=after(1))
+    soon = world.inside.operation(name).watched_until
+    waking.keep_watch(runtime, [(operation.id, operation.fence - 1)])
+    assert soon == world.inside.operation(name).watched_until
+    waking.keep_watch(runtime, [(operation.id, operation.fence), (-1, 0)])
+    assert soon < world.inside.operation(name).watched_until
+    waking.leave_to_agent(runtime, operation.id, operation.fence)
+    waking.keep_watch(runtime, [(operation.id, operation.fence)])
+    assert None is world.inside.operation(name).watched_until
+
+
+def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled):
+    world, _, name = polled
+    before = world.inside.operation(name)
+    world.conductor.waker._wishes.update((-number, 1 / 30) for number in range(1, 3001))
+    world.agent.finish_step()
+    until(lambda: before.fence < world.inside.operation(name).fence, seconds=10)
+
+
 @pytest.mark.parametrize("why", [aiohttp.ClientConnectionError("gone"), KeyError("a defect")])
 def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why):
     world, node, name = polled

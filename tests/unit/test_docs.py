@@ -1,11 +1,8 @@
 """The documentation: its example works, its links lead somewhere, its generated pages can be told."""
 
-import json
 import re
 import sys
-import threading
 import tomllib
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from drivers.errors import InvalidDriverInfo, LeaseLost, Refused, Unreachable
 from drivers.interfaces import POWER_OFF, POWER_ON
 from drivers.registry import load
 from drivers.steps import Done, Flow, Wait
+from tests.web import Handler, serving
 
 ROOT = Path(__file__).parents[2]
 #: How variables are made, not two of them.
@@ -63,32 +61,21 @@ def installed(tmp_path, monkeypatch):
 def strip():
     """A power strip with one outlet; `orders` are the bodies that it was sent."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Strip(Handler):
         def do_GET(self):
-            self.answer()
+            self.tell()
 
         def do_PUT(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            server.orders.append(body)
-            server.on = body["on"]
-            self.answer()
+            body = self.body()
+            self.server.orders.append(body)
+            self.server.on = body["on"]
+            self.tell()
 
-        def answer(self):
-            self.send_response(200 if self.path == "/outlets/4" else 404)
-            self.end_headers()
-            self.wfile.write(json.dumps({"on": server.on}).encode())
+        def tell(self):
+            self.answer(200 if self.path == "/outlets/4" else 404, {"on": self.server.on})
 
-        def log_message(self, *arguments):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.on, server.orders = True, []
-        server.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving(Strip, on=True, orders=[]) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_the_guides_driver_is_found_by_its_entry_point(installed):

@@ -4,7 +4,6 @@ What the doctor looks for, one row for each check, and what it does about what i
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -29,11 +28,6 @@ class Patient:
         """Seconds after which the service should have seen to it by itself."""
         settings = self.runtime.settings.conductor
         return 2 * settings.heartbeat_timeout + 2 * settings.reconcile_interval
-
-    @property
-    def published(self) -> Path:
-        """Where images lie that agents fetch."""
-        return Path(self.runtime.settings.deploy.http_root) / "agent_images"
 
 
 @dataclass(frozen=True, slots=True)

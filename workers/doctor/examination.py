@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import log, queue
 from app.broker import client
+from app.db import reason
 from app.runtime import make
 from app.settings import Settings
 from workers.doctor import rows, surroundings
@@ -28,7 +29,7 @@ PAUSE = 1.0
 CHECKS: Sequence[Check] = (
     Check("schema", surroundings.schema),
     Check("clock skew", surroundings.clocks),
-    Check("signs of life", rows.clocks),
+    Check("signs of life", rows.signs_of_life),
     Check("restored database", surroundings.restored, broker=True),
     Check("unchecked nodes", rows.unchecked),
     Check("beat", rows.beat),
@@ -41,7 +42,7 @@ CHECKS: Sequence[Check] = (
     Check("orphan reservations", rows.reservations, rows.free),
     Check("queues of the dead", surroundings.queues, surroundings.drop_queue, broker=True),
     Check("leases of nobody", surroundings.leases, surroundings.drop_lease, broker=True),
-    Check("stale files", surroundings.files, surroundings.delete_files),
+    Check("stale files", surroundings.useless_files, surroundings.delete_files),
 )
 
 
@@ -118,7 +119,7 @@ def _look(check: Check, patient: Patient) -> list[Finding]:
     try:
         return list(check.looks(patient))
     except (SQLAlchemyError, redis.RedisError, OperationalError, OSError) as error:
-        return [Finding(check.name, f"it could not be examined: {_first_line(error)}")]
+        return [Finding(check.name, f"it could not be examined: {reason(error)}")]
 
 
 def _repair(check: Check, patient: Patient, findings: Sequence[Finding]) -> set[str]:
@@ -149,7 +150,7 @@ def _reaches(found: list[Result], what: str, ask: Callable[[], None]) -> bool:
     try:
         ask()
     except (SQLAlchemyError, redis.RedisError, OSError) as error:
-        why = f"it is out of reach, and what depends on it was not examined: {_first_line(error)}"
+        why = f"it is out of reach, and what depends on it was not examined: {reason(error)}"
         found.append(Result(what, what, why, repairable=False))
         return False
     return True
@@ -166,7 +167,3 @@ def _ask_database(patient: Patient) -> None:
 def _ask_redis(patient: Patient) -> None:
     assert patient.broker is not None
     patient.broker.ping()
-
-
-def _first_line(error: BaseException) -> str:
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

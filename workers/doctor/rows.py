@@ -247,7 +247,7 @@ def delete_orphans(patient: Patient, finding: Finding) -> None:
         session.execute(change.where(missing), execution_options={"synchronize_session": False})
 
 
-def clocks(patient: Patient) -> Iterator[Finding]:
+def signs_of_life(patient: Patient) -> Iterator[Finding]:
     """Signs of life from the future: the database's clock was set back."""
     query = select(Conductor.hostname, age(Conductor.heartbeat_at)).where(
         age(Conductor.heartbeat_at) < -1

@@ -2,7 +2,6 @@
 What can be wrong around the rows: the schema, the clocks, Redis, files, processes.
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,24 +13,20 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, select
 
 from app.db import MIGRATIONS, age, now, utcnow
-from app.models import Conductor, Node
+from app.models import Conductor
 from app.models.base import Base
 from app.queue import now_queue_of, queue_of
 from app.services import conductors, restoration
-from app.states import State
-from workers import witness
+from drivers.boot import files
+from workers import boot_files
 from workers.doctor.checks import Finding, Patient
+from workers.lease import RELEASE
+from workers.witness import Witness
 
 #: Seconds by which clocks may differ before it is worth a word.
 SKEW = 5.0
 #: Seconds for conductors to answer a call.
 CALL = 1.0
-#: States in which a node may have files that its agent fetches.
-FETCHING = (State.DEPLOYING, State.DEPLOY_WAIT, State.DEPLOY_HOLD)
-_RELEASE = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0
-"""
 
 
 def schema(patient: Patient) -> Iterator[Finding]:
@@ -95,12 +90,13 @@ def restored(patient: Patient) -> Iterator[Finding]:
     assert patient.broker is not None
     with patient.runtime.reading() as session:
         level = restoration.level(session)
-    seen = witness.recall(patient.broker, patient.runtime.settings.broker.prefix)
+    seen = Witness(patient.broker, patient.runtime.settings.broker.prefix).recall()
     if level < seen:
         yield Finding(
             "database",
             f"it was restored from a backup: its water mark is {level}, and {seen} was seen; when"
-            " a conductor starts, work under way ends, and all nodes go into maintenance",
+            " a conductor starts, work under way ends, and all nodes that it may be wrong about go"
+            " into maintenance",
         )
 
 
@@ -170,7 +166,7 @@ def _strange_leases(patient: Patient) -> Mapping[str, str]:
 
 def drop_lease(patient: Patient, finding: Finding) -> None:
     assert patient.broker is not None
-    patient.broker.eval(_RELEASE, 1, *finding.key)
+    patient.broker.eval(RELEASE, 1, *finding.key)
 
 
 def names(patient: Patient) -> Iterator[Finding]:
@@ -187,22 +183,13 @@ def names(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def files(patient: Patient) -> Iterator[Finding]:
-    """Images for nodes that are not being deployed."""
-    if not patient.published.is_dir():
-        return
-    with patient.runtime.reading() as session:
-        fetching = set(session.scalars(select(Node.uuid).where(Node.provision_state.in_(FETCHING))))
-    for folder in sorted(patient.published.iterdir()):
-        if folder.name not in fetching:
-            yield Finding(
-                str(folder), "files for a deployment that is not going on take space", folder
-            )
+def useless_files(patient: Patient) -> Iterator[Finding]:
+    """Files of machines that do not need them, below the folders of this host."""
+    for folder in boot_files.useless(patient.runtime):
+        node = files.node_of(folder)
+        yield Finding(str(folder), f"node {node} has no use of these files any more", folder)
 
 
 def delete_files(patient: Patient, finding: Finding) -> None:
-    with patient.runtime.reading() as session:
-        query = select(Node.provision_state).where(Node.uuid == finding.key.name)
-        if session.scalar(query) in FETCHING:
-            return
-    shutil.rmtree(finding.key, ignore_errors=True)
+    if finding.key in boot_files.useless(patient.runtime):
+        files.remove(patient.runtime.settings.options(), finding.key)

@@ -6,9 +6,7 @@ import io
 import json
 import re
 import subprocess
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from app.cli.rest import Api, Credentials, Failure, NotYet, told
 from app.cli.work import Verb
 from app.settings import SettingsError
 from app.states import VERBS
+from tests.web import Handler, serving
 from workers import cli
 
 ROOT = Path(__file__).parents[3]
@@ -73,23 +72,13 @@ def test_credentials_are_sent(httpd, credentials, header, value):
 def httpd():
     """A server that answers everything with an empty object, and keeps the headers."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Nothing(Handler):
         def do_GET(self):
-            server.headers.append(self.headers)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"{}")
+            self.server.headers.append(self.headers)
+            self.answer(200, {})
 
-        def log_message(self, *arguments):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.headers, server.url = [], f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving(Nothing, headers=[]) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.fleet import until
+from tests.processes import inside, marked
+
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 30
 
@@ -57,27 +60,13 @@ class Up:
 
     def processes(self):
         """Every living process that it or a descendant of it started, however far it strayed."""
-        found = set()
-        for path in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                marked = f"UP_MARK={self.mark}" in (path / "environ").read_text().split("\0")
-                # Redis overwrites its environment
-                if marked or (path / "cwd").readlink().is_relative_to(self.folder):
-                    found.add(int(path.name))
-        return found
+        # Redis has no mark: it overwrites its environment
+        return marked(f"UP_MARK={self.mark}") | inside(self.folder)
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         _, log = self.process.communicate(timeout=TIMEOUT)
         return self.process.returncode, log
-
-
-def until(condition):
-    end = time.monotonic() + TIMEOUT
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return value
 
 
 def refused(up, beside=frozenset()):

@@ -18,8 +18,8 @@ from drivers.steps import Failed, Outcome
 from workers.attempts import Show, unseen
 
 
-def by(worker: Worker, request: Context) -> Show:
-    """Tells Flower of the steps that one run, the task `request`, consists of."""
+def shows(worker: Worker, request: Context) -> Show:
+    """What tells Flower of the steps that one run, the task `request`, consists of."""
     dispatcher = worker.consumer.event_dispatcher
     if dispatcher is None or not dispatcher.enabled:
         return unseen

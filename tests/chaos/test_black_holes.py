@@ -1,0 +1,124 @@
+"""
+Packets vanish on the way to Redis or PostgreSQL, and nobody is told that anything has ended: dropped
+by the kernel for a while; or swallowed, as by a tunnel whose other end is gone, and then what was
+connected never speaks again.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from functools import partial
+
+import pytest
+
+from tests import postgresql
+from tests.chaos import network
+from tests.chaos.test_outages import SETTINGS, Outage, PostgreSQL, Redis, ready
+from tests.conftest import not_run
+from tests.fleet import ROOT, Fleet, until
+from tests.ports import free_ports
+
+#: Longest seconds, on a busy machine, until everything has given up what is connected to nobody,
+#: and its work is done: by the settings it is 3 s for Redis, 4 s for PostgreSQL.
+NOTICED = 12
+
+
+class Wire:
+    """One wire to a place, in a process of its own."""
+
+    def __init__(self, folder, to):
+        self.port, self._control = free_ports(2)
+        plan = folder / "wire.json"
+        plan.write_text(
+            json.dumps({"control": self._control, "it": {"port": self.port, "to": [to]}})
+        )
+        self._command = [sys.executable, "-m", "tests.chaos.wires", str(plan)]
+
+    def __enter__(self):
+        self._process = subprocess.Popen(self._command, cwd=ROOT)
+        until(self._listens, "the wire", 20)
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+
+    def _listens(self):
+        with closing(socket.socket()) as to:
+            return to.connect_ex(("127.0.0.1", self._control)) == 0
+
+    def be(self, mode):
+        with closing(socket.create_connection(("127.0.0.1", self._control))) as to:
+            to.sendall(json.dumps(["it", mode]).encode() + b"\n")
+            to.recv(100)
+
+    def lose(self):
+        self.be("lost")
+
+    def mend(self):
+        self.be("whole")
+
+
+class Dropping(Wire):
+    """The same in a private network, whose packets the kernel drops: they may come again."""
+
+    def lose(self):
+        network.drop(self.port)
+
+    def mend(self):
+        network.drop_none()
+
+
+@pytest.fixture(params=["swallowed", "dropped"])
+def wire(request):
+    """Makes a wire on which what is sent is lost in that way."""
+    if request.param == "swallowed":
+        yield Wire
+        return
+    with network.private():
+        yield Dropping
+
+
+@pytest.fixture
+def redis(tmp_path, wire):
+    server = Redis(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_verbs_are_accepted_and_carried_out_though_nothing_gets_to_redis(redis, wire, tmp_path):
+    with wire(tmp_path, redis.port) as way:
+        url = f"redis://127.0.0.1:{way.port}/0"
+        with Fleet(tmp_path, "--broker", url, **SETTINGS) as fleet:
+            outage = Outage(ready(fleet))
+            assert NOTICED > outage.clean(way.lose, way.mend, outage.accepted)
+
+
+@pytest.fixture
+def postgres():
+    try:
+        with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
+            server = PostgreSQL(folder)
+            server.start()
+            yield server
+            server.stop(signal.SIGQUIT)
+    except postgresql.NoServer as error:
+        not_run(str(error))
+
+
+def test_who_writes_is_told_to_come_back_while_nothing_gets_to_postgresql(postgres, wire, tmp_path):
+    database = postgresql.name_of(postgres.server.database())
+    with wire(tmp_path, f"{postgres.folder}/.s.PGSQL.5432") as way:
+        url = (
+            f"postgresql://{postgresql.ACCOUNT}@127.0.0.1:{way.port}/{database}"
+            "?sslmode=disable&gssencmode=disable"
+        )
+        with Fleet(tmp_path, "--database", url, **SETTINGS) as fleet:
+            outage = Outage(ready(fleet))
+            refused = partial(outage.refused, told="The database is out of reach")
+            assert NOTICED > outage.clean(way.lose, way.mend, refused)

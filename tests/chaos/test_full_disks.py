@@ -1,0 +1,190 @@
+"""
+The disk is full, really: whoever asks is told so, nothing is half-written, and once there is space
+all goes on by itself.
+"""
+
+import pwd
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from tests import postgresql
+from tests.chaos.disks import disk
+from tests.chaos.test_outages import (
+    SETTINGS,
+    Outage,
+    PostgreSQL,
+    Redis,
+    ask,
+    assert_please_retry,
+    put,
+    ready,
+)
+from tests.conftest import not_run
+from tests.fleet import Fleet, until
+
+#: Nodes whose creation fills what the database has of its own on a full disk.
+MANY = 3000
+
+
+def create(fleet):
+    return ask(fleet, "POST", "nodes", json={"driver": "fake-hardware", "description": "x" * 4000})
+
+
+def create_until_full(fleet):
+    """Enrol nodes until there is no space for one more; the UUIDs of those that were accepted."""
+    made = []
+    for _ in range(MANY):
+        answer, seconds = create(fleet)
+        assert 10 > seconds
+        if answer.status_code != 201:
+            assert_please_retry(answer)
+            assert "The database is full" in answer.text
+            return made
+        made.append(answer.json()["uuid"])
+    raise AssertionError(f"{MANY} nodes have found space")
+
+
+def survives(fleet, full):
+    """A fleet on a disk that becomes full while half of its nodes are cleaned."""
+    outage = Outage(fleet)
+    first, then = outage.nodes[:3], outage.nodes[3:]
+    with outage.watched():
+        fleet.provision(first, "provide")
+        full.fill()
+        made = create_until_full(fleet)
+        full.fill()
+        accepted = [node for node in then if put(fleet, node, "provide")[0].status_code == 202]
+        assert {*outage.nodes, *made} == set(fleet.states()), "half-written, or lost"
+        full.empty()
+        for node in set(then) - set(accepted):
+            until(lambda node=node: put(fleet, node, "provide")[0].status_code == 202, "yes")
+        until(outage.is_back, "an answer of every process", 30)
+        fleet.await_state(outage.nodes, "available", 60)
+        assert 201 == create(fleet)[0].status_code
+    found = [operation for node in outage.nodes for operation in fleet.operations(node)]
+    assert {"succeeded"} == {each["state"] for each in found}
+    assert 2 * len(outage.nodes) == len(found), "one of them was asked for twice, or lost"
+
+
+def test_sqlite_and_redis_on_one_disk_that_is_full(tmp_path):
+    with disk(tmp_path / "data", 48) as full, Fleet(tmp_path, **SETTINGS) as fleet:
+        ready(fleet)
+        survives(fleet, full)
+
+
+@pytest.fixture
+def folder():
+    """Where the server's account may get."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ingot-pg-") as path:
+            postgresql.find()
+            yield Path(path)
+    except postgresql.NoServer as error:
+        not_run(str(error))
+
+
+def account():
+    found = pwd.getpwnam(postgresql.ACCOUNT)
+    return found.pw_uid, found.pw_gid
+
+
+def test_postgresql_whose_tables_have_no_space_left(folder, tmp_path):
+    server = PostgreSQL(folder)
+    server.start()
+    try:
+        with disk(folder / "small", 48, account()) as small:
+            server.server.execute(f"CREATE TABLESPACE small LOCATION '{small.path}'")
+            server.server.execute("CREATE DATABASE small TABLESPACE small")
+            url = f"postgresql:///small?host={folder}&user={postgresql.ACCOUNT}"
+            with Fleet(tmp_path, "--database", url, **SETTINGS) as fleet:
+                ready(fleet)
+                survives(fleet, small)
+    finally:
+        server.stop(signal.SIGQUIT)
+
+
+class FullLog(PostgreSQL):
+    """A server whose write-ahead log is on a disk of its own. It ends when that is full."""
+
+    def __init__(self, folder, wal):
+        super().__init__(folder)
+        self.wal = wal
+        log = folder / "data" / "pg_wal"
+        shutil.copytree(log, wal.path / "log")
+        shutil.rmtree(log)
+        log.symlink_to(wal.path / "log")
+        for path in (wal.path / "log").rglob("*"):
+            shutil.chown(path, *account())
+        shutil.chown(wal.path / "log", *account())
+
+    def fill(self):
+        def ended():
+            self.wal.fill()
+            try:
+                self.server.execute("CREATE TABLE IF NOT EXISTS more (x text)")
+                self.server.execute("INSERT INTO more SELECT repeat('x', 1000)")
+                self.server.execute("SELECT pg_switch_wal()")
+            except psycopg.OperationalError:
+                return self.process.poll() is not None
+            return False
+
+        until(ended, "the end of the server", 30)
+
+    def empty(self):
+        """As an operator does it: make space, and start the server."""
+        self.wal.empty()
+        self.start()
+
+
+def test_postgresql_whose_log_has_no_space_left(folder, tmp_path):
+    with disk(folder / "wal", 100, account()) as wal:
+        server = FullLog(folder, wal)
+        server.start()
+        try:
+            server.url = server.server.database()
+            with Fleet(tmp_path, "--database", server.url, **SETTINGS) as fleet:
+                outage = Outage(ready(fleet))
+                told = "The database is out of reach"
+                outage.clean(server.fill, server.empty, lambda nodes: outage.refused(nodes, told))
+        finally:
+            server.stop(signal.SIGQUIT)
+
+
+class LoggingRedis(Redis):
+    """One that keeps a log of all that is written, on a disk of its own."""
+
+    def start(self):
+        super().start()
+        self.ask("CONFIG", "SET", "appendonly", "yes")
+
+    def fill(self):
+        def refused():
+            self.full.fill()
+            try:
+                self.ask("SET", "more", "x" * 10_000)
+            except redis.RedisError as error:
+                return "No space left on device" in str(error)
+            return False
+
+        until(refused, "a refusal", 20)
+
+    def empty(self):
+        self.full.empty()
+
+
+def test_redis_whose_log_has_no_space_left(tmp_path):
+    server = LoggingRedis(tmp_path)
+    with disk(tmp_path / "redis", 8) as server.full:
+        server.start()
+        try:
+            with Fleet(tmp_path, "--broker", server.url, **SETTINGS) as fleet:
+                outage = Outage(ready(fleet))
+                outage.clean(server.fill, server.empty, outage.accepted)
+        finally:
+            server.stop()
