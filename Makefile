@@ -45,8 +45,8 @@ docs: $(DEV)  ## Write the generated docs
 bench: $(DEV)  ## Measure what the README promises
 	$(BIN)/python -m tests.bench $(ARGS)
 
-model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger world (minutes)
-	$(BIN)/python -m tests.model
+model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger world (five minutes)
+	$(BIN)/python -m tests.model $(ARGS)
 
 chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --nodes 300 --seed N")
 	$(BIN)/python -m tests.chaos $(ARGS)

@@ -23,6 +23,7 @@ import redis
 import requests
 
 from drivers.simulator import media
+from tests import processes
 
 ROOT = Path(__file__).parents[1]
 #: Seconds for what should take a few: the machine may be busy with other tests.
@@ -55,14 +56,6 @@ def until(condition, what="it", seconds=PATIENCE, between=0.05):
     return value
 
 
-def _state(pid):
-    """The letter of a process's state; empty when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
 class Fleet:
     """
     One `ingot up`, ready when entered, and in the end nothing of it is left running.
@@ -87,7 +80,7 @@ class Fleet:
         self.environ.pop("INGOT_CONFIG", None)
 
     def __enter__(self):
-        self._others = self._inside()
+        self._others = processes.inside(self.data)
         self.process = subprocess.Popen(
             self.command, cwd=ROOT, env=self.environ, text=True,
             stdout=subprocess.PIPE, stderr=self._log.open("w"),
@@ -131,28 +124,14 @@ class Fleet:
 
     def running(self):
         """Every living process that it or a descendant of it started."""
-        marked = set()
-        for path in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if f"FLEET_MARK={self._mark}" in (path / "environ").read_text().split("\0"):
-                    marked.add(int(path.name))
-        # Redis overwrites its environment
-        return {
-            pid for pid in marked | self._inside() - self._others if _state(pid) not in ("Z", "")
-        }
-
-    def _inside(self):
-        """Every process whose working directory is in the data directory."""
-        found = set()
-        for path in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if (path / "cwd").readlink().is_relative_to(self.data):
-                    found.add(int(path.name))
-        return found
+        # Redis has no mark: it overwrites its environment
+        found = processes.marked(f"FLEET_MARK={self._mark}")
+        found |= processes.inside(self.data) - self._others
+        return {pid for pid in found if processes.alive(pid)}
 
     def stopped(self, pid):
         """Whether a process was stopped by SIGSTOP."""
-        return _state(pid) == "T"
+        return processes.state(pid) == "T"
 
     def log(self, event):
         """The lines of the log about an event."""

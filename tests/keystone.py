@@ -1,9 +1,8 @@
 """A little Keystone: it hands our service a token, and validates the tokens of callers."""
 
-import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests import web
 
 PASSWORD = "sesame"
 NEVER = "2099-01-01T00:00:00.000000Z"
@@ -78,35 +77,17 @@ class Keystone:
 def serving():
     """A Keystone on a free port."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Asked(web.Handler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length) or b"null")
             path = self.path.partition("?")[0].rstrip("/")
-            status, headers, document = keystone.answer(self.command, path, self.headers, body)
-            text = json.dumps(document).encode()
-            self.send_response(status)
-            for name, value in (headers | {"Content-Type": "application/json"}).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            given = (self.command, path, self.headers, self.body())
+            status, headers, document = keystone.answer(*given)
+            self.answer(status, document, headers)
 
         do_POST = do_GET
 
-        def log_message(self, *_args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    keystone = Keystone(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with web.serving(Asked) as server:
+        keystone = Keystone(server.url)
         yield keystone
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -6,21 +6,20 @@ runs on it.
 
 import asyncio
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import requests
 
 from drivers.simulator.agent import Agent
 from tests.ports import free_port
+from tests.web import Handler, serving
 
 UUID = "8d6f1a5e-7f3b-4a53-9a1e-0d2f5c6b7a80"
 MAC = "52:54:00:8d:6f:1a"
@@ -45,32 +44,23 @@ class Machine:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Served(Handler):
             def do_PUT(self):
-                length = int(self.headers["Content-Length"])
-                outer.changed(json.loads(self.rfile.read(length)))
-                self.send_response(200)
-                self.end_headers()
+                outer.changed(self.body())
+                self.answer(200)
 
             def do_GET(self):
                 content = outer.files.get(self.path)
                 if content is None:
                     self.send_error(404)
                     return
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
                 with suppress(ConnectionError):  # who only wanted to see the beginning
-                    self.wfile.write(content)
+                    self.answer(200, content)
 
             do_HEAD = do_GET
 
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._open = ExitStack()
+        self.url = self._open.enter_context(serving(Served)).url
 
     @property
     def image_info(self):
@@ -95,8 +85,7 @@ class Machine:
     def stop(self):
         if self.agent is not None:
             self._run(self._halt())
-        self._server.shutdown()
-        self._server.server_close()
+        self._open.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _run(self, work):

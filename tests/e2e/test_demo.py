@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import inside, marked
+
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 120
 
@@ -36,14 +38,8 @@ class Demo:
 
     def processes(self):
         """Every living process that it or a descendant of it started."""
-        found = set()
-        for path in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                marked = self.mark in (path / "environ").read_text().split("\0")
-                # Redis overwrites its environment
-                if marked or (path / "cwd").readlink().is_relative_to(self.folder):
-                    found.add(int(path.name))
-        return found
+        # Redis has no mark: it overwrites its environment
+        return marked(self.mark) | inside(self.folder)
 
     def read_until(self, text):
         """Its output up to the line that holds `text`."""

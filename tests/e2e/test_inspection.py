@@ -4,12 +4,12 @@ import os
 import signal
 import threading
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from drivers.simulator.simulator import running
 from tests.fleet import AGENTS, Fleet, until
+from tests.web import Handler, serving
 
 PACE = {"boot_seconds": 0.5, "heartbeat_gap": 0.5, "retry_factor": 0.05}
 #: Out of what the agents say, what is made of it.
@@ -27,22 +27,15 @@ def listener():
     """A service that rules call: answers wait until it is opened. (URL, paths asked for, gate)"""
     asked, gate = [], threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Slow(Handler):
         def do_GET(self):
             asked.append(self.path)
             gate.wait(60)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(200)
 
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked, gate
+    with serving(Slow) as server:
+        yield server.url, asked, gate
         gate.set()
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")
