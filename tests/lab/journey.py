@@ -76,6 +76,7 @@ class Journey:
         self.service.baremetal("port", "create", self.machine.mac, "--node", uuid)
 
     def manage(self):
+        self.soil()  # while the machine is off
         self.ask("manage")
 
     def inspect(self):
@@ -93,7 +94,6 @@ class Journey:
             run("qemu-io", "-f", "qcow2", "-c", order, str(self.machine.disk))
 
     def provide(self):
-        self.soil()
         self.ask("provide", phase="provide: clean")
         self.is_blank()
 
