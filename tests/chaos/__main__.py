@@ -6,6 +6,7 @@ must be 0 is not. `--failover`: only the experiment with the death of one of two
 """
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -30,7 +31,9 @@ def arguments():
     parser.add_argument("--rest", type=float, default=600, help="seconds to come to rest in")
     parser.add_argument("--failover", action="store_true", help="only one death, all else at rest")
     parser.add_argument("--each", type=int, default=8, help="nodes in each state of --failover")
-    parser.add_argument("--folder", type=Path, help="where all is kept; else it is removed")
+    parser.add_argument(
+        "--folder", type=Path, help="where all is kept; else it is removed, if nothing is wrong"
+    )
     parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} as it is")
     return parser.parse_args()
 
@@ -46,6 +49,8 @@ def weather(given, folder, seed):
             site, minutes=given.minutes, gap=given.gap, clients=given.clients, rest=given.rest,
             say=say,
         )  # fmt: skip
+        if not verdict.ok:
+            site.keep_machines()
     text = table.shown(facts, storm, ledger, verdict)
     print(text)
     for row, sentences in verdict.wrong.items():
@@ -71,11 +76,16 @@ def main():
     given = arguments()
     seed = given.seed if given.seed is not None else int(time.time()) % 100_000
     say(f"seed {seed}")
-    with tempfile.TemporaryDirectory(prefix="ingot-chaos-") as temporary:
-        folder = given.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+    folder, ok = given.folder or Path(tempfile.mkdtemp(prefix="ingot-chaos-")), None
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
         section, work = ("failover", death) if given.failover else ("storm", weather)
         text, ok = work(given, folder, seed)
+    finally:
+        if ok is False:
+            say(f"all logs are in {folder}")
+        elif not given.folder:
+            shutil.rmtree(folder)
     if not given.no_page:
         table.write(PAGE, section, text)
         say(f"written to {PAGE.relative_to(ROOT)}")

@@ -324,6 +324,14 @@ class Site:
     def machine(self, number):
         return requests.get(f"{self.control}/sim/machines/{number}", timeout=60).json()
 
+    def keep_machines(self):
+        """Write down beside the logs what each machine is, and was told."""
+        with (self.folder / "logs" / "machines").open("w") as file:
+            for each in self.machines:
+                number = each["number"]
+                told = {"machine": self.machine(number), "log": self.machine_log(number)}
+                file.write(json.dumps(told) + "\n")
+
     def machine_log(self, number):
         return requests.get(f"{self.control}/sim/machines/{number}/log", timeout=60).json()
 

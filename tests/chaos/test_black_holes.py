@@ -5,11 +5,9 @@ connected never speaks again.
 """
 
 import json
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from functools import partial
 
@@ -17,8 +15,8 @@ import pytest
 
 from tests import postgresql
 from tests.chaos import network
-from tests.chaos.test_outages import SETTINGS, Outage, PostgreSQL, Redis, ready
-from tests.conftest import not_run
+from tests.chaos.outage import SETTINGS, Outage, ready
+from tests.chaos.servers import Redis, a_postgresql, running
 from tests.fleet import ROOT, Fleet, until
 from tests.ports import free_ports
 
@@ -85,10 +83,8 @@ def wire(request):
 
 @pytest.fixture
 def redis(tmp_path, wire):
-    server = Redis(tmp_path)
-    server.start()
-    yield server
-    server.stop()
+    with running(Redis(tmp_path)) as server:
+        yield server
 
 
 def test_verbs_are_accepted_and_carried_out_though_nothing_gets_to_redis(redis, wire, tmp_path):
@@ -101,18 +97,12 @@ def test_verbs_are_accepted_and_carried_out_though_nothing_gets_to_redis(redis, 
 
 @pytest.fixture
 def postgres():
-    try:
-        with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
-            server = PostgreSQL(folder)
-            server.start()
-            yield server
-            server.stop(signal.SIGQUIT)
-    except postgresql.NoServer as error:
-        not_run(str(error))
+    with a_postgresql() as server:
+        yield server
 
 
 def test_who_writes_is_told_to_come_back_while_nothing_gets_to_postgresql(postgres, wire, tmp_path):
-    database = postgresql.name_of(postgres.server.database())
+    database = postgresql.name_of(postgres.url)
     with wire(tmp_path, f"{postgres.folder}/.s.PGSQL.5432") as way:
         url = (
             f"postgresql://{postgresql.ACCOUNT}@127.0.0.1:{way.port}/{database}"

@@ -5,9 +5,6 @@ all goes on by itself.
 
 import pwd
 import shutil
-import signal
-import tempfile
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,17 +12,8 @@ import redis
 
 from tests import postgresql
 from tests.chaos.disks import disk
-from tests.chaos.test_outages import (
-    SETTINGS,
-    Outage,
-    PostgreSQL,
-    Redis,
-    ask,
-    assert_please_retry,
-    put,
-    ready,
-)
-from tests.conftest import not_run
+from tests.chaos.outage import SETTINGS, Outage, answers, ask, assert_please_retry, put, ready
+from tests.chaos.servers import PostgreSQL, Redis, a_folder, running
 from tests.fleet import Fleet, until
 
 #: Nodes whose creation fills what the database has of its own on a full disk.
@@ -64,7 +52,7 @@ def survives(fleet, full):
         full.empty()
         for node in set(then) - set(accepted):
             until(lambda node=node: put(fleet, node, "provide")[0].status_code == 202, "yes")
-        until(outage.is_back, "an answer of every process", 30)
+        until(lambda: answers(fleet), "an answer of every process", 30)
         fleet.await_state(outage.nodes, "available", 60)
         assert 201 == create(fleet)[0].status_code
     found = [operation for node in outage.nodes for operation in fleet.operations(node)]
@@ -80,13 +68,8 @@ def test_sqlite_and_redis_on_one_disk_that_is_full(tmp_path):
 
 @pytest.fixture
 def folder():
-    """Where the server's account may get."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="ingot-pg-") as path:
-            postgresql.find()
-            yield Path(path)
-    except postgresql.NoServer as error:
-        not_run(str(error))
+    with a_folder() as path:
+        yield path
 
 
 def account():
@@ -95,18 +78,13 @@ def account():
 
 
 def test_postgresql_whose_tables_have_no_space_left(folder, tmp_path):
-    server = PostgreSQL(folder)
-    server.start()
-    try:
-        with disk(folder / "small", 48, account()) as small:
-            server.server.execute(f"CREATE TABLESPACE small LOCATION '{small.path}'")
-            server.server.execute("CREATE DATABASE small TABLESPACE small")
-            url = f"postgresql:///small?host={folder}&user={postgresql.ACCOUNT}"
-            with Fleet(tmp_path, "--database", url, **SETTINGS) as fleet:
-                ready(fleet)
-                survives(fleet, small)
-    finally:
-        server.stop(signal.SIGQUIT)
+    with running(PostgreSQL(folder)) as server, disk(folder / "small", 48, account()) as small:
+        server.server.execute(f"CREATE TABLESPACE small LOCATION '{small.path}'")
+        server.server.execute("CREATE DATABASE small TABLESPACE small")
+        url = f"postgresql:///small?host={folder}&user={postgresql.ACCOUNT}"
+        with Fleet(tmp_path, "--database", url, **SETTINGS) as fleet:
+            ready(fleet)
+            survives(fleet, small)
 
 
 class FullLog(PostgreSQL):
@@ -143,21 +121,22 @@ class FullLog(PostgreSQL):
 
 
 def test_postgresql_whose_log_has_no_space_left(folder, tmp_path):
-    with disk(folder / "wal", 100, account()) as wal:
-        server = FullLog(folder, wal)
-        server.start()
-        try:
-            server.url = server.server.database()
-            with Fleet(tmp_path, "--database", server.url, **SETTINGS) as fleet:
-                outage = Outage(ready(fleet))
-                told = "The database is out of reach"
-                outage.clean(server.fill, server.empty, lambda nodes: outage.refused(nodes, told))
-        finally:
-            server.stop(signal.SIGQUIT)
+    with (
+        disk(folder / "wal", 100, account()) as wal,
+        running(FullLog(folder, wal)) as server,
+        Fleet(tmp_path, "--database", server.url, **SETTINGS) as fleet,
+    ):
+        outage = Outage(ready(fleet))
+        told = "The database is out of reach"
+        outage.clean(server.fill, server.empty, lambda nodes: outage.refused(nodes, told))
 
 
 class LoggingRedis(Redis):
     """One that keeps a log of all that is written, on a disk of its own."""
+
+    def __init__(self, folder, full):
+        super().__init__(folder)
+        self.full = full
 
     def start(self):
         super().start()
@@ -179,12 +158,10 @@ class LoggingRedis(Redis):
 
 
 def test_redis_whose_log_has_no_space_left(tmp_path):
-    server = LoggingRedis(tmp_path)
-    with disk(tmp_path / "redis", 8) as server.full:
-        server.start()
-        try:
-            with Fleet(tmp_path, "--broker", server.url, **SETTINGS) as fleet:
-                outage = Outage(ready(fleet))
-                outage.clean(server.fill, server.empty, outage.accepted)
-        finally:
-            server.stop()
+    with (
+        disk(tmp_path / "redis", 8) as full,
+        running(LoggingRedis(tmp_path, full)) as server,
+        Fleet(tmp_path, "--broker", server.url, **SETTINGS) as fleet,
+    ):
+        outage = Outage(ready(fleet))
+        outage.clean(server.fill, server.empty, outage.accepted)

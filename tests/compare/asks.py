@@ -14,6 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 NEWEST = "1.115"
+#: What has this UUID, if anything, was created with it.
+UUID = "11111111-2222-4333-8444-555555555555"
+#: A step of fake hardware, as templates and runbooks list it but for its priority or order.
+STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
 VERSION = "X-OpenStack-Ironic-API-Version"
 _VARIABLE = re.compile(r"\{(\w+)\}")
 _LONGEST = 160

@@ -1,8 +1,19 @@
 """What ramdisk agents ask: which node they are on; their signs of life; what they found."""
 
-from tests.compare.asks import Raw, around, at_each, change, delete, get, node, post, put, verb
+from tests.compare.asks import (
+    UUID,
+    Raw,
+    around,
+    at_each,
+    change,
+    delete,
+    get,
+    node,
+    post,
+    put,
+    verb,
+)
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _MAC = "52:54:00:00:09:01"
 _BEAT = {"callback_url": "https://127.0.0.1:9", "agent_token": "{token}", "agent_version": "1.0"}
 _HEART = "/v1/heartbeat/{node}"
@@ -22,7 +33,7 @@ TABLE = [
     post("/v1/ports", {"node_uuid": "{slow}", "address": "52:54:00:00:09:02"}), verb("manage"),
     *around(get(f"/v1/lookup?addresses={_MAC}", note="no token yet"), 22)[:1], get("/v1/lookup"),
     get("/v1/lookup?addresses="), get("/v1/lookup?addresses=x"),
-    get("/v1/lookup?addresses=52:54:00:00:09:99"), get(f"/v1/lookup?node_uuid={_UUID}"),
+    get("/v1/lookup?addresses=52:54:00:00:09:99"), get(f"/v1/lookup?node_uuid={UUID}"),
     get("/v1/lookup?node_uuid=x"), get("/v1/lookup?node_uuid=named"), get("/v1/lookup?colour=red"),
     get(f"/v1/lookup?addresses={_MAC}&colour=red"), get("/v1/lookup?addresses=52:54:00:00:09:02"),
     get("/v1/lookup?node_uuid={slow}"), get(f"/v1/lookup?addresses={_MAC},52:54:00:00:09:02"),
@@ -48,7 +59,7 @@ TABLE = [
     post(_HEART, {**_BEAT, "colour": "red"}), post(_HEART, {**_BEAT, "agent_status": "odd"}),
     post(_HEART, {**_BEAT, "agent_version": 5}),
     post("/v1/heartbeat/missing", {**_BEAT, "agent_token": "x"}),
-    post(f"/v1/heartbeat/{_UUID}", {**_BEAT, "agent_token": "x"}),
+    post(f"/v1/heartbeat/{UUID}", {**_BEAT, "agent_token": "x"}),
     post("/v1/heartbeat/a%20b", {**_BEAT, "agent_token": "x"}), post("/v1/heartbeat", _BEAT),
     get(_HEART), put(_HEART, {}), get("/v1/heartbeat"),
     *[ask
@@ -84,7 +95,7 @@ TABLE = [
     *at_each(post("/v1/continue_inspection", _FOUND), 1, 2, 83, 84),
     post("/v1/continue_inspection", _FOUND, at=None),
     post("/v1/continue_inspection?node_uuid={node}", _FOUND),
-    post(f"/v1/continue_inspection?node_uuid={_UUID}", _FOUND),
+    post(f"/v1/continue_inspection?node_uuid={UUID}", _FOUND),
     post("/v1/continue_inspection?node_uuid=x", _FOUND),
     post("/v1/continue_inspection?colour=red", _FOUND), post("/v1/continue_inspection"),
     get("/v1/continue_inspection"), put("/v1/continue_inspection", {}),

@@ -1,6 +1,7 @@
 """Allocations."""
 
 from tests.compare.asks import (
+    UUID,
     around,
     at_each,
     available,
@@ -14,13 +15,12 @@ from tests.compare.asks import (
     verb,
 )
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _AT = "/v1/allocations"
 _VALUES = {
-    "uuid": (_UUID, _UUID), "name": ("n", "n", "a b", "", None, "x" * 256, _UUID),
+    "uuid": (UUID, UUID), "name": ("n", "n", "a b", "", None, "x" * 256, UUID),
     "resource_class": ("", None, "x" * 80, "x" * 81, 5),
     "traits": (["CUSTOM_X"], ["x"], "x", None, []),
-    "candidate_nodes": (["missing"], [_UUID], "x", None, [], ["{spare}"], ["spare"]),
+    "candidate_nodes": (["missing"], [UUID], "x", None, [], ["{spare}"], ["spare"]),
     "extra": ({"a": 1}, None, "x"), "owner": ("me", None, 5), "state": ("active",),
     "node_uuid": ("{spare}",), "colour": ("red",),
 }  # fmt: skip
@@ -71,7 +71,7 @@ TABLE = [
     patch(f"{_AT}/first", []), patch(f"{_AT}/first", {}), patch(f"{_AT}/missing", []),
     *around(patch(f"{_AT}/first", []), 57), *around(patch(f"{_AT}/first", []), 52),
     delete("/v1/nodes/{node}", note="allocated"),
-    change("/v1/nodes/{node}", ("replace", "/instance_uuid", _UUID)),
+    change("/v1/nodes/{node}", ("replace", "/instance_uuid", UUID)),
     change("/v1/nodes/{node}", ("replace", "/owner", "o")),
     # one that does not
     post(
@@ -88,7 +88,7 @@ TABLE = [
     post(_AT, {"node": 5}), delete(f"{_AT}/back", note="of an active node"),
     *around(delete("/v1/nodes/{used}/allocation", note="of an active node"), 52),
     # lists
-    *[get(f"{_AT}?{query}") for query in ("state=active", "state=error&limit=2", "state=x", "state=", "resource_class=found", "resource_class=zzz", "owner=me", "node={node}", "node=missing", "node=spare", "limit=2", "limit=0", "marker={first}", "marker=x", f"marker={_UUID[:-1]}9", "sort_key=name&limit=2", "sort_key=extra", "sort_key=candidate_nodes", "sort_key=traits", "sort_key=colour",
+    *[get(f"{_AT}?{query}") for query in ("state=active", "state=error&limit=2", "state=x", "state=", "resource_class=found", "resource_class=zzz", "owner=me", "node={node}", "node=missing", "node=spare", "limit=2", "limit=0", "marker={first}", "marker=x", f"marker={UUID[:-1]}9", "sort_key=name&limit=2", "sort_key=extra", "sort_key=candidate_nodes", "sort_key=traits", "sort_key=colour",
                                           "sort_key=node_uuid", "sort_key=owner&limit=2", "fields=uuid,name", "fields=colour", "fields=&node={node}", "detail=true", "colour=red", "sort_dir=x", "limit=2&state=error")],
     *around(get(f"{_AT}?owner=me"), 60), *around(get(f"{_AT}?limit=2"), 52), get(f"{_AT}/detail"),
     delete("/v1/nodes/{node}/allocation"), get("/v1/nodes/{node}/allocation", note="gone"),

@@ -1,9 +1,8 @@
 """Every field of everything, made and changed with a value of every type."""
 
-from tests.compare.asks import change, get, node, post
+from tests.compare.asks import STEP, change, get, node, post
 
 _VALUES = (None, True, 5, 1.5, "", "text", "two words", "true", [], {"a": 1})
-_STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
 _NODE = {"node_uuid": "{node}"}
 #: collection -> a body that is complete, of a number that no other has, and what can be set
 _KINDS = {
@@ -32,11 +31,11 @@ _KINDS = {
         ("node_uuid", "volume_type", "volume_id", "boot_index", "properties", "extra"),
     ),
     "deploy_templates": (
-        lambda number: {"name": f"CUSTOM_T{number}", "steps": [{**_STEP, "priority": 1}]},
+        lambda number: {"name": f"CUSTOM_T{number}", "steps": [{**STEP, "priority": 1}]},
         ("name", "steps", "extra", "description"),
     ),
     "runbooks": (
-        lambda number: {"name": f"CUSTOM_R{number}", "steps": [{**_STEP, "order": 1}]},
+        lambda number: {"name": f"CUSTOM_R{number}", "steps": [{**STEP, "order": 1}]},
         ("name", "steps", "extra", "description", "owner", "public", "disable_ramdisk", "traits"),
     ),
     "inspection_rules": (

@@ -1,14 +1,13 @@
 """Inspection rules."""
 
-from tests.compare.asks import around, change, delete, get, patch, post, put
+from tests.compare.asks import UUID, around, change, delete, get, patch, post, put
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _AT = "/v1/inspection_rules"
 _ACTION = {"op": "set-attribute", "args": {"path": "/extra/a", "value": "b"}}
 _CONDITION = {"op": "eq", "args": ["{inventory.cpu.count}", 4]}
 _RULE = {"actions": [_ACTION], "conditions": [_CONDITION]}
 _VALUES = {
-    "uuid": (_UUID, _UUID), "description": ("d", None, "x" * 256, 5),
+    "uuid": (UUID, UUID), "description": ("d", None, "x" * 256, 5),
     "phase": ("main", "odd", None, "", "x" * 17),
     "priority": (0, 5, 9999, 10000, -1, "5", "x", None, 1.5), "sensitive": (True, False, "x", None),
     "actions": (
@@ -67,7 +66,7 @@ _PATCHES = (
     ("replace", "/sensitive", False), ("replace", "/phase", "x"), ("replace", "/conditions", []),
     ("remove", "/conditions"), ("replace", "/actions", []),
     ("replace", "/actions", [_ACTION]), ("remove", "/actions"), ("add", "/actions/-", _ACTION),
-    ("replace", "/actions/0/op", "odd"), ("replace", "/uuid", _UUID), ("add", "/colour", 1),
+    ("replace", "/actions/0/op", "odd"), ("replace", "/uuid", UUID), ("add", "/colour", 1),
     ("replace", "/created_at", "x"),
 )  # fmt: skip
 
@@ -97,10 +96,10 @@ TABLE = [
     ),
     get(f"{_AT}/{{rule}}"), *around(get(f"{_AT}/{{rule}}"), 96),
     get(f"{_AT}/{{rule}}?fields=uuid,actions"), get(f"{_AT}/{{rule}}?fields=colour"),
-    get(f"{_AT}/missing"), get(f"{_AT}/{_UUID[:-1]}9"),
+    get(f"{_AT}/missing"), get(f"{_AT}/{UUID[:-1]}9"),
     *[change(f"{_AT}/{{rule}}", each) for each in _PATCHES], get(f"{_AT}/{{rule}}", note="changed"),
     patch(f"{_AT}/{{rule}}", []), patch(f"{_AT}/{{rule}}", {}), patch(f"{_AT}/missing", []),
-    patch(f"{_AT}/{_UUID[:-1]}9", []),
+    patch(f"{_AT}/{UUID[:-1]}9", []),
     *[get(f"{_AT}?{query}")
       for query in (
           "limit=2", "limit=0", "marker={rule}", "marker=x", "detail=true&limit=2", "detail=x",
@@ -112,7 +111,7 @@ TABLE = [
     post(_AT, {"actions": [_ACTION]}),
     *[post(_AT, _with(field, value))
       for field, values in _LAST.items() for value in values],
-    get(f"{_AT}/detail"), delete(f"{_AT}/missing"), delete(f"{_AT}/{_UUID[:-1]}9"),
+    get(f"{_AT}/detail"), delete(f"{_AT}/missing"), delete(f"{_AT}/{UUID[:-1]}9"),
     *around(delete(f"{_AT}/{{rule}}"), 96), delete(f"{_AT}/{{rule}}", note="gone"),
     put(f"{_AT}/x", {}), around(delete(_AT), 96)[0], delete(_AT),
     get(_AT, note="after all were removed"),

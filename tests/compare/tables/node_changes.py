@@ -1,8 +1,7 @@
 """Changes of a node by JSON patches: what may be changed, to what, in which state and version."""
 
-from tests.compare.asks import Raw, around, available, change, get, node, patch, put, verb
+from tests.compare.asks import UUID, Raw, around, available, change, get, node, patch, put, verb
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _NODE = "/v1/nodes/{node}"
 
 #: Patches of one operation, one after the other on one node.
@@ -24,9 +23,9 @@ _SINGLE = (
     ("remove", "/name", "x"),
     ("replace", "/name", "changed"), ("replace", "/name", "other"), ("replace", "/name", None),
     ("replace", "/name", "a b"), ("replace", "/name", ""),
-    ("replace", "/name", "detail"), ("replace", "/name", _UUID), ("replace", "/name", "x" * 256),
+    ("replace", "/name", "detail"), ("replace", "/name", UUID), ("replace", "/name", "x" * 256),
     ("remove", "/name"), ("add", "/name", "again"),
-    ("replace", "/uuid", _UUID), ("replace", "/driver", "fake-hardware"),
+    ("replace", "/uuid", UUID), ("replace", "/driver", "fake-hardware"),
     ("replace", "/driver", "missing"), ("remove", "/driver"),
     ("replace", "/driver", None), ("replace", "/driver", ""),
     ("replace", "/driver_info", {"password": "x"}), ("add", "/driver_info/address", "y"),
@@ -38,14 +37,14 @@ _SINGLE = (
     ("remove", "/properties"),
     ("replace", "/instance_info", {"display_name": "shown"}), ("remove", "/instance_info"),
     ("add", "/instance_info/configdrive", "x"),
-    ("replace", "/instance_uuid", _UUID),
+    ("replace", "/instance_uuid", UUID),
     ("replace", "/instance_uuid", "22222222-2222-4333-8444-555555555555"),
-    ("replace", "/instance_uuid", _UUID),
+    ("replace", "/instance_uuid", UUID),
     ("remove", "/instance_uuid"), ("replace", "/instance_uuid", "x"),
-    ("replace", "/instance_uuid", None), ("add", "/instance_uuid", _UUID),
+    ("replace", "/instance_uuid", None), ("add", "/instance_uuid", UUID),
     ("replace", "/instance_name", "vm"), ("replace", "/instance_name", ""),
     ("remove", "/instance_name"),
-    ("replace", "/chassis_uuid", _UUID), ("remove", "/chassis_uuid"),
+    ("replace", "/chassis_uuid", UUID), ("remove", "/chassis_uuid"),
     ("replace", "/chassis_uuid", "x"),
     ("replace", "/resource_class", "a"), ("replace", "/resource_class", "b"),
     ("replace", "/resource_class", "x" * 81), ("remove", "/resource_class"),
@@ -57,7 +56,7 @@ _SINGLE = (
     ("remove", "/description"), ("replace", "/description", 5),
     ("replace", "/shard", "s"), ("remove", "/shard"), ("replace", "/parent_node", "{other}"),
     ("replace", "/parent_node", "other-node"),
-    ("replace", "/parent_node", "{node}"), ("replace", "/parent_node", _UUID),
+    ("replace", "/parent_node", "{node}"), ("replace", "/parent_node", UUID),
     ("replace", "/parent_node", "x"), ("remove", "/parent_node"),
     ("replace", "/automated_clean", True), ("replace", "/automated_clean", "no"),
     ("replace", "/automated_clean", "x"), ("remove", "/automated_clean"),
@@ -89,7 +88,7 @@ _SINGLE = (
     ("replace", "/created_at", "x"), ("replace", "/links", []), ("replace", "/id", 5),
     ("replace", "/health", "OK"), ("add", "/colour", "red"),
     ("replace", "/colour", "red"), ("remove", "/colour"), ("replace", "/conductor", "x"),
-    ("replace", "/allocation_uuid", _UUID),
+    ("replace", "/allocation_uuid", UUID),
     ("replace", "/bios_interface", "no-bios"), ("remove", "/bios_interface"),
     ("replace", "/bios_interface", "missing"), ("replace", "/bios_interface", None),
     ("replace", "/deploy_interface", "direct"), ("remove", "/deploy_interface"),
@@ -113,7 +112,7 @@ _SINCE = {
 #: What depends on the state of the node.
 _IN_STATE = (
     ("replace", "/bios_interface", "no-bios"), ("replace", "/bios_interface", "fake"),
-    ("replace", "/resource_class", "b"), ("replace", "/instance_uuid", _UUID),
+    ("replace", "/resource_class", "b"), ("replace", "/instance_uuid", UUID),
     ("remove", "/instance_uuid"), ("replace", "/protected", True),
     ("replace", "/protected_reason", "x"), ("replace", "/protected", False),
     ("replace", "/retired", True), ("replace", "/retired", False), ("replace", "/name", "in-state"),

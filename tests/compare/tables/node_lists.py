@@ -1,10 +1,9 @@
 """Lists of nodes: short and long, filtered, sorted, cut into pages."""
 
-from tests.compare.asks import around, at_each, available, change, get, node, put, verb
+from tests.compare.asks import UUID, around, at_each, available, change, get, node, put, verb
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _FILTERS = (
-    "instance_uuid={instance}", f"instance_uuid={_UUID}", "instance_uuid=x", "associated=true",
+    "instance_uuid={instance}", f"instance_uuid={UUID}", "instance_uuid=x", "associated=true",
     "associated=0",
     "associated=maybe", "associated=", "maintenance=true", "maintenance=False", "maintenance=x",
     "maintenance=yes&associated=no", "provision_state=enroll", "provision_state=active",
@@ -22,11 +21,11 @@ _FILTERS = (
     "sharded=true",
     "sharded=false", "sharded=x", "shard=one&sharded=true", "include_children=true",
     "include_children=false",
-    "include_children=x", "parent_node={first}", "parent_node=first", f"parent_node={_UUID}",
+    "include_children=x", "parent_node={first}", "parent_node=first", f"parent_node={UUID}",
     "parent_node=x%20y",
     "parent_node={first}&include_children=true", "instance_name=vm", "instance_name=x",
     "instance_name=",
-    f"chassis_uuid={_UUID}", "chassis_uuid=x", "chassis_uuid=", "id=1", "name=first",
+    f"chassis_uuid={UUID}", "chassis_uuid=x", "chassis_uuid=", "id=1", "name=first",
     "uuid={first}",
     "power_state=x", "owner=me&driver=fake-hardware&provision_state=enroll", "traits=CUSTOM_A",
     "disable_power_off=true", "protected=true", "automated_clean=true",
@@ -47,7 +46,7 @@ _PAGES = (
     "limit=1.5",
     "limit=99999999999999999999", "limit=4", "limit=5", "limit=3&marker={first}", "marker={first}",
     "marker={last}",
-    "marker=first", f"marker={_UUID}", "marker=x%20y", "marker=",
+    "marker=first", f"marker={UUID}", "marker=x%20y", "marker=",
     "limit=1&sort_key=name&sort_dir=desc",
     "limit=1&detail=true", "limit=1&fields=uuid,name", "limit=1&associated=false",
     "limit=1&maintenance=true",

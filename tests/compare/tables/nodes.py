@@ -1,6 +1,7 @@
 """A node alone: enrolled with good and bad fields, shown, in maintenance, validated, removed."""
 
 from tests.compare.asks import (
+    UUID,
     Raw,
     around,
     at_each,
@@ -14,13 +15,12 @@ from tests.compare.asks import (
     verb,
 )
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _OTHER = "11111111-2222-4333-8444-666666666666"
 _LONG = "x" * 256
 
 #: field -> values, in the newest version
 _VALUES = {
-    "uuid": ("x", _UUID, _UUID, None, 5),
+    "uuid": ("x", UUID, UUID, None, 5),
     "name": (
         "rack-1.node", "rack-1.node", "UPPER", "a_b~c", "a b", "", "a/b", "ünï", "nul\0", _LONG,
         "x" * 255, "detail", "Detail", "maintenance", "states", "validate", "management",
@@ -39,16 +39,16 @@ _VALUES = {
     "extra": ({}, None, {"a": {"b": [1, 2.5, None, True]}}, "x", [], {"big": 1 << 70}, {"": 1}),
     "instance_info": ({}, None, {"configdrive": "x", "image_url": "y", "image_source": "z"},
                       {"display_name": "vm"}, {"configdrive": {"meta_data": {}}}, 5),
-    "instance_uuid": (_UUID, _UUID, "x", None, ""),
+    "instance_uuid": (UUID, UUID, "x", None, ""),
     "instance_name": ("vm", "", None, _LONG, "ü", 5),
-    "chassis_uuid": (_UUID, "x", None),
+    "chassis_uuid": (UUID, "x", None),
     "resource_class": ("baremetal", "x" * 80, "x" * 81, "", None, 5),
     "conductor_group": ("", "Missing", None, "a b", "../x", 5),
     "owner": ("me", None, "", _LONG, 5, "x" * 255),
     "lessee": ("you", None, "", _LONG),
     "description": ("text", "x" * 4096, "x" * 4097, None, "", 5, "nul\0"),
     "shard": ("s", None, "", _LONG),
-    "parent_node": (_UUID, "x", None, "not a name", _LONG),
+    "parent_node": (UUID, "x", None, "not a name", _LONG),
     "automated_clean": (True, False, None, "yes", "maybe", 1, 2, "FALSE"),
     "protected": (True, False, None), "protected_reason": ("why", None),
     "retired": (True, False, None, "true", "x"), "retired_reason": ("why", None),
@@ -72,7 +72,7 @@ _VALUES = {
     "health": ("OK",),
     "raid_config": ({},), "target_raid_config": ({},), "created_at": ("2026-01-01",),
     "links": ([],),
-    "colour": ("red", None), "id": (1,), "conductor": ("rack-1",), "allocation_uuid": (_UUID,),
+    "colour": ("red", None), "id": (1,), "conductor": ("rack-1",), "allocation_uuid": (UUID,),
     **{f"{kind}_interface": ("fake", "missing", None, "", 5) for kind in (
         "bios", "boot", "console", "deploy", "firmware", "inspect", "management", "power", "raid",
         "rescue", "storage", "vendor")},

@@ -1,8 +1,7 @@
 """Lists of everything, page by page, in every order."""
 
-from tests.compare.asks import get, node, post, put, verb
+from tests.compare.asks import STEP, get, node, post, put, verb
 
-_STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
 #: Three of each, in another order than that of their UUIDs.
 _ORDER = ("b", "c", "a")
 
@@ -112,9 +111,9 @@ TABLE = [
         **_node_uuid(letter), "volume_type": "iscsi", "volume_id": letter,
         "boot_index": ord(letter)}),
     *_each(7, "/v1/deploy_templates", "template", lambda letter: {
-        "name": f"CUSTOM_{letter.upper()}", "steps": [{**_STEP, "priority": 1}]}),
+        "name": f"CUSTOM_{letter.upper()}", "steps": [{**STEP, "priority": 1}]}),
     *_each(8, "/v1/runbooks", "book", lambda letter: {
-        "name": f"book-{letter}", "steps": [{**_STEP, "order": 1}]}),
+        "name": f"book-{letter}", "steps": [{**STEP, "order": 1}]}),
     *_each(9, "/v1/inspection_rules", "rule", lambda letter: {
         "description": letter, "priority": ord(letter),
         "actions": [{"op": "fail", "args": {"msg": "x"}}],

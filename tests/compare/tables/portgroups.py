@@ -1,17 +1,16 @@
 """Groups of ports."""
 
-from tests.compare.asks import around, at_each, change, delete, get, node, patch, post, put
+from tests.compare.asks import UUID, around, at_each, change, delete, get, node, patch, post, put
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _AT = "/v1/portgroups"
 _VALUES = {
-    "uuid": ("x", _UUID, _UUID), "name": ("g", "g", "a b", "", None, "x" * 256),
+    "uuid": ("x", UUID, UUID), "name": ("g", "g", "a b", "", None, "x" * 256),
     "address": ("52:54:00:00:00:01", "52:54:00:00:00:01", "x", None, ""),
     "extra": ({"a": 1}, None, "x"), "internal_info": ({},),
     "standalone_ports_supported": (False, None, "x", "yes"),
     "mode": ("802.3ad", "", None, 5, "x" * 256), "properties": ({"a": 1}, None, "x"),
     "physical_network": ("p", "", None, "x" * 65), "category": ("c", None, "x" * 81),
-    "dynamic_portgroup": (True,), "node_uuid": ("x", _UUID, None), "colour": ("red",),
+    "dynamic_portgroup": (True,), "node_uuid": ("x", UUID, None), "colour": ("red",),
 }  # fmt: skip
 _PATCHES = (
     ("replace", "/extra", {"a": 1}), ("remove", "/extra"), ("replace", "/name", "n"),
@@ -24,10 +23,10 @@ _PATCHES = (
     ("replace", "/standalone_ports_supported", False),
     ("remove", "/standalone_ports_supported"), ("replace", "/standalone_ports_supported", True),
     ("replace", "/node_uuid", "{other}"),
-    ("replace", "/node_uuid", _UUID), ("remove", "/node_uuid"),
+    ("replace", "/node_uuid", UUID), ("remove", "/node_uuid"),
     ("replace", "/physical_network", "p"), ("remove", "/physical_network"),
     ("replace", "/category", "c"),
-    ("replace", "/uuid", _UUID), ("replace", "/internal_info", {}), ("add", "/colour", "red"),
+    ("replace", "/uuid", UUID), ("replace", "/internal_info", {}), ("add", "/colour", "red"),
     ("replace", "/dynamic_portgroup", True), ("replace", "/created_at", "x"),
 )  # fmt: skip
 
@@ -93,7 +92,7 @@ TABLE = [
     post("/v1/nodes/{node}/vifs", {"id": "v", "portgroup_uuid": "{group}"}),
     # lists
     *[get(f"{_AT}?{query}") for query in ("node={other}", "node=named&limit=2", "node=missing", "address=52:54:00:00:00:77", "address=x", "shard=s", "conductor_groups=x", "node={node}&address=52:54:00:00:00:77", "fields=uuid", "fields=uuid,colour", "detail=true&limit=2", "detail=true&fields=uuid",
-                                          "limit=2", "limit=0", "marker={group}", "marker=x", f"marker={_UUID}", "sort_key=name&limit=2", "sort_key=extra", "sort_key=properties", "sort_key=internal_info", "sort_key=colour", "colour=red", "sort_dir=x")],
+                                          "limit=2", "limit=0", "marker={group}", "marker=x", f"marker={UUID}", "sort_key=name&limit=2", "sort_key=extra", "sort_key=properties", "sort_key=internal_info", "sort_key=colour", "colour=red", "sort_dir=x")],
     *around(get(f"{_AT}?shard=s"), 106), *around(get(f"{_AT}?conductor_groups=x"), 99),
     get(f"{_AT}/detail?limit=2"), get(f"{_AT}/detail?fields=uuid"),
     *around(get("/v1/nodes/{node}/portgroups?limit=2"), 24),

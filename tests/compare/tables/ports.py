@@ -1,6 +1,7 @@
 """Ports."""
 
 from tests.compare.asks import (
+    UUID,
     around,
     at_each,
     available,
@@ -15,15 +16,14 @@ from tests.compare.asks import (
     verb,
 )
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _LLC = {"switch_id": "0a:1b:2c:3d:4e:5f", "port_id": "eth0", "switch_info": "s"}
 _VALUES = {
-    "uuid": ("x", _UUID, _UUID, None),
+    "uuid": ("x", UUID, UUID, None),
     "address": (
         "x", "", None, 5, "52-54-00-aa-00-01", "525400AA0002", "52:54:00:AA:00:03",
         "52:54:00:aa:00:03", "52:54:00:00:00", "ü"
     ),
-    "node_uuid": ("x", _UUID, None), "extra": ({"a": 1}, None, "x", []), "internal_info": ({},),
+    "node_uuid": ("x", UUID, None), "extra": ({"a": 1}, None, "x", []), "internal_info": ({},),
     "local_link_connection": (
         {}, _LLC, None, "x", {"switch_id": "x", "port_id": "a"}, {"port_id": "a"},
         {"switch_id": "0a:1b:2c:3d:4e:5f"}, {**_LLC, "colour": "red"},
@@ -31,9 +31,9 @@ _VALUES = {
         {"network_type": "managed"}, {"network_type": "x"}, {**_LLC, "network_type": "managed"},
         {"port_id": "a", "hostname": "h"}, {"switch_id": "0000AABBCCDDEEFF", "port_id": "a"},
         {"switch_id": "0A-1B-2C-3D-4E-5F", "port_id": "a"}, {**_LLC, "vtep-logical-switch": "a", "vtep-physical-switch": "b"}, {"port_id": 5, "hostname": "h"}),
-    "pxe_enabled": (False, "yes", "x", None, 1), "portgroup_uuid": (_UUID, "x", None),
+    "pxe_enabled": (False, "yes", "x", None, 1), "portgroup_uuid": (UUID, "x", None),
     "physical_network": ("p", "", None, "x" * 64, "x" * 65, 5, "a b"),
-    "is_smartnic": (True, None, "x"), "name": ("p1", "p1", "", "a b", "x" * 256, None, _UUID, "ü"),
+    "is_smartnic": (True, None, "x"), "name": ("p1", "p1", "", "a b", "x" * 256, None, UUID, "ü"),
     "description": ("d", "x" * 256, None, ""),
     "vendor": ("v", "x" * 33, None), "category": ("c", "x" * 81, None),
     "available_for_dynamic_portgroup": (False, None, "x"), "colour": ("red",), "created_at": ("x",),
@@ -50,8 +50,8 @@ _PATCHES = (
     ("remove", "/extra"), ("replace", "/address", "52:54:00:BB:00:01"),
     ("replace", "/address", "x"), ("remove", "/address"),
     ("replace", "/address", None), ("replace", "/address", "52:54:00:00:00:02"),
-    ("replace", "/uuid", _UUID), ("replace", "/node_uuid", "{other}"),
-    ("replace", "/node_uuid", _UUID), ("remove", "/node_uuid"),
+    ("replace", "/uuid", UUID), ("replace", "/node_uuid", "{other}"),
+    ("replace", "/node_uuid", UUID), ("remove", "/node_uuid"),
     ("replace", "/node_uuid", "{node}"), ("replace", "/pxe_enabled", False),
     ("replace", "/pxe_enabled", "x"), ("remove", "/pxe_enabled"),
     ("replace", "/pxe_enabled", True),
@@ -67,23 +67,23 @@ _PATCHES = (
     ("remove", "/vendor"), ("replace", "/category", "c"), ("remove", "/category"),
     ("replace", "/available_for_dynamic_portgroup", False),
     ("remove", "/available_for_dynamic_portgroup"), ("replace", "/internal_info", {}),
-    ("add", "/colour", "red"), ("replace", "/portgroup_uuid", _UUID),
+    ("add", "/colour", "red"), ("replace", "/portgroup_uuid", UUID),
     ("remove", "/portgroup_uuid"), ("replace", "/created_at", "x"), ("test", "/extra", {}),
     ("replace", "/name", None), ("replace", "/node_ident", "x"),
 )  # fmt: skip
 _SHOWN = (1, 8, 18, 19, 24, 34, 53, 88, 97, 100, 101, 111)
 _QUERIES = (
     "node={node}", "node=named", "node=missing", "node=a%20b", "node_uuid={node}",
-    "node_uuid=named", f"node_uuid={_UUID}", "node_uuid=x", "address=52:54:00:00:00:01",
+    "node_uuid=named", f"node_uuid={UUID}", "node_uuid=x", "address=52:54:00:00:00:01",
     "address=52:54:00:00:00:99", "address=x",
     "address=52:54:00:00:00:01&node={node}", "shard=s", "shard=x", "shard=", "shard=s&node={node}",
     "conductor_groups=", "conductor_groups=x", "conductor_groups=x&node={node}",
     "conductor_groups=x&address=52:54:00:00:00:01",
-    "description_contains=x", "portgroup=x", f"portgroup={_UUID}",
-    f"portgroup={_UUID}&node={{node}}", "fields=uuid", "fields=uuid,node_uuid",
+    "description_contains=x", "portgroup=x", f"portgroup={UUID}",
+    f"portgroup={UUID}&node={{node}}", "fields=uuid", "fields=uuid,node_uuid",
     "fields=portgroup_uuid&node={node}", "fields=colour", "fields=links&node={node}", "fields=internal_info&node={node}", "fields=&node={node}",
     "fields=created_at,address&node={node}", "detail=true", "detail=false", "detail=true&fields=uuid",
-    "limit=1", "limit=0", "limit=x", "marker={port}", f"marker={_UUID}", "marker=x",
+    "limit=1", "limit=0", "limit=x", "marker={port}", f"marker={UUID}", "marker=x",
     "limit=1&node={node}", "limit=1&detail=true", "limit=1&fields=address",
     "sort_key=address", "sort_key=extra", "sort_key=internal_info",
     "sort_key=local_link_connection", "sort_key=colour", "sort_key=node_uuid",
@@ -138,16 +138,16 @@ TABLE = [
     get("/v1/ports/{port}.json", at="1.80"), get("/v1/ports/{port}?fields=uuid,address"),
     get("/v1/ports/{port}?fields=colour"), *around(get("/v1/ports/{port}?fields=uuid"), 8),
     get("/v1/ports/{port}?fields=node_uuid,portgroup_uuid"), get("/v1/ports/{port}?detail=true"),
-    get("/v1/ports/{port}/x"), get(f"/v1/ports/{_UUID}"),
+    get("/v1/ports/{port}/x"), get(f"/v1/ports/{UUID}"),
     *around(get("/v1/ports/{port}?fields=name"), 88),
     *[change("/v1/ports/{port}", each) for each in _PATCHES],
     get("/v1/ports/{port}", note="changed"), patch("/v1/ports/{port}", []),
     patch("/v1/ports/{port}", {}), patch("/v1/ports/missing", []),
     change("/v1/ports/second", ("replace", "/extra", {"a": 1})),
-    patch("/v1/ports/{port}?x=1", []), change(f"/v1/ports/{_UUID}", ("replace", "/extra", {})),
+    patch("/v1/ports/{port}?x=1", []), change(f"/v1/ports/{UUID}", ("replace", "/extra", {})),
     *[ask
       for field, (since, value) in _SINCE.items() for ask in around(change("/v1/ports/{port}", ("replace", f"/{field}", value)), since)],
-    delete("/v1/ports/second"), delete("/v1/ports/missing"), delete(f"/v1/ports/{_UUID}"),
+    delete("/v1/ports/second"), delete("/v1/ports/missing"), delete(f"/v1/ports/{UUID}"),
     delete("/v1/ports/a%20b"), delete("/v1/ports"), put("/v1/ports/{port}", {}),
     post("/v1/ports/{port}", {}), delete("/v1/ports/{port}?x=1"), delete("/v1/ports/{port}"),
     get("/v1/ports/{port}", note="gone"),

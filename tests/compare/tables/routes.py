@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-from tests.compare.asks import Raw, delete, get, node, patch, post, put
+from tests.compare.asks import STEP, UUID, Raw, delete, get, node, patch, post, put
 
-_NONE = "11111111-2222-4333-8444-555555555555"
 _NODE = "/v1/nodes/{node}"
-_STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
 
 _READ = (
     "/v1", "/v1/nodes", "/v1/nodes/detail", _NODE, f"{_NODE}/states", f"{_NODE}/states/console",
@@ -102,10 +100,10 @@ def _removed(path):
     """What a route for removing may be given."""
     stem = path.rpartition("/")[0]
     return [
-        *[delete(f"{stem}/{ident}") for ident in (_NONE, "missing", "a%20b", "%00", "x" * 300)],
-        delete(f"{stem}/{_NONE}", at=None), delete(f"{stem}/{_NONE}/"),
-        delete(f"{stem}/{_NONE}?colour=red"), delete(f"{stem}/{_NONE}/colour"),
-        delete(f"{stem}/missing.json", at="1.90"), delete(f"{stem}/{_NONE}", {"a": 1}),
+        *[delete(f"{stem}/{ident}") for ident in (UUID, "missing", "a%20b", "%00", "x" * 300)],
+        delete(f"{stem}/{UUID}", at=None), delete(f"{stem}/{UUID}/"),
+        delete(f"{stem}/{UUID}?colour=red"), delete(f"{stem}/{UUID}/colour"),
+        delete(f"{stem}/missing.json", at="1.90"), delete(f"{stem}/{UUID}", {"a": 1}),
     ]  # fmt: skip
 
 
@@ -126,10 +124,10 @@ TABLE = [
         save={"target": "uuid"}
     ),
     post(
-        "/v1/deploy_templates", {"name": "CUSTOM_T", "steps": [{**_STEP, "priority": 1}]},
+        "/v1/deploy_templates", {"name": "CUSTOM_T", "steps": [{**STEP, "priority": 1}]},
         save={"template": "uuid"}
     ),
-    post("/v1/runbooks", {"name": "book", "steps": [{**_STEP, "order": 1}]}, save={"book": "uuid"}),
+    post("/v1/runbooks", {"name": "book", "steps": [{**STEP, "order": 1}]}, save={"book": "uuid"}),
     post(
         "/v1/inspection_rules",
         {

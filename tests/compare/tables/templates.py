@@ -1,6 +1,8 @@
 """Deploy templates and runbooks."""
 
 from tests.compare.asks import (
+    STEP,
+    UUID,
     around,
     at_each,
     available,
@@ -14,10 +16,8 @@ from tests.compare.asks import (
     verb,
 )
 
-_UUID = "11111111-2222-4333-8444-555555555555"
 _DEPLOY, _RUNBOOK = "/v1/deploy_templates", "/v1/runbooks"
-_STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
-_DEPLOY_STEP, _ORDERED = {**_STEP, "priority": 10}, {**_STEP, "order": 1}
+_DEPLOY_STEP, _ORDERED = {**STEP, "priority": 10}, {**STEP, "order": 1}
 
 
 def _steps(step, rank):
@@ -40,7 +40,7 @@ def _of(at, steps, bad):
         ("remove", "/steps"), ("add", "/steps/-", {**steps[0], "step": "more"}),
         ("replace", "/steps/0/args", {"a": 1}), ("remove", "/steps/0"),
         ("replace", "/steps", steps), ("remove", "/steps/0", None), ("replace", "/steps/9/args", {}),
-        ("replace", "/description", "d"), ("remove", "/description"), ("replace", "/uuid", _UUID),
+        ("replace", "/description", "d"), ("remove", "/description"), ("replace", "/uuid", UUID),
         ("add", "/colour", 1), ("replace", "/created_at", "x"), ("replace", "/owner", "o"),
         ("replace", "/public", True), ("replace", "/disable_ramdisk", True),
         ("replace", "/traits", []),
@@ -51,12 +51,12 @@ def _of(at, steps, bad):
         *[post(at, {"name": name, "steps": steps})
           for name in (
               "CUSTOM_A", "CUSTOM_A", "a", "", None, 5, "a b", "CUSTOM_" + "X" * 249,
-              "HW_CPU_X86_VMX", _UUID
+              "HW_CPU_X86_VMX", UUID
           )],
         *[post(at, {"name": f"CUSTOM_S{i}", "steps": each}) for i, each in enumerate(bad)],
         *[post(at, {"name": f"CUSTOM_{field.upper()}", "steps": steps, field: value})
           for field, value in (
-              ("uuid", "x"), ("uuid", _UUID), ("extra", {"a": 1}), ("extra", "x"),
+              ("uuid", "x"), ("uuid", UUID), ("extra", {"a": 1}), ("extra", "x"),
               ("description", "d"), ("owner", "o"), ("public", True), ("disable_ramdisk", True),
               ("traits", []), ("colour", "red"), ("created_at", "x")
           )],
@@ -116,10 +116,10 @@ TABLE = [
     *[put(_VERB, {"target": "clean", **fields}, settle="/v1/nodes/{node}")
       for fields in (
           {"runbook": "{book}"}, {"runbook": ""}, {"runbook": None}, {"runbook": 5},
-          {"runbook": "a b"}, {"runbook": _UUID}, {"runbook": "book", "clean_steps": [_STEP]},
+          {"runbook": "a b"}, {"runbook": UUID}, {"runbook": "book", "clean_steps": [STEP]},
           {"runbook": "book", "clean_steps": []}, {"runbook": "book", "disable_ramdisk": True},
           {"runbook": "book", "disable_ramdisk": False},
-          {"runbook": "book", "service_steps": [_STEP]}, {"runbook": "book", "deploy_steps": []}
+          {"runbook": "book", "service_steps": [STEP]}, {"runbook": "book", "deploy_steps": []}
       )],
     *around(put(_VERB, {"target": "clean", "runbook": "book"}, settle="/v1/nodes/{node}"), 92),
     get("/v1/nodes/{node}/states", note="after many"),
@@ -139,7 +139,7 @@ TABLE = [
     get("/v1/nodes/{other}/states", note="no such step"),
     *available("used"), put("/v1/nodes/{used}/traits/CUSTOM_A"), verb("active", "used"),
     verb("service", "used", runbook="book"), get("/v1/nodes/{used}/states", note="serviced"),
-    verb("service", "used", runbook="missing"), verb("service", "used", runbook="book", service_steps=[_STEP]),
+    verb("service", "used", runbook="missing"), verb("service", "used", runbook="book", service_steps=[STEP]),
     verb("rebuild", "used", runbook="book"), verb("deleted", "used", runbook="book"),
     change(f"{_RUNBOOK}/{{book}}", ("replace", "/steps/0/interface", "odd")),
     change(f"{_RUNBOOK}/{{book}}", ("replace", "/steps/0/order", 5)),

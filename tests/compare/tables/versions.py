@@ -1,9 +1,8 @@
 """What each version shows of each kind of thing, lists and choices of fields among it."""
 
-from tests.compare.asks import around, at_each, available, get, node, post, put, verb
+from tests.compare.asks import STEP, around, at_each, available, get, node, post, put, verb
 
-_STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
-_BIOS = {**_STEP, "args": {"settings": [{"name": "virt", "value": "on"}]}}
+_BIOS = {**STEP, "args": {"settings": [{"name": "virt", "value": "on"}]}}
 
 #: One of each, with something in the fields that callers can set.
 _MADE = (
@@ -36,11 +35,11 @@ _MADE = (
         save={"target": "uuid"}
     ),
     post(
-        "/v1/deploy_templates", {"name": "CUSTOM_T", "steps": [{**_STEP, "priority": 1}]},
+        "/v1/deploy_templates", {"name": "CUSTOM_T", "steps": [{**STEP, "priority": 1}]},
         save={"template": "uuid"}
     ),
     post(
-        "/v1/runbooks", {"name": "CUSTOM_R", "description": "d", "steps": [{**_STEP, "order": 1}]},
+        "/v1/runbooks", {"name": "CUSTOM_R", "description": "d", "steps": [{**STEP, "order": 1}]},
         save={"book": "uuid"}
     ),
     post(

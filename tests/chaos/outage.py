@@ -1,0 +1,170 @@
+"""
+A fleet through which an outage of Redis or the database goes, and what is expected of it.
+"""
+
+import os
+import time
+from contextlib import contextmanager
+
+import requests
+
+from tests.fleet import until
+from tests.processes import children
+
+#: Seconds that an outage lasts; it may be a minute as well.
+OUTAGE = float(os.environ.get("OUTAGE_SECONDS", "2"))
+#: Longest seconds that a request takes while something is out of reach.
+PROMPT = 8.0
+#: Most lines of log that all processes write in a second of an outage, on average.
+CHATTER = 12
+SETTINGS = {
+    "INGOT_BROKER_CONNECT_TIMEOUT": "1",
+    "INGOT_DATABASE_CONNECT_TIMEOUT": "1",
+    "INGOT_DATABASE_STATEMENT_TIMEOUT": "2",
+    "INGOT_DATABASE_BUSY_TIMEOUT": "1",
+    "INGOT_FAKE_VENDOR_DELAY": "0.1,0.4",
+    "INGOT_FAKE_DEPLOY_DELAY": "0.1,0.4",
+    "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "2",
+}
+NODES = 6
+
+
+def threads_and_files(fleet):
+    """Threads and open files of all processes of the service."""
+    pids = fleet.pids()
+    roots = [*pids["api"], *pids["conductors"].values(), *pids["beat"]]
+    everyone = [*roots, *(child for pid in roots for child in children(pid))]
+    return (
+        sum(len(os.listdir(f"/proc/{pid}/task")) for pid in everyone),
+        sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in everyone),
+    )
+
+
+def ask(fleet, method, path, **options):
+    """The answer, and the seconds that it took."""
+    began = time.monotonic()
+    headers = {"X-OpenStack-Ironic-API-Version": "1.96"}
+    url = f"{fleet.url}/v1/{path}"
+    answer = requests.request(method, url, headers=headers, timeout=60, **options)
+    return answer, time.monotonic() - began
+
+
+def put(fleet, node, verb):
+    return ask(fleet, "PUT", f"nodes/{node}/states/provision", json={"target": verb})
+
+
+def answers(fleet):
+    """Whether every process of the API does: each may have to find out for itself."""
+    ours = fleet.http.get(f"{fleet.url}/v1/nodes", timeout=60)
+    others = [ask(fleet, "GET", "nodes")[0] for _ in range(8)]
+    return {200} == {each.status_code for each in (ours, *others)}
+
+
+def assert_please_retry(answer):
+    assert 503 == answer.status_code, answer.text
+    assert 0 < int(answer.headers["Retry-After"]) <= 10
+    assert "faultstring" in answer.json()["error_message"]
+
+
+class Outage:
+    """
+    A fleet through which an outage goes: half of its nodes are asked before, half of them meanwhile.
+    """
+
+    def __init__(self, fleet):
+        self.fleet, self.later = fleet, []
+        until(lambda: answers(self.fleet), "an answer of every process", 30)
+        states = fleet.states()
+        self.nodes = sorted(states)
+        fleet.provision([node for node in self.nodes if states[node] != "manageable"], "manage")
+        fleet.await_state(self.nodes, "manageable")
+
+    @contextmanager
+    def watched(self):
+        """The processes live on, log little, and keep no thread and no connection."""
+        pids, before = self.fleet.pids(), threads_and_files(self.fleet)
+        began, lines = time.monotonic(), len(self.fleet.text())
+        text = len(self.fleet.text().splitlines())
+        yield
+        until(lambda: self._as_many(before), f"as few threads and files as {before}", 40, 0.5)
+        seconds = time.monotonic() - began
+        assert pids == self.fleet.pids(), "somebody died"
+        said = self.fleet.text()[lines:]
+        assert "Traceback" not in said, said[said.index("Traceback") - 300 :][:3000]
+        events = len(self.fleet.text().splitlines()) - text
+        steps = said.count("step.acted") + said.count("operation.ended")
+        assert events - steps < CHATTER * (seconds + 5), f"{events} lines in {seconds:.0f} s"
+
+    def _as_many(self, before):
+        now = threads_and_files(self.fleet)
+        return all(few <= many + 40 for few, many in zip(now, before, strict=True))
+
+    def clean(self, begin, end, meanwhile):
+        """
+        Clean all nodes through an outage, and go back. Returns the seconds from its end until all
+        were clean.
+        """
+        half = len(self.nodes) // 2
+        before = self.asked()
+        with self.watched():
+            self.fleet.provision(self.nodes[:half], "provide")
+            began = time.monotonic()
+            begin()
+            try:
+                meanwhile(self.nodes[half:])
+                time.sleep(max(0, OUTAGE - (time.monotonic() - began)))
+            finally:
+                end()
+            back = time.monotonic()
+            for node in self.later:
+                until(
+                    lambda node=node: put(self.fleet, node, "provide")[0].status_code == 202, "yes"
+                )
+            until(lambda: answers(self.fleet), "an answer of every process", 30)
+            self.fleet.await_state(self.nodes, "available", 60)
+            took = time.monotonic() - back
+            print(f"all there {took:.1f} s after it was back")
+            assert [many + 1 for many in before] == self.asked(), "half asked, or twice"
+            for node in self.nodes:
+                operation = self.fleet.operation(node, "provide")
+                assert "succeeded" == operation["state"]
+                assert 0 == operation["refused"]
+                assert [0] * 3 == [step["deaths"] for step in operation["steps"]]
+            self.fleet.provision(self.nodes, "manage")
+            self.fleet.await_state(self.nodes, "manageable")
+        return took
+
+    def asked(self):
+        """How many operations each node has had."""
+        found = (self.fleet.get(f"nodes/{node}/operations") for node in self.nodes)
+        return [len(each["operations"]) for each in found]
+
+    def accepted(self, nodes):
+        """Verbs are accepted, and promptly; who needs a conductor's answer is told to come back."""
+        for node in nodes:
+            answer, seconds = put(self.fleet, node, "provide")
+            assert 202 == answer.status_code, answer.text
+            assert seconds < PROMPT
+        answer, seconds = ask(
+            self.fleet, "GET", f"nodes/{nodes[0]}/management/boot_device/supported"
+        )
+        assert_please_retry(answer)
+        assert seconds < PROMPT
+        answer, seconds = ask(self.fleet, "GET", "nodes")
+        assert (200, True) == (answer.status_code, seconds < PROMPT)
+
+    def refused(self, nodes, told):
+        """What writes is answered with 503, and promptly; it is asked for again later."""
+        self.later = nodes
+        for node in nodes:
+            answer, seconds = put(self.fleet, node, "provide")
+            assert_please_retry(answer)
+            assert told in answer.text
+            assert seconds < PROMPT
+
+
+def ready(fleet):
+    nodes = fleet.create_nodes(NODES)
+    fleet.provision(nodes, "manage")
+    fleet.await_state(nodes, "manageable")
+    return fleet

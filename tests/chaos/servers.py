@@ -1,0 +1,200 @@
+"""Redis and PostgreSQL servers that can be anything but well."""
+
+import os
+import signal
+import subprocess
+import tempfile
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+import psycopg
+
+from app.broker import client
+from tests import postgresql
+from tests.conftest import not_run
+from tests.fleet import until
+from tests.ports import free_port
+from tests.processes import children
+from workers import redis_server
+
+#: Ends all connections but our own.
+CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE backend_type = 'client backend' AND application_name <> 'held'"
+)
+
+
+class PostgreSQL:
+    """In a folder of its own. Raises NoServer."""
+
+    CONNECTIONS = 40
+
+    def __init__(self, folder):
+        self.folder, self.held = folder, []
+        self.command = postgresql.initialised(
+            folder, max_connections=str(self.CONNECTIONS), synchronous_commit="on"
+        )
+        self.server = postgresql.Server(folder)
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command, stderr=subprocess.DEVNULL, cwd="/", process_group=0,
+            **postgresql.as_account(),
+        )  # fmt: skip
+        postgresql.await_answer(self.server)
+
+    @cached_property
+    def url(self):
+        """The URL of a database of its own."""
+        return self.server.database()
+
+    def stop(self, how=signal.SIGINT):
+        self.process.send_signal(how)
+        self.process.wait(30)
+
+    def crash(self):
+        self.stop(signal.SIGQUIT)
+
+    def end(self):
+        """However it is."""
+        if self.process.poll() is None:
+            self.go_on()
+            self.crash()
+
+    def pause(self):
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number):
+        for pid in [self.process.pid, *children(self.process.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def cut(self):
+        with self._connect() as session:
+            session.execute(CUT)
+
+    def crowd(self):
+        """Take every connection that there is; those who have one are sent away."""
+        self.held.append(self._connect())
+        until(self._crowded, "having every connection", 10)
+
+    def _crowded(self):
+        self.held[0].execute(CUT)
+        with suppress(psycopg.OperationalError):
+            while True:
+                self.held.append(self._connect())
+        return len(self.held) == self.CONNECTIONS
+
+    def _connect(self):
+        return psycopg.connect(self.url, application_name="held", autocommit=True)
+
+    def leave(self):
+        while self.held:
+            self.held.pop().close()
+
+    def only_read(self):
+        self.server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        self.server.execute("SELECT pg_reload_conf()")
+
+    def write_again(self):
+        self.server.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        self.server.execute("SELECT pg_reload_conf()")
+
+    def watch_the_disk(self):
+        """Ask before each write whether there is space: from now on, that is a function's answer."""
+        self.empty()
+        with self._connect() as session:
+            for table in ("nodes", "operations", "operation_steps", "conductors", "beat_lease"):
+                session.execute(
+                    f"CREATE TRIGGER disk BEFORE INSERT OR UPDATE ON {table}"
+                    " EXECUTE FUNCTION disk()"
+                )
+
+    def fill(self):
+        self._disk("RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'")
+
+    def empty(self):
+        self._disk("RETURN NULL")
+
+    def _disk(self, does):
+        """Without a lock on any table: nobody is in the way of anybody."""
+        with self._connect() as session:
+            session.execute(
+                "CREATE OR REPLACE FUNCTION disk() RETURNS trigger LANGUAGE plpgsql"
+                f" AS $$ BEGIN {does}; END $$"
+            )
+
+
+@contextmanager
+def a_folder():
+    """A folder that the server's account may get into; without programs the test is not run."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
+            postgresql.find()
+            yield Path(folder)
+    except postgresql.NoServer as error:
+        not_run(str(error))
+
+
+@contextmanager
+def running(server):
+    """A server, until the end."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+@contextmanager
+def a_postgresql():
+    with a_folder() as folder, running(PostgreSQL(folder)) as server:
+        yield server
+
+
+class Redis:
+    """A Redis by TCP, without persistence, that can be anything but well."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "redis").mkdir(exist_ok=True)
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self):
+        command = redis_server.command(redis_server.find(), self.folder, self.folder / "r.sock")
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "no"]
+        self.process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
+        redis_server.await_answer(self.url, 1, 20)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    end = stop
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def ask(self, *command):
+        with client(self.url, 5) as session:
+            session.execute_command(*command)
+
+    def fill(self):
+        self.ask("CONFIG", "SET", "maxmemory", "1")
+
+    def empty(self):
+        self.ask("CONFIG", "SET", "maxmemory", "0")
+
+    def follow(self):
+        self.ask("REPLICAOF", "127.0.0.1", "1")
+
+    def lead(self):
+        self.ask("REPLICAOF", "NO", "ONE")
