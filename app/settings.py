@@ -192,7 +192,7 @@ class Api:
     key_file: str | None = option(None, "Key of the certificate, PEM")
     enable_ramdisk_endpoints: bool = option(True, "Answer lookup, heartbeat and continue_inspection")
     restrict_lookup: bool = option(True, "Answer lookups only for nodes that expect an agent")
-    lookup_repeat_time: float = seconds(60, "Seconds in which an agent that has not called yet gets its token again at the same address, as the answer to its lookup may be lost; 0: never, as in Ironic")
+    lookup_repeat_time: float = seconds(600, "Seconds in which an agent that has not called yet gets its token again at the same address, as the answer to its lookup may be lost; the default is how long agents ask; 0: never, as in Ironic")
     ramdisk_heartbeat_timeout: int = seconds(300, "Longest seconds between heartbeats of an agent")
     ask_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware")
     max_wait: float = seconds(600, "Longest seconds that ?wait= may ask for")

@@ -24,7 +24,6 @@ from app.settings import Settings
 
 agents = Routes("agents", "What the ramdisk agents of machines call")
 
-TOKEN_SINCE = 62
 #: Agents post what they found without a version: the oldest one does, and those that know of it.
 INSPECTION_SINCE = 84
 HEARTBEAT_SINCE = 22
@@ -39,24 +38,22 @@ SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
 @agents.at("GET", "/lookup", since=22)
 @agents.arguments(LookupQuery, location="query")
 def look_up(query: Mapping[str, Any]) -> Response:
-    """Tell a machine which node it is, and give its agent a token"""
+    """
+    Tell a machine which node it is, and give its agent a token
+
+    In each version: an agent that could not ask which ones there are speaks 1.31, and would never
+    be heard without its token.
+    """
     settings = runtime().settings
     if not settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", "lookup")
     macs = [mac for each in query.get("addresses", ()) if (mac := service.normal_mac(each))]
     if not macs and "node_uuid" not in query:
         raise Invalid("At least one of 'addresses' and 'node_uuid' parameters is required")
-    with_token = versions.current() >= TOKEN_SINCE
 
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:
-            node, token = service.lookup(
-                session,
-                macs,
-                query.get("node_uuid"),
-                with_token=with_token,
-                caller=_caller(),
-            )
+            node, token = service.lookup(session, macs, query.get("node_uuid"), _caller())
             return node.uuid, token, node.management_interface
 
     return json(_told(*retrying(work)))

@@ -35,7 +35,7 @@ FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE, S.SERVICING, S.SERVICE_HOLD}
 #: Where a sign of life is recorded.
 LISTENING = {
     S.DEPLOYING, S.DEPLOY_WAIT, S.DEPLOY_HOLD, S.CLEANING, S.CLEAN_WAIT, S.CLEAN_HOLD,
-    S.RESCUING, S.RESCUE_WAIT, S.SERVICING, S.SERVICE_WAIT, S.SERVICE_HOLD,
+    S.INSPECT_WAIT, S.RESCUING, S.RESCUE_WAIT, S.SERVICING, S.SERVICE_WAIT, S.SERVICE_HOLD,
 }  # fmt: skip
 LISTENING_ON_FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE}
 STATUSES = ("start", "end", "error")
@@ -56,15 +56,13 @@ def lookup(
     session: Session,
     addresses: Sequence[str],
     node_uuid: str | None,
-    *,
-    with_token: bool,
     caller: str | None = None,
-) -> tuple[Node, str | None]:
+) -> tuple[Node, str]:
     """
     The node that a machine is, by its UUID or MAC addresses, and its agent's token.
 
     caller: the address that asks. The token is given to one of them: whoever else asks gets
-    asterisks. None: there is none yet. Raises NotFound, with one text for all reasons, and
+    asterisks. Raises NotFound, with one text for all reasons, and
     NodeLocked when a token must be made.
     """
     nowhere = NotFound("node", node_uuid or ",".join(addresses))
@@ -80,12 +78,10 @@ def lookup(
     settings = of(session).settings
     if node is None or (settings.api.restrict_lookup and not _expected(settings, node)):
         raise nowhere
-    return node, token(session, node, caller, make=with_token)
+    return node, token(session, node, caller)
 
 
-def token(
-    session: Session, node: Node, caller: str | None = None, *, make: bool = True
-) -> str | None:
+def token(session: Session, node: Node, caller: str | None = None) -> str:
     """
     The token of a node's agent, as above; the node's row is locked. Raises NodeLocked.
 
@@ -93,10 +89,8 @@ def token(
     """
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
-        lost = make and caller is not None and agent.given_to == caller and agent.url is None
+        lost = caller is not None and agent.given_to == caller and agent.url is None
         return agent.token if lost and _just_given(session, agent) else "******"
-    if not make:
-        return None
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if agent is None:

@@ -1,13 +1,15 @@
 """
 In-band inspection: interface `agent`. The agent boots, posts what it found, and is switched off.
+One that could not post it, as nobody took it for minutes, is asked.
 """
 
 import socket
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.agent import fast_track
-from drivers.errors import HardwareError, InspectionFailed
+from drivers.agent import client, fast_track
+from drivers.errors import HardwareError
 from drivers.inspection.process import process
 from drivers.inspection.subject import Subject, findings
 from drivers.interface import Frame, Rows
@@ -71,17 +73,25 @@ class AgentInspect(Inspect):
         return Done()
 
     def await_report(self, target: Target) -> Outcome:
-        """Row of frames: the agent has posted what it found."""
-        return Wait() if target.material.report is None else Done()
+        """
+        Row of frames: the agent has posted what it found, or calls as one that could not: it looks
+        its node up, and calls, only when it has been heard or has given up.
+        """
+        told = target.material.report is not None or target.agent.url
+        return Done() if told else Wait()
 
     def process(self, target: Target) -> Outcome:
         """Row of frames: what was found is known of the node."""
         report = dict(target.material.report or {})
-        inventory = report.pop("inventory", None)
-        if not inventory:
-            raise InspectionFailed("the report of the agent is gone")
+        inventory = report.pop("inventory", None) or _ask(target)
         process(target, target.options["inspector"]["hooks"], inventory, report)
         return Done()
+
+
+def _ask(target: Target) -> Any:
+    """What the agent says when asked: what else it collects is in its report alone."""
+    command = client.run(target, "poll.get_hardware_info", {}, wait=True)
+    return client.result(target, command)
 
 
 def _bmc_addresses(target: Target) -> list[str]:

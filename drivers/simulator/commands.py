@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from drivers.simulator import media
 from drivers.simulator.faults import Faults, find
+from drivers.simulator.inventory import inventory
 from drivers.simulator.machine import Image
 
 if TYPE_CHECKING:
@@ -268,6 +269,11 @@ WORK: dict[str, Callable[["Agent", Params], Awaitable[Any]]] = {
     "apply_configuration": _create_raid,
 }
 
+
+async def _get_hardware_info(agent: "Agent", _params: Params) -> Any:
+    return inventory(agent.machine, agent.macs)["inventory"]
+
+
 COMMANDS: dict[str, dict[str, Entry]] = {
     "clean": {
         "get_clean_steps": _get_steps("clean"),
@@ -292,4 +298,5 @@ COMMANDS: dict[str, dict[str, Entry]] = {
     "system": {"lockdown": Entry(_lockdown, background=True)},
     "rescue": {"finalize_rescue": Entry(_finalize_rescue)},
     "log": {"collect_system_logs": Entry(_collect_logs)},
+    "poll": {"get_hardware_info": Entry(_get_hardware_info)},
 }

@@ -539,7 +539,6 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_ports_portgroup_id"), ["portgroup_id"], unique=False)
 
 
-
 def downgrade() -> None:
     with op.batch_alter_table("ports", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_ports_portgroup_id"))

@@ -77,7 +77,6 @@ def upgrade() -> None:
         )
 
 
-
 def downgrade() -> None:
     with op.batch_alter_table("operations", schema=None) as batch_op:
         batch_op.drop_index(

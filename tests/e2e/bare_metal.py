@@ -59,6 +59,9 @@ class Machine:
 
             do_HEAD = do_GET
 
+            def do_POST(self):
+                self.send_error(404)
+
         self._open = ExitStack()
         self.url = self._open.enter_context(serving(Served)).url
 

@@ -102,12 +102,15 @@ class RealMachine(Machine):
     A machine whose agent is the real one.
 
     folder: all that there is of it. disk: its only disk. agent: the process, while one runs. It
-    inspects the machine when booted from a medium whose name says so.
+    inspects the machine when booted from a medium whose name says so, and reports to the API, or
+    to `reports_to`.
     """
 
     INSPECTS = (
         "inspection_callback_url = {}/v1/continue_inspection\ninspection_collectors = default\n"
     )
+
+    reports_to = None
 
     def __init__(self):
         super().__init__()
@@ -155,7 +158,11 @@ class RealMachine(Machine):
             "image_download_connection_retries = 0\n"
             "ignore_bootloader_failure = true\n"  # a file boots nothing
             "debug = true\n"
-            + (self.INSPECTS.format(self.api_url) if "inspect" in self.medium else "")
+            + (
+                self.INSPECTS.format(self.reports_to or self.api_url)
+                if "inspect" in self.medium
+                else ""
+            )
         )
 
     def log(self):

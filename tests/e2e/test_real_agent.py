@@ -182,6 +182,16 @@ def test_inspection_keeps_the_inventory_and_makes_properties_of_it(world):
     assert [(bare_metal.MAC, True)] == [(port["address"], port["pxe_enabled"]) for port in ports]
 
 
+def test_an_agent_whose_report_was_refused_is_asked(world):
+    world.machine.reports_to = world.machine.url
+    world.reach("inspect", "manageable")
+    world.machine.reports_to = None
+    found = world.fleet.get(f"nodes/{world.node}/inventory")
+    assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
+    assert "1024" == str(found["inventory"]["memory"]["physical_mb"])
+    assert "configuration" not in found["plugin_data"], "that is in reports alone"
+
+
 def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(world):
     raid = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
     put = f"{world.fleet.url}/v1/nodes/{world.node}/states/raid"
