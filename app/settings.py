@@ -239,7 +239,7 @@ class Conductor:
     clean_callback_timeout: float = seconds(1800, "As above, while cleaning")
     service_callback_timeout: float = seconds(1800, "As above, while servicing")
     rescue_callback_timeout: float = seconds(1800, "As above, while rescuing")
-    inspect_wait_timeout: float = seconds(1800, "As above, since inspection began")
+    inspect_wait_timeout: float = seconds(1800, "As above, in an inspection; not since that began, as in Ironic: it may have been in a queue")
     soft_power_off_timeout: float = seconds(600, "Seconds for a system to shut down", minimum=1)
     power_state_change_timeout: float = seconds(60, "Seconds for power to change", minimum=1)
     check_allocations_interval: float = seconds(5, "Seconds between looks for allocations that got lost")

@@ -69,14 +69,15 @@ def time_of(session: Session, node: Node, step: OperationStep, outcome: Wait) ->
 
 
 def callback_timeout(session: Session, node: Node) -> float:
-    """Seconds for which this node may be silent in its state; 0: for ever."""
+    """
+    Seconds for which this node may be silent in its state; 0: for ever.
+
+    From when it is waited for: Ironic counts inspections from their start, but here that may have
+    been in a queue for long before the machine was switched on.
+    """
     busy = busy_state(State(node.provision_state))
     option = CALLBACK_TIMEOUT.get(busy, "deploy_callback_timeout")
-    limit = float(getattr(of(session).settings.conductor, option))
-    if not limit or busy is not State.INSPECTING:
-        return limit
-    begun = select(age(Node.inspection_started_at)).where(Node.id == node.id)
-    return max(limit - (session.scalar(begun) or 0), 0.001)  # counted from the beginning of it
+    return float(getattr(of(session).settings.conductor, option))
 
 
 def busy_state(state: State) -> State:

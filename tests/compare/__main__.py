@@ -6,6 +6,7 @@ one is listed that was not seen.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,7 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends as Ctrl-C does: nothing is left
     parser = argparse.ArgumentParser(prog="python -m tests.compare", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="table", help=f"of {', '.join(TABLES)}")
     given = parser.parse_args().tables

@@ -6,7 +6,7 @@ import pytest
 
 from app.db import after
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
-from app.services import operations, why
+from app.services import operations, waking, why
 from app.states import Kind, State, of_kind
 from tests.integration.world import Acme, World, asked
 from tests.unit.drivers.machines import image_server, scripted_agent
@@ -116,6 +116,19 @@ def test_each_wait_has_a_setting_for_its_deadline_and_0_is_none(make, state, lim
     if limit:
         left = operation.deadline_at - operation.created_at
         assert timedelta(seconds=limit - 2) < left < timedelta(seconds=limit + 20)
+
+
+def test_an_inspection_that_was_in_a_queue_for_long_is_waited_for_no_shorter(make):
+    world = make(INSPECT_WAIT_TIMEOUT="100")
+    node = world.arrive("inspect wait")
+    world.inside.change(Node, node, inspection_started_at=after(-90))
+    with world.inside.runtime.transaction() as session:
+        operation = session.get_one(Operation, world.last(node).id)
+        assert waking.wake(session, session.get_one(Node, node), operation)
+    world.run()
+    operation = world.last(node)
+    assert "inspect wait" == world.state(node)
+    assert operation.deadline_at - operation.created_at > timedelta(seconds=90)
 
 
 #: wait state -> the state it ends in, whether in maintenance, and what tidies up
