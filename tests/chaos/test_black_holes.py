@@ -71,7 +71,7 @@ class Dropping(Wire):
         network.drop_none()
 
 
-@pytest.fixture(params=["swallowed", "dropped"])
+@pytest.fixture(params=["swallowed", pytest.param("dropped", marks=pytest.mark.slow)])
 def wire(request):
     """Makes a wire on which what is sent is lost in that way."""
     if request.param == "swallowed":

@@ -120,6 +120,7 @@ class FullLog(PostgreSQL):
         self.start()
 
 
+@pytest.mark.slow
 def test_postgresql_whose_log_has_no_space_left(folder, tmp_path):
     with (
         disk(folder / "wal", 100, account()) as wal,
@@ -157,6 +158,7 @@ class LoggingRedis(Redis):
         self.full.empty()
 
 
+@pytest.mark.slow
 def test_redis_whose_log_has_no_space_left(tmp_path):
     with (
         disk(tmp_path / "redis", 8) as full,

@@ -44,7 +44,9 @@ def orders(simulator):
     ]
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize(
+    "stopped", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["running", "stopped"]
+)
 def test_machines_are_left_alone_after_a_restore_until_an_operator_has_looked(tmp_path, stopped):
     with running(machines=2, **PACE) as simulator:
         with Fleet(tmp_path, conductors=2, restart=True, **SETTINGS) as fleet:
@@ -196,6 +198,7 @@ def test_a_dump_restored_under_a_running_service_concerns_the_nodes_worked_on_si
         assert before == orders(simulator)
 
 
+@pytest.mark.slow
 def test_an_operator_says_so_where_redis_has_forgotten_all_as_well(postgres, tmp_path):
     url, dump = postgres.url, str(tmp_path / "dump")
     with running(machines=2, **PACE) as simulator:

@@ -270,6 +270,7 @@ def fourth(fleet):
             process.wait()
 
 
+@pytest.mark.slow
 def test_who_joins_gets_the_nodes_that_are_its_own_and_gives_them_back_and_no_other_moves(tmp_path):
     with Fleet(tmp_path, conductors=3, **SLOW) as fleet:
         nodes = fleet.create_nodes(40)

@@ -10,8 +10,6 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from tests.processes import inside, marked
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +72,6 @@ def gone(run):
     assert [] == list(run.folder.iterdir())
 
 
-@pytest.mark.slow
 def test_two_demos_beside_each_other_lose_no_machine_and_leave_nothing_behind(tmp_path):
     once = demo(tmp_path / "once", "--once", "--machines", "4")
     stays = demo(tmp_path / "stays", "--machines", "2")
