@@ -81,7 +81,8 @@ class Lab:
         A machine, and its node. boot: the boot interface. fast: its agent is kept running from one
         operation to the next.
         """
-        machine = self.room.add(name, firmware, self.service.bootfile)
+        # one that boots for each operation has the longest way to go
+        machine = self.room.add(name, firmware, self.service.bootfile, first=not fast)
         journey = Journey(self.service, self.room, machine, self.systems, self.view.say, fast)
         info = {"kernel_append_params": f"%default% {journey.agent}", "fast_track": fast}
         if driver == "redfish":
