@@ -62,8 +62,8 @@ def lookup(
     The node that a machine is, by its UUID or MAC addresses, and its agent's token.
 
     caller: the address that asks. The token is given to one of them: whoever else asks gets
-    asterisks. Raises NotFound, with one text for all reasons, and
-    NodeLocked when a token must be made.
+    asterisks. Raises NotFound, with one text for all reasons, and NodeLocked when a token must be
+    made.
     """
     nowhere = NotFound("node", node_uuid or ",".join(addresses))
     if node_uuid:
