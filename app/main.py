@@ -49,6 +49,7 @@ from app.api.volumes import volumes
 from app.api.why import why
 from app.errors import Invalid, NotAcceptable
 from app.runtime import Runtime
+from app.services.turns import Turns
 
 logger = log.get(__name__)
 
@@ -90,7 +91,8 @@ def create_app(runtime: Runtime) -> Flask:
     app.add_url_rule("/docs", view_func=documentation.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))
-    app.wsgi_app = _under_v1(heartbeats.first(runtime, app.wsgi_app))  # type: ignore[method-assign, assignment]
+    turns = Turns(runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads)
+    app.wsgi_app = heartbeats.first(runtime, _in_turn(turns, _under_v1(app.wsgi_app)))  # type: ignore[method-assign, assignment]
     return app
 
 
@@ -174,6 +176,16 @@ def _check_address(asked: Request) -> None:
         for name, values in asked.args.lists():
             if len(values) > 1 and name != "fields":
                 raise Invalid(f"{name}: given more than once")
+
+
+def _in_turn(turns: Turns, inner: Wsgi) -> Wsgi:
+    """The application, working on no more requests at once than there are turns."""
+
+    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        with turns.taken():
+            return inner(environ, start_response)
+
+    return serve
 
 
 def _under_v1(inner: Wsgi) -> Wsgi:

@@ -10,22 +10,22 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import resource
 import signal
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
 import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import killpoints, log, queue, runtime
 from app.api.answers import Wsgi
+from app.api.heartbeats import ENOUGH
 from app.main import create_app
 from app.parent import die_with_parent
-from app.services.turns import Turns
 from app.settings import Settings
 
 logger = log.get(__name__)
@@ -34,6 +34,8 @@ logger = log.get(__name__)
 PATIENCE = 1
 #: Objects that are made before Python looks for garbage: more than most requests leave at once.
 UNSEEN = 20_000
+#: Files that a process has open beside its connections, at most.
+OTHER_FILES = 256
 #: glibc's `mallopt`: M_TRIM_THRESHOLD, so much free memory is kept; M_MMAP_THRESHOLD, blocks of so
 #: much never are; M_ARENA_MAX, as all threads would keep theirs, and Python lets only one run.
 MEMORY = {-1: 16 << 20, -3: 32 << 20, -8: 2}
@@ -72,7 +74,7 @@ def main(settings: Settings) -> None:
         gc.freeze()  # what is loaded by now stays, and is no longer looked through
         gc.set_threshold(UNSEEN)
         _keep_memory()
-        return in_turn(app, Turns(api.blocking_threads, api.waiting_threads))
+        return app
 
     server = MPServer(
         "ingot",
@@ -80,8 +82,10 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=api.blocking_threads + api.waiting_threads,
+        blocking_threads=api.blocking_threads + api.waiting_threads + 2 * ENOUGH,
         backlog=api.backlog,
+        backpressure=_connections(api.max_connections),
+        http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,
         http=HTTPModes.auto,
         websockets=False,
@@ -97,6 +101,19 @@ def main(settings: Settings) -> None:
     server.serve(target_loader=load, wrap_loader=False)
 
 
+def _connections(wanted: int) -> int:
+    """How many connections a process may have, of those wanted: as many as it may open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < needed:
+            logger.warning("api.too_few_files", limit=hard, needed=needed)
+            return max(soft - OTHER_FILES, 1)
+    return wanted
+
+
 def _keep_memory() -> None:
     """
     What a large page took stays with the process: to give it back each time, and to ask for it
@@ -106,13 +123,3 @@ def _keep_memory() -> None:
         allocator = ctypes.CDLL(None)
         for parameter, size in MEMORY.items():
             allocator.mallopt(parameter, size)
-
-
-def in_turn(app: Wsgi, turns: Turns) -> Wsgi:
-    """The application, working on no more requests at once than there are turns."""
-
-    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        with turns.taken():
-            return app(environ, start_response)
-
-    return serve

@@ -17,9 +17,8 @@ from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.db import retrying
 from app.errors import Invalid, NotFound
-from app.runtime import Runtime
 from app.services import agents as service
-from app.services import inspection
+from app.services import heartbeats, inspection
 from app.settings import Settings
 
 agents = Routes("agents", "What the ramdisk agents of machines call")
@@ -121,20 +120,20 @@ def heartbeat_of_named_node(sign: dict[str, Any]) -> Response:
 
 
 def heartbeat_of(ident: str, sign: Mapping[str, Any]) -> Response:
-    """What the agent of a node is answered. Raises as `hear`, and Misaddressed."""
+    """What the agent of a node is answered. Raises Invalid, Misaddressed, NodeLocked, NotFound."""
     key_of(ident)
-    hear(runtime(), ident, sign, versions.current())
+    check(runtime().settings, ident, sign, versions.current())
+    heartbeats.heartbeat(runtime(), ident, sign)
     return empty(202)
 
 
-def hear(shared: Runtime, ident: str, sign: Mapping[str, Any], minor: int) -> None:
-    """Take a sign of life in the request's version. Raises Invalid, NotFound, NodeLocked."""
-    if not shared.settings.api.enable_ramdisk_endpoints:
+def check(settings: Settings, ident: str, sign: Mapping[str, Any], minor: int) -> None:
+    """Whether this is a sign of life in the request's version. Raises Invalid, NotFound."""
+    if minor < HEARTBEAT_SINCE or not settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", ident)
     for name, since in SINCE.items():
         if minor < since and sign.get(name) is not None:
             raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
-    service.heartbeat(shared, ident, sign)
 
 
 @agents.at("POST", "/continue_inspection")

@@ -1,26 +1,31 @@
 """
 Heartbeats, taken before Flask sees them.
 
-With thousands of agents they are most of all requests, and Flask's share would be most of their
-cost. Only what is in order is answered here; anything else goes on to the route (`app.api.agents`),
-which does the same again and knows how to tell what is wrong.
+With thousands of agents they are most of all requests. Flask's share would be most of their cost,
+and a transaction of its own for each most of what remains: those that come within a moment are
+recorded together, and answered then. Only what is in order is answered here; anything else goes on
+to the route (`app.api.agents`), which knows how to tell what is wrong.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from werkzeug.datastructures import EnvironHeaders
 
 from app import log
 from app.api import versions
-from app.api.agents import HEARTBEAT_SINCE, hear
+from app.api.agents import check
 from app.api.answers import JSON, Wsgi, signature
 from app.api.schemas.agents import Heartbeat
-from app.errors import NotFound
 from app.runtime import Runtime
+from app.services import heartbeats
+from app.services.gathered import Gathered
+from app.services.heartbeats import Heard, Sign
 from app.services.idents import is_uuid
 
 PATH = "/v1/heartbeat/"
@@ -28,25 +33,45 @@ PATH = "/v1/heartbeat/"
 UNUSUAL = ("QUERY_STRING", "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING")
 #: Bytes that are looked at here.
 LONGEST = 128 << 10
+#: Seconds for which a heartbeat waits for others, which no agent minds; and how many are enough.
+MOMENT, ENOUGH = 0.5, 16
 
 _HEARTBEAT = Heartbeat()
 
 
+class Asked(NamedTuple):
+    """A heartbeat as it came. node: its UUID. minor: the version that it speaks."""
+
+    node: str
+    minor: int
+    body: bytes
+
+
 def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
     """An application that takes heartbeats, and leaves all else to `inner`."""
+    gathered = Gathered(partial(_record, runtime), MOMENT, ENOUGH)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith(PATH) or not _is_usual(environ):
             return inner(environ, start_response)
         body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
-        try:
-            minor = _take(runtime, environ, body)
-        except Exception:  # whatever it is, the route meets it, too
+        minor = take(environ, body)
+        if minor is None:
             environ["wsgi.input"] = BytesIO(body)
             return inner(environ, start_response)
         headers = [("Content-Length", "0"), *signature(f"req-{uuid.uuid4()}", minor)]
         start_response("202 ACCEPTED", headers)
         return ()
+
+    def take(environ: dict[str, Any], body: bytes) -> int | None:
+        """The version that it speaks, once it is recorded; None: the route has to see to it."""
+        with suppress(Exception):  # whatever it is, the route meets it, too
+            minor = versions.negotiate(EnvironHeaders(environ))
+            heard = gathered(Asked(environ["PATH_INFO"][len(PATH) :], minor, body))
+            if heard is not None:
+                heartbeats.wake(runtime, heard)
+                return minor
+        return None
 
     return application
 
@@ -64,11 +89,18 @@ def _is_usual(environ: dict[str, Any]) -> bool:
     )
 
 
-def _take(runtime: Runtime, environ: dict[str, Any], body: bytes) -> int:
-    """Record it; the minor version that it speaks. Raises what the route would tell."""
-    minor = versions.negotiate(EnvironHeaders(environ))
-    if minor < HEARTBEAT_SINCE:
-        raise NotFound("route", PATH)
-    sign = _HEARTBEAT.load(orjson.loads(body))
-    hear(runtime, environ["PATH_INFO"][len(PATH) :], sign, minor)
-    return minor
+def _record(runtime: Runtime, asked: Sequence[Asked]) -> Sequence[Heard | None]:
+    """What came of each; None where the route has to see to it."""
+    signs = [_sign(runtime, each) for each in asked]
+    heard = iter(heartbeats.again(runtime, [each for each in signs if each]))
+    return [next(heard) if each else None for each in signs]
+
+
+def _sign(runtime: Runtime, asked: Asked) -> Sign | None:
+    """The sign of life; None when anything is wrong with it."""
+    try:
+        told = _HEARTBEAT.load(orjson.loads(asked.body))
+        check(runtime.settings, asked.node, told, asked.minor)
+    except Exception:
+        return None
+    return Sign(asked.node, told)

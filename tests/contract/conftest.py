@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import update
 
 from app import runtime as app_runtime
+from app.api import heartbeats
 from app.main import create_app
 from app.models import Base, Conductor, Node
 from app.runtime import Message, Runtime
@@ -83,7 +84,9 @@ def applications(tmp_path_factory, request):
             )
             runtime = app_runtime.make(settings, send=lambda _message: True)
             Base.metadata.create_all(runtime.engine)
-            made[kind] = runtime, create_app(runtime)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(heartbeats, "MOMENT", 0.01)
+                made[kind] = runtime, create_app(runtime)
         return made[kind]
 
     yield of

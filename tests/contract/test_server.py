@@ -3,11 +3,12 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import openstack
@@ -27,7 +28,7 @@ NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}
 
 
 @contextmanager
-def started(database, port, **settings):
+def started(database, port, before="", **settings):
     """A server's process; whatever comes of the test, it is gone afterwards."""
     environ = {
         **os.environ,
@@ -38,7 +39,7 @@ def started(database, port, **settings):
         **settings,
     }
     with subprocess.Popen(
-        [sys.executable, "-c", SERVE], env=environ, stderr=subprocess.PIPE
+        [sys.executable, "-c", before + SERVE], env=environ, stderr=subprocess.PIPE
     ) as process:
         try:
             yield process
@@ -146,6 +147,42 @@ def test_requests_that_wait_do_not_hold_up_the_others(server):
             took.append(time.monotonic() - begun)
         assert {409} == set(waiting)
     assert sorted(took)[5] < 0.5
+
+
+@contextmanager
+def idle(database, count, **settings):
+    """Connections to one process that have asked once and are kept open, as agents' are."""
+    port = free_port()
+    with (
+        started(database, port, INGOT_API_API_WORKERS="1", **settings) as process,
+        ExitStack() as stack,
+    ):
+        await_answer(f"http://127.0.0.1:{port}", process)
+        kept = []
+        for _ in range(count):
+            kept.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            stack.enter_context(kept[-1])
+            kept[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert kept[-1].recv(1 << 16).startswith(b"HTTP/1.1 200")
+        yield kept
+
+
+def test_connections_that_are_kept_open_keep_nobody_out(database):
+    with idle(database, 300, INGOT_API_BACKLOG="128"):
+        pass
+
+
+def test_beyond_their_limit_connections_wait_until_idle_ones_are_closed(database):
+    few = {"INGOT_API_MAX_CONNECTIONS": "5", "INGOT_API_KEEP_ALIVE_TIME": "1"}
+    with idle(database, 12, **few) as kept:
+        assert b"" == kept[0].recv(1)
+
+
+def test_a_process_that_may_open_few_files_has_fewer_connections_and_says_so(database, capfd):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); "
+    with idle(database, 60, before=limit, INGOT_API_KEEP_ALIVE_TIME="1"):
+        pass
+    assert "api.too_few_files" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

@@ -19,7 +19,7 @@ from app import killpoints
 from app.db import after, now
 from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
-from app.services import agents, conductors, outcomes
+from app.services import conductors, heartbeats, outcomes
 from drivers.interfaces import POWER_OFF
 from tests.integration.conftest import AlwaysNotes
 from tests.integration.world import Acme, AcmePower, World
@@ -255,7 +255,7 @@ class Room(World):
         sign = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
         uuid = self.inside.read(waiting.node_id).uuid
         with self.being(self.api):
-            agents.heartbeat(self.runtime, uuid, sign)
+            heartbeats.heartbeat(self.runtime, uuid, sign)
         self.api.up = True
         self.in_vain = self.inside.operation(waiting.uuid).state == OperationState.WAITING
         return True

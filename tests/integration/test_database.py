@@ -16,7 +16,7 @@ from app import db, models
 from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation
 from app.prepared import Prepared
-from app.services import agents, operations
+from app.services import heartbeats, operations
 from drivers.steps import Done, Wait
 from workers import attempts, claims, reconciler, waker
 
@@ -169,10 +169,38 @@ def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, oth
         attempt = claims.claim(conductor, name, 1, 0)
         together(
             partial(attempts._record, conductor, attempt, Wait({"booted": True})),
-            partial(agents.heartbeat, other.runtime, attempt.node.uuid, sign),
+            partial(heartbeats.heartbeat, other.runtime, attempt.node.uuid, sign),
         )
         assert ("queued", 2) == (inside.operation(name).state, inside.operation(name).fence)
         assert "deploying" == inside.read(node).provision_state
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_heartbeats_are_recorded_together(inside, other, held):
+    """None spoils another; and none waits for a row that somebody else holds."""
+    if held and inside.runtime.engine.dialect.name == "sqlite":
+        pytest.skip("it has one lock for all")
+    nodes = [inside.node("clean wait") for _ in range(5)]
+    for node in nodes:
+        inside.agent(node, heartbeats=0)
+    inside.change(Node, nodes[1], provision_state="active")
+    told = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
+    each = [told, told, told | {"agent_token": "x"}, told | {"callback_url": "https://b"}, told]
+    signs = [
+        heartbeats.Sign(inside.read(node).uuid, sign)
+        for node, sign in zip(nodes, each, strict=True)
+    ]
+    with other.runtime.looking() as connection:
+        if held:
+            row = select(AgentRecord.node_id).where(AgentRecord.node_id == nodes[4])
+            connection.execute(row.with_for_update())
+        heard = heartbeats.again(inside.runtime, signs)
+
+    last = None if held else heartbeats.Heard(nodes[4], False)
+    assert [heartbeats.Heard(nodes[0], False), None, None, None, last] == heard
+    with inside.runtime.reading() as session:
+        counts = [session.get_one(AgentRecord, node).heartbeats for node in nodes]
+    assert [1, 0, 0, 0, 0 if held else 1] == counts
 
 
 def test_two_operations_of_one_node_are_never_both_worked_on(inside):
@@ -220,7 +248,7 @@ def test_the_agent_record_counts_every_heartbeat(inside, other):
     sign = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
 
     def beat(view):
-        return lambda: [agents.heartbeat(view.runtime, uuid, sign) for _ in range(10)] and None
+        return lambda: [heartbeats.heartbeat(view.runtime, uuid, sign) for _ in range(10)] and None
 
     assert [None] * 4 == together(*map(beat, [inside, other] * 2))
     with inside.runtime.reading() as session:

@@ -3,7 +3,7 @@
 import uuid
 
 from app.models import AgentRecord, Node, Operation, OperationState, Port
-from app.services import agents, operations, provisioning, waking
+from app.services import heartbeats, operations, provisioning, waking
 from app.services.caller import Caller
 from drivers.agent.deploy import Direct
 from drivers.builtin import FakeHardware
@@ -197,7 +197,7 @@ class World:
             session.flush()
             session.get_one(AgentRecord, node_id).token = TOKEN
         sign = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
-        agents.heartbeat(self.inside.runtime, self.inside.read(node_id).uuid, sign)
+        heartbeats.heartbeat(self.inside.runtime, self.inside.read(node_id).uuid, sign)
         self.run()
         return self.state(node_id)
 
