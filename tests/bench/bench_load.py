@@ -3,12 +3,13 @@ What it costs to have very many operations in flight: 2,000 nodes being cleaned 
 
 One conductor of a real `ingot up` with its settings for production, SQLite, and fake hardware; the
 agents are one small server in this process, whose step never ends, and a loop that sends their
-heartbeats, one every 30 s each, each on a connection of its own as agents do. What is counted is
-CPU seconds of the service's processes, with heartbeats and without; and with a tenth of the nodes
-in flight, half of them, all, and after minutes with all: memory, threads and open files of each
-role. Beside the heartbeat stands the floor: the same requests at the same pace, to a Flask view
-under the same server that answers without a look at them. In the end, beside all that wait, come a
-few nodes more, whose step ends: how long does it take from its end until the node is available?
+heartbeats, one every 30 s each: first each on the connection that its agent keeps, as agents do,
+then each on a new one, as through a proxy that keeps none. What is counted is CPU seconds of the
+service's processes, with heartbeats and without; and with a tenth of the nodes in flight, half of
+them, all, and after minutes with all: memory, threads and open files of each role. Beside the
+heartbeat stands the floor: the same requests at the same pace, to a Flask view under the same
+server that answers without a look at them. In the end, beside all that wait, come a few nodes more,
+whose step ends: how long does it take from its end until the node is available?
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from pathlib import Path
 import aiohttp
 from flask import Flask, Response
 from granian.constants import Interfaces
+from granian.http import HTTP1Settings
 from granian.server.mp import MPServer
 
 from drivers.simulator.server import Server
@@ -66,16 +68,16 @@ class Needs:
 @dataclass
 class Measured:
     """
-    needs: at which point -> role -> Needs. idle, busy: CPU seconds a second of each role without
-    heartbeats, and with them; floor: of what only answers them. looks: at agents, a second. delays:
-    seconds from the end of a step
-    until its node is available, of the nodes that came in the end.
+    needs: at which point -> role -> Needs. idle: CPU seconds a second of each role without
+    heartbeats. busy: whether connections are kept -> the same with them. floor: whether they are
+    kept -> of what only answers them. looks: at agents, a second. delays: seconds from the end of a
+    step until its node is available, of the nodes that came in the end.
     """
 
     needs: dict = field(default_factory=dict)
     idle: dict = field(default_factory=dict)
     busy: dict = field(default_factory=dict)
-    floor: float = 0
+    floor: dict = field(default_factory=dict)
     looks: float = 0
     delays: list = field(default_factory=list)
 
@@ -186,13 +188,18 @@ def measure(folder, nodes, seconds, quick):
             looks, began = agents.looks, time.monotonic()
             found.idle = used(fleet, seconds, lambda: time.sleep(seconds))
             found.looks = (agents.looks - looks) / (time.monotonic() - began)
-            found.busy = used(fleet, seconds, lambda: done(beat(agents, fleet.url, made, seconds)))
+            for kept in (True, False):
+                with calling(agents, done, fleet.url, made, kept) as call:
+                    found.busy[kept] = used(fleet, seconds, lambda call=call: call(seconds))
+                    if kept:
+                        found.needs[f"{nodes} whose agents called"] = needs(fleet)
             assert nodes == states(fleet)["clean wait"]
-            found.needs[f"{nodes}, {2 * seconds:.0f} s later"] = needs(fleet)
             found.delays = delays(fleet, agents, done, late)
-            before = cpu.of_trees([pid])
-            done(beat(agents, url, made, seconds))
-            found.floor = (cpu.of_trees([pid]) - before) / seconds
+            for kept in (True, False):
+                with calling(agents, done, url, made, kept) as call:
+                    before = cpu.of_trees([pid])
+                    call(seconds)
+                    found.floor[kept] = (cpu.of_trees([pid]) - before) / seconds
             assert 0 == agents.refused
     return found
 
@@ -218,8 +225,9 @@ def answer_all(port):
         "/v1/heartbeat/<node>", methods=["POST"], view_func=lambda node: Response(b"", 202)
     )
     server = MPServer(
-        "floor", "127.0.0.1", port, interface=Interfaces.WSGI, workers=1, log_enabled=False
-    )
+        "floor", "127.0.0.1", port, interface=Interfaces.WSGI, workers=1, log_enabled=False,
+        backpressure=10000, blocking_threads=2, http1_settings=HTTP1Settings(header_read_timeout=200_000),
+    )  # fmt: skip
     server.serve(target_loader=lambda: app, wrap_loader=False)
 
 
@@ -271,9 +279,9 @@ def bring(fleet, agents, done, nodes):
     until(lambda: states(fleet).get("clean wait", 0) == wanted, "waiting", 600, between=1)
 
 
-def client():
+def client(**options):
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True, limit=8),
+        connector=aiohttp.TCPConnector(**(options or {"force_close": True, "limit": 8})),
         timeout=aiohttp.ClientTimeout(total=120), headers=VERSION,
     )  # fmt: skip
 
@@ -288,18 +296,42 @@ async def in_turns(work, items, lanes=8):
     await asyncio.gather(*(lane() for _ in range(lanes)))
 
 
-async def beat(agents, url, nodes, seconds):
-    """Every agent gives a sign of life every `GAP` seconds, evenly spread."""
-    async with client() as http:
+@contextmanager
+def calling(agents, done, url, nodes, kept):
+    """
+    What makes every agent give a sign of life every `GAP` seconds, evenly spread, for some seconds.
+
+    kept: each keeps a connection, which is open already.
+    """
+
+    async def connect():
+        if not kept:
+            return dict.fromkeys(nodes, client())
+        made = {node: client(limit=1, keepalive_timeout=3600) for node in nodes}
+        await in_turns(lambda node: agents.heartbeat(made[node], url, node), nodes, 32)
+        return made
+
+    async def beat(seconds):
         began, tasks = time.monotonic(), set()
         for number in range(int(len(nodes) * seconds / GAP)):
             late = began + number * GAP / len(nodes) - time.monotonic()
             await asyncio.sleep(max(late, 0))
-            task = asyncio.create_task(agents.heartbeat(http, url, nodes[number % len(nodes)]))
+            node = nodes[number % len(nodes)]
+            task = asyncio.create_task(agents.heartbeat(sessions[node], url, node))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         while tasks:
             await asyncio.wait(tasks)
+
+    async def close():
+        for each in sessions.values():
+            await each.close()
+
+    sessions = done(connect())
+    try:
+        yield lambda seconds: done(beat(seconds))
+    finally:
+        done(close())
 
 
 def state_of(fleet, nodes=None):
@@ -359,18 +391,22 @@ def report(nodes, found):
     for point, needed in found.needs.items():
         told = (f"{each.memory:.0f}, {each.threads}, {each.files}" for each in needed.values())
         print(f"  {point:26}" + "".join(f"{each:>18}" for each in told))
-    print(f"\n  {'% of one core':26}{'quiet':>10}{'heartbeats':>12}{'difference':>12}")
-    spent = [*((role, found.idle[role], found.busy[role]) for role in found.idle)]
-    spent.append(("all", sum(found.idle.values()), sum(found.busy.values())))
-    for role, quiet, busy in spent:
-        print(f"  {role:26}{quiet * 100:10.1f}{busy * 100:12.1f}{(busy - quiet) * 100:12.1f}")
-    _, quiet, busy = spent[-1]
-    rate = nodes / GAP
-    cost, floor = ((each / rate) * 1000 for each in (busy - quiet, found.floor))
-    print(
-        f"\n  A heartbeat ({rate:.0f} a second): {cost:.2f} ms;"
-        f" answered by Flask without a look at it: {floor:.2f} ms; ratio {cost / floor:.1f}"
-    )
+    kept, new = found.busy[True], found.busy[False]
+    print(f"\n  {'% of one core':26}{'quiet':>10}{'heartbeats':>12}{'on new connections':>20}")
+    spent = [*((role, found.idle[role], kept[role], new[role]) for role in found.idle)]
+    spent.append(("all", *(sum(each.values()) for each in (found.idle, kept, new))))
+    for role, *parts in spent:
+        quiet, usual, other = (part * 100 for part in parts)
+        print(f"  {role:26}{quiet:10.1f}{usual:12.1f}{other:20.1f}")
+    quiet, rate = spent[-1][1], nodes / GAP
+    print()
+    for where, busy in (("its agent's", True), ("a new", False)):
+        more = sum(found.busy[busy].values()) - quiet
+        print(
+            f"  A heartbeat on {where} connection ({rate:.0f} a second): {more * 100:.1f} % of a"
+            f" core, {more / rate * 1000:.2f} ms each; answered by Flask without a look at it:"
+            f" {found.floor[busy] / rate * 1000:.2f} ms; ratio {more / found.floor[busy]:.1f}"
+        )
     print(f"  Agents were looked at {found.looks:.0f} times a second.")
     print(
         f"  From the end of a step of {STEP_SECONDS:g} s until its node was available: median"
