@@ -5,7 +5,8 @@ Measured on a real `ingot up` with SQLite and 1,000 nodes, and on one with 100,0
 stand two floors: a Flask view under the same server that returns the same bytes ready-made, and the
 bare SQL read of the rows plus the JSON encoder; with `--ironic` also Ironic with the same nodes. They
 take turns, a quarter of a second each, and the lower quartile of each is told, so that what else the
-machine does at the time falls on all of them.
+machine does at the time falls on all of them. Heartbeats come from as many agents at once as are
+recorded together; Ironic's one by one.
 """
 
 import http.client
@@ -19,6 +20,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +32,7 @@ from flask import Flask, Response
 from granian.constants import Interfaces
 from granian.server.mp import MPServer
 
+from app.api.heartbeats import ENOUGH
 from tests.bench import cpu
 from tests.compare.ironic import Ironic
 from tests.fleet import Fleet, until
@@ -112,17 +115,31 @@ class Client:
         return content
 
 
+class Crowd:
+    """So many clients that ask for the same at once."""
+
+    def __init__(self, url, at_once, *asked):
+        self._asks = [partial(Client(url).ask, *asked) for _ in range(at_once)]
+        self._pool = ThreadPoolExecutor(at_once)
+        self.at_once = at_once
+
+    def __call__(self):
+        for done in [self._pool.submit(ask) for ask in self._asks]:
+            done.result()
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """
     What is measured: used gives its CPU seconds so far, asks has how a request of a name is made.
 
-    client, database: of a service.
+    url, client, database: of a service.
     """
 
     name: str
     used: Callable[[], float]
     asks: dict[str, Callable[[], object]]
+    url: str = ""
     client: Client | None = None
     database: str = ""
 
@@ -179,7 +196,7 @@ def service(name, url, roots, database):
         "PATCH": patch,
         "POST": lambda: client.ask("POST", "/v1/nodes", BODY, 201),
     }
-    return Subject(name, partial(cpu.of_processes, cpu.family(roots)), asks, client, database)
+    return Subject(name, partial(cpu.of_processes, cpu.family(roots)), asks, url, client, database)
 
 
 def fill(service, wanted):
@@ -222,10 +239,9 @@ def of_agent(service):
         "agent_token": json.loads(look_up())["config"]["agent_token"],
         "agent_version": "11.0",
     }
-    return {
-        "lookup": look_up,
-        "heartbeat": partial(client.ask, "POST", f"/v1/heartbeat/{KNOWN}", sign, 202),
-    }
+    agents = 1 if service.name == "Ironic" else ENOUGH
+    asked = "POST", f"/v1/heartbeat/{KNOWN}", sign, 202
+    return {"lookup": look_up, "heartbeat": Crowd(service.url, agents, *asked)}
 
 
 def measure(subjects, names):
@@ -234,8 +250,10 @@ def measure(subjects, names):
     for name in names:
         rounds = {}
         for each in subjects:
-            each.asks[name]()
-            rounds[each] = max(round(ROUND * 1000 / cost(each, name, 2).took), 1), []
+            ask = each.asks[name]
+            ask()
+            took = cost(each, name, 2).took * at_once(ask)
+            rounds[each] = max(round(ROUND * 1000 / took), 1), []
         for _ in range(ROUNDS):
             for each, (times, costs) in rounds.items():
                 costs.append(cost(each, name, times))
@@ -248,13 +266,19 @@ def measure(subjects, names):
     return results
 
 
+def at_once(ask):
+    """How many requests it makes."""
+    return getattr(ask, "at_once", 1)
+
+
 def cost(subject, name, times):
     ask = subject.asks[name]
+    count = times * at_once(ask)
     used, began = subject.used(), time.monotonic()
     for _ in range(times):
         ask()
     took = time.monotonic() - began
-    return Cost((subject.used() - used) / times * 1000, took / times * 1000)
+    return Cost((subject.used() - used) / count * 1000, took / count * 1000)
 
 
 def floor_of(content):

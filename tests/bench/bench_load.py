@@ -306,22 +306,19 @@ def calling(agents, done, url, nodes, kept):
 
     async def connect():
         if not kept:
-            return dict.fromkeys(nodes, client())
+            return dict.fromkeys(nodes, client(force_close=True, limit=0))
         made = {node: client(limit=1, keepalive_timeout=3600) for node in nodes}
         await in_turns(lambda node: agents.heartbeat(made[node], url, node), nodes, 32)
         return made
 
     async def beat(seconds):
-        began, tasks = time.monotonic(), set()
+        began, tasks = time.monotonic(), []
         for number in range(int(len(nodes) * seconds / GAP)):
             late = began + number * GAP / len(nodes) - time.monotonic()
             await asyncio.sleep(max(late, 0))
             node = nodes[number % len(nodes)]
-            task = asyncio.create_task(agents.heartbeat(sessions[node], url, node))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        while tasks:
-            await asyncio.wait(tasks)
+            tasks.append(asyncio.create_task(agents.heartbeat(sessions[node], url, node)))
+        await asyncio.gather(*tasks)
 
     async def close():
         for each in sessions.values():
