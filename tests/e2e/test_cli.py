@@ -108,8 +108,9 @@ def test_waiting_tells_each_step_as_it_ends(process, fleet, node, tmp_path):
     cleaning = process("node", "provision-state", node, "clean", "--clean-steps", steps, "--wait")
     first = cleaning.stderr.readline()
     assert fleet.operations(node)[0]["state"] in ("running", "waiting")
-    out, rest = cleaning.communicate(timeout=60)
-    assert (0, f"{node}: manageable, power off\n") == (cleaning.returncode, out)
+    rest = cleaning.stderr.read()  # `communicate` would miss what came with the first line
+    assert f"{node}: manageable, power off\n" == cleaning.stdout.read()
+    assert 0 == cleaning.wait(20)
     done = [f"{each['interface']}.{each['step']}" for each in fleet.operations(node)[0]["steps"]]
     assert done == labels(first + rest)
     assert {"bios.cache_bios_settings", "bios.factory_reset", "power.wait"} <= set(done)
