@@ -1,9 +1,9 @@
 """The real server, spoken to by the real clients."""
 
+import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -158,12 +158,13 @@ def idle(database, count, **settings):
         ExitStack() as stack,
     ):
         await_answer(f"http://127.0.0.1:{port}", process)
-        kept = []
-        for _ in range(count):
-            kept.append(socket.create_connection(("127.0.0.1", port), timeout=30))
-            stack.enter_context(kept[-1])
-            kept[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert kept[-1].recv(1 << 16).startswith(b"HTTP/1.1 200")
+        kept = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(count)]
+        for each in kept:
+            stack.callback(each.close)
+            each.request("GET", "/")
+            answer = each.getresponse()
+            answer.read()
+            assert 200 == answer.status
         yield kept
 
 
@@ -175,7 +176,7 @@ def test_connections_that_are_kept_open_keep_nobody_out(database):
 def test_beyond_their_limit_connections_wait_until_idle_ones_are_closed(database):
     few = {"INGOT_API_MAX_CONNECTIONS": "5", "INGOT_API_KEEP_ALIVE_TIME": "1"}
     with idle(database, 12, **few) as kept:
-        assert b"" == kept[0].recv(1)
+        assert b"" == kept[0].sock.recv(1)
 
 
 def test_a_process_that_may_open_few_files_has_fewer_connections_and_says_so(database, capfd):
