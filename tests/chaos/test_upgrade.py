@@ -25,7 +25,7 @@ from tests.ports import free_port
 
 FROZEN = Path(__file__).with_name("upgrade")
 #: What the release before this one is called; the last that is in this clone's history counts.
-PREVIOUS = ("v0.0.1", "3fc0bc7")
+PREVIOUS = ("v0.1.0", "3fc0bc7")
 
 
 def git(*words):
