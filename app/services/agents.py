@@ -26,7 +26,6 @@ EXPECTING = {
 }  # fmt: skip
 #: Where it may also do so when agents are kept running between operations.
 FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE, S.SERVICING, S.SERVICE_HOLD}
-STATUSES = ("start", "end", "error")
 
 MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
 _MAC = re.compile(MAC)

@@ -30,6 +30,8 @@ LISTENING = {
 }  # fmt: skip
 #: Where it is also recorded when agents are kept running between operations.
 LISTENING_ON_FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE}
+#: What an agent may say of a command of its own.
+STATUSES = ("start", "end", "error")
 
 
 class Sign(NamedTuple):

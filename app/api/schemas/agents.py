@@ -3,7 +3,7 @@
 from marshmallow import Schema
 
 from app.api.schemas.common import Flat, Ident, Text, Uuid, Words
-from app.services.agents import STATUSES
+from app.services.heartbeats import STATUSES
 
 
 class LookupQuery(Schema):
