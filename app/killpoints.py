@@ -17,6 +17,7 @@ The points, in the order in which a step meets them:
     acted        the machine was told, and nothing is written
     freed        the lease is given back, and nothing is written; not after every step
     recorded     what came of the step is written
+    followed     the next link of the chain is sent
     waking       the conductor's waker has found that a wait is over
     called       the API has noted a heartbeat, and has woken nobody
     reconciling  the reconciler begins to look
@@ -34,7 +35,8 @@ from contextlib import suppress
 
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
-    "recorded", "waking", "called", "reconciling", "decided", "admitting", "admitted", "beating",
+    "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
+    "beating",
 )  # fmt: skip
 _armed: list[tuple[str, str, str]] = []
 

@@ -19,20 +19,16 @@ from kombu import Connection, Exchange, Queue
 from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import virtual
 
-from app import release
+from app import chain
 from app.broker import KEEPALIVE, OUTAGE, client
+from app.chain import HEADERS
 from app.errors import Unavailable
 from app.reach import Reach
 from app.runtime import Call, Message
 from app.settings import Settings
 
-#: Runs the steps of one operation, for as long as none of them has to wait.
-RUN = "ingot.run"
 #: Answers one question, in a process that never waits for steps.
 ASK = "ingot.ask"
-#: What every message carries beside its arguments. In any release those of RUN begin with the node
-#: and the operation, those of ASK with the key and the node; others are added behind.
-HEADERS = {"ingot_version": release.NEEDED}
 #: Periodic work that any conductor may do, and that of one conductor.
 SHARED_QUEUE = "conductor.now"
 #: What is raised when the broker does not take or give a message, whichever it is.
@@ -150,17 +146,9 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
     reach = Reach(OUTAGE, FAILURES, OperationalError)
 
     def run(message: Message) -> None:
-        hint = (message.node, message.operation, message.fence, message.cursor)
-        shown = f"operation {message.operation} at {message.cursor}"
-        send_task(
-            application,
-            RUN,
-            hint,
-            queue_of(message.conductor),
-            shadow=message.kind,
-            argsrepr=shown,  # Celery's own takes longer than all the rest of the message
-            kwargsrepr="",
-        )
+        queue = addressed(application, queue_of(message.conductor))
+        timeout = application.conf.broker_connection_timeout
+        _once_more_if_stale(lambda: chain.publish(application, message, queue, timeout))
 
     def call(message: Call) -> None:
         send_task(
@@ -191,16 +179,23 @@ def send_task(
 
     It takes `[broker]connect_timeout` seconds at most to connect, and as many to be answered.
     """
-    begun = time.monotonic()
-    patience = application.conf.broker_connection_timeout
-    options |= {"headers": dict(HEADERS), "confirm_timeout": patience}
+    timeout = application.conf.broker_connection_timeout
+    options |= {"headers": dict(HEADERS), "confirm_timeout": timeout}
     destination = addressed(application, queue)
+    _once_more_if_stale(
+        lambda: application.send_task(task, args=args, queue=destination, **options)
+    )
+
+
+def _once_more_if_stale(publish: Callable[[], object]) -> None:
+    """Publish; repeat it at once after a failure as quick as that of a stale connection."""
+    begun = time.monotonic()
     try:
-        application.send_task(task, args=args, queue=destination, **options)
+        publish()
     except FAILURES:
         if time.monotonic() - begun > STALE:
             raise
-        application.send_task(task, args=args, queue=destination, **options)
+        publish()
 
 
 class Asks:

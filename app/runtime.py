@@ -6,7 +6,7 @@ Made once per process by whoever starts it (API, conductor, beat, a test) and pa
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine
@@ -22,19 +22,38 @@ RUNTIME = "runtime"
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """One step of an operation as a Celery task of a chain."""
+
+    task: str  # UUID of the task
+    position: int  # of the step
+    label: str  # of the step, the name of the task in Flower
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """
-    A hint to a conductor that an operation can go on: its steps from `cursor` on, under `fence`.
+    """A hint to a conductor that an operation can go on: the chain of its remaining steps."""
 
-    node: its UUID. conductor: the name of its queue. kind: of the operation, its name in Flower.
-    """
-
-    conductor: str
-    node: str
-    operation: str
+    conductor: str  # name
+    node: str  # UUID
+    operation: str  # UUID
     fence: int
-    cursor: int
-    kind: str
+    links: tuple[Link, ...]  # not empty; the first is to be run
+    root: str | None = None  # task that the chain began with; None: it begins here
+    parent: str | None = None  # task before the first link
+
+    @property
+    def cursor(self) -> int:
+        """The position of the step that this message is about."""
+        return self.links[0].position
+
+    @property
+    def rest(self) -> "Message | None":
+        """The chain after its first link."""
+        first, *links = self.links
+        if not links:
+            return None
+        return replace(self, links=tuple(links), root=self.root or first.task, parent=first.task)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """
-Attempts: claim a step, act, record what came of it.
+Attempts: claim a step, call the driver, record the outcome, send the next link of the chain.
 
 Claim and record are short transactions; between them no transaction is open, for as long as the
-machine takes. What is recorded is refused when the fence has been raised meanwhile.
+machine takes. A record is refused when the fence has been raised meanwhile.
 """
 
 import time
@@ -14,9 +14,10 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
+from app.chain import RUN
 from app.db import after, call_after_commit, reason
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, Port
-from app.runtime import Runtime
+from app.runtime import Message, Runtime
 from app.services import (
     children,
     inspection,
@@ -31,93 +32,77 @@ from drivers import reserved
 from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
 from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.target import Target
-from workers import claims, leaving
+from workers import claims, leaving, outages
 from workers.claims import Attempt, Conductor
+from workers.forwarding import forward
 from workers.patience import OUT_OF_REACH, patiently
 
 logger = log.get(__name__)
-
-#: Told what a step is called when it begins; what it returns is told what came of it.
-Show = Callable[[str], Callable[[Outcome | None], None]]
 
 #: Seconds until a child node that another operation has is asked for again.
 CHILD_BUSY = 2.0
 
 
-def unseen(_label: str) -> Callable[[Outcome | None], None]:
-    return lambda _outcome: None
-
-
-def run(
-    conductor: Conductor,
-    node: str,
-    operation: str,
-    fence: int,
-    cursor: int,
-    *,
-    show: Show = unseen,
-) -> None:
+def run(conductor: Conductor, message: Message) -> Outcome | None:
     """
-    What a message asks for, if it is still to be done: the steps of an operation from `cursor` on,
-    until one has to wait, or the conductor leaves and hands over the rest.
+    Run the step that a message is about, if it is still to be run, and send the rest of its chain.
+
+    Returns the step's outcome; None when this message did nothing.
     """
     killpoints.reach("received")
+    node, operation, position = message.node, message.operation, message.cursor
     if not conductor.witness.note(node):
-        return  # the reconciler sends again
-    at: int | None = cursor
-    while at is not None:
-        if conductor.leaving.is_set():
-            leaving.hand_over(conductor, operation)
-            return
-        at = _run_under_one_lease(conductor, node, operation, fence, at, show=show)
-
-
-def _run_under_one_lease(
-    conductor: Conductor, node: str, operation: str, fence: int, cursor: int, *, show: Show
-) -> int | None:
-    """
-    Run steps until one changes more than itself. Returns where to go on; None: not from here.
-
-    The lease is given back before such a change is written: whoever is next at the node may be
-    sent as soon as it is.
-    """
+        return None  # the reconciler sends again
+    if conductor.leaving.is_set():
+        leaving.hand_over(conductor, operation)
+        return None
     lease = conductor.leases.take(
         node,
-        fence,
-        lambda: patiently(lambda: _still_handed_out(conductor.runtime, operation, fence)),
+        message.fence,
+        lambda: patiently(lambda: _still_handed_out(conductor.runtime, operation, message.fence)),
     )
     if lease is None:
         logger.info("lease.held_by_another", node=node, operation=operation)
         return None  # the reconciler sends again
     killpoints.reach("leased")
     try:
-        while True:
-            lease.keep(conductor.runtime.settings.conductor.step_timeout)
-            attempt = claims.claim(conductor, operation, fence, cursor)
-            if attempt is None:
-                return None
-            kind, step = attempt.operation.kind, attempt.step
-            killpoints.reach("claimed", kind)
-            ended = show(step.label)
-            with log.bound(node=node, operation=operation, step=step.label):
-                outcome = _act(conductor, attempt, lease.check)
-            ended(outcome)
-            killpoints.reach("acted", kind)
-            if outcome is None:
-                return None
-            if not (_is_plain(attempt, outcome) and _advance(conductor, attempt, outcome)):
-                break
-            killpoints.reach("recorded", kind)
-            cursor += 1
-            if conductor.leaving.is_set():
-                return cursor
+        lease.keep(conductor.runtime.settings.conductor.step_timeout)
+        attempt = claims.claim(conductor, operation, message.fence, position)
+        if attempt is None:
+            return None
+        kind, step = attempt.operation.kind, attempt.step
+        killpoints.reach("claimed", kind)
+        with log.bound(node=node, operation=operation, step=step.label):
+            outcome = _act(conductor, attempt, lease.check)
+        killpoints.reach("acted", kind)
+        if outcome is None:
+            return None
+        advanced = _is_plain(attempt, outcome) and _advance(conductor, attempt, outcome)
     finally:
+        # before a change is written that lets another process work on the node
         conductor.leases.give_back(lease)
-    killpoints.reach("freed", kind)
-    with log.bound(node=node, operation=operation, step=step.label):
-        goes_on_at = patiently(lambda: _record(conductor, attempt, outcome))
+    following: int | None = position + 1
+    if not advanced:
+        killpoints.reach("freed", kind)
+        with log.bound(node=node, operation=operation, step=step.label):
+            following = patiently(lambda: _record(conductor, attempt, outcome))
     killpoints.reach("recorded", kind)
-    return goes_on_at
+    if following is not None:
+        _follow(conductor, message, following)
+        killpoints.reach("followed", kind)
+    return outcome
+
+
+def _follow(conductor: Conductor, message: Message, position: int) -> None:
+    """Have the step at `position` run: by the rest of the chain, where that begins with it."""
+    rest = message.rest
+    if conductor.leaving.is_set():
+        leaving.hand_over(conductor, message.operation)
+    elif rest is None or rest.cursor != position:
+        with outages.borne(RUN):
+            forward(conductor.runtime, message.operation)
+    elif not conductor.runtime.send(rest):
+        logger.warning("message.not_sent", operation=message.operation)
 
 
 def _still_handed_out(runtime: Runtime, operation: str, fence: int) -> bool:
@@ -253,9 +238,10 @@ _LOCK = select(Operation).where(Operation.id == bindparam("id")).with_for_update
 
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
     """
-    Write what came of an attempt, where it changes more than its step: the operation, the node.
+    Record the outcome of an attempt that changes more than its step: the operation, the node.
 
-    Returns the position of the step to go on with; None when there is nothing more to do now.
+    Returns the position of the step that the chain goes on with. None: nothing is to be run now, or
+    the plan was replaced, and a chain of the new one has been sent.
     """
     with conductor.transaction() as session:
         node = operations.lock(session, attempt.node.id)
@@ -285,6 +271,10 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
                 outcomes.wait(session, node, operation, step, outcome)
                 _watch(conductor, session, node, operation, outcome)
                 return None
+        if goes_on and (step.collects or isinstance(outcome, Failed)):
+            operation.sends = 0
+            operations.send(session, node, operation)
+            return None
         return operation.cursor if goes_on else None
 
 

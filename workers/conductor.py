@@ -23,13 +23,15 @@ from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import db, killpoints, log, queue, release
+from app import chain, db, killpoints, log, queue, release
 from app.broker import client
+from app.chain import RUN
 from app.parent import die_with_parent
 from app.runtime import Runtime, make
 from app.services import conductors, restoration
 from app.settings import Settings
-from workers import answering, attempts, flower, leaving, outages, periodic
+from drivers.steps import Failed
+from workers import answering, attempts, leaving, outages, periodic
 from workers.claims import Conductor
 from workers.forwarding import forward
 from workers.lease import Leases
@@ -41,6 +43,8 @@ logger = log.get(__name__)
 seldom = log.Seldom(logger)
 
 NOW_THREADS = 8
+#: Result of a message about a step that has been run, handed out again or taken by another.
+NOT_RUN = "not run"
 #: Seconds that a message may wait for the conductor to be registered.
 BEGIN_PATIENCE = 5.0
 #: Seconds between two looks of a conductor that leaves for what was sent to it in vain.
@@ -49,6 +53,10 @@ HAND_OVER_EVERY = 0.2
 HAND_OVER_PATIENCE = 5.0
 #: Seconds until a sign of life is tried again that the database did not take.
 AGAIN = 1.0
+
+
+class StepFailed(Exception):
+    """A step failed; it is recorded. Flower shows the task as failed, for this reason."""
 
 
 def main(settings: Settings, name: str) -> None:
@@ -71,17 +79,22 @@ def main(settings: Settings, name: str) -> None:
     witness = Witness(client(settings.broker.url, patience), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, Waker(runtime))
 
-    @application.task(name=queue.RUN, bind=True, acks_late=True, ignore_result=True)
-    def run(self: Task, node: str, operation: str, *hint: Any) -> None:
+    @application.task(name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,))
+    def run(self: Task, node: str, operation: str, *more: Any) -> str:
+        """Run one step; returns the outcome as Flower shows it."""
         if queue.version_of(self.request) > release.UNDERSTOOD:
+            self.request.chain = None
             forward(runtime, operation)
-            return
+            return "forwarded"
+        message = chain.received(name, self.request, (node, operation, *more))
         if not life.begun.wait(BEGIN_PATIENCE):
-            return  # the reconciler sends again
-        fence, cursor = hint[:2]
-        show = flower.shows(worker, self.request)
-        with outages.borne(queue.RUN):
-            attempts.run(conductor, node, operation, fence, cursor, show=show)
+            return NOT_RUN  # the reconciler sends again
+        outcome = None
+        with outages.borne(RUN):
+            outcome = attempts.run(conductor, message)
+        if isinstance(outcome, Failed):
+            raise StepFailed(outcome.reason)
+        return type(outcome).__name__.lower() if outcome else NOT_RUN
 
     leases.start()
     conductor.waker.start()

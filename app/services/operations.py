@@ -26,12 +26,15 @@ from app.models import (
     OperationStep,
     StepState,
 )
-from app.runtime import Message, Runtime, of
+from app.runtime import Link, Message, Runtime, of
 from app.services import admission
 from app.services.caller import Caller
 from app.services.conductors import owner_of
 
 logger = log.get(__name__)
+
+#: Links of one chain at most, as each carries the rest of it; the last one sends what follows.
+LONGEST_CHAIN = 32
 
 
 def lock(session: Session, node_id: int) -> Node:
@@ -71,10 +74,10 @@ def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node
         each.id: each
         for each in session.scalars(_LOCK_FREE, {"ids": operation_ids, "nodes": list(nodes)})
     }
-    for name in found:
-        _steps_in(session)[name] = []
+    for each in found.values():
+        _steps_in(session)[each.uuid] = []
     for row in session.scalars(_STEPS_OF_ALL, {"ids": list(found)}):
-        _steps_in(session)[row.operation_id].append(row)
+        _steps_in(session)[found[row.operation_id].uuid].append(row)
     given = [found[each] for each in operation_ids if each in found]
     return [(nodes.pop(each.node_id), each) for each in given if each.node_id in nodes]
 
@@ -129,11 +132,15 @@ def start(  # noqa: PLR0917 - the columns of a row
     if not admission.enter(session, node, operation, caller.project_id):
         _admit_after_commit(session, operation)
     session.add(operation)
+    for position, row in enumerate(rows):
+        row.position, row.state = position, StepState.PENDING
+    _steps_in(session)[operation.uuid] = list(rows)
     hand_out(session, node, operation)
     session.flush()  # gives it its id
     node.operation_id = operation.id
-    _steps_in(session)[operation.id] = []
-    append(session, operation, rows, 0)
+    for row in rows:
+        row.operation_id = operation.id
+    session.add_all(rows)
     return operation
 
 
@@ -190,8 +197,8 @@ def hand_out(session: Session, node: Node, operation: Operation) -> None:
 
 def send(session: Session, node: Node, operation: Operation) -> None:
     """
-    Hint to the node's owner that the operation can go on. Without an owner, or before it is
-    admitted, it stays queued.
+    Send the chain of the remaining steps to the node's owner. Without an owner, or before it is
+    admitted, the operation stays queued.
     """
     runtime = of(session)
     try:
@@ -206,10 +213,8 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     operation.sent_at = now()
     operation.sent_to = owner.incarnation
     operation.sends += 1
-    kind = operation.kind
-    message = Message(
-        owner.name, node.uuid, operation.uuid, operation.fence, operation.cursor, kind
-    )
+    kind, links = operation.kind, links_of(session, operation)
+    message = Message(owner.name, node.uuid, operation.uuid, operation.fence, links)
 
     def deliver() -> None:
         killpoints.reach("committed", kind)
@@ -260,10 +265,36 @@ def _send_first(runtime: Runtime, operation_id: int) -> None:
 def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
     """All steps of an operation, in order; read once per transaction."""
     known = _steps_in(session)
-    if operation.id not in known:
-        known[operation.id] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
-    return known[operation.id]
+    if operation.uuid not in known:
+        known[operation.uuid] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
+    return known[operation.uuid]
 
+
+def links_of(session: Session, operation: Operation) -> tuple[Link, ...]:
+    """The steps from the cursor on as links of a chain."""
+    if operation.uuid in _steps_in(session):
+        rows = [(row.position, row.label) for row in pending(session, operation)]
+    else:  # labels only, and without writing first what the session has changed of other rows
+        with session.no_autoflush:
+            found = session.execute(
+                _LABELS, {"operation_id": operation.id, "cursor": operation.cursor}
+            )
+        rows = [(position, f"{interface}.{name}") for position, interface, name in found]
+    return tuple(Link(str(uuid4()), position, label) for position, label in rows[:LONGEST_CHAIN])
+
+
+#: States of a step that is still to be run, or to be called again.
+_UNFINISHED = (StepState.PENDING, StepState.RUNNING, StepState.WAITING)
+_LABELS = (
+    select(OperationStep.position, OperationStep.interface, OperationStep.name)
+    .where(
+        OperationStep.operation_id == bindparam("operation_id"),
+        OperationStep.position >= bindparam("cursor"),
+        OperationStep.state.in_(_UNFINISHED),
+    )
+    .order_by(OperationStep.position)
+    .limit(LONGEST_CHAIN)
+)
 
 _STEPS = (
     select(OperationStep)
@@ -272,18 +303,18 @@ _STEPS = (
 )
 
 
-def _steps_in(session: Session) -> dict[int, list[OperationStep]]:
-    steps: dict[int, list[OperationStep]] = session.info.setdefault("steps", {})
+def _steps_in(session: Session) -> dict[str, list[OperationStep]]:
+    """UUID of an operation -> its steps, of those that this transaction has read."""
+    steps: dict[str, list[OperationStep]] = session.info.setdefault("steps", {})
     return steps
 
 
 def pending(session: Session, operation: Operation) -> list[OperationStep]:
     """The steps from the cursor on that are not finished."""
-    unfinished = (StepState.PENDING, StepState.RUNNING, StepState.WAITING)
     return [
         row
         for row in steps_of(session, operation)
-        if row.position >= operation.cursor and row.state in unfinished
+        if row.position >= operation.cursor and row.state in _UNFINISHED
     ]
 
 

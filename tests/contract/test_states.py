@@ -23,7 +23,10 @@ def test_a_verb_becomes_an_operation_that_is_sent(api):
     assert [operation["uuid"]] == [message.operation for message in api.sent]
     whole = api("GET", f"/v1/operations/{operation['uuid']}").json
     assert (uuid, "queued") == (whole["node_uuid"], whole["state"])
-    assert ("manage", 0) == (api.sent[0].kind, api.sent[0].cursor)
+    assert whole["steps"]
+    assert [f"{step['interface']}.{step['step']}" for step in whole["steps"]] == [
+        link.label for link in api.sent[0].links
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 
 from app import broker, db, settings
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
-from app.runtime import make
+from app.runtime import Message, make
 from app.services import conductors, operations, provisioning
 from app.services.caller import Caller
-from workers import redis_server
+from workers import attempts, redis_server
 from workers.attempts import Conductor as Claimant
 
 
@@ -100,6 +100,22 @@ class Inside:
             provisioning.request(session, node, verb, {}, Caller())
             session.flush()
             return session.get_one(Operation, node.operation_id).uuid
+
+    def message(self, name):
+        """A message about an operation as it stands: the chain of its remaining steps."""
+        with self.runtime.reading() as session:
+            operation = session.query(Operation).filter_by(uuid=name).one()
+            node = session.get_one(Node, operation.node_id)
+            links = operations.links_of(session, operation)
+            return Message("c-1", node.uuid, name, operation.fence, links)
+
+    def deliver(self, claimant, message):
+        """Let a conductor run a message, and those that are sent meanwhile."""
+        delivered = len(self.sent)
+        attempts.run(claimant, message)
+        while delivered < len(self.sent):
+            delivered += 1
+            attempts.run(claimant, self.sent[delivered - 1])
 
     def operation(self, name):
         with self.runtime.reading() as session:

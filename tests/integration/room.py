@@ -225,9 +225,8 @@ class Room(World):
         message = self.queue.pop(0)
         process = self.conductors[message.conductor]
         if process.up:
-            hint = message.node, message.operation, message.fence, message.cursor
             with self.being(process):
-                attempts.run(process.conductor, *hint)
+                attempts.run(process.conductor, message)
         return True
 
     def _wake(self):

@@ -23,46 +23,75 @@ def cleaning(inside):
     return inside.read(node), name
 
 
-def run(inside, node, name, **more):
-    operation = inside.operation(name)
-    attempts.run(inside.claimant, node.uuid, name, operation.fence, operation.cursor, **more)
+def run(inside, name):
+    inside.deliver(inside.claimant, inside.message(name))
 
 
-def test_one_message_runs_all_steps_that_need_not_wait(inside, cleaning):
+def test_each_link_runs_one_step_and_sends_the_rest_of_its_chain(inside, cleaning):
     node, name = cleaning
-    run(inside, node, name)
+    first = inside.sent[0]
+    assert CLEANING == [link.label for link in first.links]
+    run(inside, name)
     assert [(label, "done", 1) for label in CLEANING] == [
         (step.label, step.state, step.attempts) for step in inside.steps(name)
     ]
-    assert 1 == len(inside.sent)
+    assert [CLEANING, CLEANING[1:], CLEANING[2:]] == [
+        [link.label for link in message.links] for message in inside.sent
+    ]
     assert ("available", None) == (
         inside.read(node.id).provision_state,
         inside.read(node.id).reservation,
     )
 
 
-def test_each_step_is_shown_by_its_name_with_what_came_of_it(inside, cleaning, monkeypatch):
-    node, name = cleaning
-    seen = []
-    broken = Failed("no such luck")
-    real = attempts.call
+def test_a_step_that_fails_cuts_the_chain(inside, cleaning, monkeypatch):
+    node, _ = cleaning
+    broken, real = Failed("no such luck"), attempts.call
     monkeypatch.setattr(
         attempts,
         "call",
         lambda target, step: broken if step.label == CLEANING[1] else real(target, step),
     )
-    run(inside, node, name, show=lambda label: lambda outcome: seen.append((label, outcome)))
-    assert (CLEANING[0], Done()) == seen[0]
-    assert (CLEANING[1], broken) == seen[1]
+    assert Done() == attempts.run(inside.claimant, inside.sent[-1])
+    second = inside.sent[-1]
+    assert broken == attempts.run(inside.claimant, second)
+    assert 2 == len(inside.sent)
     assert "clean failed" == inside.read(node.id).provision_state
 
 
-def test_the_lease_is_kept_for_as_long_as_each_call_may_take(inside, cleaning, monkeypatch):
+@pytest.mark.parametrize("stale", ["repeated", "skipped ahead", "of an older fence"])
+def test_a_link_that_is_not_at_the_cursor_runs_nothing_and_sends_nothing(inside, cleaning, stale):
+    _, name = cleaning
+    first = inside.sent[0]
+    if stale == "repeated":
+        attempts.run(inside.claimant, first)
+        message = first
+    elif stale == "skipped ahead":
+        message = first.rest
+    else:
+        inside.change(Operation, name, fence=first.fence + 1)
+        message = first
+    before = [step.attempts for step in inside.steps(name)], len(inside.sent)
+    assert attempts.run(inside.claimant, message) is None
+    assert before == ([step.attempts for step in inside.steps(name)], len(inside.sent))
+
+
+def test_the_last_link_of_a_chain_that_was_cut_to_length_sends_what_follows(
+    inside, cleaning, monkeypatch
+):
     node, name = cleaning
+    monkeypatch.setattr(operations, "LONGEST_CHAIN", 1)
+    run(inside, name)
+    assert [[1], [2]] == [[link.position for link in sent.links] for sent in inside.sent[1:]]
+    assert "available" == inside.read(node.id).provision_state
+
+
+def test_the_lease_is_kept_for_as_long_as_each_call_may_take(inside, cleaning, monkeypatch):
+    _, name = cleaning
     kept = []
     lease = SimpleNamespace(check=lambda: None, keep=kept.append)
     monkeypatch.setattr(inside.claimant.leases, "take", lambda *_: lease)
-    run(inside, node, name)
+    run(inside, name)
     assert {inside.settings.conductor.step_timeout} == set(kept)
     assert len(kept) >= len(CLEANING)
 
@@ -81,7 +110,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(inside, cleaning, monke
             raise error("Cannot operate on a closed database.")
 
     monkeypatch.setattr(dialect, "do_commit", lossy)
-    run(inside, node, name)
+    run(inside, name)
     assert [("done", 1)] * 3 == [(step.state, step.attempts) for step in inside.steps(name)]
     operation = inside.operation(name)
     assert ("succeeded", 0) == (operation.state, operation.refused)
@@ -99,13 +128,13 @@ def test_a_step_that_lost_its_lease_is_handed_out_again_at_once(inside, cleaning
     with monkeypatch.context() as patch:
         patch.setattr(inside.claimant.leases, "take", lambda *_: lease)
         patch.setattr(attempts, "call", lambda target, _step: target.before_order())
-        run(inside, node, name)
+        run(inside, name)
     assert "running" == inside.operation(name).state
     contact = reconciler.Contact(15.0)
     reconciler.reconcile(inside.runtime, contact, lambda _name: 0)
     operation = inside.operation(name)
     assert ("queued", 0) == (operation.state, operation.cursor)
-    run(inside, node, name)
+    run(inside, name)
     assert "available" == inside.read(node.id).provision_state
     assert [2, 1, 1] == [step.attempts for step in inside.steps(name)]
 
@@ -123,26 +152,35 @@ def leave(inside):
     inside.claimant.leaving.set()
 
 
-def test_a_conductor_that_leaves_ends_its_step_and_hands_over_the_next_at_once(inside, cleaning):
+def test_a_conductor_that_leaves_ends_its_step_and_hands_over_the_next_at_once(
+    inside, cleaning, monkeypatch
+):
     node, name = cleaning
-    other = inside.conductor("c-2")
-    run(inside, node, name, show=lambda _label: lambda _outcome: leave(inside))
+    other, real = inside.conductor("c-2"), attempts.call
+
+    def leaves_meanwhile(target, step):
+        leave(inside)
+        return real(target, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempts, "call", leaves_meanwhile)
+        attempts.run(inside.claimant, inside.message(name))
     operation = inside.operation(name)
     assert ("queued", 1, 2) == (operation.state, operation.cursor, operation.fence)
     sent = inside.sent[-1]
     assert ("c-2", 2, 1) == (sent.conductor, sent.fence, sent.cursor)
-    attempts.run(other, node.uuid, name, sent.fence, sent.cursor)
+    inside.deliver(other, sent)
     assert "available" == inside.read(node.id).provision_state
     assert [(1, 0)] * 3 == [(step.attempts, step.deaths) for step in inside.steps(name)]
 
 
 @pytest.mark.parametrize("way", ["taken from its queue", "still in its queue"])
 def test_what_a_conductor_that_leaves_has_not_begun_goes_to_another(inside, cleaning, way):
-    node, name = cleaning
+    _, name = cleaning
     inside.conductor("c-2")
     leave(inside)
     if way == "taken from its queue":
-        run(inside, node, name)
+        attempts.run(inside.claimant, inside.message(name))
     else:
         leaving.hand_over_all(inside.claimant)
     operation = inside.operation(name)
@@ -167,7 +205,7 @@ def test_what_was_handed_over_while_the_lease_was_held_is_sent_once_more(inside,
 def test_the_last_conductor_that_leaves_leaves_its_work_queued(inside, cleaning):
     node, name = cleaning
     leave(inside)
-    run(inside, node, name)
+    run(inside, name)
     operation = inside.operation(name)
     assert ("queued", None) == (operation.state, operation.sent_to)
     assert inside.read(node.id).reservation

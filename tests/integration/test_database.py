@@ -53,12 +53,6 @@ def together(*calls, allowed=()):
         return list(pool.map(run, calls))
 
 
-def run(claimant, view, name):
-    """What a message about a new operation does."""
-    node = view.read(view.operation(name).node_id).uuid
-    return attempts.run(claimant, node, name, 1, 0)
-
-
 @pytest.fixture
 def other(inside):
     """A second process at the same database."""
@@ -104,12 +98,13 @@ def test_one_of_many_requests_wins(inside, other):
     assert 1 == len(inside.sent) + len(other.sent)
 
 
-def test_one_of_many_messages_runs_the_steps(inside, other):
+def test_one_of_many_messages_runs_each_step(inside, other):
     first, second = inside.conductor("c-1"), other.conductor("c-2")
     for _ in range(ROUNDS):
         name = inside.request(inside.node("manageable"), "provide")
-        runs = [partial(run, each, inside, name) for each in [first, second] * 3]
-        together(*runs)
+        for _step in inside.steps(name):
+            message = inside.message(name)
+            together(*(partial(attempts.run, each, message) for each in [first, second] * 3))
         assert [1, 1, 1] == [step.attempts for step in inside.steps(name)]
         assert "succeeded" == inside.operation(name).state
 

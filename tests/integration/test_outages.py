@@ -16,14 +16,14 @@ from app import broker, db, postgresql, queue, settings
 from app.main import create_app
 from app.models import Node
 from app.reach import REMIND, Reach
-from app.runtime import Message
+from app.runtime import Link, Message
 from app.sqlite import LOCKED_PAUSE
 from tests.integration.conftest import Inside
 from workers import beat, outages, reconciler
 from workers.lease import Leases
 
 EVENTS = ("server.unreachable", "server.reached_again")
-MESSAGE = Message("c-1", "a-node", "an-operation", 1, 0, "manage")
+MESSAGE = Message("c-1", "a-node", "an-operation", 1, (Link("a-task", 0, "power.validate"),))
 
 
 class Clock:

@@ -24,7 +24,7 @@ def later(inside):
 
 
 def run(inside, message):
-    attempts.run(inside.ours, message.node, message.operation, message.fence, message.cursor)
+    attempts.run(inside.ours, message)
 
 
 def test_a_conductor_writes_down_what_it_understands_until_it_leaves(inside):

@@ -202,12 +202,12 @@ def test_no_work_begins_that_redis_does_not_take_down(inside, living):
     node = inside.node("manageable")
     name = inside.request(node, "provide")
     inside.redis.config_set("maxmemory", 1)
-    attempts.run(conductor, inside.read(node).uuid, name, 1, 0)
-    assert "queued" == inside.operation(name).state
+    attempts.run(conductor, inside.message(name))
+    assert 0 == inside.operation(name).cursor
     inside.redis.config_set("maxmemory", 0)
     conductor.witness = inside.witness
-    attempts.run(conductor, inside.read(node).uuid, name, 1, 0)
-    assert "queued" != inside.operation(name).state
+    attempts.run(conductor, inside.message(name))
+    assert 1 == inside.operation(name).cursor
 
 
 def test_an_empty_redis_accuses_nobody(inside, living):

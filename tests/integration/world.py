@@ -166,10 +166,7 @@ class World:
         """Let the conductor do all that was sent to it."""
         sent = self.inside.sent
         while sent:
-            message = sent.pop(0)
-            attempts.run(
-                self.conductor, message.node, message.operation, message.fence, message.cursor
-            )
+            attempts.run(self.conductor, sent.pop(0))
 
     def do(self, node_id, verb, **arguments):
         """Ask, and let the conductor work until it has to wait for something."""
