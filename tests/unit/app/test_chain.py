@@ -15,7 +15,11 @@ QUEUE = "conductor.c-1"
 @pytest.fixture
 def application():
     with celery.Celery("test", broker="memory://localhost") as app:
-        app.task(name=chain.RUN, ignore_result=True)(lambda *_: None)
+
+        @app.task(name=chain.RUN, ignore_result=True)
+        def run(*_):
+            """Never run here."""
+
         yield app
 
 
