@@ -139,14 +139,19 @@ class World:
         there is none. It is written as the release of its sender does, whichever that is.
         """
         row, able = state.row, self.able(state)
-        kept = sorted(state.messages, key=lambda each: each[1:])[1 - self.messages :]
         for index in able:
-            for kind in range(1, max(self.releases) + 1):
-                new = (index, row.fence, row.cursor, kind)
-                known = kept if self.messages > 1 else []
-                yield state._replace(messages=frozenset({*known, new}))
+            yield from self.with_message(state, index, row.fence, row.cursor)
         if not able:
             yield state
+
+    def with_message(
+        self, state: State, conductor: int, fence: int, cursor: int
+    ) -> Iterator[State]:
+        kept = sorted(state.messages, key=lambda each: each[1:])[1 - self.messages :]
+        known = kept if self.messages > 1 else []
+        for kind in range(1, max(self.releases) + 1):
+            new = (conductor, fence, cursor, kind)
+            yield state._replace(messages=frozenset({*known, new}))
 
     def reconcile(self, state: State) -> Iterator[Edge]:
         """

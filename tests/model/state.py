@@ -17,9 +17,11 @@ BUSY, OVER = (QUEUED, RUNNING), (SUCCEEDED, FAILED)
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 
 #: Where a thread stands: before it takes the lease, claims, claims again, checks, acts, writes;
-#: hands over what follows; or drops what it has handed on.
-IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, LEAVING, HANDED = (
-    "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "leaving", "handed",
+#: gives back the lease after an advance; sends the next link; hands over what follows; or drops
+#: what it has handed on.
+IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, ADVANCED, FOLLOWING, LEAVING, HANDED = (
+    "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "advanced",
+    "following", "leaving", "handed",
 )  # fmt: skip
 ATTEMPTING = (UNSURE, CLAIMED, CHECKED, ACTED, FREED)
 

@@ -7,10 +7,12 @@ from tests.model.checker import Edge
 from tests.model.protocol import World
 from tests.model.state import (
     ACTED,
+    ADVANCED,
     BOOT,
     CHECKED,
     CLAIMED,
     COMMAND,
+    FOLLOWING,
     FREED,
     GOT,
     HANDED,
@@ -68,7 +70,7 @@ class Turn:
 def work(world: World, state: State, which: int) -> Iterator[Edge]:
     """The next atomic action of a thread, and what may go wrong with it."""
     turn = Turn(world, state, which)
-    if "leaving" in state.faults and turn.thread.at in (GOT, LEASED):
+    if "leaving" in state.faults and turn.thread.at in (GOT, LEASED, FOLLOWING):
         yield turn.fault("leaving", "its conductor leaves", state, freed=True, at=LEAVING,
                          valid=False)  # fmt: skip
     yield from NEXT[turn.thread.at](turn)
@@ -178,7 +180,7 @@ def _advance(turn: Turn) -> Iterator[Edge]:
     holds = turn.world.holds(turn.state.row, turn.which, turn.thread)
     trusts = turn.world.trusts(turn.state, turn.which, "record")
     if turn.thread.cursor == BOOT and holds and trusts:
-        yield from _written(turn, "go on under this lease", LEASED)
+        yield from _written(turn, "advance under this lease", ADVANCED)
     elif trusts is not None:
         yield turn.now("give the lease back", turn.state, freed=True, at=FREED, valid=False)
 
@@ -190,9 +192,9 @@ def _record(turn: Turn) -> Iterator[Edge]:
         return
     knows_it_again = turn.world.without not in ("state in the record", "knowing the own record")
     if knows_it_again and is_over(row, turn.which, thread) and row.state == QUEUED:
-        yield turn.now("has written already; go on", turn.state, at=GOT, cursor=row.cursor)
+        yield turn.now("has written already; go on", turn.state, at=FOLLOWING, cursor=row.cursor)
     elif trusts and turn.world.holds(row, turn.which, thread):
-        yield from _written(turn, "record", GOT)
+        yield from _written(turn, "record", FOLLOWING)
     else:
         yield turn.now("refused", turn.state, at=IDLE)
 
@@ -223,6 +225,18 @@ def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
             yield Edge(f"fault: {label}, the answer is lost", False, spent(to, "answer"))
 
 
+def _give_back(turn: Turn) -> Iterator[Edge]:
+    yield turn.now("give the lease back", turn.state, freed=True, at=FOLLOWING, valid=False)
+
+
+def _follow(turn: Turn) -> Iterator[Edge]:
+    """The next link of the chain goes to the conductor's own queue, whatever the row says by now."""
+    world, thread = turn.world, turn.thread
+    link = (world.threads[turn.which], thread.fence, thread.cursor)
+    for to in world.with_message(turn.state, *link):
+        yield turn.now("send the next link", to, at=IDLE)
+
+
 def _hand_over(turn: Turn) -> Iterator[Edge]:
     state = turn.state
     if state.row.state != QUEUED or turn.world.without == "handing over":
@@ -245,5 +259,7 @@ NEXT = {
     CHECKED: _act,
     ACTED: _advance,
     FREED: _record,
+    ADVANCED: _give_back,
+    FOLLOWING: _follow,
     LEAVING: _hand_over,
 }
