@@ -15,8 +15,7 @@ from app.services.caller import Caller
 from app.services.why import explain
 from tests.fleet import Fleet, until
 from tests.integration.conftest import Inside
-from workers import reconciler
-from workers.attempts import run
+from workers import attempts, reconciler
 
 TRUSTED = reconciler.Contact(timeout=0)
 
@@ -34,13 +33,21 @@ def narrow(database):
     with_limits.close()
 
 
+def run(inside, message):
+    """Let the conductor run a chain to its end."""
+    attempts.run(inside.claimant, message)
+    for link in [each for each in inside.sent if each.parent]:
+        inside.sent.remove(link)
+        run(inside, link)
+
+
 def work(inside):
     """Let the conductor do what was sent, and all that follows; the nodes in that order."""
     order = []
     while inside.sent:
         message = inside.sent.pop(0)
         order.append(message.node)
-        run(inside.claimant, message.node, message.operation, message.fence, message.cursor)
+        run(inside, message)
     return order
 
 
@@ -84,8 +91,8 @@ def test_beyond_the_limit_an_operation_queues_and_is_sent_when_a_slot_is_free(na
 
 
 def test_what_queues_is_not_begun_though_a_reconciler_of_the_release_before_sends_it(narrow):
-    (_, first), (node, second) = begin(narrow), begin(narrow)
-    run(narrow.claimant, node, second, narrow.operation(second).fence, 0)
+    (_, first), (_, second) = begin(narrow), begin(narrow)
+    run(narrow, narrow.message(second))
     assert [0] == sorted({step.attempts for step in narrow.steps(second)})
     work(narrow)
     assert {first: "succeeded", second: "succeeded"} == states(narrow, [first, second])
@@ -125,7 +132,7 @@ def test_who_asks_for_one_at_a_time_is_not_starved_by_who_has_asked_for_many(nar
         message = narrow.sent.pop(0)
         order.append(message.node)
         begin(narrow, "few")
-        run(narrow.claimant, message.node, message.operation, message.fence, message.cursor)
+        run(narrow, message)
     owners = [owner_of(narrow, node) for node in order]
     assert {"few": 3, "many": 3} == Counter(owners)
 
