@@ -23,6 +23,8 @@ IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, ADVANCED, FOLLOWING, 
     "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "advanced",
     "following", "leaving", "handed",
 )  # fmt: skip
+#: What a thread does last that has recorded a step, where the operation goes on.
+NEXT_LINK = "send the next link"
 ATTEMPTING = (UNSURE, CLAIMED, CHECKED, ACTED, FREED)
 
 Claimant = tuple[int, int]  # conductor, incarnation

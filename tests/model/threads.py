@@ -19,6 +19,7 @@ from tests.model.state import (
     IDLE,
     LEASED,
     LEAVING,
+    NEXT_LINK,
     QUEUED,
     RUNNING,
     SUCCEEDED,
@@ -234,7 +235,7 @@ def _follow(turn: Turn) -> Iterator[Edge]:
     world, thread = turn.world, turn.thread
     link = (world.threads[turn.which], thread.fence, thread.cursor)
     for to in world.with_message(turn.state, *link):
-        yield turn.now("send the next link", to, at=IDLE)
+        yield turn.now(NEXT_LINK, to, at=IDLE)
 
 
 def _hand_over(turn: Turn) -> Iterator[Edge]:
