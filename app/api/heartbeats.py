@@ -24,7 +24,7 @@ from app.api.answers import JSON, Wsgi, signature
 from app.api.schemas.agents import Heartbeat
 from app.runtime import Runtime
 from app.services import heartbeats
-from app.services.gathered import Gathered
+from app.services.batching import Batcher
 from app.services.heartbeats import Heard, Sign
 from app.services.idents import is_uuid
 
@@ -33,8 +33,9 @@ PATH = "/v1/heartbeat/"
 UNUSUAL = ("QUERY_STRING", "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING")
 #: Bytes that are looked at here.
 LONGEST = 128 << 10
-#: Seconds for which a heartbeat waits for others, which no agent minds; and how many are enough.
-MOMENT, ENOUGH = 0.5, 16
+#: Transactions a second of a process, and at once, before heartbeats wait for others; and the most
+#: heartbeats of one transaction.
+RATE, BURST, MOST = 4.0, 8, 16
 
 _HEARTBEAT = Heartbeat()
 
@@ -49,7 +50,7 @@ class Asked(NamedTuple):
 
 def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
     """An application that takes heartbeats, and leaves all else to `inner`."""
-    gathered = Gathered(partial(_record, runtime), MOMENT, ENOUGH)
+    record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, most=MOST)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if not environ["PATH_INFO"].startswith(PATH) or not _is_usual(environ):
@@ -67,7 +68,7 @@ def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
         """The version that it speaks, once it is recorded; None: the route has to see to it."""
         with suppress(Exception):  # whatever it is, the route meets it, too
             minor = versions.negotiate(EnvironHeaders(environ))
-            heard = gathered(Asked(environ["PATH_INFO"][len(PATH) :], minor, body))
+            heard = record(Asked(environ["PATH_INFO"][len(PATH) :], minor, body))
             if heard is not None:
                 heartbeats.wake(runtime, heard)
                 return minor

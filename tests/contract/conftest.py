@@ -85,7 +85,7 @@ def applications(tmp_path_factory, request):
             runtime = app_runtime.make(settings, send=lambda _message: True)
             Base.metadata.create_all(runtime.engine)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(heartbeats, "MOMENT", 0.01)
+                patch.setattr(heartbeats, "RATE", 1000.0)
                 made[kind] = runtime, create_app(runtime)
         return made[kind]
 
