@@ -39,6 +39,9 @@ def never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeou
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION if statement_timeout else 0,
     }
     limits_sql = "; ".join(f"SET {name} = {int(value * 1000)}" for name, value in limits.items())
+    # compiling a query takes longer than any of ours runs; without statistics of a new database's
+    # tables the planner compiles even those that read one row
+    limits_sql += "; SET jit = off"
     patience = {
         "connect_timeout": max(int(connect_timeout), 1),
         "keepalives_idle": 10,

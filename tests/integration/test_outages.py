@@ -324,6 +324,11 @@ def test_a_transaction_that_is_left_open_is_cut_and_its_locks_are_free(postgres,
     idle.dispose()
 
 
+def test_the_server_compiles_none_of_our_queries(postgres):
+    with postgres.runtime.reading() as session:
+        assert "off" == session.scalar(text("SHOW jit"))
+
+
 def test_a_statement_that_takes_too_long_is_given_up(postgres):
     with pytest.raises(OperationalError) as caught, postgres.runtime.reading() as session:
         session.execute(text("SELECT pg_sleep(30)"))
