@@ -274,11 +274,9 @@ def links_of(session: Session, operation: Operation) -> tuple[Link, ...]:
     """The steps from the cursor on as links of a chain."""
     if operation.uuid in _steps_in(session):
         rows = [(row.position, row.label) for row in pending(session, operation)]
-    else:  # labels only, and without writing first what the session has changed of other rows
-        with session.no_autoflush:
-            found = session.execute(
-                _LABELS, {"operation_id": operation.id, "cursor": operation.cursor}
-            )
+    else:  # labels only
+        named = {"operation_id": operation.id, "cursor": operation.cursor}
+        found = session.execute(_LABELS, named)
         rows = [(position, f"{interface}.{name}") for position, interface, name in found]
     return tuple(Link(str(uuid4()), position, label) for position, label in rows[:LONGEST_CHAIN])
 
