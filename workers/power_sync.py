@@ -32,7 +32,7 @@ logger = log.get(__name__)
 #: Nodes looked at in one read, and most threads for what is not asked by Redfish.
 PAGE, THREADS = 500, 32
 POWER_FAILURE = "power failure"
-#: Of a machine, one sweep in so many reads its secure boot: that is a request of its own.
+#: One sweep in so many reads a machine's secure boot, which costs a request of its own.
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
 #: States in which a machine's power is not ours to judge.
@@ -42,7 +42,7 @@ _SYSTEM = Caller(user_id="power-sync")
 #: A power state, or why it could not be read.
 Power = str | HardwareError
 Change = Callable[["_Row"], None]
-#: What is to be changed of a node, given its power and what else its BMC has told.
+#: The changes of a node, given its power and the other facts that its BMC reports.
 Judge = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
 
 

@@ -232,7 +232,7 @@ class Connection:
         return f"task {state}: {said}" if said else f"task {state}"
 
     def system(self, *, fresh: bool) -> Any:
-        """sushy's system; `fresh` reads it anew. Use inside `turn` only."""
+        """sushy's system; `fresh` reads it again. Use inside `turn` only."""
         root = self.open()
         if self._system is None:
             self._system = root.get_system(self.path)

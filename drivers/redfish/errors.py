@@ -33,7 +33,7 @@ _LONGEST = 1000
 
 class _Rule(NamedTuple):
     """
-    What an exception becomes.
+    The translation of one kind of exception.
 
     says: the message; see `_translated` for what it may name. gap: the BMC lacks the resource, or
     serves it malformed, so that asking again does not help.
@@ -85,7 +85,7 @@ def _rules() -> tuple[_Rule, ...]:
 
 @contextmanager
 def errors_of(bmc: "Access") -> Iterator[None]:
-    """Raise HardwareErrors only, whatever goes wrong with the BMC inside."""
+    """Raise HardwareErrors only, for all that goes wrong with the BMC inside."""
     try:
         yield
     except HardwareError:
@@ -111,7 +111,7 @@ def gap(bmc: "Access", path: str) -> Iterator[None]:
 
 
 def _translated(error: Exception, bmc: "Access") -> tuple[HardwareError | None, bool]:
-    """An exception as one of ours, and whether it is a gap; None for one that is not the BMC's."""
+    """An exception as one of ours, and whether it is a gap; None for a defect elsewhere."""
     from sushy.exceptions import ConnectionError as Silence
 
     cause = error.__context__ or error

@@ -34,7 +34,7 @@ class RedfishManagement(Redfish, Management):
 
     @step(verify=1)
     def cache_system_facts(self, target: Target) -> Outcome:
-        """Read boot mode, secure boot and vendor; what the BMC does not tell is left out."""
+        """Read boot mode, secure boot and vendor, as far as the BMC reports them."""
         facts: dict[str, Any] = {}
         skipped = {}
         for name, read in (
@@ -137,7 +137,7 @@ class RedfishManagement(Redfish, Management):
         return enabled if isinstance(enabled, bool) else None
 
     def _vendor(self, target: Target) -> str | None:
-        """Who made the BMC's firmware, else the machine."""
+        """The vendor of the BMC's firmware, else of the machine."""
         with client.turn(target, self.bmcs) as bmc:
             vendor = text(entry(bmc.open().json, "Vendor"))
             return vendor or text(bmc.system(fresh=False).manufacturer)

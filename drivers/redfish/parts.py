@@ -1,7 +1,7 @@
 """
 Parts of a machine: sushy's resources that a system, its managers and its chassis lead to.
 
-What is optional may be missing; of many, those that are missing or malformed are left out.
+Lists of them leave out those that are missing, malformed or marked Absent.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ def members(bmc: "Connection", owner: Any, name: str) -> Iterator[Any]:
 def readable(
     bmc: "Connection", paths: Iterable[str] | None, read: Callable[[str], Any]
 ) -> Iterator[Any]:
-    """What `read` gives for each path; what is missing, malformed or marked Absent is left out."""
+    """The resource that `read` makes of each path, gaps and absent ones left out."""
     for path in paths or ():
         found = None
         with bmc.gap(path):

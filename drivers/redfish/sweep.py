@@ -78,7 +78,7 @@ async def _state(
 
 
 def _health(document: dict[str, Any]) -> str | None:
-    """What a system says of itself; None when it does not tell."""
+    """The health that a system reports; None when it reports none that Ironic has a word for."""
     health = entry(entry(document, "Status"), "Health")
     return health if health in HEALTHS else None
 
@@ -86,7 +86,7 @@ def _health(document: dict[str, Any]) -> str | None:
 async def _report_secure_boot(
     http: aiohttp.ClientSession, kept: client.Connection, system: dict[str, Any], target: Target
 ) -> None:
-    """Nothing is reported of a system that does not tell."""
+    """Report SecureBootEnable, if the system has it."""
     path = entry(entry(system, "SecureBoot"), "@odata.id")
     if not isinstance(path, str):
         return

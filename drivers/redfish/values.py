@@ -1,4 +1,4 @@
-"""Values out of a BMC's documents: whatever a document holds, what comes out can be stored."""
+"""Values of a BMC's documents, in types and lengths that the database can store."""
 
 from collections.abc import Mapping
 from typing import Any

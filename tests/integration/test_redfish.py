@@ -1,4 +1,4 @@
-"""What a Redfish BMC tells becomes part of its node: by sweeps, at verification, after steps."""
+"""Facts of Redfish machines on their nodes: from sweeps, verification and steps."""
 
 import pytest
 
@@ -39,7 +39,9 @@ def test_a_power_sweep_records_boot_mode_and_now_and_then_secure_boot(inside, mo
         assert row.updated_at < first.updated_at == second.updated_at
 
 
-def test_a_power_sweep_leaves_boot_facts_to_who_works_on_the_node(inside, monkeypatch):
+def test_a_power_sweep_writes_no_boot_facts_of_a_node_that_an_operation_has_begun_on(
+    inside, monkeypatch
+):
     inside.conductor("c-1")
     with running(machines=1) as fleet:
         wait = power_sync._Supply.next

@@ -1,4 +1,4 @@
-"""A BMC in this process: the simulator's documents, without sockets, changed as a test likes."""
+"""A BMC in this process: the simulator's documents, without sockets, altered by tests."""
 
 import asyncio
 import json
@@ -28,10 +28,10 @@ def _machine() -> Machine:
 @dataclass
 class LocalBmc:
     """
-    Answers what sushy and the power sweep ask.
+    Answers the requests of sushy and of the power sweep.
 
-    changes: path -> what makes another document of the right one; None: it is a 404. more: path ->
-    document, of what the simulator has not. In paths, {id} is the machine. asked: (method, path).
+    changes: path -> function that alters the document; None: it is a 404. more: path -> document
+    that the simulator lacks. In paths, {id} is the machine. asked: (method, path).
     """
 
     machine: Machine = field(default_factory=_machine)

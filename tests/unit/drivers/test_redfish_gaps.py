@@ -1,4 +1,4 @@
-"""What a BMC lacks, or serves malformed: a gap in a list, or an error that says what is missing."""
+"""Missing and malformed resources of a BMC: gaps in lists, and errors that name the resource."""
 
 import logging
 
