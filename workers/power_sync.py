@@ -1,11 +1,13 @@
 """
-Power synchronisation: does each machine's power agree with its row? Its health comes along.
+Power synchronisation: does each machine's power agree with its row? Health, boot mode and secure
+boot come along.
 
 Rules are Ironic's (PERIODIC §1-2). BMCs are asked concurrently; only what differs is written, and
 only where neither fence nor reservation has moved since the node was read.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from app import log
 from app.models import Node
 from app.ring import Member, owner
 from app.runtime import Runtime
-from app.services import conductors, history, operations, planning, targets
+from app.services import conductors, history, operations, planning, reports, targets
 from app.services.caller import Caller
 from app.states import State
 from drivers.errors import HardwareError
@@ -30,6 +32,9 @@ logger = log.get(__name__)
 #: Nodes looked at in one read, and most threads for what is not asked by Redfish.
 PAGE, THREADS = 500, 32
 POWER_FAILURE = "power failure"
+#: One sweep in so many reads a machine's secure boot, which costs a request of its own.
+SECURE_BOOT_EVERY = 30
+_OF_BOOT = frozenset({"boot_mode", "secure_boot"})
 #: States in which a machine's power is not ours to judge.
 _LEFT_ALONE = (State.DEPLOY_WAIT, State.CLEAN_WAIT, State.ENROLL, State.ADOPT_FAIL)
 _SYSTEM = Caller(user_id="power-sync")
@@ -37,18 +42,22 @@ _SYSTEM = Caller(user_id="power-sync")
 #: A power state, or why it could not be read.
 Power = str | HardwareError
 Change = Callable[["_Row"], None]
-#: What is to be changed of a node, given its power and its health.
-Judge = Callable[[Node, Power, str | None], Iterator[Change]]
+#: The changes of a node, given its power and the other facts that its BMC reports.
+Judge = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
 
 
 def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
     """One sweep over the nodes of a conductor; how many were read, corrected, and failed."""
     counts = {"read": 0, "differ": 0, "failed": 0}
 
-    def judge(node: Node, state: Power, health: str | None) -> Iterator[Change]:
+    def judge(node: Node, state: Power, told: Mapping[str, Any]) -> Iterator[Change]:
         counts["read"] += 1
-        if health != node.health:
-            yield lambda row: _felt(row, health)
+        new = {name: value for name, value in told.items() if value != getattr(node, name)}
+        if "health" in new:
+            yield lambda row: _felt(row, new["health"])
+        if new.keys() & _OF_BOOT:
+            facts = {name: new[name] for name in new.keys() & _OF_BOOT}
+            yield lambda row: reports.apply(row.session, row.node, facts)
         if isinstance(state, HardwareError):
             counts["failed"] += 1
             yield lambda row: _unreadable(runtime, row, state)
@@ -63,7 +72,7 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
 def recover(runtime: Runtime, conductor: str) -> int:
     """Nodes in maintenance for a power failure whose BMC answers again leave it."""
 
-    def judge(_node: Node, state: Power, _health: str | None) -> Iterator[Change]:
+    def judge(_node: Node, state: Power, _told: Mapping[str, Any]) -> Iterator[Change]:
         if isinstance(state, str):
             yield lambda row: _recovered(row, state)
 
@@ -78,6 +87,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], judge: Judge
     """
     conductor, timeout = runtime.settings.conductor, runtime.settings.redfish.sync_timeout
     many, feels = conductor.sync_power_state_workers, conductor.enable_health_monitoring
+    sweep = int(time.time() // max(conductor.sync_power_state_interval, 1))
     supply = _Supply(pages)
     written = 0
 
@@ -87,19 +97,23 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], judge: Judge
             target = _target(runtime, node)
             if target is None:
                 continue
-            state, told = await ask(target)
-            changes = list(judge(node, state, told.get("health", node.health)))
+            state, told = await ask(target, secure_boot=(node.id + sweep) % SECURE_BOOT_EVERY == 0)
+            changes = list(judge(node, state, told))
             if changes:  # in a thread: who waits for an answer must not wait for the database
                 written += await asyncio.to_thread(_write, runtime, node, changes)
 
-    async def ask(target: Target | HardwareError) -> tuple[Power, Mapping[str, Any]]:
+    async def ask(
+        target: Target | HardwareError, *, secure_boot: bool
+    ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
         if target.driver.power.name == "redfish":
-            state = await ask_redfish(target)
+            state = await ask_redfish(target, secure_boot=secure_boot)
         else:
             state = await loop.run_in_executor(threads, _ask, target)
-        return state, target.reports if feels else {}
+        if not feels:
+            target.reports.pop("health", None)
+        return state, target.reports
 
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(min(many, THREADS)) as threads:

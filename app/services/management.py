@@ -44,8 +44,12 @@ def request_secure_boot(session: Session, node: Node, state: bool, caller: Calle
 def attach_virtual_media(
     session: Session, node: Node, device_type: str, image_url: str, caller: Caller
 ) -> None:
-    """Show an image to the machine. Raises Invalid, NodeLocked, Unavailable."""
-    _check_media(session, node, "attach_virtual_media")
+    """
+    Show an image to the machine. Raises Invalid, NodeLocked, Unavailable.
+
+    A driver without virtual media fails the operation, as a BMC without it does.
+    """
+    _check_media(session, node)
     arguments = {"device_type": device_type, "image_url": image_url}
     _begin(session, node, "vmedia", ("management", "attach_virtual_media"), arguments, caller)
 
@@ -54,7 +58,7 @@ def detach_virtual_media(
     session: Session, node: Node, device_types: Sequence[str], caller: Caller
 ) -> None:
     """Show the machine no images of these types any more. Raises as above."""
-    _check_media(session, node, "detach_virtual_media")
+    _check_media(session, node)
     arguments = {"device_types": list(device_types)}
     _begin(session, node, "vmedia", ("management", "detach_virtual_media"), arguments, caller)
 
@@ -163,7 +167,7 @@ def _not_in_transition(node: Node) -> None:
         )
 
 
-def _check_media(session: Session, node: Node, method: str) -> None:
-    _validated(session, node, "management", method)
+def _check_media(session: Session, node: Node) -> None:
+    _validated(session, node, "management")
     if node.fault == POWER_FAILURE:
         raise Unavailable(f"The BMC of node {node.uuid} does not answer: fault {node.fault!r}.")

@@ -7,20 +7,21 @@ from drivers.interfaces import Bios
 from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
+from drivers.redfish.values import entry, number, printable, text
 from drivers.steps import Done, Outcome, step
 from drivers.target import Target
 
-#: our name of what a registry says of a setting -> sushy's
-_REGISTRY = (
-    "attribute_type", "lower_bound", "upper_bound", "min_length", "max_length", "read_only",
-    "reset_required", "unique",
-)  # fmt: skip
+#: What a registry says of a setting, in numbers and as true or false.
+_NUMBERS = ("lower_bound", "upper_bound", "min_length", "max_length")
+_FLAGS = ("read_only", "reset_required", "unique")
+#: As large as a column holds.
+_BOUND = 2**31 - 1
 
 
 class RedfishBios(Redfish, Bios):
     """The Bios resource of the system, and the registry that describes it."""
 
-    @step(clean=0, verify=1)
+    @step(clean=0, verify=1, needs_ramdisk=False)
     def cache_bios_settings(self, target: Target) -> Outcome:
         """Read the BIOS settings; a BMC that does not tell them is no reason to fail."""
         try:
@@ -29,7 +30,7 @@ class RedfishBios(Redfish, Bios):
             return Done({"skipped": str(error)})
         return Done()
 
-    @step(clean=0, deploy=0, service=0, args=(Bios.SETTINGS,))
+    @step(clean=0, deploy=0, service=0, args=(Bios.SETTINGS,), needs_ramdisk=False)
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """Change BIOS settings; nothing is sent, nor restarted, when they are so already."""
         wanted = {each["name"]: each["value"] for each in settings}
@@ -51,7 +52,7 @@ class RedfishBios(Redfish, Bios):
 
         return self._change(target, order, settled)
 
-    @step(clean=0, deploy=0, service=0)
+    @step(clean=0, deploy=0, service=0, needs_ramdisk=False)
     def factory_reset(self, target: Target) -> Outcome:
         """Give every BIOS setting its default again."""
 
@@ -69,31 +70,45 @@ class RedfishBios(Redfish, Bios):
 
     def _read(self, target: Target, *, described: bool = False) -> dict[str, Any]:
         """name -> value; described: with what the registry says, and reported."""
+        known: dict[str, dict[str, Any]] = {}
         with client.turn(target, self.bmcs) as bmc:
             bios = bmc.bios()
             attributes = dict(bios.attributes or {})
-            registry = bios.get_attribute_registry() if described else None
+            if described:
+                with bmc.gap(f"{bios.path} AttributeRegistry"):
+                    known = _described(bios.get_attribute_registry())
         if described:
-            known = {each.name: each for each in _entries(registry)}
             target.report(
                 bios_settings=[
-                    {"name": name, "value": value, **_facts(known.get(name))}
+                    {
+                        "name": name,
+                        "value": printable(value) if isinstance(value, str) else value,
+                        **known.get(name, {}),
+                    }
                     for name, value in sorted(attributes.items())
+                    if text(name) == name
                 ]
             )
         return attributes
 
 
-def _entries(registry: Any) -> Any:
-    return registry.registry_entries.attributes or () if registry is not None else ()
+def _described(registry: Any) -> dict[str, dict[str, Any]]:
+    """Name of a setting -> what the registry says of it; nothing where there is no registry."""
+    entries = registry.registry_entries.attributes if registry is not None else ()
+    return {each.name: _facts(each) for each in entries or ()}
 
 
-def _facts(entry: Any) -> dict[str, Any]:
-    if entry is None:
-        return {}
-    choices = [each["ValueName"] for each in entry.allowable_values or ()]
-    facts = {name: getattr(entry, name, None) for name in _REGISTRY}
-    return {**facts, "allowable_values": choices}
+def _facts(each: Any) -> dict[str, Any]:
+    choices = each.allowable_values if isinstance(each.allowable_values, list) else []
+    names = [entry(choice, "ValueName") for choice in choices]
+    numbers = {name: number(getattr(each, name), -_BOUND, _BOUND) for name in _NUMBERS}
+    flags = {name: getattr(each, name) for name in _FLAGS}
+    return {
+        "attribute_type": text(each.attribute_type),
+        "allowable_values": [name for name in names if isinstance(name, str)],
+        **numbers,
+        **flags,
+    }
 
 
 def _same(now: Any, wanted: Any) -> bool:

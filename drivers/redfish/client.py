@@ -1,19 +1,23 @@
 """
-Talking to a BMC in Redfish; the only file that knows sushy.
+Talking to a BMC in Redfish, by sushy.
 
 One connection per BMC is kept between commands, in the governor (`drivers.bmc`), and used only
-while its turn is held. sushy's errors become ours here: no answer is Unreachable, a refusal is
-Refused with the BMC's words, a missing feature NotSupported, nonsense Unexpected.
+while its turn is held.
 """
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.bmc import Bmc, Bmcs, Urgency
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.errors import InvalidDriverInfo, NotSupported, Refused
+from drivers.redfish import parts
+from drivers.redfish.errors import NO_ENTRY, errors_of, gap
+from drivers.redfish.parts import part
+from drivers.redfish.values import text
 from drivers.target import Target
 from drivers.tls import trust
 
@@ -53,8 +57,7 @@ class Access:
         return f"{self.address}{self.system or ''}"
 
     def no_entry(self, status: int) -> Refused:
-        who = "driver_info/redfish_username and redfish_password"
-        return Refused(f"BMC {self.address} does not accept {who} ({status})")
+        return Refused(NO_ENTRY.format(bmc=f"BMC {self.address}", status=status))
 
     def scrub(self, text: str) -> str:
         return text.replace(self.password, "******") if self.password else text
@@ -66,8 +69,7 @@ def access(target: Target) -> Access:
     address = str(target.need("redfish_address")).rstrip("/")
     if "://" not in address:
         address = f"https://{address}"
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path:
+    if not _is_of_bmc(address):
         raise InvalidDriverInfo(
             f"driver_info/redfish_address: {info['redfish_address']!r} is not the URL of a BMC"
         )
@@ -97,6 +99,14 @@ def access(target: Target) -> Access:
         float(options["connect_timeout"]),
         float(options["read_timeout"]),
     )
+
+
+def _is_of_bmc(address: str) -> bool:
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return False
+    return url.scheme in ("http", "https") and bool(url.netloc) and not url.path
 
 
 class Connection:
@@ -139,21 +149,29 @@ class Connection:
         self.system(fresh=False).set_system_boot_options(**options)
         self._system.invalidate()
 
-    def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
-        """Virtual drives of these MediaTypes, read anew: the system's own, else its managers'."""
-        from sushy import exceptions as theirs
+    def gap(self, path: str) -> AbstractContextManager[None]:
+        """Go on after this block when the BMC lacks `path` or serves it malformed; see `errors`."""
+        return gap(self.access, path)
 
-        system = self.system(fresh=False)
-        try:
-            collections = [system.virtual_media]
-        except theirs.MissingAttributeError:
-            collections = [manager.virtual_media for manager in system.managers]
-        for collection in collections:
-            for drive in collection.get_members():
+    def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
+        """
+        Virtual drives of these MediaTypes, read now: the system's own, else its managers'.
+
+        Raises NotSupported when none of them has virtual media.
+        """
+        system, found = self.system(fresh=False), False
+        for owner in chain([system], parts.managers(self, system)):
+            if parts.link(owner, "virtual_media") is None:
+                continue
+            found = True
+            for drive in parts.members(self, owner, "virtual_media"):
                 kinds = {kind.value for kind in drive.media_types or ()}
                 if kinds.intersection(wanted):
-                    drive.refresh(force=True)
                     yield drive
+            if owner is system:
+                return
+        if not found:
+            raise NotSupported(f"BMC {self.access.address} has no virtual media")
 
     def secure_boot(self) -> Any:
         """sushy's SecureBoot of the system, read anew. Raises NotSupported."""
@@ -170,57 +188,14 @@ class Connection:
     def lights(self) -> dict[tuple[str, str], Any]:
         """(component, name) -> what has a light: sushy's system, its chassis, its drives."""
         system = self.system(fresh=True)
-        found: dict[tuple[str, str], Any] = {}
-        if system.indicator_led is not None:
-            found["system", "led"] = system
-        for chassis in system.chassis:
-            if chassis.indicator_led is not None:
-                found["chassis", chassis.identity] = chassis
-        try:
-            storages = part(system, "storage").get_members()
-        except NotSupported:
-            storages = []
-        for storage in storages:
-            for drive in storage.drives:
-                if drive.indicator_led is not None:
-                    found["disk", drive.identity] = drive
-        return found
-
-    def firmware(self) -> list[dict[str, Any]]:
-        """What the machine tells of its firmware, as `target.report(firmware=...)` takes it."""
-        system = self.system(fresh=True)
-        made = {"vendor": system.manufacturer, "model": system.model}
-        found = [
-            {
-                "component": "bios",
-                "current_version": system.bios_version,
-                "serial_number": system.serial_number,
-                **made,
-            }
-        ]
-        for manager in system.managers[:1]:
-            manager.refresh(force=True)
-            found.append(
-                {
-                    "component": "bmc",
-                    "current_version": manager.firmware_version,
-                    "vendor": system.manufacturer,
-                    "model": manager.model,
-                }
-            )
-        return found
-
-    def update_firmware(self, component: str, url: str) -> str:
-        """Order an update from a URL; the path at which the BMC tells of its progress."""
-        service = self.open().get_update_service()
-        protocol = urlsplit(url).scheme.upper()
-        parts = [
-            each.path
-            for each in service.firmware_inventory.get_members()
-            if component in each.identity.lower()
-        ]
-        monitor = service.simple_update(url, targets=parts[:1], transfer_protocol=protocol)
-        return str(monitor.task_monitor_uri)
+        named = [("system", "led", system)]
+        named += [("chassis", each.identity, each) for each in parts.chassis(self, system)]
+        named += [("disk", each.identity, each) for each in parts.drives(self, system)]
+        return {
+            (component, name): each
+            for component, name, each in named
+            if text(name) and each.indicator_led is not None
+        }
 
     def tasks(self) -> list[str]:
         """The paths of the BMC's tasks; none for a BMC that does not tell of any."""
@@ -257,13 +232,15 @@ class Connection:
         return f"task {state}: {said}" if said else f"task {state}"
 
     def system(self, *, fresh: bool) -> Any:
-        """sushy's system; `fresh` reads it anew. Use inside `turn` only."""
+        """sushy's system; `fresh` reads it again. Use inside `turn` only."""
         root = self.open()
         if self._system is None:
             self._system = root.get_system(self.path)
             self.path = self._system.path
         elif fresh:
-            self._system.refresh(force=True)
+            self._system.invalidate()
+        # not forced: what was read of its parts is read again when it is next asked for
+        self._system.refresh(force=False)
         return self._system
 
 
@@ -314,45 +291,3 @@ def _login(wanted: Access) -> Any:
         server_side_retries=1,
         server_side_retries_delay=1,
     )
-
-
-@contextmanager
-def errors_of(wanted: Access) -> Iterator[None]:
-    from sushy import exceptions as theirs
-
-    name = f"BMC {wanted.address}"
-    try:
-        yield
-    except theirs.ConnectionError as error:
-        cause = error.__context__ or error
-        raise Unreachable(f"{name} did not answer ({type(cause).__name__})") from None
-    except theirs.AccessError as error:
-        raise wanted.no_entry(error.status_code) from None
-    except theirs.ServerSideError as error:
-        raise Unexpected(wanted.scrub(f"{name} failed: {_words(error)}")) from None
-    except theirs.ResourceNotFoundError as error:
-        raise Refused(wanted.scrub(f"{name}: {error}")) from None
-    except theirs.HTTPError as error:
-        raise Refused(wanted.scrub(f"{name} refused: {_words(error)}")) from None
-    except (theirs.MissingActionError, theirs.InvalidParameterValueError) as error:
-        raise NotSupported(wanted.scrub(f"{name}: {error}")) from None
-    except OSError as error:  # from the file of authorities: sushy wraps those of the network
-        raise InvalidDriverInfo(f"driver_info/redfish_verify_ca: {error}") from None
-    except (theirs.SushyError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # the latter four are what sushy stumbles over in documents that are not as they should be
-        raise Unexpected(wanted.scrub(f"{name} answered nonsense: {error}")) from error
-
-
-def part(system: Any, name: str) -> Any:
-    """A part of the system that not every one has. Raises NotSupported."""
-    from sushy import exceptions as theirs
-
-    try:
-        return getattr(system, name)
-    except theirs.MissingAttributeError:
-        raise NotSupported(f"the system {system.path} has no {name.replace('_', ' ')}") from None
-
-
-def _words(error: Any) -> str:
-    """The BMC's own words, with the status."""
-    return f"{error.status_code}: {error.detail or error.code}"

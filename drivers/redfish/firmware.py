@@ -12,16 +12,16 @@ from drivers.errors import (
     Unreachable,
 )
 from drivers.interfaces import Firmware
-from drivers.redfish import client
+from drivers.redfish import client, software
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
 from drivers.target import Target
 
-COMPONENTS = ("bios", "bmc")
 UPDATES = Arg(
     "settings",
-    "A list of firmware updates, objects with the keys `component` (bios, bmc) and `url`",
+    "A list of firmware updates, objects with the keys `component` (bios, bmc, or nic:<name> as"
+    " the firmware of the node is listed) and `url`",
     required=True,
     schema={
         "type": "array",
@@ -42,7 +42,8 @@ class RedfishFirmware(Redfish, Firmware):
             return Done({"skipped": str(error)})
         return Done()
 
-    @step(clean=0, deploy=0, service=0, args=(UPDATES,), resume=Resume.PROBE)
+    @step(service=0, needs_ramdisk=False)
+    @step(clean=0, deploy=0, args=(UPDATES,), resume=Resume.PROBE)
     def update(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
         """
         Update firmware, then restart the machine.
@@ -76,7 +77,7 @@ class RedfishFirmware(Redfish, Firmware):
                 task = next((each for each in bmc.tasks() if each not in known), None)
                 if task is None:
                     target.before_order()
-                    task = bmc.update_firmware(component, setting["url"])
+                    task = software.update(bmc, component, setting["url"])
             return Wait({"number": number, "task": task}, look, self._limit(target))
         try:
             with client.turn(target, self.bmcs) as bmc:
@@ -115,7 +116,7 @@ class RedfishFirmware(Redfish, Firmware):
 
     def _read(self, target: Target, flashed: dict[str, str] | None = None) -> None:
         with client.turn(target, self.bmcs) as bmc:
-            components = bmc.firmware()
+            components = software.components(bmc)
         target.report(
             firmware=[
                 {**each, "last_version_flashed": each["current_version"]}
@@ -128,10 +129,10 @@ class RedfishFirmware(Redfish, Firmware):
 
 def _check(settings: list[dict[str, Any]]) -> None:
     for each in settings:
-        if each.get("component") not in COMPONENTS:
+        component = str(each.get("component"))
+        if component not in ("bios", "bmc") and not component.startswith(software.NIC):
             raise InvalidDriverInfo(
-                f"settings: component {each.get('component')!r} is not one of"
-                f" {', '.join(COMPONENTS)}"
+                f"settings: component {component!r} is neither bios, bmc, nor {software.NIC}<name>"
             )
         if not str(each.get("url", "")).startswith(("http://", "https://")):
             raise InvalidDriverInfo(f"settings: {each.get('url')!r} is no http or https URL")

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from drivers.errors import NotSupported
+from drivers.errors import NotSupported, Refused, Unexpected
 from drivers.interfaces import POWER_ON, Management
-from drivers.redfish import client, inventory
+from drivers.redfish import client, inventory, parts
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
-from drivers.steps import Done, Outcome, Wait
+from drivers.redfish.values import entry, text, word
+from drivers.steps import Done, Outcome, Wait, step
 from drivers.target import Target
 
 #: Ironic's name of a boot device -> BootSourceOverrideTarget
@@ -21,7 +22,7 @@ DEVICES = {
     "uefihttp": "UefiHttp",
 }
 _NAMES = {target: name for name, target in DEVICES.items()}
-_MODES = {"uefi": "UEFI", "bios": "Legacy"}
+_MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
 #: our state of a light -> IndicatorLED
 _LIGHTS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 #: Ironic's name of a virtual medium -> MediaTypes
@@ -30,6 +31,26 @@ MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 
 class RedfishManagement(Redfish, Management):
     """Boot.BootSourceOverride* of the system."""
+
+    @step(verify=1)
+    def cache_system_facts(self, target: Target) -> Outcome:
+        """Read boot mode, secure boot and vendor, as far as the BMC reports them."""
+        facts: dict[str, Any] = {}
+        skipped = {}
+        for name, read in (
+            ("boot_mode", self.get_boot_mode),
+            ("secure_boot", self.get_secure_boot),
+            ("vendor", self._vendor),
+        ):
+            try:
+                facts[name] = read(target)
+            except (NotSupported, Refused, Unexpected) as error:
+                skipped[name] = str(error)
+        vendor = facts.pop("vendor", None)
+        target.report(**facts)
+        if vendor and not target.properties.get("vendor"):
+            target.report(properties={"vendor": vendor})
+        return Done(skipped)
 
     def mac_addresses(self, target: Target) -> list[str]:
         with client.turn(target, self.bmcs) as bmc:
@@ -63,9 +84,8 @@ class RedfishManagement(Redfish, Management):
 
     def get_boot_mode(self, target: Target) -> str | None:
         with client.turn(target, self.bmcs) as bmc:
-            mode = bmc.system(fresh=True).boot.get("mode")
-        value = getattr(mode, "value", mode)
-        return next((name for name, theirs in _MODES.items() if theirs == value), None)
+            mode = parts.part(bmc.system(fresh=True), "boot").get("mode")
+        return inventory.BOOT_MODES.get(word(mode))
 
     def set_boot_mode(self, target: Target, mode: str) -> None:
         if mode not in _MODES:
@@ -114,7 +134,13 @@ class RedfishManagement(Redfish, Management):
     def get_secure_boot(self, target: Target) -> bool | None:
         with client.turn(target, self.bmcs) as bmc:
             enabled = bmc.secure_boot().enabled
-        return None if enabled is None else bool(enabled)
+        return enabled if isinstance(enabled, bool) else None
+
+    def _vendor(self, target: Target) -> str | None:
+        """The vendor of the BMC's firmware, else of the machine."""
+        with client.turn(target, self.bmcs) as bmc:
+            vendor = text(entry(bmc.open().json, "Vendor"))
+            return vendor or text(bmc.system(fresh=False).manufacturer)
 
     def set_secure_boot(self, target: Target, state: bool) -> None:
         with client.turn(target, self.bmcs) as bmc:
@@ -158,9 +184,9 @@ class RedfishManagement(Redfish, Management):
         with client.turn(target, self.bmcs) as bmc:
             return [
                 {
-                    "media_types": [getattr(each, "value", each) for each in drive.media_types],
+                    "media_types": [word(each) for each in drive.media_types],
                     "inserted": bool(drive.inserted),
-                    "image": drive.image or "",
+                    "image": text(drive.image, longest=2048) or "",
                 }
                 for drive in bmc.drives({each for kinds in MEDIA.values() for each in kinds})
             ]
@@ -197,5 +223,6 @@ def _light(bmc: client.Connection, component: str, name: str) -> Any:
 
 def _override(system: Any) -> tuple[str | None, str | None]:
     """(BootSourceOverrideTarget, BootSourceOverrideEnabled) as the BMC gives them."""
-    source, enabled = system.boot.get("target"), system.boot.get("enabled")
+    boot = parts.part(system, "boot")
+    source, enabled = boot.get("target"), boot.get("enabled")
     return getattr(source, "value", source), getattr(enabled, "value", enabled)

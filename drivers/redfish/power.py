@@ -47,6 +47,6 @@ class RedfishPower(Redfish, Power):
 
 def known_state(value: object, target: Target) -> str:
     """Our name of a PowerState. Raises Unexpected for one that Redfish does not know."""
-    if value not in STATES:
-        raise Unexpected(f"the BMC of node {target.uuid} says that the power is {value!r}")
-    return STATES[str(value)]
+    if not isinstance(value, str) or value not in STATES:
+        raise Unexpected(f"the BMC of node {target.uuid} says that the power is {value!r:.100}")
+    return STATES[value]

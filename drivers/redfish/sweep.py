@@ -1,6 +1,6 @@
 """
 Reading the power states of many machines at once, for power synchronisation; the same answers tell
-of their health, which is reported to the targets.
+of their health and boot mode, which are reported to the targets.
 
 sushy costs several times the processor time of the one GET that is needed, and a thread per BMC;
 this asks with aiohttp, each BMC in its turn. A kept session's token is used while it is good.
@@ -9,7 +9,7 @@ this asks with aiohttp, each BMC in its turn. A kept session's token is used whi
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,15 @@ import aiohttp
 from drivers.bmc import Urgency
 from drivers.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
 from drivers.redfish import client
+from drivers.redfish.errors import errors_of
+from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.power import known_state
+from drivers.redfish.values import entry
 from drivers.target import Target
 
 HEALTHS = ("OK", "Warning", "Critical")
 
-Ask = Callable[[Target], Awaitable[str | HardwareError]]
+Ask = Callable[..., Awaitable[str | HardwareError]]
 
 
 @asynccontextmanager
@@ -35,11 +38,12 @@ async def asking(
     """
     Gives what asks one machine: its power state, or why it could not be read.
 
+    Called with the target; `secure_boot=True` reads that as well, which takes a second request.
     timeout: seconds for one request, and for waiting until a BMC is done with another command.
     """
 
-    async def ask(target: Target) -> str | HardwareError:
-        return await _state(http, target, patience=timeout)
+    async def ask(target: Target, *, secure_boot: bool = False) -> str | HardwareError:
+        return await _state(http, target, patience=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, force_close=True),
@@ -51,27 +55,45 @@ async def asking(
 
 
 async def _state(
-    http: aiohttp.ClientSession, target: Target, patience: float
+    http: aiohttp.ClientSession, target: Target, *, patience: float, secure_boot: bool
 ) -> str | HardwareError:
     try:
         wanted = client.access(target)
         bmcs = target.driver.power.bmcs
         async with bmcs.async_turn(wanted.key, Urgency.SYNC, patience=patience) as bmc:
-            kept = client.connection(bmc, wanted)
-            if kept.path is None:
-                kept.path = await _only_system(http, kept)
-            document = await _get(http, kept, kept.path)
+            with errors_of(wanted):
+                kept = client.connection(bmc, wanted)
+                if kept.path is None:
+                    kept.path = await _only_system(http, kept)
+                document = await _get(http, kept, kept.path)
+                if secure_boot:
+                    await _report_secure_boot(http, kept, document, target)
         target.report(health=_health(document))
+        mode = entry(entry(document, "Boot"), "BootSourceOverrideMode")
+        if mode in tuple(BOOT_MODES):
+            target.report(boot_mode=BOOT_MODES[mode])
         return known_state(document.get("PowerState"), target)
     except HardwareError as error:
         return error
 
 
 def _health(document: dict[str, Any]) -> str | None:
-    """What a system says of itself; None when it does not tell."""
-    status = document.get("Status")
-    health = status.get("Health") if isinstance(status, dict) else None
+    """The health that a system reports; None when it reports none that Ironic has a word for."""
+    health = entry(entry(document, "Status"), "Health")
     return health if health in HEALTHS else None
+
+
+async def _report_secure_boot(
+    http: aiohttp.ClientSession, kept: client.Connection, system: dict[str, Any], target: Target
+) -> None:
+    """Report SecureBootEnable, if the system has it."""
+    path = entry(entry(system, "SecureBoot"), "@odata.id")
+    if not isinstance(path, str):
+        return
+    with suppress(Refused, Unexpected):
+        enabled = (await _get(http, kept, path)).get("SecureBootEnable")
+        if isinstance(enabled, bool):
+            target.report(secure_boot=enabled)
 
 
 async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> str:

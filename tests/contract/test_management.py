@@ -232,7 +232,6 @@ def test_boot_mode_is_not_changed_during_a_transition(api, node, state):
         ({"management_interface": "noop"}, "PUT", "management/inject_nmi", None, 400),
         ({"management_interface": "noop"}, "GET", "management/indicators", None, 400),
         ({"management_interface": "noop"}, "GET", "vmedia", None, 400),
-        ({"management_interface": "noop"}, "DELETE", "vmedia", None, 400),
         ({"console_interface": "no-console"}, "PUT", "states/console", {"enabled": True}, 400),
         ({"vendor_interface": "no-vendor"}, "POST", "vendor_passthru/x", {}, 400),
         ({"raid_interface": "no-raid"}, "PUT", "states/raid",
@@ -246,6 +245,21 @@ def test_what_a_node_lacks_is_refused(api, node, interface, method, path, body, 
 
     assert status == answer.status_code, answer.text
     assert [] == api.sent
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [("POST", {"device_type": "cdrom", "image_url": "http://a/b"}), ("DELETE", None)],
+)
+@pytest.mark.parametrize("interface", ["ipmitool", "noop"])
+def test_virtual_media_of_a_driver_without_them_are_accepted_and_fail_later(
+    api, node, interface, method, body
+):
+    info = {"ipmi_address": "192.0.2.1", "ipmi_username": "a", "ipmi_password": "b"}
+    api.set(node["uuid"], management_interface=interface, driver_info=info)
+
+    assert 204 == api(method, "/v1/nodes/n1/vmedia", body).status_code
+    assert 1 == len(api.sent)
 
 
 def test_a_bmc_that_has_failed_is_not_asked_for_media(api, node):

@@ -118,6 +118,7 @@ def test_the_ramdisk_is_inserted_once_and_taken_out_again(fleet, bmcs):
     [
         ({"redfish_address": ""}, "redfish_address"),
         ({"redfish_address": "http://bmc/redfish/v1"}, "redfish_address"),
+        ({"redfish_address": "https://[2001:db8::1"}, "redfish_address"),
         ({"redfish_system_id": "1"}, "redfish_system_id"),
         ({"redfish_auth_type": "magic"}, "redfish_auth_type"),
         ({"redfish_username": None}, "redfish_username"),
@@ -194,10 +195,13 @@ def test_health_is_what_ironic_has_a_word_for(document, health):
     assert health == sweep._health(document)
 
 
-def test_a_sweep_tells_of_health_too(fleet, bmcs):
+def test_a_sweep_tells_of_health_and_boot_mode_too(fleet, bmcs):
     it = node(fleet, bmcs)
     swept(it)
-    assert {"health": "OK"} == it.reports
+    reads = fleet.machines[0].reads
+    swept(it)
+    assert {"health": "OK", "boot_mode": "uefi"} == it.reports
+    assert 1 == fleet.machines[0].reads - reads
 
 
 @pytest.mark.parametrize(

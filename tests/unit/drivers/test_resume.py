@@ -46,6 +46,7 @@ RULES = {
     "RedfishBios.factory_reset": "rerun",
     "RedfishFirmware.cache_firmware_components": "rerun",
     "RedfishFirmware.update": "probe",
+    "RedfishManagement.cache_system_facts": "rerun",
 }
 IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
 RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}

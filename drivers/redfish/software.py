@@ -1,0 +1,118 @@
+"""Redfish: the firmware of a machine, and orders to update it."""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from drivers.errors import NotSupported
+from drivers.redfish import parts
+from drivers.redfish.client import Connection
+from drivers.redfish.values import entry, text
+
+#: What comes before the name of a network adapter.
+NIC = "nic:"
+#: component -> what vendors call it in the Id or the Name of an inventory entry
+_NAMES = {
+    "bios": ("bios", "uefi", "system rom"),
+    "bmc": ("bmc", "idrac", "ilo", "xcc", "integrated dell remote access controller"),
+}
+#: Words in the Id or the Name of an entry that is not the running firmware.
+_SPARE = {"available", "backup", "pending", "previous", "redundant"}
+
+
+def components(bmc: Connection) -> list[dict[str, Any]]:
+    """
+    The firmware components that have a version, as `target.report(firmware=...)` takes them.
+
+    Raises NotSupported when there are none.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for component, version, about in _versions(bmc, bmc.system(fresh=True)):
+        if text(version):
+            facts = {name: text(value) for name, value in about.items()}
+            told.setdefault(
+                component, {"component": component, "current_version": text(version), **facts}
+            )
+    if not told:
+        raise NotSupported(f"BMC {bmc.access.address} reports no firmware version")
+    return list(told.values())
+
+
+def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """(component, version, what else is known of it), as the documents have them."""
+    made = {"vendor": system.manufacturer, "model": system.model}
+    yield "bios", system.bios_version, {**made, "serial_number": system.serial_number}
+    for manager in parts.managers(bmc, system):
+        yield "bmc", manager.firmware_version, {**made, "model": manager.model}
+    for component, adapter in _adapters(bmc, system):
+        about = {"vendor": adapter.manufacturer, "model": adapter.model}
+        for controller in adapter.controllers or ():
+            version = controller.firmware_package_version
+            yield component, version, {**about, "serial_number": adapter.serial_number}
+
+
+def update(bmc: Connection, component: str, url: str) -> str:
+    """Order an update from a URL; the path at which the BMC tells of its progress."""
+    from sushy import exceptions as theirs
+
+    service = bmc.open().get_update_service()
+    if entry(entry(service.json, "Actions"), "#UpdateService.SimpleUpdate") is None:
+        raise NotSupported(f"BMC {bmc.access.address} has no SimpleUpdate: it fetches no firmware")
+    protocol, path = urlsplit(url).scheme.upper(), _target(bmc, service, component)
+    try:
+        monitor = service.simple_update(url, [path] if path else None, protocol)
+    except theirs.BadRequestError:
+        if path is None:
+            raise
+        # not every BMC lets the target be named; the image itself says what it is for
+        monitor = service.simple_update(url, transfer_protocol=protocol)
+    return str(monitor.task_monitor_uri)
+
+
+def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
+    """(component, network adapter) of the chassis of a system."""
+    for chassis in parts.chassis(bmc, system):
+        for adapter in parts.members(bmc, chassis, "network_adapters"):
+            name = text(adapter.serial_number) or text(adapter.identity)
+            if name:
+                yield f"{NIC}{name}"[:255], adapter
+
+
+def _target(bmc: Connection, service: Any, component: str) -> str | None:
+    """
+    The path of the inventory entry that stands for a component; None when it is ambiguous.
+
+    The entry is the only one that relates to the component's resource and is named like the
+    component, else the only one that relates to it, else the only one that is named like it.
+    """
+    system = bmc.system(fresh=False)
+    resources: set[str | None]
+    if component == "bios":
+        resources = {parts.link(system, "bios")}
+    elif component == "bmc":
+        resources = {each.path for each in parts.managers(bmc, system)}
+    else:
+        resources = {each.path for name, each in _adapters(bmc, system) if name == component}
+    entries = [
+        each
+        for each in parts.members(bmc, service, "firmware_inventory")
+        if not _SPARE.intersection(_words(each))
+    ]
+    related = [each for each in entries if resources.intersection(parts.links(each, "RelatedItem"))]
+    named = [each for each in entries if _is_named(each, _NAMES.get(component, ()))]
+    both = [each for each in related if each in named]
+    for candidates in (both, related, named):
+        # an iDRAC lists what it runs as Current-... and as Installed-...
+        different = {f"{each.name} {each.version}": str(each.path) for each in reversed(candidates)}
+        if len(different) == 1:
+            return different.popitem()[1]
+    return None
+
+
+def _words(item: Any) -> list[str]:
+    return re.findall(r"[a-z]+", f"{item.identity} {item.name}".lower())
+
+
+def _is_named(item: Any, names: Collection[str]) -> bool:
+    return any(f" {name} " in f" {' '.join(_words(item))} " for name in names)

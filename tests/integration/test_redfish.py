@@ -1,0 +1,94 @@
+"""Facts of Redfish machines on their nodes: from sweeps, verification and steps."""
+
+import pytest
+
+from app.models import Node
+from drivers.redfish import restart
+from drivers.simulator.simulator import running
+from tests.fleet import until
+from tests.integration.world import World
+from workers import power_sync
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+
+
+def swept(view, fleet, **columns):
+    """The row of a node that is a machine of the fleet, after a sweep."""
+    node = view.node("manageable", driver_info=fleet.machines[0].driver_info(), **columns)
+    view.change(Node, node, driver="redfish", power_state="power off")
+    power_sync.sync(view.runtime, "c-1")
+    return view.read(node)
+
+
+def test_a_power_sweep_records_boot_mode_and_now_and_then_secure_boot(inside, monkeypatch):
+    inside.conductor("c-1")
+    with running(machines=1) as fleet:
+        machine = fleet.machines[0]
+        machine.boot_mode, machine.secure_boot = "UEFI", True
+        monkeypatch.setattr(power_sync, "SECURE_BOOT_EVERY", 10**9)
+        row = swept(inside, fleet, boot_mode="bios")
+        assert ("uefi", None) == (row.boot_mode, row.secure_boot)
+        monkeypatch.setattr(power_sync, "SECURE_BOOT_EVERY", 1)
+        read = []
+        for _ in range(2):
+            before = machine.reads
+            power_sync.sync(inside.runtime, "c-1")
+            read.append((machine.reads - before, inside.read(row.id)))
+        (requests, first), (_, second) = read
+        assert (2, "uefi", True) == (requests, first.boot_mode, first.secure_boot)
+        assert row.updated_at < first.updated_at == second.updated_at
+
+
+def test_a_power_sweep_writes_no_boot_facts_of_a_node_that_an_operation_has_begun_on(
+    inside, monkeypatch
+):
+    inside.conductor("c-1")
+    with running(machines=1) as fleet:
+        wait = power_sync._Supply.next
+
+        async def begun_meanwhile(supply):
+            node = await wait(supply)
+            if node is not None:
+                inside.change(Node, node.id, fence=node.fence + 1)
+            return node
+
+        monkeypatch.setattr(power_sync._Supply, "next", begun_meanwhile)
+        assert None is swept(inside, fleet).boot_mode
+
+
+BIOS_OFF = {
+    "interface": "bios", "step": "apply_configuration",
+    "args": {"settings": [{"name": "NumLock", "value": "Off"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["clean", "service"])
+def test_bios_settings_are_applied_without_the_ramdisk(inside, verb, monkeypatch):
+    monkeypatch.setattr(restart, "LOOK", 0.0)
+    world = World(inside)
+    with running(machines=1, power_off_seconds=0.0) as fleet:
+        machine = fleet.machines[0]
+        state = {"clean": "manageable", "service": "active"}[verb]
+        node = world.node(state, driver_info=machine.driver_info())
+        inside.change(Node, node, driver="redfish", power_state="power off")
+        world.do(node, verb, **{f"{verb}_steps": [BIOS_OFF]}, disable_ramdisk=True)
+        until(lambda: _goes_on(world, node) == state)
+        assert "Off" == machine.bios["NumLock"]
+        assert "" == machine.media["Cd"]
+
+
+def _goes_on(world, node):
+    if world.last(node).state == "waiting":
+        world.poll(node)
+    return world.state(node)
+
+
+def test_verification_keeps_boot_mode_secure_boot_and_vendor(inside):
+    world = World(inside)
+    with running(machines=1) as fleet:
+        fleet.machines[0].secure_boot = True
+        node = world.node("enroll", driver_info=fleet.machines[0].driver_info())
+        inside.change(Node, node, driver="redfish")
+        assert "manageable" == world.do(node, "manage")
+        row = inside.read(node)
+    assert ("uefi", True, "Simulated") == (row.boot_mode, row.secure_boot, row.properties["vendor"])

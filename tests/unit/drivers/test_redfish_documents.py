@@ -1,0 +1,196 @@
+"""
+A command to a BMC ends in an answer that can be stored or in a HardwareError, whatever it reads.
+
+Documents of the simulator lose parts, get values of wrong types, or lead in circles.
+"""
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drivers.errors import HardwareError
+from drivers.simulator.documents import CHASSIS, ROOT
+from drivers.steps import Wait
+from tests.unit.drivers.documents import LocalBmc, sweep_of
+
+ISO = "http://images/agent.iso"
+GONE = object()
+#: What a property may turn into.
+VALUES = (
+    None, True, 0, -1, 1.5, 10**30, float("inf"), "", "Absent", "x" * 100_000, "\x00\ud800",
+    [], {}, [None], [[]], ["Pxe", 5], [{}], {"Members": None},
+    {"@odata.id": None}, {"@odata.id": 7}, {"@odata.id": ROOT}, {"@odata.id": CHASSIS},
+    {"@odata.id": "/nowhere"}, {"@odata.id": "http://[bad"}, {"@odata.id": "ftp://there/x"},
+    [{"@odata.id": ROOT}], [{"@odata.id": "/nowhere"}, 5],
+)  # fmt: skip
+#: What a document as a whole may turn into; bytes are sent as they are.
+WHOLES = (None, b"", b"<html>", b"[" * 100_000, b"\xff\xfe", [], {}, 5, "x", [[{}]])
+
+
+def _settled(node, kind, step, **args):
+    """Run a step of an interface for a few calls."""
+    for _ in range(4):
+        outcome = node.driver.by_kind[kind].run(node, step, args)
+        if not isinstance(outcome, Wait):
+            break
+        node = replace(node, progress=outcome.progress)
+
+
+def _verify(node):
+    _settled(node, "management", "cache_system_facts")
+    _settled(node, "bios", "cache_bios_settings")
+    _settled(node, "firmware", "cache_firmware_components")
+
+
+def _indicators(node):
+    management = node.driver.management
+    for each in management.indicators(node):
+        management.get_indicator(node, each["component"], each["name"])
+        management.set_indicator(node, each["component"], each["name"], "on")
+
+
+def _boot_device(node):
+    management = node.driver.management
+    management.set_boot_device(node, "pxe")
+    return [management.get_boot_device(node), management.supported_boot_devices(node)]
+
+
+def _media(node):
+    management = node.driver.management
+    management.attach_virtual_media(node, "cdrom", ISO)
+    shown = management.virtual_media(node)
+    management.detach_virtual_media(node, ["cdrom", "floppy"])
+    return shown
+
+
+COMMANDS = {
+    "verify": _verify,
+    "power": lambda node: node.driver.power.get_power_state(node),
+    "power order": lambda node: node.driver.power.order(node, "power on"),
+    "sweep": lambda node: _raised(sweep_of(node, secure_boot=True)),
+    "inspection": lambda node: node.driver.by_kind["inspect"].inspect_hardware(node),
+    "addresses": lambda node: node.driver.management.mac_addresses(node),
+    "indicators": _indicators,
+    "boot device": _boot_device,
+    "boot mode": lambda node: node.driver.management.change_boot_mode(node, "bios"),
+    "secure boot": lambda node: node.driver.management.change_secure_boot(node, True),
+    "interrupt": lambda node: node.driver.management.inject_nmi(node),
+    "virtual media": _media,
+    "boot": lambda node: node.driver.boot.prepare_ramdisk(node),
+    "BIOS": lambda node: _settled(
+        node, "bios", "apply_configuration", settings=[{"name": "NumLock", "value": "Off"}]
+    ),
+    "BIOS reset": lambda node: _settled(node, "bios", "factory_reset"),
+    "firmware": lambda node: _settled(
+        node, "firmware", "update", settings=[{"component": "bios", "url": "http://images/b"}]
+    ),
+}
+
+
+def _raised(answer):
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def run(command, changes):
+    """Run a command against documents that were changed; what it raises is a HardwareError."""
+    with pytest.MonkeyPatch.context() as patch:
+        bmc = LocalBmc(changes=changes).install(patch)
+        node = bmc.node()
+        try:
+            answer = COMMANDS[command](node)
+        except HardwareError as error:
+            answer = str(error)
+        assert_storable(answer if isinstance(answer, str | list | dict) else None)
+        assert_storable(node.reports)
+        for each in node.reports.get("firmware", ()):
+            assert all(value is None or len(value) <= 255 for value in each.values())
+        for each in node.reports.get("bios_settings", ()):
+            assert len(each["name"]) <= 255
+            assert all(
+                each.get(name) is None or abs(each[name]) < 2**31
+                for name in ("lower_bound", "upper_bound", "min_length", "max_length")
+            )
+        return bmc
+
+
+def assert_storable(value):
+    """JSON that both databases and all clients take: no NUL, no half characters, no huge number."""
+    assert b"\\u0000" not in orjson.dumps(value)
+
+
+def pointers(value, at=()):
+    """Where something may be changed in a document."""
+    children = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in children:
+        yield (*at, key)
+        if isinstance(child, dict | list):
+            yield from pointers(child, (*at, key))
+
+
+def changed(pointer, value):
+    """A change of a document that puts a value at a place, or removes what is there."""
+
+    def change(document):
+        document = deepcopy(document)
+        inside = document
+        try:
+            for key in pointer[:-1]:
+                inside = inside[key]
+            if value is GONE:
+                del inside[pointer[-1]]
+            else:
+                inside[pointer[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            pass  # another change was there before
+        return document
+
+    return change
+
+
+def all_of(first, second):
+    return lambda document: second(first(document))
+
+
+def changes_of(command):
+    """(path, change) for what a command reads."""
+    asked = run(command, {}).asked
+    bmc = LocalBmc()
+    known = bmc.documents()
+    read = {path.rstrip("/").replace(bmc.machine.uuid, "{id}") for _, path in asked} & known.keys()
+    parts = [
+        (path, pointer)
+        for path in sorted(read)
+        for pointer in pointers(json.loads(json.dumps(known[path])))
+    ]
+    part = st.tuples(st.sampled_from(parts), st.sampled_from((GONE, *VALUES))).map(
+        lambda drawn: (drawn[0][0], changed(drawn[0][1], drawn[1]))
+    )
+    whole = st.tuples(st.sampled_from(sorted(read)), st.sampled_from(WHOLES)).map(
+        lambda drawn: (drawn[0], None if drawn[1] is None else lambda _: drawn[1])
+    )
+    return st.lists(st.one_of(part, part, part, whole), min_size=1, max_size=3)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_malformed_documents_raise_nothing_but_hardware_errors(command):
+    @settings(
+        derandomize=True, database=None, deadline=None, max_examples=25,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(changes_of(command))
+    def try_(drawn):
+        changes = {}
+        for path, change in drawn:
+            before = changes.get(path, change)
+            whole = before is None or change is None
+            changes[path] = None if whole else all_of(before, change)
+        run(command, changes)
+
+    try_()

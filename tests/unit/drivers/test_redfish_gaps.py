@@ -1,0 +1,374 @@
+"""Missing and malformed resources of a BMC: gaps in lists, and errors that name the resource."""
+
+import logging
+
+import pytest
+
+from drivers.errors import NotSupported, Refused, Unexpected
+from drivers.redfish import client, inventory, software
+from drivers.simulator.documents import CHASSIS, INVENTORY, MANAGER, ROOT, STORAGE, SYSTEM
+from drivers.steps import Done, Flow
+from tests.unit.drivers.documents import LocalBmc, having, sweep_of, without
+
+ABSENT = having(Status={"State": "Absent"})
+CDROM = {"device_type": "cdrom", "image_url": "http://images/a.iso"}
+
+
+@pytest.fixture
+def bmc(monkeypatch):
+    return LocalBmc().install(monkeypatch)
+
+
+@pytest.fixture
+def node(bmc):
+    return bmc.node()
+
+
+def inspected(node):
+    with client.turn(node, node.driver.power.bmcs) as connection:
+        return inventory.read(connection)
+
+
+def firmware(node):
+    with client.turn(node, node.driver.power.bmcs) as connection:
+        return {each["component"]: each for each in software.components(connection)}
+
+
+def lights(node):
+    return {(each["component"], each["name"]) for each in node.driver.management.indicators(node)}
+
+
+def collection(bmc, path, **members):
+    """Has the BMC serve a collection of these documents."""
+    at = path.replace("{id}", bmc.machine.uuid)
+    bmc.more[path] = {
+        "@odata.id": at, "Name": "c", "Members": [{"@odata.id": f"{at}/{each}"} for each in members],
+    }  # fmt: skip
+    for name, document in members.items():
+        bmc.more[f"{path}/{name}"] = {
+            "@odata.id": f"{at}/{name}", "Id": name, "Name": name, **document
+        }  # fmt: skip
+    return {"@odata.id": at}
+
+
+def test_sockets_and_bays_that_are_absent_are_not_counted(bmc, node):
+    whole = inspected(node)
+    collection(
+        bmc,
+        f"{SYSTEM}/Processors",
+        CPU1={"ProcessorType": "CPU", "TotalThreads": 16, "Status": {"State": "Enabled"}},
+        CPU2={"ProcessorType": "CPU", "Status": {"State": "Absent"}},
+    )
+    bmc.changes[f"{STORAGE}/Drives/1"] = ABSENT
+    bmc.changes[f"{SYSTEM}/SimpleStorage/0"] = having(
+        Devices=[{"Name": "sda", "CapacityBytes": 1000, "Status": {"State": "Absent"}}]
+    )
+    bmc.changes[SYSTEM] = having(
+        MemorySummary={"TotalSystemMemoryGiB": 32, "Status": {"State": "Absent"}}
+    )
+
+    found = inspected(node)
+
+    assert (16, 1) == (found["cpu"]["count"], found["cpu"]["socket_count"])
+    assert len(whole["disks"]) - 2 == len(found["disks"])
+    assert "memory" not in found
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        (f"{SYSTEM}/Storage", having(Members=None)),
+        (f"{SYSTEM}/Storage", having(Members={})),
+        (f"{SYSTEM}/Storage", None),
+        (STORAGE, None),
+        (STORAGE, having(Drives=None)),
+        (f"{STORAGE}/Drives/1", None),
+        (f"{STORAGE}/Drives/1", without("Id")),
+        (f"{STORAGE}/Drives/1", having(CapacityBytes="much")),
+    ],
+)
+def test_a_storage_part_that_is_missing_or_malformed_is_a_gap(bmc, node, caplog, path, change):
+    bmc.changes[path] = change
+    with caplog.at_level(logging.WARNING, "drivers.redfish"):
+        found = inspected(node)
+    logged = [each for each in caplog.records if each.msg == "redfish.left_out"]
+
+    expected = 1 + (3 if "Drives" in path else 0)
+    assert (8, expected) == (found["cpu"]["count"], len(found["disks"]))
+    if change is None:
+        assert [bmc.machine.redfish_address + path.replace("{id}", bmc.machine.uuid)] == [
+            each.url for each in logged
+        ]
+    assert {("system", "led"), ("chassis", "Chassis")} <= lights(node)
+
+
+def test_a_collection_without_members_is_empty(bmc, node):
+    bmc.changes[f"{SYSTEM}/Storage"] = without("Members")
+    assert 1 == len(inspected(node)["disks"])
+
+
+def test_a_chassis_that_is_missing_leaves_the_other_lights(bmc, node):
+    bmc.changes[CHASSIS] = None
+    assert {"system", "disk"} == {component for component, _ in lights(node)}
+
+
+def test_a_bmc_that_fails_meanwhile_is_no_gap(bmc, node, monkeypatch):
+    answer = bmc.answer
+
+    def failing(method, path, headers, body=b""):
+        return (
+            (503, b"{}", {}) if path.endswith("/Storage") else answer(method, path, headers, body)
+        )
+
+    monkeypatch.setattr(bmc, "answer", failing)
+    with pytest.raises(Unexpected, match="503"):
+        inspected(node)
+
+
+def test_to_read_the_power_state_again_is_one_request_whatever_else_was_read(bmc, node):
+    inspected(node)
+    lights(node)
+    node.driver.by_kind["bios"].cache_bios_settings(node)
+    bmc.changes[f"{SYSTEM}/Bios"] = None
+    bmc.asked.clear()
+    assert "power off" == node.driver.power.get_power_state(node)
+    assert [("GET", bmc.machine.system_id)] == bmc.asked
+
+
+def test_the_virtual_media_of_a_second_manager_are_found(bmc, node):
+    second = f"{ROOT}/Managers/Second"
+    bmc.more[second] = {
+        "@odata.id": second, "Id": "Second", "Name": "Second",
+        "VirtualMedia": {"@odata.id": f"{MANAGER}/VirtualMedia"},
+    }  # fmt: skip
+    managers = [{"@odata.id": MANAGER}, {"@odata.id": second}]
+    bmc.changes |= {
+        MANAGER: without("VirtualMedia"),
+        SYSTEM: having(Links={"ManagedBy": managers}),
+    }
+    node.driver.management.attach_virtual_media(node, **CDROM)
+    assert CDROM["image_url"] == bmc.machine.media["Cd"]
+
+
+@pytest.mark.parametrize("call", ["list", "attach", "detach", "boot"])
+def test_a_bmc_without_virtual_media_says_so(bmc, node, call):
+    bmc.changes[MANAGER] = without("VirtualMedia")
+    management = node.driver.management
+    calls = {
+        "list": lambda: management.virtual_media(node),
+        "attach": lambda: management.attach_virtual_media(node, **CDROM),
+        "detach": lambda: management.detach_virtual_media(node, ["cdrom"]),
+        "boot": lambda: node.driver.boot.prepare_ramdisk(node),
+    }
+    with pytest.raises(NotSupported, match="has no virtual media"):
+        calls[call]()
+
+
+@pytest.mark.parametrize("call", ["get_boot_device", "get_boot_mode"])
+def test_a_system_without_boot_settings_says_so(bmc, node, call):
+    bmc.changes[SYSTEM] = without("Boot")
+    with pytest.raises(NotSupported, match="has no boot"):
+        getattr(node.driver.management, call)(node)
+    assert "power off" == node.driver.power.get_power_state(node)
+    assert {} == inspected(node)["boot"]
+
+
+@pytest.mark.parametrize("change", [without("Actions"), having(Actions={})])
+def test_a_bmc_without_simple_update_says_so(bmc, node, change):
+    bmc.changes[f"{ROOT}/UpdateService"] = change
+    with (
+        pytest.raises(NotSupported, match=r"SimpleUpdate|Actions"),
+        client.turn(node, node.driver.power.bmcs) as connection,
+    ):
+        software.update(connection, "bios", "http://images/bios.bin")
+
+
+def test_a_bmc_without_an_update_service_says_so(bmc, node):
+    bmc.changes[ROOT] = without("UpdateService")
+    with (
+        pytest.raises(NotSupported, match="UpdateService"),
+        client.turn(node, node.driver.power.bmcs) as connection,
+    ):
+        software.update(connection, "bios", "http://images/bios.bin")
+
+
+def with_adapters(bmc):
+    """Two network adapters in the chassis; one has a serial number."""
+
+    def adapter(version, **more):
+        return {
+            "Manufacturer": "Acme", "Model": "N1",
+            "Controllers": [{"FirmwarePackageVersion": version}], **more,
+        }  # fmt: skip
+
+    found = collection(
+        bmc,
+        f"{CHASSIS}/NetworkAdapters",
+        Slot1=adapter("14.1", SerialNumber="S1"),
+        Slot2=adapter("16.2"),
+        Slot3=adapter(None),
+    )
+    bmc.changes[CHASSIS] = having(NetworkAdapters=found)
+
+
+def test_the_firmware_of_network_adapters_is_listed_by_serial_number_else_by_id(bmc, node):
+    with_adapters(bmc)
+    found = firmware(node)
+    assert {"bios", "bmc", "nic:S1", "nic:Slot2"} == found.keys()
+    assert {
+        "component": "nic:S1", "current_version": "14.1", "vendor": "Acme", "model": "N1",
+        "serial_number": "S1",
+    } == found["nic:S1"]  # fmt: skip
+
+
+def test_firmware_without_a_version_is_left_out(bmc, node):
+    bmc.changes |= {SYSTEM: without("BiosVersion"), f"{CHASSIS}/NetworkAdapters": None}
+    assert {"bmc"} == firmware(node).keys()
+    bmc.changes[MANAGER] = having(FirmwareVersion=None)
+    with pytest.raises(NotSupported, match="firmware"):
+        firmware(node)
+
+
+BIOS, ADAPTER = f"{SYSTEM}/Bios", f"{CHASSIS}/NetworkAdapters/Slot2"
+HPE = {
+    "1": {"Name": "iLO 5"}, "2": {"Name": "System ROM"}, "3": {"Name": "Redundant System ROM"},
+    "4": {"Name": "Intelligent Platform Abstraction Data"},
+}  # fmt: skip
+DELL = {
+    "Previous-159-2.2.11__BIOS.Setup.1-1": {"Name": "BIOS", "Version": "2.2.11"},
+    "Current-159-2.3.5__BIOS.Setup.1-1": {"Name": "BIOS", "Version": "2.3.5"},
+    "Installed-159-2.3.5__BIOS.Setup.1-1": {"Name": "BIOS", "Version": "2.3.5"},
+    "Current-25227-6.10__iDRAC.Embedded.1-1": {
+        "Name": "Integrated Dell Remote Access Controller", "RelatedItem": [MANAGER],
+    },
+}  # fmt: skip
+LENOVO = {
+    "UEFI": {"Name": "UEFI", "RelatedItem": [BIOS]},
+    "BMC-Primary": {"Name": "BMC (Primary)"},
+    "BMC-Backup": {"Name": "BMC (Backup)"},
+    "Slot_2.Bundle": {"Name": "Mellanox ConnectX", "RelatedItem": [ADAPTER]},
+    "LXPM": {"Name": "LXPM", "RelatedItem": [SYSTEM]},
+}
+UNCLEAR = {"a": {"Name": "BIOS of board 1"}, "b": {"Name": "BIOS of board 2"}, "c": {"Name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "component", "target"),
+    [
+        (HPE, "bios", "2"),
+        (HPE, "bmc", "1"),
+        (HPE, "nic:Slot2", None),
+        (DELL, "bios", "Current-159-2.3.5__BIOS.Setup.1-1"),
+        (DELL, "bmc", "Current-25227-6.10__iDRAC.Embedded.1-1"),
+        (LENOVO, "bios", "UEFI"),
+        (LENOVO, "bmc", "BMC-Primary"),
+        (LENOVO, "nic:Slot2", "Slot_2.Bundle"),
+        (UNCLEAR, "bios", None),
+        (UNCLEAR, "bmc", None),
+    ],
+)
+def test_an_update_names_its_target_only_where_that_is_certain(
+    bmc, node, monkeypatch, entries, component, target
+):
+    def item(entry):
+        links = [
+            {"@odata.id": path.replace("{id}", bmc.machine.uuid)}
+            for path in entry.get("RelatedItem", ())
+        ]
+        return {"Version": "1", **entry, "RelatedItem": links}
+
+    with_adapters(bmc)
+    collection(bmc, INVENTORY, **{name: item(entry) for name, entry in entries.items()})
+    _update(node, component)
+    ordered = bmc.machine.log[-1]["detail"]["targets"]
+    unnamed = [f"{INVENTORY}/BMC"]  # what the simulated BMC takes an update without a target for
+    assert ([f"{INVENTORY}/{target}"] if target else unnamed) == ordered
+
+
+def test_an_update_whose_target_the_bmc_does_not_take_is_ordered_without_one(
+    bmc, node, monkeypatch
+):
+    answer, tried = bmc.answer, []
+
+    def choosy(method, path, headers, body=b""):
+        if method == "POST" and path.endswith("SimpleUpdate"):
+            tried.append(b"Targets" in body)
+            if b"Targets" in body:
+                return 400, b'{"error": {"message": "unknown parameter Targets"}}', {}
+        return answer(method, path, headers, body)
+
+    monkeypatch.setattr(bmc, "answer", choosy)
+    assert _update(node, "bios").startswith(f"{ROOT}/TaskService")
+    assert [True, False] == tried
+
+
+def _update(node, component):
+    with client.turn(node, node.driver.power.bmcs) as connection:
+        return software.update(connection, component, "http://images/new.bin")
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "clean"),
+    [
+        ("bios", "apply_configuration", False),
+        ("bios", "factory_reset", False),
+        ("bios", "cache_bios_settings", False),
+        ("firmware", "update", True),
+    ],
+)
+def test_out_of_band_steps_need_the_ramdisk_where_ironic_needs_it(node, kind, step, clean):
+    def needs(flow):
+        offered = node.driver.by_kind[kind].get_steps(node, flow)
+        return {each.name: each.needs_ramdisk for each in offered}.get(step)
+
+    assert clean is needs(Flow.CLEAN)
+    assert not needs(Flow.SERVICE)
+
+
+def test_verification_reads_boot_mode_secure_boot_and_vendor(bmc, node):
+    bmc.machine.secure_boot = True
+    assert Done() == node.driver.management.run(node, "cache_system_facts", {})
+    assert {
+        "boot_mode": "uefi", "secure_boot": True, "properties": {"vendor": "Simulated"}
+    } == node.reports  # fmt: skip
+
+
+def test_a_vendor_that_an_operator_has_set_stays(bmc):
+    node = bmc.node(properties={"vendor": "Ours"})
+    node.driver.management.run(node, "cache_system_facts", {})
+    assert "properties" not in node.reports
+
+
+def test_verification_goes_on_without_what_the_bmc_does_not_tell(bmc, node):
+    bmc.changes |= {
+        ROOT: without("Vendor"), SYSTEM: having(Boot=None), f"{SYSTEM}/SecureBoot": None,
+    }  # fmt: skip
+    outcome = node.driver.management.run(node, "cache_system_facts", {})
+    assert {"boot_mode", "secure_boot"} == outcome.result.keys()
+    assert {"properties": {"vendor": "Simulated"}} == node.reports
+
+
+@pytest.mark.parametrize("state", [None, [], {}, 5, "Ajar"])
+def test_a_power_state_that_redfish_does_not_know_is_an_error_of_this_bmc_alone(bmc, node, state):
+    bmc.changes[SYSTEM] = having(PowerState=state)
+    assert isinstance(sweep_of(node), Unexpected)
+
+
+def test_a_sweep_reads_secure_boot_when_asked_to(bmc, node):
+    assert "power off" == sweep_of(node, secure_boot=True)
+    assert (False, 2) == (node.reports["secure_boot"], len(bmc.asked))
+
+
+@pytest.mark.parametrize("change", [None, having(SecureBootEnable="yes"), lambda _: []])
+def test_secure_boot_that_cannot_be_read_does_not_hide_the_power_state(bmc, node, change):
+    bmc.changes[f"{SYSTEM}/SecureBoot"] = change
+    assert "power off" == sweep_of(node, secure_boot=True)
+    assert "secure_boot" not in node.reports
+
+
+def test_an_error_is_cut_and_free_of_control_characters(bmc, node):
+    bmc.changes[f"{SYSTEM}"] = lambda _: {"PowerState": "\x00" * 10**6}
+    with pytest.raises((NotSupported, Refused, Unexpected)) as raised:
+        node.driver.power.get_power_state(node)
+    assert len(str(raised.value)) <= 1000
+    assert str(raised.value).isprintable()
