@@ -23,7 +23,7 @@ from granian.server.mp import MPServer
 import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import killpoints, log, queue, runtime
 from app.api.answers import Wsgi
-from app.api.heartbeats import ENOUGH
+from app.api.heartbeats import MOST
 from app.main import create_app
 from app.parent import die_with_parent
 from app.settings import Settings
@@ -82,7 +82,7 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=api.blocking_threads + api.waiting_threads + 2 * ENOUGH,
+        blocking_threads=api.blocking_threads + api.waiting_threads + 2 * MOST,
         backlog=api.backlog,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
