@@ -4,6 +4,7 @@ What can be wrong with a machine, or with what we were told about it.
 HardwareError
 ├─ Unreachable      no answer in time; trying again is sensible
 ├─ Refused          the BMC or agent said no: its status and message, secrets masked
+│  └─ Busy          for the moment: the machine is in a phase that ends by itself
 ├─ Unexpected       it answered, but not sense
 ├─ NotSupported     this machine, or this driver, cannot do it
 ├─ InvalidDriverInfo  the node's settings do not let the driver work; names the field
@@ -36,6 +37,13 @@ class Refused(HardwareError):
     """The BMC or the agent refused the order."""
 
     code = "refused"
+
+
+class Busy(Refused):
+    """The BMC refused for the moment; the same order may succeed later."""
+
+    retryable = True
+    code = "busy"
 
 
 class Unexpected(HardwareError):

@@ -40,6 +40,11 @@ class Management(Interface):
         """Raises NotSupported for a device the machine does not know."""
         raise NotSupported(f"{self.name} management cannot set a boot device")
 
+    def before_start(self, target: Target) -> None:
+        """
+        Called by every power interface right before it orders a machine to start, or to be reset.
+        """
+
     def get_boot_mode(self, target: Target) -> str | None:
         """`uefi`, `bios`, or None when the machine does not tell. Raises HardwareError."""
         return None

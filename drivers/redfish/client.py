@@ -13,7 +13,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.bmc import Bmc, Bmcs, Urgency
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.errors import (
+    Busy,
+    InvalidDriverInfo,
+    NotSupported,
+    Refused,
+    Unexpected,
+    Unreachable,
+)
 from drivers.target import Target
 from drivers.tls import trust
 
@@ -32,6 +39,8 @@ _UNDER_WAY = frozenset(
     {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
      "Cancelling"}
 )  # fmt: skip
+#: What a message of HPE's ends in.
+_IN_POST = "UnableToModifyDuringSystemPOST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +136,13 @@ class Connection:
         self._root = self._system = None
 
     def set_boot(self, **values: str) -> None:
-        """Set boot options: `target`, `enabled`, `mode`, in Redfish's words; `http_boot_uri`."""
+        """
+        Set boot options: `target`, `enabled`, `mode`, in Redfish's words; `http_boot_uri`.
+
+        Raises what `turn` does, and Busy while the machine is in POST (HPE).
+        """
         import sushy
+        from sushy import exceptions as theirs
 
         kinds = {
             "target": sushy.BootSource,
@@ -136,8 +150,15 @@ class Connection:
             "mode": sushy.BootSourceOverrideMode,
         }
         options = {name: kinds.get(name, str)(value) for name, value in values.items()}
-        self.system(fresh=False).set_system_boot_options(**options)
-        self._system.invalidate()
+        system = self.system(fresh=False)
+        with errors_of(self.access):
+            try:
+                system.set_system_boot_options(**options)
+            except theirs.BadRequestError as error:
+                if _IN_POST in str(error):
+                    raise Busy(f"BMC {self.access.address} refused: {_IN_POST}") from None
+                raise
+        system.invalidate()
 
     def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
         """Virtual drives of these MediaTypes, read anew: the system's own, else its managers'."""

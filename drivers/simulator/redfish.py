@@ -162,10 +162,13 @@ class Redfish:
             boot, {*(f"{override}{each}" for each in ("Target", "Enabled", "Mode")), "HttpBootUri"}
         )
         target = _choice(boot, f"{override}Target", system.BOOT_TARGETS, machine.boot_target)
-        enabled = _choice(boot, f"{override}Enabled", system.BOOT_ENABLED, machine.boot_enabled)
+        choices = system.boot_enabled(machine)
+        enabled = _choice(boot, f"{override}Enabled", choices, machine.boot_enabled)
         mode = _choice(boot, f"{override}Mode", system.BOOT_MODES, machine.boot_mode)
         indicator = _choice(body, "IndicatorLED", system.INDICATORS, machine.indicator)
         if boot:
+            if machine.faults.boot_fixed_in_post and machine.runs == "starting":
+                raise Refusal(400, "UnableToModifyDuringSystemPOST", "The system is in POST.")
             machine.boot_target, machine.boot_enabled, machine.boot_mode = target, enabled, mode
             machine.boot_uri = boot.get("HttpBootUri", machine.boot_uri) or ""
             machine.record("redfish", "boot device", boot)

@@ -37,6 +37,27 @@ DRIVES = 4
 DRIVE_BYTES = 960 * 10**9
 
 
+def boot_enabled(machine: Machine) -> list[str]:
+    """The values that BootSourceOverrideEnabled can have."""
+    return BOOT_ENABLED[:2] if machine.faults.boot_once_only else BOOT_ENABLED
+
+
+def boot(machine: Machine) -> Document:
+    choices = {"Target": BOOT_TARGETS, "Enabled": boot_enabled(machine), "Mode": BOOT_MODES}
+    if machine.faults.boot_choices_hidden:
+        choices = {}
+    return {
+        "BootSourceOverrideEnabled": machine.boot_enabled,
+        "BootSourceOverrideTarget": machine.boot_target,
+        "BootSourceOverrideMode": machine.boot_mode,
+        "HttpBootUri": machine.boot_uri or None,
+        **{
+            f"BootSourceOverride{name}@Redfish.AllowableValues": values
+            for name, values in choices.items()
+        },
+    }
+
+
 def system(machine: Machine) -> Document:
     path = machine.system_id
     parts = ("Bios", "SecureBoot", "EthernetInterfaces", "Processors", "Storage", "SimpleStorage")
@@ -63,14 +84,7 @@ def system(machine: Machine) -> Document:
             if machine.runs in ("agent", "instance", "rescue")
             else ("SystemHardwareInitializationComplete" if machine.power == "On" else "None")
         },
-        Boot={
-            "BootSourceOverrideEnabled": machine.boot_enabled,
-            "BootSourceOverrideTarget": machine.boot_target,
-            "BootSourceOverrideTarget@Redfish.AllowableValues": BOOT_TARGETS,
-            "BootSourceOverrideMode": machine.boot_mode,
-            "BootSourceOverrideMode@Redfish.AllowableValues": BOOT_MODES,
-            "HttpBootUri": machine.boot_uri or None,
-        },
+        Boot=boot(machine),
         ProcessorSummary={
             "Count": 1,
             "CoreCount": machine.cpus,

@@ -9,6 +9,7 @@ from drivers.bmc import Bmcs
 from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
 from drivers.redfish import restart
 from drivers.registry import load
+from drivers.simulator import system
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Failed, Wait
 from tests.unit.drivers.machines import OPTIONS, target
@@ -119,6 +120,105 @@ def test_the_boot_mode_of_a_machine_that_is_off_is_left_to_its_next_start(
     assert Done() == management.change_boot_mode(node, "bios")
     assert ("Off", {"boot_mode": "bios"}) == (machine.power, node.reports)
     management.set_boot_mode(node, "uefi")
+
+
+def later(node):
+    """The node at its next operation: what was reported is written down."""
+    known = {**node.driver_internal_info, **node.reports.get("driver_internal_info", {})}
+    return replace(node, driver_internal_info=known, reports={}, progress={})
+
+
+def boot_orders(machine):
+    return [each["detail"] for each in machine.log if each["what"] == "boot device"]
+
+
+def once(device, **more):
+    wanted = {"BootSourceOverrideTarget": device, "BootSourceOverrideEnabled": "Once"}
+    return {**wanted, **more}
+
+
+@pytest.fixture
+def forgetful(fleet, machine):
+    """A machine that is off, whose BMC takes a boot device for one start only."""
+    machine.power, machine.runs = "Off", "off"
+    machine.boot_target, machine.boot_enabled = "None", "Disabled"
+    fleet.set_faults(0, boot_once_only=True)
+    machine.log.clear()
+    yield machine
+    fleet.set_faults(0, boot_once_only=None, boot_choices_hidden=None)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["listed", "refused"])
+def test_a_persistent_boot_device_is_set_again_at_each_start_where_the_bmc_knows_only_once(
+    fleet, node, management, forgetful, hidden
+):
+    fleet.set_faults(0, boot_choices_hidden=hidden)
+    management.set_boot_device(node, "disk", persistent=True)
+    assert {"boot_device": "disk", "persistent": True} == management.get_boot_device(node)
+    node = later(node)
+    assert {"boot_device": "disk", "persistent": True} == management.get_boot_device(node)
+    assert [once("Hdd")] == boot_orders(forgetful)
+    finish(node, "power", "power_on")
+    assert [once("Hdd")] == boot_orders(forgetful)  # it was still set
+    until_booted(forgetful)
+    assert "Disabled" == forgetful.boot_enabled
+    finish(node, "power", "reboot")
+    assert [once("Hdd")] * 2 == boot_orders(forgetful)
+    until_booted(forgetful)
+    finish(replace(node, disable_power_off=True), "power", "reboot")  # a reset
+    assert [once("Hdd")] * 3 == boot_orders(forgetful)
+
+
+def until_booted(machine):
+    for _ in range(200):
+        if machine.runs not in ("off", "starting"):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"it is {machine.runs}")
+
+
+def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, forgetful):
+    management.set_boot_device(node, "disk", persistent=True)
+    node = later(node)
+    management.set_boot_device(node, "pxe")
+    assert {"boot_device": "pxe", "persistent": False} == management.get_boot_device(node)
+    node = later(node)
+    finish(node, "power", "power_on")
+    until_booted(forgetful)
+    finish(node, "power", "reboot")
+    assert [once("Hdd"), once("Pxe")] == boot_orders(forgetful)
+
+
+def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetful):
+    boot = load(["redfish"]).types["redfish"]["boot"]["redfish-https"]
+    boot.bmcs = node.driver.boot.bmcs
+    boot.show(node, "http://images/live.iso", persistent=True)
+    node = later(node)
+    finish(node, "power", "power_on")
+    until_booted(forgetful)
+    forgetful.boot_uri = ""
+    finish(node, "power", "reboot")
+    assert [once("UefiHttp", HttpBootUri="http://images/live.iso")] * 2 == boot_orders(forgetful)
+
+
+def test_a_start_does_not_fail_for_a_boot_device_that_the_bmc_refuses(node, forgetful):
+    known = {"redfish_boot_device": "disk"}
+    node = replace(node, driver_internal_info=known)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(system, "BOOT_ENABLED", ["Disabled"])
+        finish(node, "power", "power_on")
+    assert ("On", []) == (forgetful.power, boot_orders(forgetful))
+
+
+def test_boot_settings_that_are_refused_in_post_are_tried_again(fleet, node, management, machine):
+    fleet.set_faults(0, boot_fixed_in_post=True, boot_seconds=60)
+    try:
+        finish(node, "power", "reboot")
+        with pytest.raises(Refused, match="POST") as raised:
+            management.set_boot_device(node, "cdrom", persistent=True)
+        assert (True, {}) == (raised.value.retryable, node.reports)
+    finally:
+        fleet.set_faults(0, boot_fixed_in_post=None, boot_seconds=None)
 
 
 def test_an_nmi_is_injected(node, management, machine):
