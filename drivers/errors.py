@@ -7,6 +7,7 @@ HardwareError
 │  └─ Busy          for the moment: the machine is in a phase that ends by itself
 ├─ Unexpected       it answered, but not sense
 ├─ NotSupported     this machine, or this driver, cannot do it
+├─ NotFound         the machine or its BMC has no part of the name that the caller gave
 ├─ InvalidDriverInfo  the node's settings do not let the driver work; names the field
 ├─ BadImage         an image cannot be had, or is not what it is said to be; names its URL
 ├─ BadArgument      a step was given an argument that it cannot use; names it
@@ -57,6 +58,12 @@ class NotSupported(HardwareError):
     """This machine or this driver cannot do what was asked."""
 
     code = "not_supported"
+
+
+class NotFound(HardwareError):
+    """The machine or its BMC has no part of the name that the caller gave."""
+
+    code = "not_found"
 
 
 class InvalidDriverInfo(HardwareError):

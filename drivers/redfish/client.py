@@ -188,6 +188,15 @@ class Connection:
         resource.refresh(force=True)
         return resource
 
+    def event_service(self) -> Any:
+        """sushy's EventService of the BMC. Raises NotSupported."""
+        from sushy import exceptions as theirs
+
+        try:
+            return self.open().get_event_service()
+        except theirs.MissingAttributeError:
+            raise NotSupported(f"BMC {self.access.address} has no event service") from None
+
     def lights(self) -> dict[tuple[str, str], Any]:
         """(component, name) -> what has a light: sushy's system, its chassis, its drives."""
         system = self.system(fresh=True)

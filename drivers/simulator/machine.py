@@ -61,6 +61,7 @@ class Machine:
     "rescue", "no bootable device" or "hung". agent: "" or what the agent is at.
     media: device ("Cd", "Floppy") -> URL inserted, "" if none.
     spent: one-time faults that have happened.
+    subscriptions: path -> document.
     bios, bios_pending: attributes in effect, and those that the next reset brings.
     """
 
@@ -95,6 +96,7 @@ class Machine:
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict)
+    subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     disk: Image | None = None
     disk_bytes: int = 100 * 1024**3
     memory_gib: int = 32

@@ -20,6 +20,7 @@ from drivers.simulator.documents import (
     ROOT,
     SESSIONS,
     STORAGE,
+    SUBSCRIPTIONS,
     SYSTEM,
     TASKS,
     resource,
@@ -113,8 +114,9 @@ class Redfish:
         parent, _, last = path.rpartition("/")
         if parent == SESSIONS and last in machine.sessions:
             return json(bmc.session(last, machine.username))
-        if path in machine.volumes:
-            return json(machine.volumes[path])
+        for documents in (machine.volumes, machine.subscriptions):
+            if path in documents:
+                return json(documents[path])
         if parent in (TASKS, f"{ROOT}/TaskService/TaskMonitors") and last.isdigit():
             return self._show_task(parent, int(last))
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
@@ -135,6 +137,9 @@ class Redfish:
         parent, _, last = path.rpartition("/")
         if request.method == "DELETE":
             if parent == SESSIONS and machine.sessions.pop(last, ""):
+                return DONE
+            if machine.subscriptions.pop(path, {}):
+                machine.record("redfish", "delete subscription", last)
                 return DONE
             if machine.volumes.pop(path, {}):
                 machine.record("redfish", "delete volume", last)
@@ -269,6 +274,21 @@ class Redfish:
         machine.record("redfish", "create volume", body)
         return json(machine.volumes[path], 201, {"Location": path})
 
+    def subscribe(self, body: dict[str, Any]) -> Response:
+        machine = self.machine
+        events = body.get("EventTypes", [])
+        if not body.get("Destination"):
+            raise Refusal(400, "PropertyMissing", "Destination is missing.")
+        if not set(events) <= set(bmc.EVENT_TYPES):
+            raise Refusal(400, "PropertyValueNotInList", f"EventTypes cannot be {events!r}.")
+        number = f"{machine.random.getrandbits(32):08x}"
+        path = f"{SUBSCRIPTIONS}/{number}"
+        shown = {name: value for name, value in body.items() if name != "HttpHeaders"}
+        kind = "EventDestination.v1_9_0.EventDestination"
+        machine.subscriptions[path] = resource(path, kind, "Subscription", **shown)
+        machine.record("redfish", "create subscription", body)
+        return json(machine.subscriptions[path], 201, {"Location": path})
+
     def update_firmware(self, body: dict[str, Any]) -> Response:
         machine = self.machine
         url = body.get("ImageURI")
@@ -368,5 +388,6 @@ ORDERS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
     ("POST", f"{MANAGER}/Actions/Manager.Reset"): Redfish.reset_manager,
     ("POST", f"{STORAGE}/Volumes"): Redfish.create_volume,
     ("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"): Redfish.update_firmware,
+    ("POST", SUBSCRIPTIONS): Redfish.subscribe,
     ("POST", SESSIONS): Redfish.log_in,
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
+from drivers.errors import InvalidDriverInfo, NotFound, NotSupported, Refused, Unexpected
 from drivers.redfish import restart
 from drivers.registry import load
 from drivers.simulator import system
@@ -261,6 +261,55 @@ def test_virtual_media_are_attached_once_shown_and_detached(node, management, ma
     assert {"Cd": "", "Floppy": ""} == machine.media
     with pytest.raises(InvalidDriverInfo, match="boot_device"):
         vendor.call(node, "eject_vmedia", {"boot_device": "tape"})
+
+
+HEADERS = [{"Authorization": "Basic c2VjcmV0"}]
+
+
+def test_subscriptions_are_created_shown_and_deleted(node, machine):
+    vendor = node.driver.by_kind["vendor"]
+    given = {"Destination": "https://192.0.2.1/events", "HttpHeaders": HEADERS, "Context": "c"}
+    created = vendor.call(node, "create_subscription", given)
+    assert {
+        "Id": created["Id"],
+        "Destination": "https://192.0.2.1/events",
+        "Context": "c",
+        "Protocol": "Redfish",
+        "EventTypes": ["Alert"],
+    } == created
+    assert HEADERS == machine.log[-1]["detail"]["HttpHeaders"]
+    by_id = {"id": created["Id"]}
+    assert created == vendor.call(node, "get_subscription", by_id)
+    (member,) = vendor.call(node, "get_all_subscriptions", {})["Members"]
+    assert member["@odata.id"].endswith(created["Id"])
+    assert None is vendor.call(node, "delete_subscription", by_id)
+    assert [] == vendor.call(node, "get_all_subscriptions", {})["Members"]
+    for function in ("get_subscription", "delete_subscription"):
+        with pytest.raises(NotFound, match=created["Id"]):
+            vendor.call(node, function, by_id)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"Destination": "192.0.2.1"},
+        {"Destination": 7},
+        {"Destination": "https:///events"},
+        {"EventTypes": ["Alert", "Fire"]},
+        {"EventTypes": "Alert"},
+        {"HttpHeaders": {"a": "b"}},
+        {"Context": 1},
+        {"Protocol": None},
+    ],
+)
+def test_a_wrong_subscription_is_refused_by_its_argument_and_nothing_is_ordered(
+    node, machine, wrong
+):
+    count = len(machine.log)
+    given = {"Destination": "https://192.0.2.1/events", **wrong}
+    with pytest.raises(InvalidDriverInfo, match=f"^{next(iter(wrong))}: "):
+        node.driver.by_kind["vendor"].call(node, "create_subscription", given)
+    assert count == len(machine.log)
 
 
 def test_bios_settings_are_read_with_what_the_registry_says(node):
