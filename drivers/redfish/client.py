@@ -6,9 +6,10 @@ while its turn is held. sushy's errors become ours here: no answer is Unreachabl
 Refused with the BMC's words, a missing feature NotSupported, nonsense Unexpected.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -251,6 +252,23 @@ class Connection:
         ]
         monitor = service.simple_update(url, targets=parts[:1], transfer_protocol=protocol)
         return str(monitor.task_monitor_uri)
+
+    def change_volumes(
+        self, method: str, path: str, body: Mapping[str, Any], apply: str | None
+    ) -> str | None:
+        """
+        Create (POST) or delete a volume; the path at which the BMC tells of its progress, if it is
+        a task. apply: the OperationApplyTime. sushy's own would wait for it, `Immediate` or not.
+        """
+        from sushy.taskmonitor import TaskMonitor
+
+        connector = self.open()._conn
+        document = {**body, **({"@Redfish.OperationApplyTime": apply} if apply else {})}
+        send = connector.post if method == "POST" else connector.delete
+        answer = send(path, data=document or None)
+        if answer.status_code != HTTPStatus.ACCEPTED:
+            return None
+        return str(TaskMonitor.from_response(connector, answer, path).task_monitor_uri)
 
     def tasks(self) -> list[str]:
         """The paths of the BMC's tasks; none for a BMC that does not tell of any."""

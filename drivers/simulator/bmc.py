@@ -292,12 +292,14 @@ def task(machine: Machine, number: int) -> Document:
         f"{TASKS}/{number}",
         "Task.v1_5_0.Task",
         job.name,
-        TaskState="Completed" if done else "Running",
-        TaskStatus="OK",
+        TaskState=("Exception" if job.failure else "Completed") if done else "Running",
+        TaskStatus="Critical" if done and job.failure else "OK",
         PercentComplete=100 if done else 50,
         StartTime=when(job.started),
         TaskMonitor=f"{ROOT}/TaskService/TaskMonitors/{number}",
-        Messages=[],
+        Messages=[{"MessageId": "Base.1.12.InternalError", "Message": job.failure}]
+        if done and job.failure
+        else [],
     )
     return document | ({"EndTime": when(job.ends)} if done else {})
 

@@ -291,6 +291,27 @@ def test_vendor_functions_are_described_and_called(api, node):
     assert {} == api("GET", "/v1/drivers/fake-hardware/vendor_passthru/methods").json
 
 
+def test_a_redfish_node_takes_the_raid_interface_of_its_bmc_and_checks_what_is_wanted_of_it(api):
+    path = "/v1/nodes/r1/states/raid"
+    given = {
+        "name": "r1",
+        "driver": "redfish",
+        "driver_info": {"redfish_address": "https://192.0.2.10"},
+        "raid_interface": "redfish",
+    }
+    assert 201 == (created := api("POST", "/v1/nodes", given)).status_code, created.text
+    config = {"logical_disks": [{"raid_level": "1", "size_gb": 100, "is_root_volume": True}]}
+    assert 204 == api("PUT", path, config).status_code
+    assert config == api("GET", "/v1/nodes/r1").json["target_raid_config"]
+    refused = api("PUT", path, {"logical_disks": [{"raid_level": "JBOD", "size_gb": 100}]})
+    assert 400 == refused.status_code
+    assert fault(refused)["faultstring"].startswith("logical_disks/0/raid_level: Redfish has")
+    described = api("GET", "/v1/drivers/redfish/raid/logical_disk_properties").json
+    assert {"raid_level", "size_gb", "physical_disks", "controller"} <= set(described)
+    other = api("POST", "/v1/nodes", {**given, "name": "r2", "raid_interface": None})
+    assert "no-raid" == other.json["raid_interface"]
+
+
 @pytest.fixture(scope="module")
 def machine():
     with running(machines=1) as simulator:
