@@ -66,7 +66,7 @@ def choose(
     """
     free = _free(controllers)
     chosen: dict[int, Choice] = {}
-    for number in sorted(disks, key=lambda each: _modesty(disks[each])):
+    for number in sorted(disks, key=lambda each: _rank(disks[each])):
         disk, place = disks[number], f"logical_disks/{number}"
         here = _able(disk, controllers, place)
         if "physical_disks" in disk:
@@ -90,7 +90,7 @@ def _free(controllers: Sequence[Controller]) -> dict[str, int]:
     return free
 
 
-def _modesty(disk: LogicalDisk) -> tuple[Any, ...]:
+def _rank(disk: LogicalDisk) -> tuple[Any, ...]:
     """Sort key: MAX takes what is left; before that, named drives, most limits, largest size."""
     limits = ("controller", "disk_type", "interface_type", "number_of_physical_disks")
     size = disk["size_gb"]

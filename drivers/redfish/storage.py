@@ -55,7 +55,11 @@ class Controller:
 
 
 def read(bmc: Connection) -> list[Controller]:
-    """Read the RAID controllers, nothing of it from a cache. Use inside `client.turn` only; raises what that does."""
+    """
+    Read the RAID controllers, from the BMC and no cache.
+
+    Use inside `client.turn` only; raises what that does.
+    """
     # sushy keeps parts of a system that it has read: a system of our own has read none
     system = bmc.open().get_system(bmc.system(fresh=False).path)
     found = []
