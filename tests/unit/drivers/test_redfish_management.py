@@ -138,9 +138,9 @@ def once(device, **more):
 
 
 @pytest.fixture
-def forgetful(fleet, machine):
+def forgetful(fleet, node, machine):
     """A machine that is off, whose BMC takes a boot device for one start only."""
-    machine.power, machine.runs = "Off", "off"
+    finish(node, "power", "power_off")
     machine.boot_target, machine.boot_enabled = "None", "Disabled"
     fleet.set_faults(0, boot_once_only=True)
     machine.log.clear()
