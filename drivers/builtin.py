@@ -35,6 +35,7 @@ from drivers.redfish.firmware import RedfishFirmware
 from drivers.redfish.inspect import RedfishInspect
 from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
+from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
 from drivers.registry import HardwareType
 from drivers.storage import ExternalStorage
@@ -67,6 +68,7 @@ class Redfish(HardwareType):
         "inspect": (RedfishInspect, AgentInspect, NoInspect),
         "management": (RedfishManagement, NoopManagement),
         "power": (RedfishPower,),
+        "raid": (NoRaid, RedfishRaid, AgentRaid),
         "vendor": (RedfishVendor, NoVendor),
     }
 
@@ -97,7 +99,7 @@ class FakeHardware(HardwareType):
         "management": (fake.FakeManagement, NoopManagement, RedfishManagement, IpmiManagement),
         "network": (NoopNetwork,),
         "power": (fake.FakePower, RedfishPower, IpmiPower),
-        "raid": (fake.FakeRaid, NoRaid, AgentRaid),
+        "raid": (fake.FakeRaid, NoRaid, AgentRaid, RedfishRaid),
         "rescue": (fake.FakeRescue, NoRescue, AgentRescue),
         "storage": (NoopStorage, ExternalStorage, fake.FakeStorage),
         "vendor": (fake.FakeVendor, NoVendor, RedfishVendor, IpmiVendor),

@@ -4,8 +4,10 @@ What can be wrong with a machine, or with what we were told about it.
 HardwareError
 ├─ Unreachable      no answer in time; trying again is sensible
 ├─ Refused          the BMC or agent said no: its status and message, secrets masked
+│  └─ Busy          for the moment: the machine is in a phase that ends by itself
 ├─ Unexpected       it answered, but not sense
 ├─ NotSupported     this machine, or this driver, cannot do it
+├─ NotFound         the machine or its BMC has no part of the name that the caller gave
 ├─ InvalidDriverInfo  the node's settings do not let the driver work; names the field
 ├─ BadImage         an image cannot be had, or is not what it is said to be; names its URL
 ├─ BadArgument      a step was given an argument that it cannot use; names it
@@ -38,6 +40,13 @@ class Refused(HardwareError):
     code = "refused"
 
 
+class Busy(Refused):
+    """The BMC refused for the moment; the same order may succeed later."""
+
+    retryable = True
+    code = "busy"
+
+
 class Unexpected(HardwareError):
     """The BMC or the agent answered something that makes no sense."""
 
@@ -49,6 +58,12 @@ class NotSupported(HardwareError):
     """This machine or this driver cannot do what was asked."""
 
     code = "not_supported"
+
+
+class NotFound(HardwareError):
+    """The machine or its BMC has no part of the name that the caller gave."""
+
+    code = "not_found"
 
 
 class InvalidDriverInfo(HardwareError):

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from drivers import mega_step, raid_schema
-from drivers.errors import NotSupported
+from drivers.errors import InvalidDriverInfo, NotSupported
 from drivers.interface import Frame, Interface
 from drivers.passthru import functions
 from drivers.power import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
 from drivers.steps import Arg, Done, Failed, Flow, Outcome, Wait
 from drivers.target import Target
+
+_FLAG = {"type": "boolean"}
 
 
 class Management(Interface):
@@ -39,6 +41,11 @@ class Management(Interface):
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
         """Raises NotSupported for a device the machine does not know."""
         raise NotSupported(f"{self.name} management cannot set a boot device")
+
+    def before_start(self, target: Target) -> None:
+        """
+        Called by every power interface right before it orders a machine to start, or to be reset.
+        """
 
     def get_boot_mode(self, target: Target) -> str | None:
         """`uefi`, `bios`, or None when the machine does not tell. Raises HardwareError."""
@@ -308,6 +315,19 @@ class Raid(Interface):
     kind = "raid"
     #: what a target configuration may hold
     schema: ClassVar[raid_schema.Document] = raid_schema.SCHEMA
+    #: arguments of a step that builds the target configuration
+    SELECTION: ClassVar[tuple[Arg, ...]] = (
+        Arg("create_root_volume", "Build the root volume; true when missing", False, _FLAG),
+        Arg("create_nonroot_volumes", "Build all others; true when missing", False, _FLAG),
+        Arg("delete_existing", "Delete what there is first; false when missing", False, _FLAG),
+    )
+
+    def wanted(self, target: Target) -> Mapping[str, Any]:
+        """The target configuration of the node. Raises InvalidDriverInfo when there is none."""
+        config: Mapping[str, Any] = target.record.get("target_raid_config") or {}
+        if not config.get("logical_disks"):
+            raise InvalidDriverInfo("target_raid_config of the node is empty: set it first")
+        return config
 
     def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
         """Check a target configuration. Raises InvalidDriverInfo that names what is wrong."""

@@ -100,6 +100,7 @@ class Power(Interface):
         target.forget_agent()
         if _has_given_token(target) and not target.progress.get("forgotten"):  # as above
             return Wait({"forgotten": True}, poll_after=0)
+        target.driver.management.before_start(target)
         target.before_order()
         self.order(target, REBOOT)
         target.report(power_state=POWER_ON)
@@ -122,6 +123,8 @@ class Power(Interface):
             return Done()
         looks = int(progress.get("looks", 0))
         if not progress.get("ordered"):
+            if wanted == POWER_ON:
+                target.driver.management.before_start(target)
             target.before_order()
             self.order(target, order)
             if wanted == POWER_OFF:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo
+from drivers.errors import BadArgument, InvalidDriverInfo
 
 LEVELS = ("JBOD", "0", "1", "2", "5", "6", "1+0", "5+0", "6+0")
 
@@ -96,6 +96,25 @@ def _check_disk(place: str, disk: Any, schema: Document) -> None:
     for name, known in schema.items():
         if known.required and name not in disk:
             raise InvalidDriverInfo(f"{place}/{name}: required and missing")
+
+
+def selected(
+    config: Mapping[str, Any], *, root: bool, others: bool
+) -> dict[int, Mapping[str, Any]]:
+    """
+    number -> logical disk, of those that are to be built: the root volume, all others, or both.
+
+    Raises BadArgument when none is left.
+    """
+    disks = dict(enumerate(config["logical_disks"]))
+    found = {
+        n: disk for n, disk in disks.items() if (root if disk.get("is_root_volume") else others)
+    }
+    if not found:
+        raise BadArgument(
+            "create_root_volume, create_nonroot_volumes: no logical disk is left to be built"
+        )
+    return found
 
 
 def descriptions(schema: Document = SCHEMA) -> dict[str, str]:

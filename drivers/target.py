@@ -29,6 +29,7 @@ REPORTABLE = frozenset(
     {
         "bios_settings", "boot_mode", "console_enabled", "findings", "firmware", "health",
         "instance_info", "power_state", "raid_config", "secure_boot",
+        "target_raid_config",
     }
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from celery import Celery
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log, release
+from app import errors, log, release
 from app.db import reason
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.models import Node, Operation, OperationState
@@ -33,6 +33,7 @@ from drivers.errors import (
     HardwareError,
     InvalidDriverInfo,
     LeaseLost,
+    NotFound,
     NotSupported,
     Unreachable,
 )
@@ -44,6 +45,7 @@ logger = log.get(__name__)
 STATUS: Mapping[type[HardwareError], int] = {
     NotSupported: Invalid.status,
     InvalidDriverInfo: Invalid.status,
+    NotFound: errors.NotFound.status,
     Unreachable: GatewayTimeout.status,
     AgentBusy: Conflict.status,
     LeaseLost: Conflict.status,

@@ -18,6 +18,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "the BMC or the agent refused the order",
         "read its message; credentials, licences and locked settings are the usual reasons",
     ),
+    "busy": (
+        "the BMC refuses the order while the machine is in POST",
+        "ask again once the machine has booted",
+    ),
     "unexpected_answer": (
         "the BMC or the agent answered something that makes no sense",
         "try again; if it stays, look for a firmware update or a quirk of this model",

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from drivers import raid_schema
 from drivers.agent import in_band
-from drivers.errors import BadArgument, InvalidDriverInfo
+from drivers.errors import InvalidDriverInfo
 from drivers.interfaces import Raid
-from drivers.steps import Arg, Done, Flow, Outcome, Resume, Step, step
+from drivers.steps import Done, Flow, Outcome, Resume, Step, step
 from drivers.target import Target
 
-_FLAG = {"type": "boolean"}
 #: step -> the setting in [deploy] that gives its priority in automated cleaning
 _PRIORITIES = {
     "delete_configuration": "delete_configuration_priority",
@@ -70,16 +70,7 @@ class AgentRaid(Raid):
         """The disks are in no RAID any more."""
         return _execute(target, "delete_configuration")
 
-    @step(
-        clean=0,
-        abortable=True,
-        resume=Resume.PROBE,
-        args=(
-            Arg("create_root_volume", "Build the root volume; true when missing", False, _FLAG),
-            Arg("create_nonroot_volumes", "Build all others; true when missing", False, _FLAG),
-            Arg("delete_existing", "Delete what there is first; false when missing", False, _FLAG),
-        ),
-    )
+    @step(clean=0, abortable=True, resume=Resume.PROBE, args=Raid.SELECTION)
     def create_configuration(
         self,
         target: Target,
@@ -88,22 +79,17 @@ class AgentRaid(Raid):
         delete_existing: bool = False,
     ) -> Outcome:
         """The disks are what target_raid_config of the node asks for."""
-        wanted = target.record.get("target_raid_config") or {}
-        if not wanted.get("logical_disks"):
-            raise InvalidDriverInfo("target_raid_config of the node is empty: set it first")
-        disks = [
-            disk
-            for disk in wanted["logical_disks"]
-            if (create_root_volume if disk.get("is_root_volume") else create_nonroot_volumes)
-        ]
-        if not disks:
-            raise BadArgument("create_configuration: no logical disk is left to be built")
+        wanted = self.wanted(target)
+        disks = raid_schema.selected(wanted, root=create_root_volume, others=create_nonroot_volumes)
         if delete_existing and not target.progress.get("deleted"):
             outcome = _execute(target, "delete_configuration")
             if not isinstance(outcome, Done):
                 return outcome
             target = replace(target, progress={"deleted": True})
-        narrowed = {**target.record, "target_raid_config": {**wanted, "logical_disks": disks}}
+        narrowed = {
+            **target.record,
+            "target_raid_config": {**wanted, "logical_disks": list(disks.values())},
+        }
         return _execute(replace(target, record=narrowed), "create_configuration")
 
 

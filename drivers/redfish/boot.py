@@ -10,7 +10,7 @@ from drivers.boot import command_line, files, media, ramdisks
 from drivers.boot.addresses import of_files
 from drivers.errors import NotSupported
 from drivers.interfaces import Boot
-from drivers.redfish import client
+from drivers.redfish import boot_device, client
 from drivers.target import Target
 
 
@@ -105,10 +105,8 @@ class RedfishHttps(RedfishImage):
     name = "redfish-https"
 
     def show(self, target: Target, url: str, *, persistent: bool) -> None:
-        enabled = "Continuous" if persistent else "Once"
         with client.turn(target, self.bmcs) as bmc:
-            target.before_order()
-            bmc.set_boot(target="UefiHttp", enabled=enabled, http_boot_uri=url)
+            boot_device.choose(target, bmc, "uefihttp", persistent=persistent, url=url)
 
     def hide(self, target: Target) -> None:
         """A start that was ordered and did not happen yet is left to whoever orders the next."""

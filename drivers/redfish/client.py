@@ -5,15 +5,16 @@ One connection per BMC is kept between commands, in the governor (`drivers.bmc`)
 while its turn is held.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.bmc import Bmc, Bmcs, Urgency
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused
+from drivers.errors import Busy, InvalidDriverInfo, NotSupported, Refused
 from drivers.redfish import parts
 from drivers.redfish.errors import NO_ENTRY, errors_of, gap
 from drivers.redfish.parts import part
@@ -36,6 +37,8 @@ _UNDER_WAY = frozenset(
     {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
      "Cancelling"}
 )  # fmt: skip
+#: What a message of HPE's ends in.
+_IN_POST = "UnableToModifyDuringSystemPOST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,13 @@ class Connection:
         self._root = self._system = None
 
     def set_boot(self, **values: str) -> None:
-        """Set boot options: `target`, `enabled`, `mode`, in Redfish's words; `http_boot_uri`."""
+        """
+        Set boot options: `target`, `enabled`, `mode`, in Redfish's words; `http_boot_uri`.
+
+        Raises what `turn` does, and Busy while the machine is in POST (HPE).
+        """
         import sushy
+        from sushy import exceptions as theirs
 
         kinds = {
             "target": sushy.BootSource,
@@ -146,8 +154,15 @@ class Connection:
             "mode": sushy.BootSourceOverrideMode,
         }
         options = {name: kinds.get(name, str)(value) for name, value in values.items()}
-        self.system(fresh=False).set_system_boot_options(**options)
-        self._system.invalidate()
+        system = self.system(fresh=False)
+        with errors_of(self.access):
+            try:
+                system.set_system_boot_options(**options)
+            except theirs.BadRequestError as error:
+                if _IN_POST in str(error):
+                    raise Busy(f"BMC {self.access.address} refused: {_IN_POST}") from None
+                raise
+        system.invalidate()
 
     def gap(self, path: str) -> AbstractContextManager[None]:
         """Go on after this block when the BMC lacks `path` or serves it malformed; see `errors`."""
@@ -185,6 +200,15 @@ class Connection:
         resource.refresh(force=True)
         return resource
 
+    def event_service(self) -> Any:
+        """sushy's EventService of the BMC. Raises NotSupported."""
+        from sushy import exceptions as theirs
+
+        try:
+            return self.open().get_event_service()
+        except theirs.MissingAttributeError:
+            raise NotSupported(f"BMC {self.access.address} has no event service") from None
+
     def lights(self) -> dict[tuple[str, str], Any]:
         """(component, name) -> what has a light: sushy's system, its chassis, its drives."""
         system = self.system(fresh=True)
@@ -196,6 +220,23 @@ class Connection:
             for component, name, each in named
             if text(name) and each.indicator_led is not None
         }
+
+    def change_volumes(
+        self, method: str, path: str, body: Mapping[str, Any], apply: str | None
+    ) -> str | None:
+        """
+        Create (POST) or delete a volume; the path at which the BMC tells of its progress, if it is
+        a task. apply: the OperationApplyTime. sushy's own would wait for it, `Immediate` or not.
+        """
+        from sushy.taskmonitor import TaskMonitor
+
+        connector = self.open()._conn
+        document = {**body, **({"@Redfish.OperationApplyTime": apply} if apply else {})}
+        send = connector.post if method == "POST" else connector.delete
+        answer = send(path, data=document or None)
+        if answer.status_code != HTTPStatus.ACCEPTED:
+            return None
+        return str(TaskMonitor.from_response(connector, answer, path).task_monitor_uri)
 
     def tasks(self) -> list[str]:
         """The paths of the BMC's tasks; none for a BMC that does not tell of any."""

@@ -6,21 +6,14 @@ from typing import Any
 
 from drivers.errors import NotSupported, Refused, Unexpected
 from drivers.interfaces import POWER_ON, Management
-from drivers.redfish import client, inventory, parts
+from drivers.redfish import boot_device, client, inventory, parts
+from drivers.redfish.boot_device import DEVICES
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.redfish.values import entry, text, word
 from drivers.steps import Done, Outcome, Wait, step
 from drivers.target import Target
 
-#: Ironic's name of a boot device -> BootSourceOverrideTarget
-DEVICES = {
-    "pxe": "Pxe",
-    "disk": "Hdd",
-    "cdrom": "Cd",
-    "bios": "BiosSetup",
-    "uefihttp": "UefiHttp",
-}
 _NAMES = {target: name for name, target in DEVICES.items()}
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
 #: our state of a light -> IndicatorLED
@@ -63,24 +56,28 @@ class RedfishManagement(Redfish, Management):
         return [name for name, value in DEVICES.items() if value in values]
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
+        device = boot_device.remembered(target)
+        if device is not None:
+            return {"boot_device": device, "persistent": True}
         with client.turn(target, self.bmcs) as bmc:
-            source, enabled = _override(bmc.system(fresh=True))
+            source, enabled = boot_device.override(bmc.system(fresh=True))
         if enabled == "Disabled":
             return {"boot_device": None, "persistent": None}
         return {"boot_device": _NAMES.get(source or ""), "persistent": enabled == "Continuous"}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
-        """Nothing is sent when the BMC already says so."""
         if device not in DEVICES:
             raise NotSupported(
                 f"boot device {device!r} is unknown; Redfish has {', '.join(DEVICES)}"
             )
-        wanted = DEVICES[device], "Continuous" if persistent else "Once"
         with client.turn(target, self.bmcs) as bmc:
-            if _override(bmc.system(fresh=True)) == wanted:
-                return
-            target.before_order()
-            bmc.set_boot(target=wanted[0], enabled=wanted[1])
+            boot_device.choose(target, bmc, device, persistent=persistent)
+
+    def before_start(self, target: Target) -> None:
+        """A boot device that the BMC takes only for one start is ordered for this one, too."""
+        if boot_device.remembered(target) is not None:
+            with client.turn(target, self.bmcs) as bmc:
+                boot_device.restore(target, bmc)
 
     def get_boot_mode(self, target: Target) -> str | None:
         with client.turn(target, self.bmcs) as bmc:
@@ -219,10 +216,3 @@ def _light(bmc: client.Connection, component: str, name: str) -> Any:
         known = ", ".join(f"{each}@{of}" for of, each in lights) or "none"
         raise NotSupported(f"there is no indicator {name}@{component}; there are {known}")
     return lights[component, name]
-
-
-def _override(system: Any) -> tuple[str | None, str | None]:
-    """(BootSourceOverrideTarget, BootSourceOverrideEnabled) as the BMC gives them."""
-    boot = parts.part(system, "boot")
-    source, enabled = boot.get("target"), boot.get("enabled")
-    return getattr(source, "value", source), getattr(enabled, "value", enabled)

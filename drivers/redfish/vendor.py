@@ -1,11 +1,19 @@
 """Redfish: vendor functions."""
 
-from drivers.errors import InvalidDriverInfo
+from typing import Any
+from urllib.parse import urlsplit
+
+from drivers.errors import InvalidDriverInfo, NotFound, Unexpected
 from drivers.interfaces import Vendor
 from drivers.passthru import passthru
+from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 from drivers.redfish.management import MEDIA
 from drivers.target import Target
+
+#: What is shown of a subscription; more, such as headers with passwords, is not.
+_SHOWN = ("Id", "Context", "Protocol", "Destination", "EventTypes")
+_ID = "Required argument: id, as the BMC gives it"
 
 
 class RedfishVendor(Redfish, Vendor):
@@ -25,3 +33,97 @@ class RedfishVendor(Redfish, Vendor):
             )
         wanted = list(MEDIA) if boot_device is None else [kinds[boot_device]]
         target.driver.management.detach_virtual_media(target, wanted)
+
+    @passthru(
+        "POST",
+        asynchronous=False,
+        description="Have the BMC send events to a URL. Required argument: Destination; optional:"
+        " EventTypes, HttpHeaders, Context, Protocol",
+    )
+    def create_subscription(  # noqa: PLR0917 - these are Redfish's names
+        self,
+        target: Target,
+        Destination: str,  # noqa: N803
+        EventTypes: list[str] | None = None,  # noqa: N803
+        HttpHeaders: list[Any] | None = None,  # noqa: N803
+        Context: str = "",  # noqa: N803
+        Protocol: str = "Redfish",  # noqa: N803
+    ) -> dict[str, Any]:
+        """Subscribe a URL to the BMC's events; what the BMC made of it."""
+        _check_subscription(Destination, EventTypes, HttpHeaders, Context, Protocol)
+        wanted: dict[str, Any] = {
+            "Destination": Destination,
+            "Protocol": Protocol,
+            "Context": Context,
+            "EventTypes": ["Alert"] if EventTypes is None else EventTypes,
+        }
+        if HttpHeaders:
+            wanted["HttpHeaders"] = HttpHeaders
+        with client.turn(target, self.bmcs) as bmc:
+            service = bmc.event_service()
+            known = {each.value for each in service.get_event_types_for_subscription()}
+            if EventTypes is not None and not known.issuperset(EventTypes):
+                raise InvalidDriverInfo(
+                    f"EventTypes: {EventTypes!r} are not all among {', '.join(sorted(known))}"
+                )
+            target.before_order()
+            created = service.subscriptions.create(wanted)
+        if created is None:
+            raise Unexpected(f"the BMC of node {target.uuid} does not say what it has created")
+        return _shown(created)
+
+    @passthru("DELETE", asynchronous=False, description=f"Delete a subscription. {_ID}")
+    def delete_subscription(self, target: Target, id: str) -> None:  # noqa: A002
+        """The BMC sends no more events to it. Raises NotFound."""
+        with client.turn(target, self.bmcs) as bmc:
+            subscription = _subscription(bmc, id)
+            target.before_order()
+            subscription.delete()
+
+    @passthru("GET", asynchronous=False, description="Show the collection of all subscriptions")
+    def get_all_subscriptions(self, target: Target) -> dict[str, Any]:
+        """The BMC's collection of subscriptions."""
+        with client.turn(target, self.bmcs) as bmc:
+            return dict(bmc.event_service().subscriptions.json)
+
+    @passthru("GET", asynchronous=False, description=f"Show a subscription. {_ID}")
+    def get_subscription(self, target: Target, id: str) -> dict[str, Any]:  # noqa: A002
+        """One subscription. Raises NotFound."""
+        with client.turn(target, self.bmcs) as bmc:
+            return _shown(_subscription(bmc, id))
+
+
+def _subscription(bmc: client.Connection, name: object) -> Any:
+    """The subscription of that id. Raises NotFound, InvalidDriverInfo."""
+    if not isinstance(name, str) or not name:
+        raise InvalidDriverInfo(f"id: {name!r} is not the id of a subscription")
+    collection = bmc.event_service().subscriptions
+    for path in collection.members_identities:
+        if path.rstrip("/").rsplit("/", 1)[-1] == name:
+            return collection.get_member(path)
+    raise NotFound(f"the BMC has no subscription {name!r}")
+
+
+def _shown(subscription: Any) -> dict[str, Any]:
+    document = subscription.json
+    return {name: document[name] for name in _SHOWN if name in document}
+
+
+def _check_subscription(
+    destination: object, events: object, headers: object, context: object, protocol: object
+) -> None:
+    """Raises InvalidDriverInfo that names the argument."""
+    url = urlsplit(destination) if isinstance(destination, str) else None
+    if url is None or not (url.scheme and url.hostname) or " " in str(destination):
+        raise InvalidDriverInfo(f"Destination: {destination!r} is not a URL with scheme and host")
+    if events is not None and not _are_texts(events):
+        raise InvalidDriverInfo(f"EventTypes: {events!r} is not a list of texts")
+    if headers is not None and not isinstance(headers, list):
+        raise InvalidDriverInfo("HttpHeaders: a list of headers is needed")
+    for name, value in (("Context", context), ("Protocol", protocol)):
+        if not isinstance(value, str):
+            raise InvalidDriverInfo(f"{name}: {value!r} is not a text")
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) for each in values)

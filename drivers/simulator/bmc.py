@@ -5,12 +5,14 @@ from time import time
 
 from drivers.simulator.documents import (
     CHASSIS,
+    EVENTS,
     INVENTORY,
     MANAGER,
     OK,
     REGISTRY,
     ROOT,
     SESSIONS,
+    SUBSCRIPTIONS,
     TASKS,
     Document,
     collection,
@@ -20,14 +22,17 @@ from drivers.simulator.documents import (
 )
 from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Machine
 
+EVENT_TYPES = ["StatusChange", "ResourceUpdated", "ResourceAdded", "ResourceRemoved", "Alert"]
+
 
 def root(machine: Machine) -> Document:
     services = ("Systems", "Managers", "Chassis", "SessionService", "AccountService")
+    more = ("UpdateService", "EventService", "Registries")
     return resource(
         f"{ROOT}/",
         "ServiceRoot.v1_9_0.ServiceRoot",
         "Root Service",
-        **{name: link(f"{ROOT}/{name}") for name in (*services, "UpdateService", "Registries")},
+        **{name: link(f"{ROOT}/{name}") for name in (*services, *more)},
         Id="RootService",
         RedfishVersion="1.12.0",
         UUID=machine.uuid,
@@ -245,6 +250,26 @@ def firmware(part: str) -> Callable[[Machine], Document]:
     return document
 
 
+def event_service(_machine: Machine) -> Document:
+    return resource(
+        EVENTS,
+        "EventService.v1_7_0.EventService",
+        "Event Service",
+        ServiceEnabled=True,
+        EventTypesForSubscription=EVENT_TYPES,
+        Subscriptions=link(SUBSCRIPTIONS),
+        Actions={
+            "#EventService.SubmitTestEvent": {
+                "target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"
+            }
+        },
+    )
+
+
+def subscriptions(machine: Machine) -> Document:
+    return collection(SUBSCRIPTIONS, "EventDestination", machine.subscriptions)
+
+
 def task_service(_machine: Machine) -> Document:
     return resource(
         f"{ROOT}/TaskService",
@@ -267,12 +292,14 @@ def task(machine: Machine, number: int) -> Document:
         f"{TASKS}/{number}",
         "Task.v1_5_0.Task",
         job.name,
-        TaskState="Completed" if done else "Running",
-        TaskStatus="OK",
+        TaskState=("Exception" if job.failure else "Completed") if done else "Running",
+        TaskStatus="Critical" if done and job.failure else "OK",
         PercentComplete=100 if done else 50,
         StartTime=when(job.started),
         TaskMonitor=f"{ROOT}/TaskService/TaskMonitors/{number}",
-        Messages=[],
+        Messages=[{"MessageId": "Base.1.12.InternalError", "Message": job.failure}]
+        if done and job.failure
+        else [],
     )
     return document | ({"EndTime": when(job.ends)} if done else {})
 
@@ -335,6 +362,8 @@ BMC_DOCUMENTS: dict[str, Callable[[Machine], Document]] = {
     f"{ROOT}/UpdateService": update_service,
     INVENTORY: firmware_list,
     **{f"{INVENTORY}/{part}": firmware(part) for part in ("BIOS", "BMC")},
+    EVENTS: event_service,
+    SUBSCRIPTIONS: subscriptions,
     f"{ROOT}/TaskService": task_service,
     TASKS: tasks,
     f"{ROOT}/Registries": lambda _machine: collection(

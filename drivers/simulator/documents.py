@@ -15,6 +15,8 @@ STORAGE = f"{SYSTEM}/Storage/RAID"
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 TASKS = f"{ROOT}/TaskService/Tasks"
 REGISTRY = f"{ROOT}/Registries/BiosAttributeRegistry"
+EVENTS = f"{ROOT}/EventService"
+SUBSCRIPTIONS = f"{EVENTS}/Subscriptions"
 INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
 
 OK = {"State": "Enabled", "Health": "OK"}

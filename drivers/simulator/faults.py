@@ -26,7 +26,12 @@ class Faults:
     bmc_dead: every connection to the BMC is cut. bmc_silent: it is never answered.
     power_on_seconds, power_off_seconds: until the BMC shows the new power state.
     power_stuck: the BMC accepts power orders and nothing happens.
-    task_seconds: how long a firmware update takes.
+    task_seconds: how long a firmware update takes, or a change of volumes.
+    task_fails: the task of a change of volumes ends with this message, and has changed no volume.
+    volumes_on_reset: volumes are created and deleted by the next start of the machine.
+    boot_once_only: the BMC refuses a boot device that is to last (Continuous).
+    boot_choices_hidden: it does not list the values that its boot settings can have.
+    boot_fixed_in_post: it refuses boot settings until the machine has booted, as HPE's do.
 
     Boot:
     boot_seconds: from power-on to the booted system.
@@ -56,6 +61,11 @@ class Faults:
     power_off_seconds: float = 0.0
     power_stuck: bool = False
     task_seconds: float = 0.0
+    task_fails: str = ""
+    volumes_on_reset: bool = False
+    boot_once_only: bool = False
+    boot_choices_hidden: bool = False
+    boot_fixed_in_post: bool = False
     boot_seconds: float = 0.5
     agent_never_boots: bool = False
     heartbeat_gap: float = 5.0

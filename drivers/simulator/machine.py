@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -44,12 +45,13 @@ class Image:
 
 @dataclass(slots=True)
 class Task:
-    """A long job of the BMC, done at `ends` (seconds since the epoch)."""
+    """A long job of the BMC, done at `ends` (seconds since the epoch). failure: "" or why."""
 
     number: int
     name: str
     started: float
     ends: float
+    failure: str = ""
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class Machine:
     "rescue", "no bootable device" or "hung". agent: "" or what the agent is at.
     media: device ("Cd", "Floppy") -> URL inserted, "" if none.
     spent: one-time faults that have happened.
+    subscriptions: path -> document.
+    at_start: what the next start of the machine does, once.
     bios, bios_pending: attributes in effect, and those that the next reset brings.
     """
 
@@ -94,7 +98,9 @@ class Machine:
     firmware: dict[str, str] = field(default_factory=lambda: {"BIOS": "1.0.0", "BMC": "2.10"})
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
+    at_start: list[Callable[[], None]] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict)
+    subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     disk: Image | None = None
     disk_bytes: int = 100 * 1024**3
     memory_gib: int = 32

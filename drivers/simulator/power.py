@@ -131,6 +131,9 @@ class Power:
             machine.bios_pending = {}
             machine.bios_applied = time()
         machine.secure_boot_now = machine.secure_boot
+        for change in machine.at_start:
+            change()
+        machine.at_start.clear()
         self._running = asyncio.create_task(self._boot())
 
     async def _boot(self) -> None:

@@ -11,42 +11,29 @@ from collections.abc import Awaitable, Callable
 from time import time
 from typing import Any
 
-from drivers.simulator import bmc, system
+from drivers.simulator import bmc, system, volumes
 from drivers.simulator.documents import (
     CHASSIS,
     INVENTORY,
     MANAGER,
-    OK,
     ROOT,
     SESSIONS,
     STORAGE,
+    SUBSCRIPTIONS,
     SYSTEM,
     TASKS,
     resource,
 )
 from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Task
 from drivers.simulator.power import Power, WrongState
+from drivers.simulator.refusal import Refusal, choice, only
 from drivers.simulator.server import CUT, BadJson, Request, Response, json
+from drivers.simulator.volumes import DONE, task_begun
 
 #: A BMC keeps few sessions; the oldest makes room for a new one.
 MAX_SESSIONS = 32
 OPEN = {"/redfish", ROOT}
-DONE = Response(204)
 DOCUMENTS = {**bmc.BMC_DOCUMENTS, **system.SYSTEM_DOCUMENTS}
-
-
-class Refusal(Exception):
-    """The order is refused: HTTP status, Redfish message id and text."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message = status, code, message
-
-    def response(self, headers: dict[str, str] | None = None) -> Response:
-        code = f"Base.1.12.{self.code}"
-        info = {"MessageId": code, "Message": self.message, "Severity": "Critical"}
-        error = {"code": code, "message": self.message, "@Message.ExtendedInfo": [info]}
-        return json({"error": error}, self.status, headers)
 
 
 class Redfish:
@@ -113,8 +100,9 @@ class Redfish:
         parent, _, last = path.rpartition("/")
         if parent == SESSIONS and last in machine.sessions:
             return json(bmc.session(last, machine.username))
-        if path in machine.volumes:
-            return json(machine.volumes[path])
+        for documents in (machine.volumes, machine.subscriptions):
+            if path in documents:
+                return json(documents[path])
         if parent in (TASKS, f"{ROOT}/TaskService/TaskMonitors") and last.isdigit():
             return self._show_task(parent, int(last))
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
@@ -136,9 +124,11 @@ class Redfish:
         if request.method == "DELETE":
             if parent == SESSIONS and machine.sessions.pop(last, ""):
                 return DONE
-            if machine.volumes.pop(path, {}):
-                machine.record("redfish", "delete volume", last)
+            if machine.subscriptions.pop(path, {}):
+                machine.record("redfish", "delete subscription", last)
                 return DONE
+            if path in machine.volumes:
+                return volumes.delete(machine, path, request.json())
         if wanted in DOCUMENTS:
             raise Refusal(405, "OperationNotAllowed", f"{request.method} {path} is not allowed.")
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
@@ -146,26 +136,29 @@ class Redfish:
     # Orders: each takes the JSON body
 
     def reset(self, body: dict[str, Any]) -> Response:
-        kind = _choice(body, "ResetType", system.RESET_TYPES)
+        kind = choice(body, "ResetType", system.RESET_TYPES)
         self.machine.record("redfish", RESET_WORDS[kind], kind)
         self.power.reset(kind)
         return DONE
 
     def change_system(self, body: dict[str, Any]) -> Response:
         machine = self.machine
-        _only(body, {"Boot", "IndicatorLED", "AssetTag"})
+        only(body, {"Boot", "IndicatorLED", "AssetTag"})
         boot = body.get("Boot", {})
         if not isinstance(boot, dict):
             raise Refusal(400, "PropertyValueTypeError", "Boot is not an object.")
         override = "BootSourceOverride"
-        _only(
+        only(
             boot, {*(f"{override}{each}" for each in ("Target", "Enabled", "Mode")), "HttpBootUri"}
         )
-        target = _choice(boot, f"{override}Target", system.BOOT_TARGETS, machine.boot_target)
-        enabled = _choice(boot, f"{override}Enabled", system.BOOT_ENABLED, machine.boot_enabled)
-        mode = _choice(boot, f"{override}Mode", system.BOOT_MODES, machine.boot_mode)
-        indicator = _choice(body, "IndicatorLED", system.INDICATORS, machine.indicator)
+        target = choice(boot, f"{override}Target", system.BOOT_TARGETS, machine.boot_target)
+        choices = system.boot_enabled(machine)
+        enabled = choice(boot, f"{override}Enabled", choices, machine.boot_enabled)
+        mode = choice(boot, f"{override}Mode", system.BOOT_MODES, machine.boot_mode)
+        indicator = choice(body, "IndicatorLED", system.INDICATORS, machine.indicator)
         if boot:
+            if machine.faults.boot_fixed_in_post and machine.runs == "starting":
+                raise Refusal(400, "UnableToModifyDuringSystemPOST", "The system is in POST.")
             machine.boot_target, machine.boot_enabled, machine.boot_mode = target, enabled, mode
             machine.boot_uri = boot.get("HttpBootUri", machine.boot_uri) or ""
             machine.record("redfish", "boot device", boot)
@@ -178,12 +171,12 @@ class Redfish:
         return DONE
 
     def change_chassis(self, body: dict[str, Any]) -> Response:
-        _only(body, {"IndicatorLED"})
+        only(body, {"IndicatorLED"})
         return self.change_system(body)
 
     def change_drive(self, index: int, body: dict[str, Any]) -> Response:
-        _only(body, {"IndicatorLED"})
-        indicator = _choice(body, "IndicatorLED", system.INDICATORS)
+        only(body, {"IndicatorLED"})
+        indicator = choice(body, "IndicatorLED", system.INDICATORS)
         self.machine.drive_indicators[index] = indicator
         self.machine.record("redfish", "drive indicator", {"drive": index, "led": indicator})
         return DONE
@@ -196,7 +189,7 @@ class Redfish:
             if name not in BIOS_DEFAULTS:
                 raise Refusal(400, "PropertyUnknown", f"There is no BIOS attribute {name}.")
             if name in BIOS_CHOICES:
-                _choice(wanted, name, BIOS_CHOICES[name])
+                choice(wanted, name, BIOS_CHOICES[name])
             elif not isinstance(value, int) or isinstance(value, bool):
                 raise Refusal(400, "PropertyValueTypeError", f"{name} is not an integer.")
         self.machine.bios_pending.update(wanted)
@@ -209,7 +202,7 @@ class Redfish:
         return DONE
 
     def change_secure_boot(self, body: dict[str, Any]) -> Response:
-        _only(body, {"SecureBootEnable"})
+        only(body, {"SecureBootEnable"})
         wanted = body.get("SecureBootEnable")
         if not isinstance(wanted, bool):
             raise Refusal(400, "PropertyValueTypeError", "SecureBootEnable is not a boolean.")
@@ -248,23 +241,22 @@ class Redfish:
         return DONE
 
     def create_volume(self, body: dict[str, Any]) -> Response:
+        return volumes.create(self.machine, body)
+
+    def subscribe(self, body: dict[str, Any]) -> Response:
         machine = self.machine
-        kind = _choice(body, "RAIDType", system.RAID_TYPES)
-        drives = (body.get("Links") or {}).get("Drives") or []
+        events = body.get("EventTypes", [])
+        if not body.get("Destination"):
+            raise Refusal(400, "PropertyMissing", "Destination is missing.")
+        if not set(events) <= set(bmc.EVENT_TYPES):
+            raise Refusal(400, "PropertyValueNotInList", f"EventTypes cannot be {events!r}.")
         number = f"{machine.random.getrandbits(32):08x}"
-        path = f"{machine.system_id}/Storage/RAID/Volumes/{number}"
-        machine.volumes[path] = resource(
-            path,
-            "Volume.v1_5_0.Volume",
-            str(body.get("Name") or body.get("DisplayName") or number),
-            RAIDType=kind,
-            CapacityBytes=body.get("CapacityBytes") or system.DRIVE_BYTES,
-            Encrypted=False,
-            Status=OK,
-            Links={"Drives": drives},
-        )
-        machine.record("redfish", "create volume", body)
-        return json(machine.volumes[path], 201, {"Location": path})
+        path = f"{SUBSCRIPTIONS}/{number}"
+        shown = {name: value for name, value in body.items() if name != "HttpHeaders"}
+        kind = "EventDestination.v1_9_0.EventDestination"
+        machine.subscriptions[path] = resource(path, kind, "Subscription", **shown)
+        machine.record("redfish", "create subscription", body)
+        return json(machine.subscriptions[path], 201, {"Location": path})
 
     def update_firmware(self, body: dict[str, Any]) -> Response:
         machine = self.machine
@@ -282,8 +274,7 @@ class Redfish:
         ends = now + machine.faults.task_seconds
         machine.tasks.append(Task(number, "Firmware update", now, ends))
         machine.record("redfish", "update firmware", {"image": url, "targets": targets})
-        where = {"Location": f"{ROOT}/TaskService/TaskMonitors/{number}"}
-        return json(bmc.task(machine, number), 202, where)
+        return task_begun(machine, number)
 
     def log_in(self, body: dict[str, Any]) -> Response:
         machine, sessions = self.machine, self.machine.sessions
@@ -304,23 +295,6 @@ class Redfish:
 async def _never() -> Response:
     await asyncio.get_running_loop().create_future()
     return CUT
-
-
-def _only(body: dict[str, Any], known: set[str]) -> None:
-    """Refuse properties that cannot be changed."""
-    unknown = sorted(set(body) - known)
-    if unknown:
-        raise Refusal(400, "PropertyUnknown", f"The property {unknown[0]} cannot be changed.")
-
-
-def _choice(body: dict[str, Any], name: str, choices: list[str], default: str = "") -> str:
-    """The value of `name`, one of `choices`."""
-    value = body.get(name, default or None)
-    if value is None:
-        raise Refusal(400, "ActionParameterMissing", f"{name} is missing.")
-    if value not in choices:
-        raise Refusal(400, "PropertyValueNotInList", f"{name} cannot be {value!r}.")
-    return str(value)
 
 
 RESET_WORDS = {
@@ -365,5 +339,6 @@ ORDERS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
     ("POST", f"{MANAGER}/Actions/Manager.Reset"): Redfish.reset_manager,
     ("POST", f"{STORAGE}/Volumes"): Redfish.create_volume,
     ("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate"): Redfish.update_firmware,
+    ("POST", SUBSCRIPTIONS): Redfish.subscribe,
     ("POST", SESSIONS): Redfish.log_in,
 }

@@ -32,9 +32,37 @@ BOOT_TARGETS = ["None", "Pxe", "Hdd", "Cd", "UsbCd", "Floppy", "Usb", "UefiHttp"
 BOOT_ENABLED = ["Disabled", "Once", "Continuous"]
 BOOT_MODES = ["UEFI", "Legacy"]
 INDICATORS = ["Lit", "Blinking", "Off"]
-RAID_TYPES = ["RAID0", "RAID1", "RAID5", "RAID6", "RAID10"]
+#: RAIDType -> (least drives, number of drives -> those that hold data)
+RAIDS: dict[str, tuple[int, Callable[[int], int]]] = {
+    "RAID0": (1, lambda count: count),
+    "RAID1": (2, lambda _: 1),
+    "RAID5": (3, lambda count: count - 1),
+    "RAID6": (4, lambda count: count - 2),
+    "RAID10": (4, lambda count: count // 2),
+}
 DRIVES = 4
 DRIVE_BYTES = 960 * 10**9
+
+
+def boot_enabled(machine: Machine) -> list[str]:
+    """The values that BootSourceOverrideEnabled can have."""
+    return BOOT_ENABLED[:2] if machine.faults.boot_once_only else BOOT_ENABLED
+
+
+def boot(machine: Machine) -> Document:
+    choices = {"Target": BOOT_TARGETS, "Enabled": boot_enabled(machine), "Mode": BOOT_MODES}
+    if machine.faults.boot_choices_hidden:
+        choices = {}
+    return {
+        "BootSourceOverrideEnabled": machine.boot_enabled,
+        "BootSourceOverrideTarget": machine.boot_target,
+        "BootSourceOverrideMode": machine.boot_mode,
+        "HttpBootUri": machine.boot_uri or None,
+        **{
+            f"BootSourceOverride{name}@Redfish.AllowableValues": values
+            for name, values in choices.items()
+        },
+    }
 
 
 def system(machine: Machine) -> Document:
@@ -63,14 +91,7 @@ def system(machine: Machine) -> Document:
             if machine.runs in ("agent", "instance", "rescue")
             else ("SystemHardwareInitializationComplete" if machine.power == "On" else "None")
         },
-        Boot={
-            "BootSourceOverrideEnabled": machine.boot_enabled,
-            "BootSourceOverrideTarget": machine.boot_target,
-            "BootSourceOverrideTarget@Redfish.AllowableValues": BOOT_TARGETS,
-            "BootSourceOverrideMode": machine.boot_mode,
-            "BootSourceOverrideMode@Redfish.AllowableValues": BOOT_MODES,
-            "HttpBootUri": machine.boot_uri or None,
-        },
+        Boot=boot(machine),
         ProcessorSummary={
             "Count": 1,
             "CoreCount": machine.cpus,
@@ -214,7 +235,7 @@ def storage(machine: Machine) -> Document:
         "SpeedGbps": 12,
         "SupportedControllerProtocols": ["PCIe"],
         "SupportedDeviceProtocols": ["SAS", "SATA"],
-        "SupportedRAIDTypes": RAID_TYPES,
+        "SupportedRAIDTypes": list(RAIDS),
     }
     return resource(
         path,
@@ -254,11 +275,27 @@ def drive(index: int) -> Callable[[Machine], Document]:
     return document
 
 
+def apply_time(machine: Machine) -> str:
+    """When volumes are created and deleted."""
+    return "OnReset" if machine.faults.volumes_on_reset else "Immediate"
+
+
+def room(machine: Machine, index: int) -> int:
+    """Bytes of a drive that no volume has."""
+    path = link(f"{machine.system_id}/Storage/RAID/Drives/{index}")
+    left = DRIVE_BYTES
+    for volume in machine.volumes.values():
+        drives = volume["Links"]["Drives"]
+        if path in drives:
+            left -= volume["CapacityBytes"] // RAIDS[volume["RAIDType"]][1](len(drives))
+    return left
+
+
 def volumes(machine: Machine) -> Document:
     path = f"{machine.system_id}/Storage/RAID/Volumes"
     return {
         **collection(path, "Volume", (each["@odata.id"] for each in machine.volumes.values())),
-        "@Redfish.OperationApplyTimeSupport": {"SupportedValues": ["Immediate"]},
+        "@Redfish.OperationApplyTimeSupport": {"SupportedValues": [apply_time(machine)]},
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 from app.db import utcnow
 from app.models import BiosSetting, FirmwareComponent, Node, Operation
 from app.services import asking, inventory
+from drivers.simulator.simulator import running
 
 from .asks import Asked
 from .conftest import fault
@@ -302,6 +303,68 @@ def test_vendor_functions_are_described_and_called(api, node):
         answer = api("POST", f"{VENDOR}/third_method_sync", {"bar": bar})
         assert (200, expected) == (answer.status_code, answer.json)
     assert {} == api("GET", "/v1/drivers/fake-hardware/vendor_passthru/methods").json
+
+
+def test_a_redfish_node_takes_the_raid_interface_of_its_bmc_and_checks_what_is_wanted_of_it(api):
+    path = "/v1/nodes/r1/states/raid"
+    given = {
+        "name": "r1",
+        "driver": "redfish",
+        "driver_info": {"redfish_address": "https://192.0.2.10"},
+        "raid_interface": "redfish",
+    }
+    assert 201 == (created := api("POST", "/v1/nodes", given)).status_code, created.text
+    config = {"logical_disks": [{"raid_level": "1", "size_gb": 100, "is_root_volume": True}]}
+    assert 204 == api("PUT", path, config).status_code
+    assert config == api("GET", "/v1/nodes/r1").json["target_raid_config"]
+    refused = api("PUT", path, {"logical_disks": [{"raid_level": "JBOD", "size_gb": 100}]})
+    assert 400 == refused.status_code
+    assert fault(refused)["faultstring"].startswith("logical_disks/0/raid_level: Redfish has")
+    described = api("GET", "/v1/drivers/redfish/raid/logical_disk_properties").json
+    assert {"raid_level", "size_gb", "physical_disks", "controller"} <= set(described)
+    other = api("POST", "/v1/nodes", {**given, "name": "r2", "raid_interface": None})
+    assert "no-raid" == other.json["raid_interface"]
+
+
+@pytest.fixture(scope="module")
+def machine():
+    with running(machines=1) as simulator:
+        yield simulator.machines[0]
+
+
+def test_the_events_of_a_redfish_bmc_are_subscribed_to_by_vendor_functions(api, asks, machine):
+    given = {"name": "r1", "driver": "redfish", "driver_info": machine.driver_info()}
+    assert 201 == api("POST", "/v1/nodes", given).status_code
+    path = "/v1/nodes/r1/vendor_passthru"
+    functions = api("GET", f"{path}/methods").json
+    assert {
+        "create_subscription": ["POST"],
+        "delete_subscription": ["DELETE"],
+        "get_all_subscriptions": ["GET"],
+        "get_subscription": ["GET"],
+    } == {
+        name: each["http_methods"]
+        for name, each in functions.items()
+        if "subscription" in name and each["async"] is False
+    }
+
+    def call(method, function, arguments=None):
+        return api(method, f"{path}?method={function}", arguments)
+
+    wanted = {"Destination": "https://192.0.2.1/events", "EventTypes": ["Alert"]}
+    created = call("POST", "create_subscription", wanted)
+    assert 200 == created.status_code, created.text
+    subscription = {"id": created.json["Id"]}
+    assert created.json == call("GET", "get_subscription", subscription).json
+    assert 1 == call("GET", "get_all_subscriptions").json["Members@odata.count"]
+    deleted = call("DELETE", "delete_subscription", subscription)
+    assert (200, None) == (deleted.status_code, deleted.json)
+    for method, function in (("GET", "get_subscription"), ("DELETE", "delete_subscription")):
+        assert 404 == call(method, function, subscription).status_code
+        assert fault(call(method, function))["faultstring"].startswith("id: vendor function")
+    refused = call("POST", "create_subscription", {**wanted, "EventTypes": ["Fire"]})
+    assert 400 == refused.status_code
+    assert fault(refused)["faultstring"].startswith("EventTypes: ")
 
 
 def test_bios_settings_grow_with_the_version(api, node):

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
+from drivers.errors import InvalidDriverInfo, NotFound, NotSupported, Refused, Unexpected
 from drivers.redfish import restart
 from drivers.registry import load
+from drivers.simulator import system
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Failed, Wait
 from tests.unit.drivers.machines import OPTIONS, target
@@ -121,6 +122,105 @@ def test_the_boot_mode_of_a_machine_that_is_off_is_left_to_its_next_start(
     management.set_boot_mode(node, "uefi")
 
 
+def later(node):
+    """The node at its next operation: what was reported is written down."""
+    known = {**node.driver_internal_info, **node.reports.get("driver_internal_info", {})}
+    return replace(node, driver_internal_info=known, reports={}, progress={})
+
+
+def boot_orders(machine):
+    return [each["detail"] for each in machine.log if each["what"] == "boot device"]
+
+
+def once(device, **more):
+    wanted = {"BootSourceOverrideTarget": device, "BootSourceOverrideEnabled": "Once"}
+    return {**wanted, **more}
+
+
+@pytest.fixture
+def forgetful(fleet, node, machine):
+    """A machine that is off, whose BMC takes a boot device for one start only."""
+    finish(node, "power", "power_off")
+    machine.boot_target, machine.boot_enabled = "None", "Disabled"
+    fleet.set_faults(0, boot_once_only=True)
+    machine.log.clear()
+    yield machine
+    fleet.set_faults(0, boot_once_only=None, boot_choices_hidden=None)
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["listed", "refused"])
+def test_a_persistent_boot_device_is_set_again_at_each_start_where_the_bmc_knows_only_once(
+    fleet, node, management, forgetful, hidden
+):
+    fleet.set_faults(0, boot_choices_hidden=hidden)
+    management.set_boot_device(node, "disk", persistent=True)
+    assert {"boot_device": "disk", "persistent": True} == management.get_boot_device(node)
+    node = later(node)
+    assert {"boot_device": "disk", "persistent": True} == management.get_boot_device(node)
+    assert [once("Hdd")] == boot_orders(forgetful)
+    finish(node, "power", "power_on")
+    assert [once("Hdd")] == boot_orders(forgetful)  # it was still set
+    until_booted(forgetful)
+    assert "Disabled" == forgetful.boot_enabled
+    finish(node, "power", "reboot")
+    assert [once("Hdd")] * 2 == boot_orders(forgetful)
+    until_booted(forgetful)
+    finish(replace(node, disable_power_off=True), "power", "reboot")  # a reset
+    assert [once("Hdd")] * 3 == boot_orders(forgetful)
+
+
+def until_booted(machine):
+    for _ in range(200):
+        if machine.runs not in ("off", "starting"):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"it is {machine.runs}")
+
+
+def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, forgetful):
+    management.set_boot_device(node, "disk", persistent=True)
+    node = later(node)
+    management.set_boot_device(node, "pxe")
+    assert {"boot_device": "pxe", "persistent": False} == management.get_boot_device(node)
+    node = later(node)
+    finish(node, "power", "power_on")
+    until_booted(forgetful)
+    finish(node, "power", "reboot")
+    assert [once("Hdd"), once("Pxe")] == boot_orders(forgetful)
+
+
+def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetful):
+    boot = load(["redfish"]).types["redfish"]["boot"]["redfish-https"]
+    boot.bmcs = node.driver.boot.bmcs
+    boot.show(node, "http://images/live.iso", persistent=True)
+    node = later(node)
+    finish(node, "power", "power_on")
+    until_booted(forgetful)
+    forgetful.boot_uri = ""
+    finish(node, "power", "reboot")
+    assert [once("UefiHttp", HttpBootUri="http://images/live.iso")] * 2 == boot_orders(forgetful)
+
+
+def test_a_start_does_not_fail_for_a_boot_device_that_the_bmc_refuses(node, forgetful):
+    known = {"redfish_boot_device": "disk"}
+    node = replace(node, driver_internal_info=known)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(system, "BOOT_ENABLED", ["Disabled"])
+        finish(node, "power", "power_on")
+    assert ("On", []) == (forgetful.power, boot_orders(forgetful))
+
+
+def test_boot_settings_that_are_refused_in_post_are_tried_again(fleet, node, management, machine):
+    fleet.set_faults(0, boot_fixed_in_post=True, boot_seconds=60)
+    try:
+        finish(node, "power", "reboot")
+        with pytest.raises(Refused, match="POST") as raised:
+            management.set_boot_device(node, "cdrom", persistent=True)
+        assert (True, {}) == (raised.value.retryable, node.reports)
+    finally:
+        fleet.set_faults(0, boot_fixed_in_post=None, boot_seconds=None)
+
+
 def test_an_nmi_is_injected(node, management, machine):
     finish(node, "power", "power_off")
     with pytest.raises(Refused, match="off"):
@@ -161,6 +261,55 @@ def test_virtual_media_are_attached_once_shown_and_detached(node, management, ma
     assert {"Cd": "", "Floppy": ""} == machine.media
     with pytest.raises(InvalidDriverInfo, match="boot_device"):
         vendor.call(node, "eject_vmedia", {"boot_device": "tape"})
+
+
+HEADERS = [{"Authorization": "Basic c2VjcmV0"}]
+
+
+def test_subscriptions_are_created_shown_and_deleted(node, machine):
+    vendor = node.driver.by_kind["vendor"]
+    given = {"Destination": "https://192.0.2.1/events", "HttpHeaders": HEADERS, "Context": "c"}
+    created = vendor.call(node, "create_subscription", given)
+    assert {
+        "Id": created["Id"],
+        "Destination": "https://192.0.2.1/events",
+        "Context": "c",
+        "Protocol": "Redfish",
+        "EventTypes": ["Alert"],
+    } == created
+    assert HEADERS == machine.log[-1]["detail"]["HttpHeaders"]
+    by_id = {"id": created["Id"]}
+    assert created == vendor.call(node, "get_subscription", by_id)
+    (member,) = vendor.call(node, "get_all_subscriptions", {})["Members"]
+    assert member["@odata.id"].endswith(created["Id"])
+    assert None is vendor.call(node, "delete_subscription", by_id)
+    assert [] == vendor.call(node, "get_all_subscriptions", {})["Members"]
+    for function in ("get_subscription", "delete_subscription"):
+        with pytest.raises(NotFound, match=created["Id"]):
+            vendor.call(node, function, by_id)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"Destination": "192.0.2.1"},
+        {"Destination": 7},
+        {"Destination": "https:///events"},
+        {"EventTypes": ["Alert", "Fire"]},
+        {"EventTypes": "Alert"},
+        {"HttpHeaders": {"a": "b"}},
+        {"Context": 1},
+        {"Protocol": None},
+    ],
+)
+def test_a_wrong_subscription_is_refused_by_its_argument_and_nothing_is_ordered(
+    node, machine, wrong
+):
+    count = len(machine.log)
+    given = {"Destination": "https://192.0.2.1/events", **wrong}
+    with pytest.raises(InvalidDriverInfo, match=f"^{next(iter(wrong))}: "):
+        node.driver.by_kind["vendor"].call(node, "create_subscription", given)
+    assert count == len(machine.log)
 
 
 def test_bios_settings_are_read_with_what_the_registry_says(node):

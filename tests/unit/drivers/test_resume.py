@@ -47,6 +47,9 @@ RULES = {
     "RedfishFirmware.cache_firmware_components": "rerun",
     "RedfishFirmware.update": "probe",
     "RedfishManagement.cache_system_facts": "rerun",
+    "RedfishRaid.apply_configuration": "probe",
+    "RedfishRaid.create_configuration": "probe",
+    "RedfishRaid.delete_configuration": "probe",
 }
 IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
 RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}

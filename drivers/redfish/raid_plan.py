@@ -1,0 +1,206 @@
+"""
+Which drives a logical disk is built of.
+
+Named drives are taken as they are. Otherwise as few drives as possible are chosen, all of one kind,
+interface and size, and of these the smallest. The most demanding logical disk is served first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from drivers.errors import BadArgument
+from drivers.redfish.storage import Controller, Drive
+
+LogicalDisk = Mapping[str, Any]
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """
+    A RAID level. raid: its RAIDType. least, most: drives; they are a multiple of `by`.
+
+    data: number of drives -> how many of them hold data.
+    """
+
+    raid: str
+    least: int
+    data: Callable[[int], int]
+    most: int = 1000
+    by: int = 1
+
+    def takes(self, count: int) -> bool:
+        return self.least <= count <= self.most and count % self.by == 0
+
+
+LEVELS: Mapping[str, Level] = {
+    "0": Level("RAID0", 1, lambda count: count),
+    "1": Level("RAID1", 2, lambda _: 1, most=2),
+    "5": Level("RAID5", 3, lambda count: count - 1),
+    "6": Level("RAID6", 4, lambda count: count - 2),
+    "1+0": Level("RAID10", 4, lambda count: count // 2, by=2),
+    "5+0": Level("RAID50", 6, lambda count: count - 2, by=2),
+    "6+0": Level("RAID60", 8, lambda count: count - 4, by=2),
+}
+#: RAIDType -> level
+NAMES = {level.raid: name for name, level in LEVELS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A controller, and its drives that a logical disk is to be built of."""
+
+    controller: Controller
+    drives: tuple[Drive, ...]
+
+
+def choose(
+    disks: Mapping[int, LogicalDisk], controllers: Sequence[Controller], kept: frozenset[str]
+) -> dict[int, Choice]:
+    """
+    Choose drives for each logical disk, known by its number in the configuration.
+
+    kept: names of drives that are chosen only where a logical disk names them. Raises BadArgument.
+    """
+    free = _free(controllers)
+    chosen: dict[int, Choice] = {}
+    for number in sorted(disks, key=lambda each: _rank(disks[each])):
+        disk, place = disks[number], f"logical_disks/{number}"
+        here = _able(disk, controllers, place)
+        if "physical_disks" in disk:
+            choice = _named(disk, here, free, place)
+        else:
+            choice = _found(disk, here, free, kept, place)
+        _use(disk, choice, free)
+        chosen[number] = choice
+    return chosen
+
+
+def _free(controllers: Sequence[Controller]) -> dict[str, int]:
+    """path of a drive -> bytes that no volume has"""
+    free = {drive.path: drive.capacity for each in controllers for drive in each.drives}
+    for volume in (volume for each in controllers for volume in each.volumes):
+        level = LEVELS.get(NAMES.get(volume.raid, ""))
+        count = len(volume.drives)
+        share = -(-volume.capacity // level.data(count)) if level and level.takes(count) else None
+        for path in volume.drives & free.keys():
+            free[path] = 0 if share is None else max(0, free[path] - share)
+    return free
+
+
+def _rank(disk: LogicalDisk) -> tuple[Any, ...]:
+    """Sort key: MAX takes what is left; before that, named drives, most limits, largest size."""
+    limits = ("controller", "disk_type", "interface_type", "number_of_physical_disks")
+    size = disk["size_gb"]
+    return (
+        size == "MAX",
+        "physical_disks" not in disk,
+        -sum(limit in disk for limit in limits),
+        0 if size == "MAX" else -size,
+    )
+
+
+def _able(disk: LogicalDisk, controllers: Sequence[Controller], place: str) -> list[Controller]:
+    """The controllers that may build it. Raises BadArgument."""
+    wanted, level = disk.get("controller"), LEVELS[disk["raid_level"]]
+    here = [each for each in controllers if wanted in (None, each.name)]
+    if not here:
+        known = ", ".join(each.name for each in controllers) or "none"
+        raise BadArgument(f"{place}/controller: there is no {wanted or 'RAID controller'}: {known}")
+    able = [each for each in here if each.raids is None or level.raid in each.raids]
+    if not able:
+        raise BadArgument(f"{place}/raid_level: no controller can build {level.raid}")
+    return able
+
+
+def _named(
+    disk: LogicalDisk, controllers: Sequence[Controller], free: Mapping[str, int], place: str
+) -> Choice:
+    """The drives that the caller names, on one controller. Raises BadArgument."""
+    names = disk["physical_disks"]
+    for controller in controllers:
+        by_name = {drive.name: drive for drive in controller.drives}
+        if not all(name in by_name for name in names):
+            continue
+        drives = [by_name[name] for name in names]
+        for drive in drives:
+            if not _usable(disk, drive, free):
+                raise BadArgument(f"{place}/physical_disks: {drive.name} is in use")
+        if _room(disk, drives, free) < _size(disk):
+            raise BadArgument(f"{place}/size_gb: there is no such room on its physical disks")
+        return Choice(controller, tuple(drives))
+    known = ", ".join(drive.name for each in controllers for drive in each.drives)
+    raise BadArgument(f"{place}/physical_disks: no controller has all of them; there are {known}")
+
+
+def _found(
+    disk: LogicalDisk,
+    controllers: Sequence[Controller],
+    free: Mapping[str, int],
+    kept: frozenset[str],
+    place: str,
+) -> Choice:
+    """Drives that suit. Raises BadArgument."""
+    level, choices = LEVELS[disk["raid_level"]], []
+    for controller, group in _groups(disk, controllers):
+        usable = [each for each in group if each.name not in kept and _usable(disk, each, free)]
+        usable.sort(key=lambda each: free[each.path], reverse=disk["size_gb"] == "MAX")
+        for count in _counts(disk, level, len(usable)):
+            least = _size(disk) / level.data(count)
+            fitting = [each for each in usable if free[each.path] >= least][:count]
+            if len(fitting) == count:
+                choices.append(Choice(controller, tuple(fitting)))
+                break
+    if not choices:
+        raise BadArgument(
+            f"{place}: there are no free physical disks of one kind for {disk['size_gb']} GiB of"
+            f" {level.raid}"
+        )
+    if disk["size_gb"] == "MAX":
+        return max(choices, key=lambda each: _room(disk, each.drives, free))
+    return min(choices, key=lambda each: (len(each.drives), each.drives[0].capacity))
+
+
+def _groups(
+    disk: LogicalDisk, controllers: Sequence[Controller]
+) -> Iterator[tuple[Controller, list[Drive]]]:
+    """Drives of one kind, interface and size, at one controller, that the logical disk allows."""
+
+    def sort(drive: Drive) -> tuple[str, str, int]:
+        return drive.kind, drive.interface, drive.capacity
+
+    for controller in controllers:
+        for (kind, interface, _), group in groupby(sorted(controller.drives, key=sort), sort):
+            allowed = disk.get("disk_type", kind), disk.get("interface_type", interface)
+            if allowed == (kind, interface):
+                yield controller, list(group)
+
+
+def _counts(disk: LogicalDisk, level: Level, most: int) -> list[int]:
+    """Numbers of drives to try, the least first."""
+    wanted = disk.get("number_of_physical_disks")
+    counts = range(level.least, most + 1) if wanted is None else [wanted]
+    return [count for count in counts if level.takes(count)]
+
+
+def _usable(disk: LogicalDisk, drive: Drive, free: Mapping[str, int]) -> bool:
+    left = free[drive.path]
+    return left > 0 if disk.get("share_physical_disks") else left == drive.capacity
+
+
+def _size(disk: LogicalDisk) -> int:
+    return 0 if disk["size_gb"] == "MAX" else disk["size_gb"] * GIB
+
+
+def _room(disk: LogicalDisk, drives: Sequence[Drive], free: Mapping[str, int]) -> int:
+    level = LEVELS[disk["raid_level"]]
+    return level.data(len(drives)) * min(free[each.path] for each in drives)
+
+
+def _use(disk: LogicalDisk, choice: Choice, free: dict[str, int]) -> None:
+    data = LEVELS[disk["raid_level"]].data(len(choice.drives))
+    whole = disk["size_gb"] == "MAX" or not disk.get("share_physical_disks")
+    for drive in choice.drives:
+        free[drive.path] = 0 if whole else free[drive.path] - -(-_size(disk) // data)

@@ -1,0 +1,88 @@
+"""The volumes of a simulated RAID controller: created and deleted at once, or by tasks."""
+
+from collections.abc import Callable
+from math import inf
+from time import time
+from typing import Any
+
+from drivers.simulator import bmc, system
+from drivers.simulator.documents import OK, ROOT, link, resource
+from drivers.simulator.machine import Machine, Task
+from drivers.simulator.refusal import Refusal, choice
+from drivers.simulator.server import Response, json
+
+DONE = Response(204)
+
+
+def create(machine: Machine, body: dict[str, Any]) -> Response:
+    """Order a volume, as a POST to the collection does. Raises Refusal."""
+    kind = choice(body, "RAIDType", list(system.RAIDS))
+    drives = (body.get("Links") or {}).get("Drives") or []
+    least, data = system.RAIDS[kind]
+    known = [link(f"{machine.system_id}/Storage/RAID/Drives/{i}") for i in range(system.DRIVES)]
+    if len(drives) < least or any(drive not in known for drive in drives):
+        raise Refusal(400, "PropertyValueNotInList", f"{kind} cannot be made of {drives}.")
+    room = data(len(drives)) * min(system.room(machine, known.index(each)) for each in drives)
+    size = body.get("CapacityBytes") or room
+    if not 0 < size <= room:
+        raise Refusal(400, "ResourceInUse", f"{size} bytes are not left on {drives}.")
+    number = f"{machine.random.getrandbits(32):08x}"
+    path = f"{machine.system_id}/Storage/RAID/Volumes/{number}"
+    volume = resource(
+        path,
+        "Volume.v1_5_0.Volume",
+        str(body.get("Name") or body.get("DisplayName") or number),
+        RAIDType=kind,
+        CapacityBytes=size,
+        Encrypted=False,
+        Status=OK,
+        Links={"Drives": drives},
+    )
+
+    def add() -> None:
+        machine.volumes[path] = volume
+
+    created = json(volume, 201, {"Location": path})
+    return _change(machine, "create volume", body, add, created)
+
+
+def delete(machine: Machine, path: str, body: dict[str, Any]) -> Response:
+    """Order the end of a volume. Raises Refusal."""
+
+    def remove() -> None:
+        machine.volumes.pop(path, None)
+
+    return _change(machine, "delete volume", {**body, "volume": path}, remove, DONE)
+
+
+def _change(
+    machine: Machine, what: str, body: dict[str, Any], change: Callable[[], None], done: Response
+) -> Response:
+    """Make a change at once, or by a task that begins now or at the next start."""
+    faults, now = machine.faults, time()
+    allowed = system.apply_time(machine)
+    if body.get("@Redfish.OperationApplyTime", allowed) != allowed:
+        raise Refusal(400, "PropertyValueNotInList", f"Volumes are changed {allowed}.")
+    machine.record("redfish", what, body)
+    if not (faults.volumes_on_reset or faults.task_seconds or faults.task_fails):
+        change()
+        return done
+    task = Task(len(machine.tasks), what.capitalize(), now, inf, faults.task_fails)
+    machine.tasks.append(task)
+
+    def begin() -> None:
+        task.ends = time() + faults.task_seconds
+        if not task.failure:
+            change()
+
+    if faults.volumes_on_reset:
+        machine.at_start.append(begin)
+    else:
+        begin()
+    return task_begun(machine, task.number)
+
+
+def task_begun(machine: Machine, number: int) -> Response:
+    """What the BMC answers to an order that has become a task."""
+    where = {"Location": f"{ROOT}/TaskService/TaskMonitors/{number}"}
+    return json(bmc.task(machine, number), 202, where)
