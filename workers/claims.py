@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import JSON, Connection, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import JSON, Connection, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -262,10 +262,7 @@ def _held(conductor: Conductor, attempt: Attempt) -> dict[str, Any]:
 
 _ADVANCE = (
     update(_operations)
-    .where(
-        *_HELD,
-        ~exists().where(_steps.c.id == bindparam("step"), _steps.c.abort_after),
-    )
+    .where(*_HELD)
     .values(
         cursor=_operations.c.cursor + 1,
         state=OperationState.QUEUED,
@@ -277,7 +274,7 @@ _ADVANCE = (
 )
 _END_STEP = (
     update(_steps)
-    .where(_steps.c.id == bindparam("step"))
+    .where(_steps.c.id == bindparam("step"), ~_steps.c.abort_after)
     .values(
         state=StepState.DONE,
         finished_at=now(),
@@ -291,15 +288,18 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     """
     A step is done that changes nothing else: the next one is to be claimed.
 
-    False when the claim does not hold any more.
+    False when the claim does not hold any more, or the step is to be followed by an abort. Whoever
+    asks for that locks the operation first, so it is seen here or asks about the next step.
     """
     step = attempt.step
     with conductor.writing() as connection:
         advanced = connection.execute(_ADVANCE, {**_held(conductor, attempt), "step": step.id})
         if not advanced.rowcount:
             return False
-        connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
-    return True
+        ended = connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
+        if not ended.rowcount:
+            connection.rollback()
+    return bool(ended.rowcount)
 
 
 _GIVE_UP = update(_operations).where(*_HELD).values(deadline_at=now())

@@ -245,10 +245,14 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
 
 def request_abort(session: Session, node: Node) -> None:
     """
-    Abort what the node waits for, or is held at; where a step must not be interrupted, then when
-    it has ended.
+    Abort what is under way at a node, also while a conductor runs a step of it; where that step
+    must not be interrupted, then when it has ended.
+
+    The operation is locked, so that no claim or outcome is recorded meanwhile. A conductor that
+    runs the step loses its claim to the new fence: what it still records is refused.
     """
-    operation = session.scalar(_suspended(node))
+    query = select(Operation).where(*aborts.of_node(node)).with_for_update()
+    operation = session.scalar(query.execution_options(populate_existing=True))
     if operation is None:  # nothing is under way: only the state has to be left
         moves.move(node, Event.ABORT)
         return
