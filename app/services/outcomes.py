@@ -298,12 +298,25 @@ def end(session: Session, node: Node, operation: Operation, state: OperationStat
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
     leave_queue(session, operation)
-    logger.info(
-        "operation.ended",
-        operation=operation.uuid,
-        node=node.uuid,
-        kind=operation.kind,
-        state=str(state),
+    log_end(node, operation)
+
+
+def log_end(node: Node, operation: Operation) -> None:
+    """Log that an operation has ended: a failure as a warning that says of what and for whom."""
+    facts = {"operation": operation.uuid, "node": node.uuid, "kind": operation.kind}
+    if operation.state != OperationState.FAILED:
+        logger.info("operation.ended", **facts, state=str(operation.state))
+        return
+    error = operation.error or {}
+    logger.warning(
+        "operation.failed",
+        **facts,
+        name=node.name,
+        code=error.get("code"),
+        reason=error.get("message"),
+        failed_in=error.get("step"),
+        request_id=operation.request_id,
+        user=operation.requested_by,
     )
 
 
@@ -314,17 +327,18 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
     if event is Event.DONE and state is State.CLEANING and stays:
         event = Event.MANAGE
     passed = MACHINE[state].passed
+    user = operation.requested_by
     if event is Event.FAIL:
         failed_in = (operation.error or {}).get("step")
-        history.ends(session, node, _steps_of_flow(session, operation), failed_in)
+        history.ends(session, node, _steps_of_flow(session, operation), failed_in, user)
     elif passed:
-        history.add(session, node, "transition", f"The node was {passed}.")
-        history.ends(session, node, _steps_of_flow(session, operation))
+        history.add(session, node, "transition", f"The node was {passed}.", user=user)
+        history.ends(session, node, _steps_of_flow(session, operation), user=user)
     moves.move(node, event)
     if event is Event.FAIL:
         record_error(session, node, operation)
     else:
-        history.begins(session, node, _steps_of_flow(session, operation))
+        history.begins(session, node, _steps_of_flow(session, operation), user)
     moves.settle(session, node, state, event, operation)
 
 
@@ -346,6 +360,7 @@ def record_error(session: Session, node: Node, operation: Operation) -> None:
         moves.HISTORY_TYPE.get(operation.kind, operation.kind),
         node.last_error or "",
         "ERROR",
+        user=operation.requested_by,
     )
 
 

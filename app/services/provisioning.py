@@ -240,10 +240,11 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
         started = operations.start(session, node, how.kind, intent.rows, intent.shown, caller)
         if intent.steps:
             started.asked_steps = [dict(each) for each in intent.steps]
-        history.begins(session, node, intent.rows)
+        history.begins(session, node, intent.rows, caller.user_id)
         return
     error = faults.described("invalid_steps", "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
+    outcomes.log_end(node, finished)
     outcomes.fire(session, node, finished, Event.FAIL if error else Event.DONE)
 
 
