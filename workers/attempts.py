@@ -152,13 +152,15 @@ def _act(
         logger.exception("step.crashed")
         outcome = returned.failure(step.label, error)
     attempt.seconds = time.monotonic() - started
-    failed = isinstance(outcome, Failed)
+    failure = {}
+    if isinstance(outcome, Failed):
+        failure = {"code": outcome.code, "reason": outcome.reason}
     logger.info(
         "step.acted",
         outcome=type(outcome).__name__.lower(),
         attempt=step.attempts,
         seconds=round(attempt.seconds, 3),
-        **({"code": outcome.code, "reason": outcome.reason} if failed else {}),
+        **failure,
     )
     return outcome
 

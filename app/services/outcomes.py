@@ -33,6 +33,7 @@ from app.services import (
     planning,
     steps,
     targets,
+    waits,
     waking,
 )
 from app.services.operations import (
@@ -382,7 +383,8 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
         if silence is not None and silence < limit:
             operation.deadline_at = after(limit - silence)
             return
-    reason = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
+    waited = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
+    reason = "; ".join([waited, *waits.facts(session, node, operation)])
     fail_waiting(session, node, operation, step, Failed(reason, "timeout"))
 
 
