@@ -288,8 +288,8 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     """
     A step is done that changes nothing else: the next one is to be claimed.
 
-    False when the claim does not hold any more, or the step is to be followed by an abort. Whoever
-    asks for that locks the operation first, so it is seen here or asks about the next step.
+    False when the claim does not hold any more, or the step is to be followed by an abort. A
+    request for an abort locks the operation first: it is seen here, or concerns the next step.
     """
     step = attempt.step
     with conductor.writing() as connection:

@@ -17,7 +17,7 @@ from app.sentences import joined
 from app.services import admission, conductors, operations, waits
 from app.states import MACHINE, VERBS, Kind, State
 
-#: Refused lookups that are told, at most.
+#: Refused lookups that an answer lists, at most.
 MOST_REFUSED = 3
 
 

@@ -196,7 +196,7 @@ def lost(patient: Patient) -> Iterator[Finding]:
             "no conductor is alive: what is under way stands still, and what is asked for waits;"
             " start `ingot conductor`",
         )
-    taken = "its work was taken over" if alive else "nobody takes over its work"
+    taken = "its work was taken over" if alive else "no other conductor takes over its work"
     for name, _incarnation, silent in dead:
         yield Finding(
             f"conductor {name}",
