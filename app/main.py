@@ -49,6 +49,7 @@ from app.api.volumes import volumes
 from app.api.why import why
 from app.errors import Invalid, NotAcceptable
 from app.runtime import Runtime
+from app.services.caller import Caller
 from app.services.turns import Turns
 
 logger = log.get(__name__)
@@ -59,6 +60,10 @@ BLUEPRINTS = (
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules,
 )  # fmt: skip
+#: Requests that change nothing, and those of agents, which come all the time: not for the audit.
+READS, HEARTBEATS = ("GET", "HEAD", "OPTIONS"), "/v1/heartbeat"
+#: Characters of a header that are logged.
+LONGEST_HEADER = 200
 #: Paths that are what they seem; all others are under /v1, whether they say so or not.
 OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck")
 #: Older clients name the node last; no node can have the names that then come first.
@@ -151,16 +156,27 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # there is no content
         headers.extend(signature(g.request_id, None if g.unrouted else g.version))
-        if log.debugging():
-            logger.debug(
-                "request.answered",
-                method=request.method,
-                path=request.path,
-                status=response.status_code,
-                request_id=g.request_id,
-                ms=round((time.perf_counter() - g.started) * 1000, 1),
-            )
+        written = request.method not in READS and not request.path.startswith(HEARTBEATS)
+        if written or log.debugging():
+            _log_answer(response, logger.info if written else logger.debug)
         return response
+
+
+def _log_answer(response: Response, write: Callable[..., Any]) -> None:
+    """Log who asked for what, and what was answered."""
+    caller: Caller = g.get("caller") or Caller()
+    forwarded = request.headers.get("X-Forwarded-For")
+    write(
+        "request.answered",
+        user=caller.user_id,
+        address=request.remote_addr,
+        **({"forwarded_for": forwarded[:LONGEST_HEADER]} if forwarded else {}),
+        method=request.method,
+        path=request.path,
+        status=response.status_code,
+        request_id=g.request_id,
+        ms=round((time.perf_counter() - g.started) * 1000, 1),
+    )
 
 
 def _check_address(asked: Request) -> None:

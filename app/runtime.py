@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
 from app import db
+from app.refused import Refusals
 from app.settings import Settings
 from drivers import registry
 from drivers.bmc import Bmcs
@@ -87,7 +88,7 @@ class Asks(Protocol):
 class Runtime:
     """
     send: takes a message to its queue; raises nothing, returns whether it was taken. asks: how the
-    API asks conductors; None in processes that ask nothing.
+    API asks conductors; None in processes that ask nothing. refusals: of lookups, likewise.
     """
 
     settings: Settings
@@ -96,6 +97,7 @@ class Runtime:
     send: Callable[[Message | Call], bool]
     cache: dict[str, Any] = field(default_factory=dict)
     asks: Asks | None = None
+    refusals: Refusals | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:

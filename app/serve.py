@@ -24,8 +24,10 @@ import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import killpoints, log, queue, runtime
 from app.api.answers import Wsgi
 from app.api.heartbeats import MOST
+from app.broker import client
 from app.main import create_app
 from app.parent import die_with_parent
+from app.refused import Refusals
 from app.settings import Settings
 
 logger = log.get(__name__)
@@ -71,6 +73,8 @@ def main(settings: Settings) -> None:
         shared.engine.dispose(close=False)
         application = queue.celery(settings)
         shared.send, shared.asks = queue.sender(application), queue.Asks(application, settings)
+        broker = settings.broker
+        shared.refusals = Refusals(client(broker.url, broker.connect_timeout), broker.prefix)
         gc.freeze()  # what is loaded by now stays, and is no longer looked through
         gc.set_threshold(UNSEEN)
         _keep_memory()

@@ -1,7 +1,7 @@
 """
 What a value must look like: the part of JSON Schema that the arguments of steps need.
 
-Known are type, enum, minimum, items, properties, required; other keywords say nothing.
+Known are type, enum, minimum, maximum, items, properties, required; other keywords say nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +29,8 @@ def mismatch(value: Any, schema: Mapping[str, Any], place: str) -> str | None:
         return f"{place} must be one of {allowed}, not {value!r}"
     if "minimum" in schema and _TYPES["number"](value) and value < schema["minimum"]:
         return f"{place} must be at least {schema['minimum']}, not {value}"
+    if "maximum" in schema and _TYPES["number"](value) and value > schema["maximum"]:
+        return f"{place} must be at most {schema['maximum']}, not {value}"
     inner: list[tuple[Any, Mapping[str, Any], str]] = []
     if isinstance(value, list):
         inner = [(each, schema.get("items", {}), f"{place}/{at}") for at, each in enumerate(value)]

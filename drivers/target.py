@@ -24,11 +24,12 @@ Options = Mapping[str, Mapping[str, Any]]
 #: the agent is given one when it asks.
 #: bios_settings: all of them, [{name, value, attribute_type?, ...}]. firmware: all components,
 #: [{component, current_version, vendor?, model?, serial_number?, last_version_flashed?}].
+#: boot_warning: a sentence about what may keep the machine from booting, None for nothing.
 #: findings: what came of an inspection.
 REPORTABLE = frozenset(
     {
-        "bios_settings", "boot_mode", "console_enabled", "findings", "firmware", "health",
-        "instance_info", "power_state", "raid_config", "secure_boot",
+        "bios_settings", "boot_mode", "boot_warning", "console_enabled", "findings", "firmware",
+        "health", "instance_info", "power_state", "raid_config", "secure_boot",
         "target_raid_config",
     }
 )  # fmt: skip

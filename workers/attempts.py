@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app import killpoints, log
 from app.chain import RUN
-from app.db import after, call_after_commit, reason
+from app.db import after, call_after_commit, reason, trouble
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, Port
 from app.runtime import Message, Runtime
 from app.services import (
@@ -32,7 +32,7 @@ from drivers import reserved
 from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
 from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.target import Target
-from workers import claims, leaving, outages
+from workers import claims, leaving, outages, returned
 from workers.claims import Attempt, Conductor
 from workers.forwarding import forward
 from workers.patience import OUT_OF_REACH, patiently
@@ -47,7 +47,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
     """
     Run the step that a message is about, if it is still to be run, and send the rest of its chain.
 
-    Returns the step's outcome; None when this message did nothing.
+    Returns the step's outcome as it was recorded; None when nothing was.
     """
     killpoints.reach("received")
     node, operation, position = message.node, message.operation, message.cursor
@@ -85,12 +85,12 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
     if not advanced:
         killpoints.reach("freed", kind)
         with log.bound(node=node, operation=operation, step=step.label):
-            following = patiently(lambda: _record(conductor, attempt, outcome))
+            following = _record_whatever(conductor, attempt, outcome)
     killpoints.reach("recorded", kind)
     if following is not None:
         _follow(conductor, message, following)
         killpoints.reach("followed", kind)
-    return outcome
+    return attempt.outcome
 
 
 def _follow(conductor: Conductor, message: Message, position: int) -> None:
@@ -106,8 +106,10 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
 
 
 def _still_handed_out(runtime: Runtime, operation: str, fence: int) -> bool:
-    """Whether nobody has raised the fence since."""
-    query = select(Operation.id).where(Operation.uuid == operation, Operation.fence == fence)
+    """Whether the operation is still under way, and under this fence."""
+    query = select(Operation.id).where(
+        Operation.uuid == operation, Operation.fence == fence, Operation.finished_at.is_(None)
+    )
     with runtime.reading() as session:
         return session.scalar(query) is not None
 
@@ -121,7 +123,7 @@ def _act(
         if step.child and not patiently(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
         target = patiently(lambda: _target(conductor, attempt, before_order))
-        outcome = call(target, step)
+        outcome = returned.checked(call(target, step))
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:
@@ -130,16 +132,20 @@ def _act(
             claims.give_up(conductor, attempt)
         return None
     except HardwareError as error:
-        outcome = Failed(str(error), error.code, error.retryable)
-    except Exception as error:  # a driver's bug must not leave its node to a deadline
+        outcome = returned.failure(step.label, error)
+    except BaseException as error:  # SystemExit, too: a driver's defect must not stall its node
         logger.exception("step.crashed")
-        outcome = Failed(f"{step.label} has a defect: {type(error).__name__}: {error}", "defect")
+        outcome = returned.failure(step.label, error)
     attempt.seconds = time.monotonic() - started
+    failure = {}
+    if isinstance(outcome, Failed):
+        failure = {"code": outcome.code, "reason": outcome.reason}
     logger.info(
         "step.acted",
         outcome=type(outcome).__name__.lower(),
         attempt=step.attempts,
         seconds=round(attempt.seconds, 3),
+        **failure,
     )
     return outcome
 
@@ -194,8 +200,8 @@ def _wait_of_child(target: Target, step: OperationStep, outcome: Wait) -> Outcom
     return outcome
 
 
-def call(target: Target, step: OperationStep) -> Outcome:
-    """Run a step by the method that drivers may override for its flow."""
+def call(target: Target, step: OperationStep) -> Any:
+    """Run a step by the method that drivers may override for its flow; what that returned."""
     driver = target.driver
     if step.flow and step.name in reserved.METHODS:
         return reserved.run(target, step.name, step.args, ramdisk=step.requires_ramdisk)
@@ -213,12 +219,10 @@ def call(target: Target, step: OperationStep) -> Outcome:
         assert step.flow is not None
         return driver.deploy.execute_in_band(target, Flow(step.flow), document)
     if step.flow == Flow.CLEAN:
-        outcome = interface.execute_clean_step(target, document)
-    elif step.flow == Flow.DEPLOY:
-        outcome = interface.execute_deploy_step(target, document)
-    else:
-        outcome = interface.run(target, step.name, step.args)
-    return outcome or Done()
+        return interface.execute_clean_step(target, document)
+    if step.flow == Flow.DEPLOY:
+        return interface.execute_deploy_step(target, document)
+    return interface.run(target, step.name, step.args)
 
 
 def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
@@ -230,10 +234,29 @@ def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
 
 def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
     assert isinstance(outcome, Done)
-    return patiently(lambda: claims.advance(conductor, attempt, outcome.result))
+    advanced = patiently(lambda: claims.advance(conductor, attempt, outcome.result))
+    attempt.outcome = outcome if advanced else None
+    return advanced
 
 
 _LOCK = select(Operation).where(Operation.id == bindparam("id")).with_for_update()
+
+
+def _record_whatever(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
+    """As `_record`; where the database refuses what the driver reported, the step fails."""
+    try:
+        return patiently(lambda: _record(conductor, attempt, outcome))
+    except Exception as error:
+        if isinstance(error, OUT_OF_REACH) and trouble(error) is not None:
+            raise
+        logger.exception("step.not_recorded")
+        failed = returned.failure(attempt.step.label, error)
+    attempt.reports.clear()
+    try:
+        return patiently(lambda: _record(conductor, attempt, failed))
+    except Exception:
+        claims.give_up(conductor, attempt)  # the reconciler takes over, instead of the deadline
+        raise
 
 
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
@@ -259,7 +282,7 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
         except InspectionFailed as error:
             outcome = Failed(str(error), error.code)
         outcome = limits.tolerant(step, outcome)
-        outcome = limits.in_time(session, node, step, outcome, attempt.seconds)
+        attempt.outcome = outcome = limits.in_time(session, node, step, outcome, attempt.seconds)
         match outcome:
             case Done(result):
                 goes_on = outcomes.done(session, node, operation, step, result)

@@ -17,11 +17,14 @@ from sqlalchemy import Engine, or_, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from app import db, killpoints, log, queue
+from app.broker import client
 from app.db import after, now
 from app.models import BeatLease
 from app.runtime import Call
 from app.settings import Settings
 from workers import periodic
+from workers.lost import Lookout
+from workers.reconciler import Contact
 
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
@@ -62,6 +65,7 @@ class LeasedScheduler(Scheduler):
     engine: ClassVar[Engine]
     holder: ClassVar[str]
     send: ClassVar[Callable[[Call], bool]]
+    lookout: ClassVar[Lookout]
     leading: ClassVar[bool] = False
 
     def setup_schedule(self) -> None:
@@ -81,6 +85,10 @@ class LeasedScheduler(Scheduler):
             logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
         if not leading:
             return 1.0
+        try:
+            self.lookout.look()
+        except SQLAlchemyError as error:
+            seldom.warning("beat.no_database", detail=db.reason(error))
         return min(float(super().tick(*args, **kwargs)), LEASE / 3)
 
     #: Celery's own would wait for the broker here, and for nothing else, however long it takes.
@@ -99,6 +107,14 @@ def main(settings: Settings) -> None:
     application.conf.beat_max_loop_interval = 1
     LeasedScheduler.engine = db.connect(
         settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
+    )
+    timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
+    LeasedScheduler.lookout = Lookout(
+        LeasedScheduler.engine,
+        client(broker.url, min(broker.connect_timeout, LEASE / 5)),
+        broker.prefix,
+        timeout,
+        Contact(timeout),
     )
     LeasedScheduler.send = staticmethod(queue.sender(application))
     LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import JSON, Connection, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import JSON, Connection, and_, bindparam, func, or_, select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -33,6 +33,7 @@ from app.models import (
 from app.models.base import Base
 from app.models.snapshot import snapshots
 from app.runtime import Runtime
+from drivers.steps import Outcome
 from workers.forwarding import forward_newer
 from workers.lease import Leases
 from workers.patience import patiently
@@ -104,7 +105,7 @@ class Attempt:
 
     has_next: the step at the next position is still to be done. child: the node that it is run on,
     where that is a child of `node`; then `ports` and `agent` are the child's. seconds: what the
-    call of the driver took.
+    call of the driver took. outcome: as it was recorded; None: nothing was.
     """
 
     operation: Operation
@@ -116,6 +117,7 @@ class Attempt:
     resumed: bool
     child: Node | None = None
     seconds: float = 0.0
+    outcome: Outcome | None = None
     reports: dict[str, Any] = field(default_factory=dict)
 
 
@@ -262,10 +264,7 @@ def _held(conductor: Conductor, attempt: Attempt) -> dict[str, Any]:
 
 _ADVANCE = (
     update(_operations)
-    .where(
-        *_HELD,
-        ~exists().where(_steps.c.id == bindparam("step"), _steps.c.abort_after),
-    )
+    .where(*_HELD)
     .values(
         cursor=_operations.c.cursor + 1,
         state=OperationState.QUEUED,
@@ -277,7 +276,7 @@ _ADVANCE = (
 )
 _END_STEP = (
     update(_steps)
-    .where(_steps.c.id == bindparam("step"))
+    .where(_steps.c.id == bindparam("step"), ~_steps.c.abort_after)
     .values(
         state=StepState.DONE,
         finished_at=now(),
@@ -291,15 +290,18 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     """
     A step is done that changes nothing else: the next one is to be claimed.
 
-    False when the claim does not hold any more.
+    False when the claim does not hold any more, or the step is to be followed by an abort. A
+    request for an abort locks the operation first: it is seen here, or concerns the next step.
     """
     step = attempt.step
     with conductor.writing() as connection:
         advanced = connection.execute(_ADVANCE, {**_held(conductor, attempt), "step": step.id})
         if not advanced.rowcount:
             return False
-        connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
-    return True
+        ended = connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
+        if not ended.rowcount:
+            connection.rollback()
+    return bool(ended.rowcount)
 
 
 _GIVE_UP = update(_operations).where(*_HELD).values(deadline_at=now())

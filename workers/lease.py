@@ -36,7 +36,7 @@ class Lease:
 
     valid_until: by this process's monotonic clock, which runs on while the process is stopped.
     renewed_until: by the same; after that it is left to run out, as nobody waits for a call that
-    never returns.
+    never returns. fence: of the work that it was taken for.
     still_ours: asks the database whether the node's fence is still the one this work was given.
     """
 
@@ -44,6 +44,7 @@ class Lease:
     value: str
     still_ours: Callable[[], bool]
     leases: "Leases"
+    fence: int = 0
     valid_until: float = 0.0
     renewed_until: float = math.inf
 
@@ -84,17 +85,30 @@ class Leases:
             self._renewing.join(self.ttl)
 
     def take(self, node: str, fence: int, still_ours: Callable[[], bool]) -> Lease | None:
-        """The lease of a node, or None while somebody else holds it."""
-        lease = Lease(f"{self.prefix}:lease:{node}", f"{self.holder}:{fence}", still_ours, self)
+        """
+        The lease of a node, or None while somebody else holds it.
+
+        A call of this process that holds it for work since taken away (an abort, a deadline) gives
+        no further order, and its lease runs out even if it never returns.
+        """
+        key = f"{self.prefix}:lease:{node}"
+        lease = Lease(key, f"{self.holder}:{fence}", still_ours, self, fence)
         try:
             taken = self._set(lease)
         except redis.RedisError:  # the row decides alone, before each order
             taken = True
         if not taken:
+            self._revoke_older(lease)
             return None
         with self._lock:
             self._held.add(lease)
         return lease
+
+    def _revoke_older(self, lease: Lease) -> None:
+        with self._lock:
+            for held in self._held:
+                if held.key == lease.key and held.fence < lease.fence:
+                    held.valid_until = held.renewed_until = 0.0
 
     def give_back(self, lease: Lease) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Response, request
 from marshmallow import INCLUDE
 
+from app import log
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
 from app.api.nodes import key_of
@@ -17,10 +18,12 @@ from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.db import retrying
 from app.errors import Invalid, NotFound
+from app.refused import MOST_MACS
 from app.services import agents as service
 from app.services import heartbeats, inspection
 from app.settings import Settings
 
+seldom = log.Seldom(log.get(__name__))
 agents = Routes("agents", "What the ramdisk agents of machines call")
 
 #: Agents post what they found without a version: the oldest one does, and those that know of it.
@@ -55,7 +58,21 @@ def look_up(query: Mapping[str, Any]) -> Response:
             node, token = service.lookup(session, macs, query.get("node_uuid"), _caller())
             return node.uuid, token, node.management_interface
 
-    return json(_told(*retrying(work)))
+    try:
+        return json(_told(*retrying(work)))
+    except service.LookupRefused as refused:
+        _note(refused, macs)
+        raise
+
+
+def _note(refused: service.LookupRefused, macs: list[str]) -> None:
+    """A refused lookup is logged, now and then, and kept for those who ask why a node waits."""
+    address, refusals = _caller(), runtime().refusals
+    seldom.warning(
+        "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
+    )
+    if refusals is not None and (macs or refused.node):
+        refusals.note(macs, address, refused.why, refused.node)
 
 
 def _caller() -> str:

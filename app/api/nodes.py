@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api import access, etags, node_view, versions
 from app.api.answers import empty, host, json, runtime
+from app.api.auth import caller
 from app.api.errors import Misaddressed
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.patching import patched
@@ -194,6 +195,7 @@ def change_node(query: Query, ident: str) -> Response:
         each.path == ("driver",) and each.op != "remove" for each in changes
     ):
         raise Invalid("reset_interfaces: the patch must change the driver")
+    asking = caller()
 
     def work(session: Session) -> Response:
         node = locked(session, ident)
@@ -208,6 +210,7 @@ def change_node(query: Query, ident: str) -> Response:
                 node,
                 changes,
                 values,
+                asking,
                 inspecting_counts=version >= 39,
                 reset_interfaces=reset,
             )
@@ -228,10 +231,12 @@ def delete_node(_query: Query, ident: str) -> Response:
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
-    reason = fields.get("reason")
-    service.when_free(
-        runtime(), lambda session: service.set_maintenance(locked(session, ident), reason)
-    )
+    reason, asking = fields.get("reason"), caller()
+
+    def work(session: Session) -> None:
+        service.set_maintenance(session, locked(session, ident), reason, asking)
+
+    service.when_free(runtime(), work)
     return empty(202)
 
 
@@ -239,7 +244,12 @@ def set_maintenance(fields: Query, ident: str) -> Response:
 @nodes.arguments(NoQuery, location="query")
 def clear_maintenance(_query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
-    service.when_free(runtime(), lambda session: service.clear_maintenance(locked(session, ident)))
+    asking = caller()
+
+    def work(session: Session) -> None:
+        service.clear_maintenance(session, locked(session, ident), asking)
+
+    service.when_free(runtime(), work)
     return empty(202)
 
 

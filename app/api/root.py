@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 from sqlalchemy import text
 
 from app.api import versions
 from app.api.answers import host, json, links, runtime
 from app.api.routes import Routes
+from app.api.schemas.common import TRUE
+from app.services import health
 
 root = Routes("root", "What there is")
 
@@ -63,10 +65,24 @@ def show_v1() -> Response:
 
 
 def healthcheck() -> Response:
-    """Whether requests can be answered: the database is within reach."""
+    """
+    Whether requests can be answered: the database is within reach.
+
+    With `detailed=true` whether the service as a whole works: 503 if no conductor is alive, or
+    nothing does periodic work. Load balancers ask without it: the API of a service whose conductors
+    are down still answers, and writes down what is asked for.
+    """
+    detailed = request.args.get("detailed", "").lower() in TRUE
     with runtime().reading() as session:
-        session.execute(text("SELECT 1"))
-    return json({"detailed": False, "reasons": ["OK"]})
+        if not detailed:
+            session.execute(text("SELECT 1"))
+            return json({"detailed": False, "reasons": ["OK"]})
+        found = health.examine(session)
+    reasons = [
+        {"class": each.part, "reason": each.reason, "details": each.details} for each in found
+    ]
+    well = all(each.well for each in found)
+    return json({"detailed": True, "reasons": reasons}, 200 if well else 503)
 
 
 def register(app: Flask) -> None:

@@ -289,7 +289,12 @@ EXCHANGES: Mapping[str, Exchange] = {
         "name": TEXT, "description": TEXT, "default_version": ref("Version"),
         "versions": many(ref("Version")),
     })),
-    "healthcheck": gives(exactly({"detailed": FLAG, "reasons": many(TEXT)})),
+    "healthcheck": gives(exactly({
+        "detailed": FLAG,
+        "reasons": many(
+            {"anyOf": [TEXT, exactly({"class": TEXT, "reason": TEXT, "details": TEXT})]}
+        ),
+    })),
     "show_v1": gives(some({
         "id": TEXT, "links": ref("Links"), "media_types": mapped(TEXT), "version": ref("Version"),
         **{name: ref("Links") for name in versions.COLLECTIONS},

@@ -102,7 +102,9 @@ VERBS: Mapping[str, int] = {
 }
 
 #: provision state -> minor version from which `abort` is possible in it
-ABORTS: Mapping[str, int] = {"inspect wait": 41, "wait call-back": 110}
+ABORTS: Mapping[str, int] = {
+    "inspecting": 41, "inspect wait": 41, "deploying": 110, "wait call-back": 110,
+}  # fmt: skip
 #: Verbs whose version is looked at only where the node's state allows them.
 LATE_VERBS = ("unhold", "service")
 

@@ -3,14 +3,34 @@
 from typing import Any
 
 from flask import Response
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from app.api.answers import json, links, runtime
+from app.api.auth import caller
 from app.api.nodes import node_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
+from app.models import Node, Operation
+from app.refused import Refusal
 from app.services.why import explain
 
 why = Routes("why", "Why nodes are where they are")
+
+
+def _refused(session: Session, node: Node) -> list[Refusal]:
+    """
+    Refused lookups since the node's newest operation began: of this node, and of machines that no
+    port tells of, which those who may only see nodes of their own are not told about.
+    """
+    refusals = runtime().refusals
+    newest = session.scalar(
+        select(func.max(Operation.created_at)).where(Operation.node_id == node.id)
+    )
+    if refusals is None or newest is None:
+        return []
+    known = {node.uuid} if caller().project_id else {node.uuid, None}
+    return [each for each in refusals.since(newest) if each.node in known]
 
 
 @why.at("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get")
@@ -19,7 +39,7 @@ def show_why(_query: Any, ident: str) -> Response:
     """Show what a node waits for, who holds it, since when, and what happens next"""
     with runtime().reading() as session:
         node = node_of(session, ident)
-        answer = explain(session, node)
+        answer = explain(session, node, ident, _refused(session, node))
         document = {
             "node_uuid": node.uuid,
             "provision_state": node.provision_state,

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app.cli.output import cell, console
 from app.cli.rest import Api, Document, Failure, NotYet
+from app.sentences import joined
 
 #: Seconds between two looks, unless the node comes to rest before.
 LOOK = 1.0
@@ -61,8 +62,8 @@ def judge(operation: Document, node: str, verb: str) -> None:
             f" `ingot node provision-state {node} unhold` goes on, `abort` ends it"
         )
     if state == "failed" or (state == "aborted" and verb != "abort"):
-        said = " ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
-        raise Failure(f"{kind} of {node} {state}{': ' if said else ''}{' '.join(said.split())}")
+        said = joined(error.get("message"), error.get("hint"))
+        raise Failure(f"{kind} of {node} {state}{': ' if said else ''}{said}")
 
 
 def label(step: Mapping[str, Any]) -> str:

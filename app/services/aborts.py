@@ -6,9 +6,10 @@ The node enters its failed state at once, and stays reserved there until the mac
 
 from collections.abc import Mapping
 
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from app.models import Node, Operation, OperationStep, StepState
+from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepState
 from app.services import faults, moves, planning, targets
 from app.services.operations import append, pending, steps_of
 from app.states import MACHINE, Event, Kind, State
@@ -22,8 +23,28 @@ _FAULTS: Mapping[State, str] = {
 
 
 def may_interrupt(step: OperationStep) -> bool:
-    """What surrounds steps may be interrupted at any time, steps only where they say so."""
-    return step.flow is None or step.abortable
+    """
+    Whether a step may end before it is done: one that has not begun, one that surrounds the steps
+    of a flow, and one that is declared abortable.
+    """
+    return step.state == StepState.PENDING or step.flow is None or step.abortable
+
+
+def is_possible(session: Session, node: Node) -> bool:
+    """Whether the node is reserved for an operation that an abort would end."""
+    query = select(Operation).where(Operation.id == node.operation_id, *of_node(node))
+    operation = session.scalar(query)
+    return operation is not None and not operation.error  # else it only tidies up
+
+
+def of_node(node: Node) -> tuple[ColumnElement[bool], ...]:
+    """The operation that an abort of the node is about."""
+    return (
+        Operation.node_id == node.id,
+        Operation.state.in_(ACTIVE),
+        Operation.kind.not_in(BESIDE),
+        Operation.aborting.is_(False),
+    )
 
 
 def begin(

@@ -19,6 +19,20 @@ from app.states import State
 from drivers.agent.fast_track import chosen
 
 S = State
+
+
+class LookupRefused(NotFound):
+    """
+    A machine asked which node it is and is not told. The caller reads one text for all reasons.
+
+    why: for operators. node: UUID of the node that it is about, if there is one.
+    """
+
+    def __init__(self, ident: str, why: str, node: str | None = None) -> None:
+        super().__init__("node", ident)
+        self.why, self.node = why, node
+
+
 #: Where a machine may ask which node it is.
 EXPECTING = {
     S.DEPLOYING, S.DEPLOY_WAIT, S.CLEANING, S.CLEAN_WAIT, S.INSPECTING, S.INSPECT_WAIT,
@@ -49,22 +63,25 @@ def lookup(
     The node that a machine is, by its UUID or MAC addresses, and its agent's token.
 
     caller: the address that asks. The token is given to one of them: whoever else asks gets
-    asterisks. Raises NotFound, with one text for all reasons, and NodeLocked when a token must be
-    made.
+    asterisks. Raises LookupRefused, and NodeLocked when a token must be made.
     """
-    nowhere = NotFound("node", node_uuid or ",".join(addresses))
+    ident = node_uuid or ",".join(addresses)
     if node_uuid:
         condition = Node.uuid == node_uuid
     else:
         owners = select(Port.node_id).where(Port.address.in_(addresses)).distinct()
         found = session.scalars(owners.limit(2)).all()
         if len(found) != 1:
-            raise nowhere
+            several = "these addresses belong to ports of several nodes"
+            raise LookupRefused(ident, several if found else "no port has any of these addresses")
         condition = Node.id == found[0]
     node = session.scalar(select(Node).where(condition).with_for_update())
     settings = of(session).settings
-    if node is None or (settings.api.restrict_lookup and not _expected(settings, node)):
-        raise nowhere
+    if node is None:
+        raise LookupRefused(ident, "there is no node of the UUID that it named")
+    if settings.api.restrict_lookup and not _expected(settings, node):
+        why = f"node {node.uuid} is {node.provision_state}, where no agent is expected"
+        raise LookupRefused(ident, why, node.uuid)
     return node, token(session, node, caller)
 
 

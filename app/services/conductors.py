@@ -40,6 +40,20 @@ def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
     ]
 
 
+def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
+    """
+    (name, incarnation, seconds of silence) of the conductors that have stopped to give signs of
+    life and did not leave.
+    """
+    seconds = age(Conductor.heartbeat_at)
+    rows = session.execute(
+        select(Conductor.hostname, Conductor.incarnation, seconds)
+        .where(Conductor.online, seconds >= timeout)
+        .order_by(Conductor.hostname)
+    )
+    return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
+
+
 def silence(session: Session) -> float:
     """Seconds since any conductor has given a sign of life."""
     return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)

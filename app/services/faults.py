@@ -58,7 +58,7 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "bad_argument": ("a step found an argument that it cannot use", "correct it and ask again"),
     "timeout": (
         "the machine did not call, or did not get there, in time",
-        "look at its console; raise the callback timeout if it was only slow",
+        "check its boot medium, network and ports; raise the callback timeout if it was only slow",
     ),
     "conductor_died": (
         "each conductor that ran the step died or hung",

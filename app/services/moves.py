@@ -189,6 +189,7 @@ _EFFECTS: Mapping[tuple[State, Event], tuple[Callable[[Session, Node, Operation]
     (State.RESCUING, Event.FAIL): (_forget_password, _forget_agent),
     (State.UNRESCUING, Event.DONE): (_forget_password, _forget_agent),
     (State.ADOPTING, Event.FAIL): (_power_unknown,),
+    (State.RESCUING, Event.ABORT): (_forget_password, _forget_agent),
     (State.RESCUE_WAIT, Event.ABORT): (_forget_password, _forget_agent),
     **dict.fromkeys(
         (

@@ -38,7 +38,8 @@ from app.models import (
     VolumeTarget,
 )
 from app.runtime import Runtime, of
-from app.services import node_rules, rows, unique
+from app.services import history, node_rules, rows, unique
+from app.services.caller import Caller
 from app.services.idents import identified, key_of
 from app.services.node_rules import INTERFACES
 from app.services.patch import Change
@@ -132,12 +133,13 @@ def change(
     node: Node,
     changes: Sequence[Change],
     values: Mapping[str, Any],
+    caller: Caller,
     *,
     inspecting_counts: bool,
     reset_interfaces: bool = False,
 ) -> None:
     """
-    Change fields of a node whose row is locked.
+    Change fields of a node whose row is locked, and note in its history which.
 
     changes: as asked for. values: field -> its new value, None for removed. inspecting_counts:
     the caller's API version knows that a node under inspection is not to be changed.
@@ -163,6 +165,7 @@ def change(
     _check_allocation(session, node, values)
     served = (node.driver, node.conductor_group)
     display_name = node.instance_info.get("display_name")
+    fields = history.changed(node, values)
     chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
     with unique.checked(session, "node", node):
         for key, value in values.items():
@@ -175,6 +178,7 @@ def change(
         if chosen or served[0] != node.driver:
             _set_interfaces(session, node, chosen, reset=reset_interfaces)
         touch(node)
+    history.updated(session, node, fields, caller)
 
 
 def touch(node: Node) -> None:
@@ -188,19 +192,22 @@ def give_back(session: Session, node: Node) -> None:
     node.instance_info = {key: value for key, value in info.items() if key != "traits"}
 
 
-def set_maintenance(node: Node, reason: str | None) -> None:
+def set_maintenance(session: Session, node: Node, reason: str | None, caller: Caller) -> None:
     """Nothing is done to the node unless somebody asks. Raises NodeLocked."""
     _free(node)
     node.maintenance, node.maintenance_reason = True, reason
     touch(node)
+    told = f"Maintenance was set: {reason or 'no reason given'}."
+    history.requested(session, node, "maintenance", told, caller)
 
 
-def clear_maintenance(node: Node) -> None:
+def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
     """Also forgets the reason and the fault. Raises NodeLocked."""
     _free(node)
     node.maintenance = False
     _clear_dependents(node, {"maintenance": False})
     touch(node)
+    history.requested(session, node, "maintenance", "Maintenance was ended.", caller)
 
 
 def remove(session: Session, node: Node) -> None:

@@ -33,6 +33,7 @@ from app.services import (
     planning,
     steps,
     targets,
+    waits,
     waking,
 )
 from app.services.operations import (
@@ -245,10 +246,14 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
 
 def request_abort(session: Session, node: Node) -> None:
     """
-    Abort what the node waits for, or is held at; where a step must not be interrupted, then when
-    it has ended.
+    Abort what is under way at a node, also while a conductor runs a step of it; where that step
+    must not be interrupted, then when it has ended.
+
+    The operation is locked, so that no claim or outcome is recorded meanwhile. A conductor that
+    runs the step loses its claim to the new fence: what it still records is refused.
     """
-    operation = session.scalar(_suspended(node))
+    query = select(Operation).where(*aborts.of_node(node)).with_for_update()
+    operation = session.scalar(query.execution_options(populate_existing=True))
     if operation is None:  # nothing is under way: only the state has to be left
         moves.move(node, Event.ABORT)
         return
@@ -294,12 +299,25 @@ def end(session: Session, node: Node, operation: Operation, state: OperationStat
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
     leave_queue(session, operation)
-    logger.info(
-        "operation.ended",
-        operation=operation.uuid,
-        node=node.uuid,
-        kind=operation.kind,
-        state=str(state),
+    log_end(node, operation)
+
+
+def log_end(node: Node, operation: Operation) -> None:
+    """Log that an operation has ended: a failure as a warning that says of what and for whom."""
+    facts = {"operation": operation.uuid, "node": node.uuid, "kind": operation.kind}
+    if operation.state != OperationState.FAILED:
+        logger.info("operation.ended", **facts, state=str(operation.state))
+        return
+    error = operation.error or {}
+    logger.warning(
+        "operation.failed",
+        **facts,
+        name=node.name,
+        code=error.get("code"),
+        reason=error.get("message"),
+        failed_in=error.get("step"),
+        request_id=operation.request_id,
+        user=operation.requested_by,
     )
 
 
@@ -310,17 +328,18 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
     if event is Event.DONE and state is State.CLEANING and stays:
         event = Event.MANAGE
     passed = MACHINE[state].passed
+    user = operation.requested_by
     if event is Event.FAIL:
         failed_in = (operation.error or {}).get("step")
-        history.ends(session, node, _steps_of_flow(session, operation), failed_in)
+        history.ends(session, node, _steps_of_flow(session, operation), failed_in, user)
     elif passed:
-        history.add(session, node, "transition", f"The node was {passed}.")
-        history.ends(session, node, _steps_of_flow(session, operation))
+        history.add(session, node, "transition", f"The node was {passed}.", user=user)
+        history.ends(session, node, _steps_of_flow(session, operation), user=user)
     moves.move(node, event)
     if event is Event.FAIL:
         record_error(session, node, operation)
     else:
-        history.begins(session, node, _steps_of_flow(session, operation))
+        history.begins(session, node, _steps_of_flow(session, operation), user)
     moves.settle(session, node, state, event, operation)
 
 
@@ -342,6 +361,7 @@ def record_error(session: Session, node: Node, operation: Operation) -> None:
         moves.HISTORY_TYPE.get(operation.kind, operation.kind),
         node.last_error or "",
         "ERROR",
+        user=operation.requested_by,
     )
 
 
@@ -363,7 +383,8 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
         if silence is not None and silence < limit:
             operation.deadline_at = after(limit - silence)
             return
-    reason = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
+    waited = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
+    reason = "; ".join([waited, *waits.facts(session, node, operation)])
     fail_waiting(session, node, operation, step, Failed(reason, "timeout"))
 
 

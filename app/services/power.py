@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid, NodeLocked
 from app.models import Node
-from app.services import operations, planning, targets
+from app.services import history, operations, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import require_served
 from app.states import State
@@ -48,6 +48,7 @@ def request(
         raise Invalid(str(error)) from error
     node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON
     node.last_error = None
+    history.requested(session, node, "power", f"A change to {state!r} was requested.", caller)
     operations.start(
         session,
         node,

@@ -21,6 +21,7 @@ from app.errors import (
 from app.models import Node, OperationStep
 from app.runtime import Runtime, of
 from app.services import (
+    aborts,
     admission,
     asked,
     children,
@@ -171,9 +172,9 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     leaves = State(node.provision_state)
     if node.reservation is not None:
         waits = MACHINE[leaves].moves.get(Event.WAIT)
-        if waits is None or not allows(waits, event) or not admission.is_queued(session, node):
+        if waits is None or not allows(waits, event) or not _may_end(session, node, event):
             raise NodeLocked(node.uuid, node.reservation)
-        leaves = waits  # what has not begun may be ended at once
+        leaves = waits
     if not allows(leaves, event):
         raise IllegalMove(verb, node.uuid, node.provision_state)
     state = MACHINE[leaves].moves[event]
@@ -201,6 +202,13 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     return Intent(event, leaves, how, rows, request.steps, wrong, shown)
 
 
+def _may_end(session: Session, node: Node, event: Event) -> bool:
+    """Whether an event may end the operation that reserves a node: it queues, or is aborted."""
+    if admission.is_queued(session, node):
+        return True
+    return event is Event.ABORT and aborts.is_possible(session, node)
+
+
 def leads_to(intent: Intent) -> State:
     """The state that a node enters at once."""
     return MACHINE[intent.leaves].moves[intent.event]
@@ -213,11 +221,11 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     Raises as `weigh` does.
     """
     intent = weigh(session, node, verb, arguments)
-    if intent.leaves != node.provision_state:
-        moves.move(node, Event.WAIT)
     if intent.event in _INTERRUPTS:
         _INTERRUPTS[intent.event](session, node, caller)
         return
+    if intent.leaves != node.provision_state:
+        moves.move(node, Event.WAIT)
     row = MACHINE[State(node.provision_state)]
     if row.kind in (Kind.WAIT, Kind.HOLD):
         outcomes.supersede(session, node)
@@ -232,10 +240,11 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
         started = operations.start(session, node, how.kind, intent.rows, intent.shown, caller)
         if intent.steps:
             started.asked_steps = [dict(each) for each in intent.steps]
-        history.begins(session, node, intent.rows)
+        history.begins(session, node, intent.rows, caller.user_id)
         return
     error = faults.described("invalid_steps", "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
+    outcomes.log_end(node, finished)
     outcomes.fire(session, node, finished, Event.FAIL if error else Event.DONE)
 
 

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.db import utcnow
 from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node
-from app.services import inspection, moves
+from app.services import history, inspection, moves
+from drivers.boot import fetchable
 
 Facts = Iterable[Mapping[str, Any]]
 
@@ -100,8 +101,20 @@ def _update(row: BiosSetting | FirmwareComponent, columns: Mapping[str, Any]) ->
             row.updated_at = utcnow()
 
 
+def _note_boot_warning(session: Session, node: Node, warning: str | None) -> None:
+    """What may keep the machine from booting is in the history, and told when its agent is late."""
+    internal = {**node.driver_internal_info}
+    internal.pop(fetchable.WARNING, None)
+    if warning:
+        internal[fetchable.WARNING] = warning
+        history.add(session, node, "boot", warning, "WARNING")
+    if internal != node.driver_internal_info:
+        node.driver_internal_info = internal
+
+
 _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "bios_settings": _write_bios,
+    "boot_warning": _note_boot_warning,
     "findings": inspection.write,
     "firmware": _write_firmware,
 }

@@ -2,7 +2,7 @@
 Why: what a node waits for, who holds it, since when, and what happens next, in one answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.models import ACTIVE, Node, Operation, OperationState, OperationStep
-from app.services import admission, operations
+from app.refused import Refusal
+from app.runtime import of
+from app.sentences import joined
+from app.services import admission, conductors, operations, waits
 from app.states import MACHINE, VERBS, Kind, State
+
+#: Refused lookups that an answer lists, at most.
+MOST_REFUSED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +47,37 @@ class Answer:
         return asdict(self)
 
 
-def explain(session: Session, node: Node) -> Answer:
+def explain(
+    session: Session, node: Node, called: str | None = None, refused: Sequence[Refusal] = ()
+) -> Answer:
+    """
+    called: the name by which the node was asked for. refused: lookups of agents since the newest
+    operation began, of this node or of machines that are unknown; the latest first.
+    """
+    called = called or node.uuid
     found = operations.of_node(session, node.id)
     active = [each for each in found if each.state in ACTIVE]
     if active:
         active.sort(key=lambda each: each.state in (OperationState.WAITING, OperationState.HELD))
-        return _at_work(session, node, active[0])
+        return _at_work(session, node, active[0], called, refused)
     state = State(node.provision_state)
     row = MACHINE[state]
     verbs = tuple(
         verb for verb, event in VERBS.items() if event in row.moves and verb != "undeploy"
     )
-    last = found[0] if found else None
-    error = last.error if last and row.kind is Kind.FAILED else None
-    summary = f"Node {node.uuid} is {state}; nothing is under way."
-    if error:
-        summary += f" {error['message']} {error.get('hint', '')}".rstrip()
-    if node.maintenance:
-        summary += f" It is in maintenance: {node.maintenance_reason or 'no reason given'}."
-    if node.retired:
-        summary += f" It is retired: {node.retired_reason or 'no reason given'}."
+    failed = _last_failed(found)
+    last = failed or (found[0] if found else None)
+    error = failed.error if failed else None
+    message = error["message"] if error else node.last_error
+    summary = joined(
+        f"Node {called} is {state}; nothing is under way",
+        f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
+        error.get("hint") if error else None,
+        *(each.told() for each in refused[:MOST_REFUSED] if _timed_out(error)),
+        _maintenance(node, message),
+        f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
+        _service(session),
+    )
     return Answer(
         summary,
         "operator" if row.kind is Kind.FAILED else None,
@@ -74,15 +91,65 @@ def explain(session: Session, node: Node) -> Answer:
     )
 
 
-def _at_work(session: Session, node: Node, operation: Operation) -> Answer:
+def _last_failed(found: Sequence[Operation]) -> Operation | None:
+    """
+    What is still to be explained: the newest operation that has failed, unless another one that
+    moves the node has begun since. found: operations that have ended, the newest first.
+    """
+    for operation in found:
+        if operation.error:
+            return operation
+        if operation.moves_node:
+            return None
+    return None
+
+
+def _timed_out(error: Mapping[str, Any] | None) -> bool:
+    return error is not None and error.get("code") == "timeout"
+
+
+def _maintenance(node: Node, message: str | None) -> str | None:
+    if not node.maintenance:
+        return None
+    if message and node.maintenance_reason == message:
+        return "it is in maintenance because of that"
+    return f"it is in maintenance: {node.maintenance_reason or 'no reason given'}"
+
+
+def _service(session: Session) -> str | None:
+    """What is wrong with the service as a whole, if anything."""
+    if conductors.alive(session, of(session).settings.conductor.heartbeat_timeout):
+        return None
+    return "no conductor is alive: nothing goes on until one is started"
+
+
+def _at_work(
+    session: Session,
+    node: Node,
+    operation: Operation,
+    called: str,
+    refused: Sequence[Refusal],
+) -> Answer:
     step = operations.current_step(session, operation)
     rest = [row for row in operations.pending(session, operation) if row.position > step.position]
     after = f"step {rest[0].label}" if rest else _end_of(node, operation)
     whom, why, when = _cause(session, node, operation, step)
     state = State(node.provision_state)
     wanted = f" on its way to {node.target_provision_state}" if node.target_provision_state else ""
+    about_agent: list[str] = []
+    if whom == "agent":
+        about_agent = [
+            *waits.facts(session, node, operation),
+            *(each.told() for each in refused[:MOST_REFUSED]),
+        ]
+    summary = joined(
+        f"Node {called} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
+        *about_agent,
+        f"it has failed: {operation.error['message']}" if operation.error else None,
+        _service(session),
+    )
     return Answer(
-        f"Node {node.uuid} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}.",
+        summary,
         whom,
         node.reservation,
         step.started_at or operation.created_at,
@@ -110,6 +177,10 @@ def _cause(
             return "conductor", "no live conductor serves it", None
         return "conductor", "a message to its conductor is on its way", None
     if state == OperationState.RUNNING:
+        living = conductors.living(session, of(session).settings.conductor.heartbeat_timeout)
+        if operation.claimed_by not in living:
+            lost = f"conductor {step.conductor}, which ran it, gives no sign of life"
+            return "conductor", f"{lost}; the next one that is alive runs it again", deadline
         return "conductor", f"conductor {step.conductor} is at it", deadline
     if operation.wake_at is None:
         at_end = "it fails at the deadline" if deadline else "no deadline is set"

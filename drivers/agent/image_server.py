@@ -128,7 +128,7 @@ def _answered(
                 verify=verify,
             )
         except (requests.RequestException, OSError) as error:
-            raise Unreachable(f"{shown(url)} cannot be had: {_cause(error)}") from None
+            raise Unreachable(f"{shown(url)} cannot be had: {cause(error)}") from None
     with answer:
         if not answer.ok:
             wrong = Unreachable if answer.status_code >= 500 else BadImage
@@ -143,7 +143,7 @@ def _read(stream: Any, most: int, url: str) -> bytes:
     try:
         return bytes(stream.read(most))
     except Exception as error:  # urllib3's own errors: they have no common base with OSError
-        raise Unreachable(f"{shown(url)} broke off: {_cause(error)}") from None
+        raise Unreachable(f"{shown(url)} broke off: {cause(error)}") from None
 
 
 def _size(answer: requests.Response) -> int | None:
@@ -162,7 +162,7 @@ def _seen(head: bytes, size: int | None) -> Seen:
     return Seen(size, None, size)
 
 
-def _cause(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
     """The innermost reason that the system gave."""
     found: str | None = None
     at: BaseException | None = error

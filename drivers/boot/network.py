@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drivers.boot import addresses, cache, command_line, files, kickstart, ramdisks, scripts
+from drivers.boot import (
+    addresses,
+    cache,
+    command_line,
+    fetchable,
+    files,
+    kickstart,
+    ramdisks,
+    scripts,
+)
 from drivers.boot.ramdisks import Pair
 from drivers.errors import InvalidDriverInfo, NotSupported
 from drivers.interfaces import Boot
@@ -170,6 +179,7 @@ class Ipxe(NetworkBoot):
     def offer_ramdisk(self, target: Target) -> None:
         image = target.instance_info.get("boot_iso")
         if image:
+            fetchable.check(target, str(image))
             self._script(target, scripts.ipxe_image(str(image)))
         else:
             super().offer_ramdisk(target)

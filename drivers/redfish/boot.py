@@ -6,7 +6,7 @@ one, an image is made for the node of `deploy_kernel` and `deploy_ramdisk`.
 """
 
 from drivers.agent import image
-from drivers.boot import command_line, files, media, ramdisks
+from drivers.boot import command_line, fetchable, files, media, ramdisks
 from drivers.boot.addresses import of_files
 from drivers.errors import NotSupported
 from drivers.interfaces import Boot
@@ -43,6 +43,7 @@ class RedfishImage(Boot):
         url, token = ramdisks.iso(target), None
         if url is None:
             url, token = media.of_agent(target, ramdisks.of_agent(target), image.boot_mode(target))
+        fetchable.check(target, url)
         self.show(target, url, persistent=False)
         if token or target.agent.pregenerated:
             target.report(agent_token=token)
@@ -55,6 +56,7 @@ class RedfishImage(Boot):
         if target.driver.deploy.boot_option == "ramdisk":
             given = target.instance_info.get("boot_iso")
             url = str(given) if given else media.of_instance(target, image.boot_mode(target))
+            fetchable.check(target, url)
             self.show(target, url, persistent=True)
             return
         self.clean_up_ramdisk(target)

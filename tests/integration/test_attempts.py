@@ -4,8 +4,9 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
-from app.models import Operation, OperationStep
+from app.models import Node, Operation, OperationStep
 from app.services import conductors, operations
 from drivers.errors import LeaseLost
 from drivers.steps import Done, Failed
@@ -244,3 +245,35 @@ def test_a_snapshot_reads_like_its_row(inside, cleaning):
                 getattr(ours, each) for each in names
             ]
         assert step.label == attempt.step.label
+
+
+def test_a_failed_operation_is_a_warning_that_says_of_what_why_and_for_whom(
+    inside, cleaning, monkeypatch
+):
+    node, name = cleaning
+    inside.change(Node, node.id, name="rack1-u04")
+    inside.change(Operation, name, requested_by="bob", request_id="req-7")
+    monkeypatch.setattr(attempts, "call", lambda *_: Failed("the BMC said no", "refused"))
+    with capture_logs() as logged:
+        run(inside, name)
+    (told,) = (each for each in logged if each["event"].startswith("operation."))
+    assert {
+        "event": "operation.failed", "log_level": "warning", "operation": name,
+        "node": node.uuid, "name": "rack1-u04", "kind": "provide", "code": "refused",
+        "reason": "the BMC said no", "failed_in": CLEANING[0], "request_id": "req-7", "user": "bob",
+    } == told  # fmt: skip
+    (acted, *_) = (each for each in logged if each["event"] == "step.acted")
+    assert ("failed", "refused", "the BMC said no") == (
+        acted["outcome"], acted["code"], acted["reason"]
+    )  # fmt: skip
+
+
+def test_an_operation_that_ends_well_is_no_warning(inside, cleaning):
+    node, name = cleaning
+    with capture_logs() as logged:
+        run(inside, name)
+    assert [("operation.ended", "info")] == [
+        (each["event"], each["log_level"])
+        for each in logged
+        if each["event"].startswith("operation.")
+    ]

@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
+from structlog.testing import capture_logs
 
-from app import db
-from app.models import BeatLease
+from app import broker, db
+from app.models import BeatLease, Conductor
 from tests.fleet import until
 from workers import beat
+from workers.lost import Lookout
+from workers.reconciler import Contact
 
+#: Seconds of silence after which a conductor is dead.
+TIMEOUT = 15.0
 ROOT = Path(__file__).parents[2]
 
 
@@ -96,3 +101,55 @@ def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(
             each.kill()
             each.wait()
         engine.dispose()
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def lookout(inside, url, clock):
+    client = broker.client(url, 0.5)
+    return Lookout(
+        inside.runtime.engine, client, "test", TIMEOUT, Contact(TIMEOUT, clock=clock)
+    )  # fmt: skip
+
+
+def look(*lookouts):
+    """What they log in all."""
+    with capture_logs() as logged:
+        for each in lookouts:
+            each.look()
+    return [(each["event"], each["conductor"], each["conductors_left"]) for each in logged]
+
+
+def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, redis_url):
+    for name in ("c-1", "c-2", "c-3"):
+        inside.conductor(name)
+    clock = Clock()
+    first, second = lookout(inside, redis_url, clock), lookout(inside, redis_url, clock)
+    assert [] == look(first, second)
+    inside.change(Conductor, "c-1", heartbeat_at=db.after(-2 * TIMEOUT))
+    inside.change(Conductor, "c-3", heartbeat_at=db.after(-2 * TIMEOUT), online=False)  # it left
+    clock.now = TIMEOUT - 1
+    assert [] == look(first, second), "they have not been in touch for long enough to know"
+    clock.now = TIMEOUT + 1
+    assert [("conductor.lost", "c-1", 1)] == look(first, second, first, second)
+    inside.conductor("c-1")
+    assert [] == look(first, second)
+    for name in ("c-1", "c-2"):
+        inside.change(Conductor, name, heartbeat_at=db.after(-2 * TIMEOUT))
+    assert [("conductor.lost", "c-1", 0), ("conductor.lost", "c-2", 0)] == look(second, first)
+    clock.now += 2 * TIMEOUT  # the database took nothing for as long
+    assert [] == look(lookout(inside, redis_url, clock))
+
+
+def test_a_conductor_that_dies_is_logged_also_while_redis_is_away(inside, tmp_path):
+    inside.conductor("c-1", heartbeat_at=db.after(-2 * TIMEOUT))
+    clock = Clock()
+    lonely = lookout(inside, f"redis+socket://{tmp_path}/nobody", clock)
+    assert [] == look(lonely)
+    clock.now = TIMEOUT
+    assert [("conductor.lost", "c-1", 0)] == look(lonely, lonely)

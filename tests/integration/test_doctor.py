@@ -258,6 +258,22 @@ def test_what_only_an_operator_can_set_right_is_explained(ward, check):
     assert words in ward.found[0].explanation
 
 
+def test_conductors_that_died_are_told_and_a_service_without_any(ward):
+    other = ward.inside.conductor("c-2")
+    ward.inside.change(Conductor, "c-1", heartbeat_at=after(-3600))
+    assert [("dead conductors", False)] == ward.examine(fix=True)
+    assert ("conductor c-1", True) == (
+        ward.found[0].subject, "its work was taken over" in ward.found[0].explanation
+    )  # fmt: skip
+    ward.inside.change(Conductor, other.name, heartbeat_at=after(-3600))
+    assert [("dead conductors", False)] * 3 == ward.examine(fix=True)
+    assert ["conductors", "conductor c-1", "conductor c-2"] == [each.subject for each in ward.found]
+    assert "no conductor is alive" in ward.found[0].explanation
+    for name in ("c-1", "c-2"):
+        ward.inside.change(Conductor, name, online=False)  # both left
+    assert ["conductors"] == [each.subject for each in (ward.examine(), ward.found)[1]]
+
+
 def test_a_clock_that_differs_is_told(ward, monkeypatch):
     past = db.utcnow()
     monkeypatch.setattr(examination.surroundings, "utcnow", lambda: past.replace(year=2001))

@@ -72,6 +72,18 @@ def test_the_lease_of_a_call_that_never_returns_runs_out_after_its_deadline(proc
         hung.check()
 
 
+def test_a_call_whose_work_was_taken_away_gives_no_more_orders_and_frees_the_node(process):
+    """The operation was aborted while the call hangs, and the same process is to tidy up."""
+    only = process(renewing=True)
+    hung = only.take("node", 1, lambda: False)
+    other = only.take("another", 1, lambda: True)
+    assert take(only, fence=2) is None
+    with pytest.raises(LeaseLost):
+        hung.check()
+    until(lambda: take(only, fence=2), "the end of the lease", 5, 0.02).check()
+    other.check()
+
+
 def test_the_lease_of_the_dead_runs_out(process):
     first, second = process(), process()
     take(first)

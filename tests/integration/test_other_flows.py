@@ -496,8 +496,10 @@ def test_a_boot_mode_that_settings_do_not_allow_is_not_enrolled(inside):
             nodes.create(session, {"driver": "acme", "properties": old}, State.ENROLL)
         row = operations.lock(session, node)
         with pytest.raises(Invalid, match="no node may have boot mode bios"):
-            nodes.change(session, row, [], {"properties": old}, inspecting_counts=True)
-        nodes.change(session, row, [], {"properties": {"cpus": 1}}, inspecting_counts=True)
+            nodes.change(session, row, [], {"properties": old}, Caller(), inspecting_counts=True)
+        nodes.change(
+            session, row, [], {"properties": {"cpus": 1}}, Caller(), inspecting_counts=True
+        )
     world.inside.close()
 
 

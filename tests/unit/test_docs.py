@@ -10,7 +10,7 @@ import pytest
 from app import options
 from app.settings import Settings
 from docs import generate
-from drivers.errors import InvalidDriverInfo, LeaseLost, Refused, Unreachable
+from drivers.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
 from drivers.interfaces import POWER_OFF, POWER_ON
 from drivers.registry import load
 from drivers.steps import Done, Flow, Wait
@@ -111,6 +111,16 @@ def test_the_guides_step_waits_and_may_be_repeated(installed, strip):
     assert waits == target.driver.power.run(target, "drain", {"seconds": 5})
     assert [{"on": False}] == strip.orders
     assert Done() == target.driver.power.drain(make(strip.url, progress=waits.progress))
+
+
+@pytest.mark.parametrize("seconds", ["soon", -1, 1e300, True])
+def test_the_guides_step_refuses_an_argument_that_does_not_match_its_schema(
+    installed, strip, seconds
+):
+    target = installed["test_ingot_acme"].target(strip.url)
+    with pytest.raises(BadArgument, match=r"power\.drain: seconds must be"):
+        target.driver.power.run(target, "drain", {"seconds": seconds})
+    assert [] == strip.orders
 
 
 def test_the_guides_driver_gives_no_order_once_the_node_was_given_away(installed, strip):

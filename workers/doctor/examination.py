@@ -33,6 +33,7 @@ CHECKS: Sequence[Check] = (
     Check("restored database", surroundings.restored, broker=True),
     Check("unchecked nodes", rows.unchecked),
     Check("beat", rows.beat),
+    Check("dead conductors", rows.lost),
     Check("duplicate names", surroundings.names, broker=True),
     Check("unserved nodes", rows.unserved),
     Check("orphan rows", rows.orphans, rows.delete_orphans),

@@ -183,6 +183,29 @@ def beat(patient: Patient) -> Iterator[Finding]:
             )
 
 
+def lost(patient: Patient) -> Iterator[Finding]:
+    """Conductors that died, and a service without any."""
+    timeout = patient.runtime.settings.conductor.heartbeat_timeout
+    with patient.runtime.reading() as session:
+        dead = conductors.lost(session, timeout)
+        alive = conductors.alive(session, timeout)
+        running = dead or conductors.beat_leads(session)
+    if running and not alive:
+        yield Finding(
+            "conductors",
+            "no conductor is alive: what is under way stands still, and what is asked for waits;"
+            " start `ingot conductor`",
+        )
+    taken = "its work was taken over" if alive else "no other conductor takes over its work"
+    for name, _incarnation, silent in dead:
+        yield Finding(
+            f"conductor {name}",
+            f"it has given no sign of life for {silent:.0f} s and did not leave; {taken}. Look at"
+            " its log and start it again; one that is gone for good is forgotten after"
+            " [conductor]conductor_cleanup_timeout",
+        )
+
+
 def unserved(patient: Patient) -> Iterator[Finding]:
     """Nodes whose driver no live conductor of their group has loaded."""
     timeout = patient.runtime.settings.conductor.heartbeat_timeout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drivers.boot import dnsmasq, files, scripts
-from drivers.errors import InvalidDriverInfo
+from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement
 from drivers.target import Agent, Nic, VolumeConnector, VolumeTarget
 from tests.conftest import not_run
@@ -151,6 +151,13 @@ def test_a_deployed_machine_boots_its_disk(node, ordered, fallback, offered):
         assert "sanboot --no-describe" in (root(it, "http") / "pxelinux.cfg" / MAC).read_text()
     it.driver.boot.clean_up_instance(it)
     assert [] == files.held(it.options)
+
+
+def test_a_live_image_that_its_server_does_not_have_is_not_offered(node, images, ordered):
+    it = node("ipxe", "ramdisk", instance_info={"boot_iso": f"{images.url}/gone.iso"})
+    with pytest.raises(BadImage, match=r"/gone\.iso cannot be fetched: the server answered 404"):
+        it.driver.boot.prepare_instance(it)
+    assert [] == ordered
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,21 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
-from drivers.errors import HardwareError, InvalidDriverInfo, NotSupported, Refused, Unreachable
+from drivers.errors import (
+    BadImage,
+    HardwareError,
+    InvalidDriverInfo,
+    NotSupported,
+    Refused,
+    Unreachable,
+)
 from drivers.interfaces import REBOOT, SOFT_OFF
 from drivers.redfish import client, sweep
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Wait
 from tests.unit.drivers.machines import target, with_option
+from tests.web import Handler, serving
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +119,25 @@ def test_the_ramdisk_is_inserted_once_and_taken_out_again(fleet, bmcs):
     ordered = len(orders)
     it.driver.boot.run(it, "clean_up_ramdisk", {})
     assert ordered == len(orders)
+
+
+class Empty(Handler):
+    def do_HEAD(self):
+        self.answer(404)
+
+    do_GET = do_HEAD
+
+
+def test_a_medium_that_its_server_does_not_have_is_not_inserted(fleet, bmcs):
+    it, orders = node(fleet, bmcs, 1), []
+    with serving(Empty) as server:
+        info = {**it.driver_info, "deploy_iso": f"{server.url}/gone.iso"}
+        it = replace(it, driver_info=info, before_order=lambda: orders.append(1))
+        with pytest.raises(
+            BadImage, match=r"/gone\.iso cannot be fetched: the server answered 404"
+        ):
+            it.driver.boot.run(it, "prepare_ramdisk", {})
+    assert [] == orders
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ PAIRS = {
     "items": {
         "type": "object",
         "required": ["name"],
-        "properties": {"name": {"type": "string"}, "level": {"type": "integer", "minimum": 1}},
+        "properties": {
+            "name": {"type": "string"},
+            "level": {"type": "integer", "minimum": 1, "maximum": 9},
+        },
     },
 }
 
@@ -27,6 +30,7 @@ PAIRS = {
         ([{"name": 1}], "settings/0/name must be of type string, not int"),
         ([{"name": "a", "level": True}], "settings/0/level must be of type integer, not bool"),
         ([{"name": "a", "level": 0}], "settings/0/level must be at least 1, not 0"),
+        ([{"name": "a", "level": 10}], "settings/0/level must be at most 9, not 10"),
     ],
 )
 def test_what_is_wrong_is_told_by_its_place(value, wrong):

@@ -1,0 +1,148 @@
+"""An abort takes effect whatever the conductor is doing to the node just then."""
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from app.errors import NodeLocked
+from app.models import Node, Operation
+from app.states import State
+from drivers.fake.hardware import FakeDeploy
+from tests.integration.test_manual_cleaning import POLISH
+from tests.integration.world import Acme, AcmeManagement, World, asked
+from workers import claims
+
+CRAWL, STROLL = asked("management", "crawl"), asked("management", "stroll")
+
+
+@pytest.fixture
+def world(inside):
+    return World(inside)
+
+
+@contextmanager
+def held_up(world, monkeypatch, node, name, interface=AcmeManagement):
+    """While a thread of the conductor hangs in a step of a node's; then it goes on."""
+    begun, let_go = threading.Event(), threading.Event()
+    real = getattr(interface, name)
+
+    def hang(this, target):
+        begun.set()
+        assert let_go.wait(20)
+        return real(this, target)
+
+    if hasattr(real, "__ingot_step__"):
+        hang.__ingot_step__ = real.__ingot_step__
+    with monkeypatch.context() as patch:
+        patch.setattr(interface, name, hang)
+        thread = threading.Thread(target=world.run)
+        thread.start()
+        assert begun.wait(20)
+        assert "running" == world.last(node).state
+        try:
+            yield
+        finally:
+            let_go.set()
+            thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_an_abort_ends_an_operation_whose_abortable_step_hangs_in_the_conductor(world, monkeypatch):
+    node = world.node()
+    world.ask(node, "clean", clean_steps=[STROLL, POLISH])
+    with held_up(world, monkeypatch, node, "stroll"):
+        world.ask(node, "abort")
+        row = world.inside.read(node)
+        assert ("clean failed", "manageable", None) == (
+            row.provision_state, row.target_provision_state, row.reservation,
+        )  # fmt: skip
+        assert "By request" in row.last_error
+        assert "manageable" == world.do(node, "manage")
+    assert ("manageable", "aborted") == (world.state(node), world.last(node).state)
+    assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == world.labels(
+        node
+    )
+
+
+def test_an_abort_while_a_step_runs_that_must_not_be_interrupted_takes_effect_after_it(
+    world, monkeypatch
+):
+    node = world.node()
+    world.ask(node, "clean", clean_steps=[POLISH, POLISH])
+    with held_up(world, monkeypatch, node, "polish"):
+        world.ask(node, "abort")
+        assert ("cleaning", "running") == (world.state(node), world.last(node).state)
+        assert world.steps(node)[0].abort_after
+        world.ask(node, "abort")  # again: nothing more
+    assert ["polish"] == Acme.did
+    assert [("management.polish", "done"), ("management.polish", "skipped")] == world.labels(node)
+    assert ("clean failed", None) == (world.state(node), world.inside.read(node).reservation)
+
+
+def test_an_abort_is_remembered_while_a_step_that_must_not_be_interrupted_begins_to_wait(
+    world, monkeypatch
+):
+    node = world.node()
+    world.ask(node, "clean", clean_steps=[CRAWL, POLISH])
+    with held_up(world, monkeypatch, node, "crawl"):
+        world.ask(node, "abort")
+    assert "clean wait" == world.state(node)
+    assert "clean failed" == world.poll(node)
+    assert ["crawl"] == Acme.did
+
+
+def test_an_abort_before_a_conductor_takes_the_next_step_is_done_at_once(world):
+    node = world.node()
+    world.ask(node, "clean", clean_steps=[POLISH])
+    message = world.inside.sent[-1]
+    world.ask(node, "abort")
+    assert "clean failed" == world.state(node)
+    hint = message.operation, message.fence, message.cursor
+    assert claims.claim(world.conductor, *hint) is None
+    world.run()
+    assert [] == Acme.did
+    assert "aborted" == world.last(node).state
+
+
+def test_an_abort_while_the_machine_is_prepared_for_steps_keeps_late_work_out(world, monkeypatch):
+    node = world.node("active")
+    world.ask(node, "service", service_steps=[asked("management", "ask_agent")])
+    with held_up(world, monkeypatch, node, "prepare_service", FakeDeploy):
+        world.ask(node, "abort")
+        row = world.inside.read(node)
+        assert ("active", None) == (row.provision_state, row.reservation)
+    assert ("active", "aborted") == (world.state(node), world.last(node).state)
+    assert [("deploy.prepare_service", "aborted")] == world.labels(node)[:1]
+
+
+def test_a_rescue_that_is_aborted_while_a_step_runs_forgets_its_password(world, monkeypatch):
+    node = world.node("active")
+    world.ask(node, "rescue", rescue_password="open sesame")
+    operation = world.last(node)
+    assert claims.claim(world.conductor, operation.uuid, operation.fence, 0)
+    world.ask(node, "abort")
+    world.run()
+    row = world.inside.read(node)
+    assert ("rescue failed", None) == (row.provision_state, row.reservation)
+    assert "rescue_password" not in row.instance_info
+
+
+def test_what_tidies_up_after_a_failure_is_not_aborted(world):
+    node = world.node("active")
+    world.ask(node, "service", service_steps=[POLISH])
+    operation = world.last(node)
+    world.inside.change(Operation, operation.uuid, error={"code": "timeout", "message": "late"})
+    with pytest.raises(NodeLocked):
+        world.ask(node, "abort")
+
+
+def test_a_reservation_for_something_else_still_refuses_an_abort(world):
+    node = world.node()
+    world.do(node, "clean", clean_steps=[STROLL])
+    world.inside.change(Node, node, reservation="c-1", operation_id=None)
+    with pytest.raises(NodeLocked):
+        world.ask(node, "abort")
+    world.inside.change(Node, node, provision_state=State.VERIFYING)
+    with pytest.raises(NodeLocked):
+        world.ask(node, "abort")
