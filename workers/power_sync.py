@@ -1,8 +1,10 @@
 """
 Power synchronisation: does each machine's power agree with its row? Its health comes along.
 
-Rules are Ironic's (PERIODIC §1-2). BMCs are asked concurrently; only what differs is written, and
-only where neither fence nor reservation has moved since the node was read.
+BMCs are asked concurrently; only what differs is written, and only where neither fence nor
+reservation has moved since the node was read. A machine is switched back to its recorded power only
+in a state in which nothing acts on it: while a node waits or is being worked on, its power is left
+to the operation, which records what it orders; while it is held, what was read is recorded.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from app.ring import Member, owner
 from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, targets
 from app.services.caller import Caller
-from app.states import State
+from app.states import Kind, State, of_kind
 from drivers.errors import HardwareError
 from drivers.redfish.sweep import asking
 from drivers.target import Target
@@ -30,8 +32,11 @@ logger = log.get(__name__)
 #: Nodes looked at in one read, and most threads for what is not asked by Redfish.
 PAGE, THREADS = 500, 32
 POWER_FAILURE = "power failure"
-#: States in which a machine's power is not ours to judge.
-_LEFT_ALONE = (State.DEPLOY_WAIT, State.CLEAN_WAIT, State.ENROLL, State.ADOPT_FAIL)
+#: States in which a BMC is not asked, as its address and password may be wrong.
+_LEFT_ALONE = (State.ENROLL, State.ADOPT_FAIL)
+#: States in which an operation switches the machine, between two looks of a step or by its agent.
+_IN_MOTION = of_kind(Kind.BUSY, Kind.WAIT)
+_HELD = of_kind(Kind.HOLD)
 _SYSTEM = Caller(user_id="power-sync")
 
 #: A power state, or why it could not be read.
@@ -49,6 +54,8 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
         counts["read"] += 1
         if health != node.health:
             yield lambda row: _felt(row, health)
+        if node.provision_state in _IN_MOTION:
+            return
         if isinstance(state, HardwareError):
             counts["failed"] += 1
             yield lambda row: _unreadable(runtime, row, state)
@@ -216,7 +223,7 @@ def _read(runtime: Runtime, row: _Row, state: str) -> None:
     if state == node.power_state:
         node.power_sync_failures = 0
         return
-    if node.power_state is None:
+    if node.power_state is None or node.provision_state in _HELD:
         node.power_state, node.power_sync_failures = state, 0
         return
     node.power_sync_failures += 1
