@@ -50,6 +50,7 @@ class AgentDeploy(AgentFlows):
             driver_internal_info={
                 "deploy_boot_mode": image.boot_mode(target),
                 "is_whole_disk_image": image.is_whole_disk(target),
+                target.driver.boot.INSTANCE_NEXT: None,
             }
         )
         return Done()
@@ -103,40 +104,23 @@ class AgentDeploy(AgentFlows):
             outcome = self._install_bootloader(target)
             if not isinstance(outcome, Done):
                 return outcome
-        prepared = target.driver.boot.prepare_instance(target.part("boot"))
+        prepared = target.driver.boot.boot_instance_next(target.part("boot"))
         return nest(prepared, "boot", {"bootable": True})
 
     @step(deploy=40, resume=Resume.PROBE)
     def tear_down_agent(self, target: Target) -> Outcome:
         """
-        The agent's work is on the disk, and the machine is off.
+        The machine is off, and nothing of the agent's boot is left.
 
-        The agent is asked to switch off; when the machine is still on after
-        `[agent]post_deploy_get_power_state_retries` looks, the BMC does it.
+        The instance's boot is prepared again if a step has booted the agent since
+        `prepare_instance_boot`.
         """
-        power, options = target.driver.power, target.options["agent"]
-        if "power" in target.progress:
-            return nest(power.power_off(target.part("power")), "power", {})
-        looks = target.progress.get("looks")
-        if target.disable_power_off:
-            self._dismiss(target, "system.lockdown")
-            return Done()
-        if power.get_power_state(target) == POWER_OFF:
-            target.forget_agent()
-            target.report(power_state=POWER_OFF)
-            return Done()
-        if looks is None:
-            looks = 0
-            if logs.wanted(target, failed=False):
-                logs.keep(target)
-            by_bmc = str(target.driver_info.get("deploy_forces_oob_reboot")).lower() == "true"
-            dismissed = self._dismiss(target, None if by_bmc else "standby.power_off")
-            if by_bmc or not dismissed:
-                return nest(power.power_off(target.part("power")), "power", {})
-        if looks >= options["post_deploy_get_power_state_retries"]:
-            return nest(power.power_off(target.part("power")), "power", {})
-        interval = float(options["post_deploy_get_power_state_retry_interval"])
-        return Wait({"looks": looks + 1}, poll_after=interval)
+        if "boot" not in target.progress:
+            outcome = self._end_agent(target)
+            if not isinstance(outcome, Done):
+                return outcome
+        prepared = target.driver.boot.boot_instance_next(target.part("boot"))
+        return nest(prepared, "boot", {})
 
     @step(deploy=30)
     def switch_to_tenant_network(self, target: Target) -> Outcome:
@@ -169,6 +153,35 @@ class AgentDeploy(AgentFlows):
             }
 
         return in_band.once(target, in_band.Order("image.install_bootloader", params))
+
+    def _end_agent(self, target: Target) -> Outcome:
+        """
+        The agent is asked to switch off; when the machine is still on after
+        `[agent]post_deploy_get_power_state_retries` looks, the BMC does it.
+        """
+        power, options = target.driver.power, target.options["agent"]
+        if "power" in target.progress:
+            return nest(power.power_off(target.part("power")), "power", {})
+        looks = target.progress.get("looks")
+        if target.disable_power_off:
+            self._dismiss(target, "system.lockdown")
+            return Done()
+        if power.get_power_state(target) == POWER_OFF:
+            target.forget_agent()
+            target.report(power_state=POWER_OFF)
+            return Done()
+        if looks is None:
+            looks = 0
+            if logs.wanted(target, failed=False):
+                logs.keep(target)
+            by_bmc = str(target.driver_info.get("deploy_forces_oob_reboot")).lower() == "true"
+            dismissed = self._dismiss(target, None if by_bmc else "standby.power_off")
+            if by_bmc or not dismissed:
+                return nest(power.power_off(target.part("power")), "power", {})
+        if looks >= options["post_deploy_get_power_state_retries"]:
+            return nest(power.power_off(target.part("power")), "power", {})
+        interval = float(options["post_deploy_get_power_state_retry_interval"])
+        return Wait({"looks": looks + 1}, poll_after=interval)
 
     def _dismiss(self, target: Target, command: str | None) -> bool:
         """Have the agent write its buffers, then give it a last command; whether it took both."""
