@@ -12,7 +12,16 @@ asks for the step `boot_agent`.
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import client, fast_track, image, image_server, in_band, logs, published
+from drivers.agent import (
+    client,
+    fast_track,
+    image,
+    image_server,
+    in_band,
+    logs,
+    published,
+    standby,
+)
 from drivers.agent.flows import AgentFlows
 from drivers.errors import HardwareError, LeaseLost, Unreachable
 from drivers.interface import Frame
@@ -142,17 +151,23 @@ class AgentDeploy(AgentFlows):
         return not image.is_whole_disk(target) or image.boot_mode(target) == "uefi"
 
     def _install_bootloader(self, target: Target) -> Outcome:
+        mode = (
+            {} if target.progress.get("no_mode") else {"target_boot_mode": image.boot_mode(target)}
+        )
+
         def params() -> dict[str, Any]:
-            asked = client.run(target, "standby.get_partition_uuids", {}, wait=True)
-            partitions = client.result(target, asked)
+            partitions = standby.partitions(target)
             return {
                 "root_uuid": partitions.get("root uuid"),
                 "efi_system_part_uuid": partitions.get("efi system partition uuid"),
                 "prep_boot_part_uuid": partitions.get("PReP Boot partition uuid"),
-                "target_boot_mode": image.boot_mode(target),
+                **mode,
             }
 
-        return in_band.once(target, in_band.Order("image.install_bootloader", params))
+        outcome = in_band.once(target, in_band.Order("image.install_bootloader", params))
+        if isinstance(outcome, Failed) and mode and "target_boot_mode" in outcome.reason:
+            return Wait({"no_mode": True}, poll_after=0)  # an old agent finds the mode out itself
+        return outcome
 
     def _end_agent(self, target: Target) -> Outcome:
         """
@@ -236,7 +251,7 @@ class Direct(AgentDeploy):
     @step(deploy=80, resume=Resume.PROBE)
     def write_image(self, target: Target) -> Outcome:
         """The image, and the config drive, are on the disk."""
-        outcome = in_band.execute(target, Flow.DEPLOY, image.write_step(target))
+        outcome = standby.write_image(target, image.write_step(target))
         if isinstance(outcome, Failed):  # the agent does not always say which image
             source = image_server.shown(str(target.instance_info["image_source"]))
             return replace(outcome, reason=f"{outcome.reason} (image {source})")
