@@ -313,6 +313,33 @@ def test_a_retired_node_never_becomes_available(world, cleans):
     assert "available" == world.do(node, "provide")
 
 
+@pytest.mark.parametrize(
+    ("state", "verb", "becomes"),
+    [
+        ("manageable", "provide", "available"),
+        ("clean failed", "provide", "available"),
+        ("deploy failed", "active", "active"),
+        ("manageable", "adopt", "active"),
+        ("adopt failed", "adopt", "active"),
+    ],
+)
+def test_nothing_brings_a_retired_node_into_service(world, state, verb, becomes):
+    node = world.node(state, retired=True)
+    with pytest.raises(Conflict, match=f"retired and cannot become {becomes}; first set its field"):
+        world.do(node, verb)
+    row = world.inside.read(node)
+    assert (state, None) == (row.provision_state, row.reservation)
+    world.inside.change(Node, node, retired=False)
+    assert becomes == world.do(node, verb)
+
+
+@pytest.mark.parametrize("state", ["active", "deploy failed", "error"])
+def test_a_tenant_reinstalls_a_retired_node(world, state):
+    node = world.node(state, retired=True)
+    assert "active" == world.do(node, "rebuild")
+    assert "manageable" == world.do(node, "deleted")
+
+
 def test_a_node_that_is_retired_while_it_is_cleaned_becomes_manageable(world):
     node = world.with_agent()
     assert "clean wait" == world.do(node, "provide")
