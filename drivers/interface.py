@@ -65,6 +65,8 @@ class Interface:
     kind: ClassVar[str]
     name: ClassVar[str]
     steps: ClassVar[Mapping[str, Step]] = {}
+    #: clean step, its own or the agent's -> the setting in [deploy] that may give its priority
+    priority_settings: ClassVar[Mapping[str, str]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
     #: every connection to a BMC that this process has; set by the registry
@@ -84,11 +86,22 @@ class Interface:
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         """The steps that this interface offers for a flow, priority 0 included."""
-        return [
+        found = [
             declared.in_flow(flow)
             for declared in self.steps.values()
             if flow in declared.priorities
         ]
+        if target is None or flow is not Flow.CLEAN:
+            return found
+        return [self._as_set(target, each) for each in found]
+
+    def _as_set(self, target: Target, step: Step) -> Step:
+        """A clean step with the priority that [deploy] gives it, if it does."""
+        setting = self.priority_settings.get(step.name)
+        given = target.options["deploy"][setting] if setting else None
+        if given is None:
+            return step
+        return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
 
     def has(self, method: str) -> bool:
         """Whether this interface does what its kind by itself refuses."""

@@ -158,6 +158,10 @@ class Deploy(Interface):
     kind = "deploy"
     #: what the machine boots once it is deployed: "local" (its disk), "ramdisk" or "kickstart"
     boot_option: ClassVar[str] = "local"
+    priority_settings = {
+        "erase_devices": "erase_devices_priority",
+        "erase_devices_metadata": "erase_devices_metadata_priority",
+    }
     #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue", "adopt") -> its frame
     frames: ClassVar[Mapping[str, Frame]] = {}
 

@@ -16,7 +16,7 @@ from app.services.steps import Asked, Key, needs_ramdisk, offered
 from app.states import Event, State
 from drivers import reserved
 from drivers.interface import Frame
-from drivers.steps import Flow, Resume, Step
+from drivers.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
 from drivers.target import Target
 
 #: Who goes first among equal priorities (Ironic's numbers; they hold the seed's order).
@@ -268,12 +268,10 @@ def rank(flow: Flow, priority: float, interface: str) -> tuple[float, int]:
 
 def priority_of(runtime: Runtime, flow: Flow, step: Step) -> float:
     """The priority of a step, as settings may give it."""
-    conductor = runtime.settings.conductor
-    overrides = {
-        Flow.CLEAN: conductor.clean_step_priority_override,
-        Flow.VERIFY: conductor.verify_step_priority_override,
-    }.get(flow, {})
-    return overrides.get(f"{step.interface}.{step.name}", step.priorities[flow])
+    setting = PRIORITY_OVERRIDES.get(flow)
+    overrides = getattr(runtime.settings.conductor, setting) if setting else {}
+    priority: float = overrides.get(f"{step.interface}.{step.name}", step.priorities[flow])
+    return priority
 
 
 def _step_row(runtime: Runtime, flow: Flow, step: Step, source: str) -> OperationStep:

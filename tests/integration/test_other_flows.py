@@ -299,6 +299,15 @@ def test_an_adopted_node_is_active_and_nothing_was_ordered(world):
     assert [] == Acme.did
 
 
+def test_equal_priorities_by_settings_are_found_when_a_process_starts(inside):
+    tie = "bios.factory_reset:5,bios.cache_bios_settings:5"
+    inside.environ["INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE"] = tie
+    view = inside.another()
+    assert "[conductor]clean_step_priority_override" in view.runtime.drivers.refused["redfish"]
+    assert "ipmi" in view.runtime.drivers.types
+    view.close()
+
+
 # Retiring, cleaning or not
 
 

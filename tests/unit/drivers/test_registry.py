@@ -2,10 +2,11 @@
 
 import pytest
 
+from app import settings
 from drivers.builtin import FakeHardware
 from drivers.fake.hardware import FakeManagement, FakePower
 from drivers.registry import HardwareType, load
-from drivers.steps import Done, Flow, clean_step, deploy_step
+from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
 
 
@@ -25,6 +26,14 @@ class AcmeManagement(FakeManagement):
     @clean_step(priority=0, requires_ramdisk=False)
     def blink(self, target):
         """Only on demand."""
+
+    @step(verify=2)
+    def peek(self, target):
+        """At verifying."""
+
+    @step(verify=3)
+    def look(self, target):
+        """At verifying, too."""
 
     @deploy_step(priority=150)
     def set_fans(self, target):
@@ -83,6 +92,61 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
     assert "'first'" in why
     assert "'second'" in why
     assert "priority 5" in why
+
+
+BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
+
+
+@pytest.mark.parametrize(
+    ("environ", "refused", "told"),
+    [
+        (
+            {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": BIOS}, {"acme", "fake-hardware", "redfish"},
+            ("the clean steps 'cache_bios_settings' and 'factory_reset'"
+            " both have priority 5, by [conductor]clean_step_priority_override"),
+        ),
+        (
+            {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "management.scrub:20"}, {"acme"},
+            ("'reset_bios' and 'scrub' both have priority 20, by"
+            " [conductor]clean_step_priority_override"),
+        ),
+        (
+            {"CONDUCTOR_VERIFY_STEP_PRIORITY_OVERRIDE": "management.peek:3"}, {"acme"},
+            ("the verify steps 'look' and 'peek' both have priority 3, by"
+            " [conductor]verify_step_priority_override"),
+        ),
+        (
+            {"DEPLOY_CREATE_CONFIGURATION_PRIORITY": "7", "DEPLOY_DELETE_CONFIGURATION_PRIORITY": "7"},
+            {"fake-hardware", "redfish", "ipmi", "acme"},
+            ("raid interface 'agent': the clean steps 'create_configuration' and"
+            " 'delete_configuration' both have priority 7, by [deploy]create_configuration_priority"
+            " and [deploy]delete_configuration_priority"),
+        ),
+        (
+            {"DEPLOY_ERASE_DEVICES_PRIORITY": "8",
+             "CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "deploy.erase_devices_metadata:8"},
+            {"fake-hardware", "redfish", "ipmi", "acme"},
+            ("the clean steps 'erase_devices' and 'erase_devices_metadata' both have priority 8, by"
+            " [deploy]erase_devices_priority and [conductor]clean_step_priority_override"),
+        ),
+        ({"DEPLOY_ERASE_DEVICES_PRIORITY": "0", "DEPLOY_ERASE_DEVICES_METADATA_PRIORITY": "0"}, set(), ""),
+    ],
+)  # fmt: skip
+def test_equal_priorities_by_settings_refuse_the_driver_and_name_the_setting(
+    environ, refused, told
+):
+    options = settings.load({f"INGOT_{name}": value for name, value in environ.items()}).options()
+    registry = load(extra=[Acme], options=options)
+    assert refused == set(registry.refused)
+    assert refused.isdisjoint(registry.types)
+    for why in registry.refused.values():
+        assert told in why
+
+
+def test_a_setting_may_part_equal_priorities():
+    overrides = {"INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "power.first:6"}
+    registry = load(extra=[Clashing], options=settings.load(overrides).options())
+    assert {} == registry.refused
 
 
 def test_a_driver_that_is_not_there_or_not_enabled_is_named():
