@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
+from drivers import listed
 from drivers.bmc import Bmcs
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Interface
@@ -81,8 +82,12 @@ class Driver:
         return self.by_kind["raid"]  # type: ignore[return-value]
 
     def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
-        """Every step of a flow that the interfaces offer themselves, unsorted."""
-        return [step for each in self.by_kind.values() for step in each.get_steps(target, flow)]
+        """
+        Every step of a flow that the interfaces offer themselves, unsorted.
+
+        Raises InvalidDriverInfo for an interface whose own listing makes no sense.
+        """
+        return [step for each in self.by_kind.values() for step in each.offered_steps(target, flow)]
 
 
 @dataclass(slots=True)
@@ -185,7 +190,11 @@ def _instantiate(
     bmcs: Bmcs,
     options: Options | None,
 ) -> dict[str, dict[str, Interface]]:
-    """kind -> name -> interface. Raises ValueError for overlapping priorities or no interface."""
+    """
+    kind -> name -> interface.
+
+    Raises ValueError for overlapping priorities, methods that cannot be called, or no interface.
+    """
     result: dict[str, dict[str, Interface]] = {}
     for kind in KINDS:
         classes = [
@@ -201,6 +210,7 @@ def _instantiate(
             _refuse_overlaps(cls, options)
             interface = cls()
             interface.bmcs = bmcs
+            listed.check(interface)
             result[kind][cls.name] = interface
     return result
 

@@ -227,13 +227,14 @@ def call(target: Target, step: OperationStep) -> Outcome:
         document["reboot_requested"] = step.reboot_requested
         assert step.flow is not None
         return driver.deploy.execute_in_band(target, Flow(step.flow), document)
-    if step.flow == Flow.CLEAN:
-        outcome = interface.execute_clean_step(target, document)
-    elif step.flow == Flow.DEPLOY:
-        outcome = interface.execute_deploy_step(target, document)
-    else:
-        outcome = interface.run(target, step.name, step.args)
-    return outcome or Done()
+    if step.flow is None:
+        return interface.run(target, step.name, step.args)
+    outcome: Outcome | None = getattr(interface, f"execute_{step.flow}_step")(target, document)
+    if outcome is None:
+        return Done()
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"it returned {outcome!r}, which is no outcome")
+    return outcome
 
 
 def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:

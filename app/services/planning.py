@@ -12,7 +12,7 @@ from typing import Any
 
 from app.models import Node, OperationStep
 from app.runtime import Runtime
-from app.services.steps import Asked, Key, needs_ramdisk, offered
+from app.services.steps import Asked, Key, needs_ramdisk, of_driver, offered
 from app.states import Event, State
 from drivers import reserved
 from drivers.interface import Frame
@@ -242,7 +242,7 @@ def _framed(runtime: Runtime, around: Frame, rows: Rows) -> Rows:
 
 
 def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
-    own = {step.key: step for step in target.driver.steps(flow, target)}
+    own = {step.key: step for step in of_driver(target, flow)}
     return _enabled(runtime, flow, own)
 
 

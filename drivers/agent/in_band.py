@@ -194,7 +194,8 @@ def steps_of(target: Target, flow: Flow) -> list[Step]:
     Left out are those that the node's driver does itself under the same name (`write_image`), and
     those about RAID where the agent is not the node's RAID interface.
     """
-    own = {step.key for step in target.driver.steps(flow)}
+    driver = target.driver
+    own = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
     other_raid = flow is not Flow.SERVICE and target.driver.raid.name != "agent"
     settings = target.driver.deploy.priority_settings if flow is Flow.CLEAN else {}
     found = []

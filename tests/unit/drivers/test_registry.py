@@ -1,9 +1,14 @@
 """A driver from outside, written against the names of the seed specs."""
 
+import re
+from typing import ClassVar
+
 import pytest
 
 from app import settings
+from drivers import errors
 from drivers.builtin import FakeHardware
+from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement, FakePower
 from drivers.registry import HardwareType, load
 from drivers.steps import Done, Flow, clean_step, deploy_step, step
@@ -160,6 +165,86 @@ def test_a_configured_default_comes_first_where_it_is_accepted():
     registry = load(defaults={"deploy": "direct", "power": "fake"})
     assert "direct" == registry.default("fake-hardware", "deploy")
     assert "redfish" == registry.default("redfish", "power")
+
+
+class PortedManagement(AcmeManagement):
+    """Lists its steps as the specs have drivers do it."""
+
+    name = "ported"
+    more: ClassVar[list] = [{"interface": "management", "step": "shred", "priority": 30}]
+
+    def get_clean_steps(self, target):
+        return [*super().get_clean_steps(target)[1:], *self.more]
+
+    def shred(self, target):
+        raise CleanStepFailed("the shredder is full")
+
+
+def ported(**methods):
+    management = type("Management", (PortedManagement,), {"name": "ported", **methods})
+    interfaces = {**FakeHardware.interfaces, "management": (management,)}
+    return type("Ported", (HardwareType,), {"name": "ported", "interfaces": interfaces})
+
+
+def test_what_a_driver_lists_itself_is_what_it_offers():
+    node = target("ported", registry=load(extra=[ported()]))
+    steps = node.driver.steps(Flow.CLEAN, node)
+    offered = {step.name: step for step in steps if step.interface == "management"}
+    found = {name: step.priorities[Flow.CLEAN] for name, step in offered.items()}
+    # reset_bios is left out by the driver; blink, of priority 0, is in no such list
+    assert {"scrub": 10.5, "shred": 30, "blink": 0} == found
+    assert [True, False] == [offered[name].abortable for name in ("scrub", "shred")]
+    with pytest.raises(HardwareError, match="the shredder is full"):
+        node.driver.management.execute_clean_step(node, {"step": "shred"})
+
+
+@pytest.mark.parametrize(
+    ("listing", "complaint"),
+    [
+        ([{"step": "shred", "priority": 10.5}], "'scrub' and 'shred' both have priority 10.5"),
+        ([{"step": "scrub", "priority": 1}], "'scrub' is listed twice"),
+        ([{"step": "nonsense", "priority": 1}], "there is no method 'nonsense'"),
+        ([{"step": "shred"}], "KeyError: 'priority'"),
+        ([{"step": "shred", "priority": "high"}], "must be a number, not 'high'"),
+        ([{"step": "shred", "priority": 1, "interface": "bios"}], "of another interface, 'bios'"),
+        ([{"step": "shred", "priority": 1, "prio": 2}], "unknown key 'prio'"),
+        (None, "TypeError"),
+    ],
+)
+def test_a_listing_that_makes_no_sense_is_refused_with_the_reason(listing, complaint):
+    node = target("ported", registry=load(extra=[ported(more=listing)]))
+    with pytest.raises(InvalidDriverInfo, match="management interface 'ported': get_clean_steps"):
+        node.driver.steps(Flow.CLEAN, node)
+    with pytest.raises(InvalidDriverInfo, match=complaint):
+        node.driver.steps(Flow.CLEAN, node)
+
+
+async def a_coroutine(self, target):
+    return []
+
+
+@pytest.mark.parametrize(
+    ("methods", "complaint"),
+    [
+        ({"get_clean_steps": lambda self: []}, "get_clean_steps is called with .target."),
+        ({"get_verify_steps": lambda self, target, ports: []}, "missing a required argument: 'ports'"),
+        ({"get_service_steps": a_coroutine}, "get_service_steps must be a plain method"),
+        ({"get_deploy_steps": ["shred"]}, "get_deploy_steps is no method"),
+        ({"execute_clean_step": lambda self, target: None}, "is called with .target, step."),
+    ],
+)  # fmt: skip
+def test_a_listing_that_cannot_be_called_refuses_the_driver_and_no_other(methods, complaint):
+    registry = load(extra=[ported(**methods), Acme])
+    assert {"ported"} == set(registry.refused)
+    assert "acme" in registry.types
+    assert re.search(complaint, registry.refused["ported"])
+
+
+@pytest.mark.parametrize("flow", ["clean", "deploy", "service", "verify"])
+def test_drivers_may_raise_the_failure_of_a_step_by_the_name_of_its_flow(flow):
+    failure = getattr(errors, f"{flow.capitalize()}StepFailed")("no")
+    assert isinstance(failure, HardwareError)
+    assert ("step_failed", False) == (failure.code, failure.retryable)
 
 
 @pytest.mark.parametrize(
