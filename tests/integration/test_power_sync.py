@@ -1,4 +1,4 @@
-"""Power sweeps over machines that operations work on: nothing is ordered behind their backs."""
+"""Power sweeps over machines that operations work on: no power order comes from the sweep."""
 
 import pytest
 from sqlalchemy import select

@@ -312,7 +312,9 @@ def test_an_agent_without_the_deploy_extension_writes_the_image_by_standby(agent
     assert ("11-aa", "22-bb") == (bootloader["root_uuid"], bootloader["efi_system_part_uuid"])
 
 
-def test_an_agent_without_the_deploy_extension_writes_an_image_once_whoever_dies(agent, old):
+def test_an_agent_without_the_deploy_extension_writes_an_image_once_although_its_conductor_dies(
+    agent, old
+):
     write = old.driver.deploy.write_image
     write(old)
     waiting = write(replace(old, resumed=True))
