@@ -147,6 +147,7 @@ def make(
                 cool_down=settings.bmc.retry_after,
                 cool_down_max=settings.bmc.max_retry_after,
             ),
+            options=settings.options(),
         ),
         send,
     )

@@ -12,6 +12,8 @@ HardwareError
 ├─ BadImage         an image cannot be had, or is not what it is said to be; names its URL
 ├─ BadArgument      a step was given an argument that it cannot use; names it
 ├─ InspectionFailed  what was found cannot be used, or a rule says so
+├─ StepFailed       a step could not do its work; by flow CleanStepFailed, DeployStepFailed,
+│                   ServiceStepFailed, VerifyStepFailed, as the specs have drivers raise them
 ├─ AgentBusy        the agent is running another command; ask again at the next wake-up
 └─ LeaseLost        the caller may no longer give orders to this machine
 
@@ -88,6 +90,28 @@ class InspectionFailed(HardwareError):
     """What was found cannot be used, or a rule says that it must not be."""
 
     code = "inspection_failed"
+
+
+class StepFailed(HardwareError):
+    """A step could not do its work."""
+
+    code = "step_failed"
+
+
+class CleanStepFailed(StepFailed):
+    """A clean step could not do its work."""
+
+
+class DeployStepFailed(StepFailed):
+    """A deploy step could not do its work."""
+
+
+class ServiceStepFailed(StepFailed):
+    """A service step could not do its work."""
+
+
+class VerifyStepFailed(StepFailed):
+    """A verify step could not do its work."""
 
 
 class AgentBusy(HardwareError):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from drivers import schema
+from drivers import listed, schema
 from drivers.errors import BadArgument
 from drivers.steps import MARK, Done, Flow, Outcome, Step
 from drivers.target import Target
@@ -65,6 +65,8 @@ class Interface:
     kind: ClassVar[str]
     name: ClassVar[str]
     steps: ClassVar[Mapping[str, Step]] = {}
+    #: clean step, its own or the agent's -> the setting in [deploy] that may give its priority
+    priority_settings: ClassVar[Mapping[str, str]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
     #: every connection to a BMC that this process has; set by the registry
@@ -84,14 +86,35 @@ class Interface:
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
         """The steps that this interface offers for a flow, priority 0 included."""
-        return [
+        found = [
             declared.in_flow(flow)
             for declared in self.steps.values()
             if flow in declared.priorities
         ]
+        if target is None or flow is not Flow.CLEAN:
+            return found
+        return [self._as_set(target, each) for each in found]
+
+    def _as_set(self, target: Target, step: Step) -> Step:
+        """A clean step with the priority that [deploy] gives it, if it does."""
+        setting = self.priority_settings.get(step.name)
+        given = target.options["deploy"][setting] if setting else None
+        if given is None:
+            return step
+        return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
+
+    def offered_steps(self, target: Target | None, flow: Flow) -> list[Step]:
+        """
+        `get_steps`, or what a driver's own `get_clean_steps`, or the same of another flow, lists.
+
+        Raises InvalidDriverInfo for a listing that makes no sense.
+        """
+        if target is None or not self.has(f"get_{flow}_steps"):
+            return self.get_steps(target, flow)
+        return listed.steps(self, target, flow)
 
     def has(self, method: str) -> bool:
-        """Whether this interface does what its kind by itself refuses."""
+        """Whether this interface has a method of its own, and not only that of its kind."""
         return getattr(type(self), method) is not getattr(self._of_kind(), method)
 
     def run(self, target: Target, method: str, args: Mapping[str, Any]) -> Outcome:
@@ -114,12 +137,28 @@ class Interface:
         """Enabled deploy steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.DEPLOY)
 
+    def get_service_steps(self, target: Target) -> list[dict[str, Any]]:
+        """Enabled service steps as {interface, step, priority}, by decreasing priority."""
+        return self._enabled(target, Flow.SERVICE)
+
+    def get_verify_steps(self, target: Target) -> list[dict[str, Any]]:
+        """Enabled verify steps as {interface, step, priority}, by decreasing priority."""
+        return self._enabled(target, Flow.VERIFY)
+
     def execute_clean_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
         """Run one of `get_clean_steps`; `step["args"]` are its arguments."""
         return self.run(target, step["step"], step.get("args") or {})
 
     def execute_deploy_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
         """Run one of `get_deploy_steps`; `step["args"]` are its arguments."""
+        return self.run(target, step["step"], step.get("args") or {})
+
+    def execute_service_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
+        """Run one of `get_service_steps`; `step["args"]` are its arguments."""
+        return self.run(target, step["step"], step.get("args") or {})
+
+    def execute_verify_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
+        """Run one of `get_verify_steps`; `step["args"]` are its arguments."""
         return self.run(target, step["step"], step.get("args") or {})
 
     @classmethod

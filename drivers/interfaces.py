@@ -119,15 +119,22 @@ class Boot(Interface):
     options: ClassVar[frozenset[str]] = frozenset()
     #: whether a machine whose agent stays silent is booted again (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
+    #: the key of driver_internal_info that says, during a deployment, that the instance boots next
+    INSTANCE_NEXT: ClassVar[str] = "instance_boots_next"
 
     def prepare_ramdisk(self, target: Target) -> Outcome | None:
         """Row of frames: the next power-on boots the agent."""
         raise NotImplementedError
 
     def boot_agent_next(self, target: Target) -> Outcome | None:
-        """As `prepare_ramdisk`, unless others boot the agent (`[agent]manage_agent_boot`)."""
+        """
+        As `prepare_ramdisk`, for steps that reboot the machine; `boot_instance_next` takes it back.
+
+        Does nothing where others boot the agent (`[agent]manage_agent_boot`).
+        """
         if not target.options["agent"]["manage_agent_boot"]:
             return Done()
+        target.report(driver_internal_info={self.INSTANCE_NEXT: None})
         return self.prepare_ramdisk(target)
 
     def clean_up_ramdisk(self, target: Target) -> Outcome | None:
@@ -137,6 +144,15 @@ class Boot(Interface):
     def prepare_instance(self, target: Target) -> Outcome | None:
         """The next power-on, and those after it, boot the instance."""
         return Done()
+
+    def boot_instance_next(self, target: Target) -> Outcome | None:
+        """As `prepare_instance`, unless that was done since a step booted the agent."""
+        if target.driver_internal_info.get(self.INSTANCE_NEXT):
+            return Done()
+        outcome = self.prepare_instance(target)
+        if isinstance(outcome, Done | None):
+            target.report(driver_internal_info={self.INSTANCE_NEXT: True})
+        return outcome
 
     def clean_up_instance(self, target: Target) -> Outcome | None:
         """Row of frames: nothing of the instance's boot is left."""
@@ -149,6 +165,10 @@ class Deploy(Interface):
     kind = "deploy"
     #: what the machine boots once it is deployed: "local" (its disk), "ramdisk" or "kickstart"
     boot_option: ClassVar[str] = "local"
+    priority_settings = {
+        "erase_devices": "erase_devices_priority",
+        "erase_devices_metadata": "erase_devices_metadata_priority",
+    }
     #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue", "adopt") -> its frame
     frames: ClassVar[Mapping[str, Frame]] = {}
 

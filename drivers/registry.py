@@ -5,15 +5,16 @@ A hardware type is a class with a name and, per kind of interface, the interface
 accepts in order of preference. Ingot's own are listed in `drivers.builtin`; others come through
 the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
 
-A hardware type whose interface gives one non-zero priority to two steps of a flow is refused
-(spec implement-cleaning-states); all others load.
+A hardware type whose interface gives one non-zero priority to two steps of a flow, by itself or by
+settings, is refused (spec implement-cleaning-states); all others load.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
+from drivers import listed
 from drivers.bmc import Bmcs
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Interface
@@ -28,8 +29,8 @@ from drivers.interfaces import (
     Raid,
     Storage,
 )
-from drivers.steps import Flow, Step
-from drivers.target import Target
+from drivers.steps import PRIORITY_OVERRIDES, Flow, Step
+from drivers.target import Options, Target
 
 ENTRY_POINTS = "ingot.hardware_types"
 
@@ -81,8 +82,12 @@ class Driver:
         return self.by_kind["raid"]  # type: ignore[return-value]
 
     def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
-        """Every step of a flow that the interfaces offer themselves, unsorted."""
-        return [step for each in self.by_kind.values() for step in each.get_steps(target, flow)]
+        """
+        Every step of a flow that the interfaces offer themselves, unsorted.
+
+        Raises InvalidDriverInfo for an interface whose own listing makes no sense.
+        """
+        return [step for each in self.by_kind.values() for step in each.offered_steps(target, flow)]
 
 
 @dataclass(slots=True)
@@ -139,12 +144,13 @@ class Registry:
         )
 
 
-def load(
+def load(  # noqa: PLR0917 - what settings say, group by group
     enabled_types: Sequence[str] | None = None,
     enabled_interfaces: Mapping[str, Sequence[str]] | None = None,
     defaults: Mapping[str, str | None] | None = None,
     bmcs: Bmcs | None = None,
     extra: Iterable[type[HardwareType]] = (),
+    options: Options | None = None,
 ) -> Registry:
     """
     Load Ingot's hardware types, those of entry points, and `extra`.
@@ -152,6 +158,7 @@ def load(
     enabled_types: the only names to load; None loads all.
     enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all.
     defaults: kind -> the interface that is the default wherever a type accepts it.
+    options: settings by group and name, which may give steps other priorities.
     """
     from drivers.builtin import HARDWARE_TYPES
 
@@ -166,7 +173,7 @@ def load(
         try:
             hardware_type = candidate if isinstance(candidate, type) else candidate.load()
             registry.types[name] = _instantiate(
-                hardware_type, enabled_interfaces or {}, defaults or {}, connections
+                hardware_type, enabled_interfaces or {}, defaults or {}, connections, options
             )
         except Exception as error:  # somebody else's code: one bad type must not stop the others
             registry.refused[name] = str(error) or repr(error)
@@ -181,8 +188,13 @@ def _instantiate(
     enabled: Mapping[str, Sequence[str]],
     defaults: Mapping[str, str | None],
     bmcs: Bmcs,
+    options: Options | None,
 ) -> dict[str, dict[str, Interface]]:
-    """kind -> name -> interface. Raises ValueError for overlapping priorities or no interface."""
+    """
+    kind -> name -> interface.
+
+    Raises ValueError for overlapping priorities, methods that cannot be called, or no interface.
+    """
     result: dict[str, dict[str, Interface]] = {}
     for kind in KINDS:
         classes = [
@@ -195,21 +207,46 @@ def _instantiate(
         classes.sort(key=lambda cls: cls.name != defaults.get(kind))
         result[kind] = {}
         for cls in classes:
-            _refuse_overlaps(cls)
+            _refuse_overlaps(cls, options)
             interface = cls()
             interface.bmcs = bmcs
+            listed.check(interface)
             result[kind][cls.name] = interface
     return result
 
 
-def _refuse_overlaps(cls: type[Interface]) -> None:
+def _refuse_overlaps(cls: type[Interface], options: Options | None) -> None:
     for flow in Flow:
-        taken: dict[float, str] = {}
-        for step in cls.steps.values():
-            priority = step.priorities.get(flow, 0)
+        taken: dict[float, tuple[str, str | None]] = {}
+        for name, priority, setting in _priorities(cls, flow, options):
             if priority and priority in taken:
+                other, its = taken[priority]
+                by = " and ".join(dict.fromkeys(each for each in (its, setting) if each))
                 raise ValueError(
-                    f"{cls.kind} interface {cls.name!r}: the {flow} steps {taken[priority]!r} and"
-                    f" {step.name!r} both have priority {priority:g}"
+                    f"{cls.kind} interface {cls.name!r}: the {flow} steps {other!r} and {name!r}"
+                    f" both have priority {priority:g}" + (f", by {by}" if by else "")
                 )
-            taken[priority] = step.name
+            taken[priority] = name, setting
+
+
+def _priorities(
+    cls: type[Interface], flow: Flow, options: Options | None
+) -> Iterator[tuple[str, float, str | None]]:
+    """
+    Steps of an interface, their priorities, and the settings that give them.
+
+    Of the agent's steps those that a setting moves: the others are known only when it has called.
+    """
+    own = {
+        step.name: step.priorities[flow] for step in cls.steps.values() if flow in step.priorities
+    }
+    settings = cls.priority_settings if flow is Flow.CLEAN else {}
+    override = PRIORITY_OVERRIDES.get(flow, "")
+    for name in {**own, **settings}:
+        label, setting = f"{cls.kind}.{name}", settings.get(name, "")
+        if options and label in options["conductor"].get(override, {}):
+            yield name, options["conductor"][override][label], f"[conductor]{override}"
+        elif options and options["deploy"].get(setting) is not None:
+            yield name, options["deploy"][setting], f"[deploy]{setting}"
+        elif name in own:
+            yield name, own[name], None

@@ -33,6 +33,13 @@ class Flow(StrEnum):
     VERIFY = "verify"
 
 
+#: The setting of [conductor] that gives steps of a flow other priorities, by `interface.step`.
+PRIORITY_OVERRIDES: Mapping[Flow, str] = {
+    Flow.CLEAN: "clean_step_priority_override",
+    Flow.VERIFY: "verify_step_priority_override",
+}
+
+
 class Resume(StrEnum):
     """What to do with a step whose conductor died while it ran."""
 

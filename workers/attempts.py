@@ -218,11 +218,9 @@ def call(target: Target, step: OperationStep) -> Any:
         document["reboot_requested"] = step.reboot_requested
         assert step.flow is not None
         return driver.deploy.execute_in_band(target, Flow(step.flow), document)
-    if step.flow == Flow.CLEAN:
-        return interface.execute_clean_step(target, document)
-    if step.flow == Flow.DEPLOY:
-        return interface.execute_deploy_step(target, document)
-    return interface.run(target, step.name, step.args)
+    if step.flow is None:
+        return interface.run(target, step.name, step.args)
+    return getattr(interface, f"execute_{step.flow}_step")(target, document)
 
 
 def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:

@@ -2,8 +2,10 @@
 Power synchronisation: does each machine's power agree with its row? Health, boot mode and secure
 boot come along.
 
-Rules are Ironic's (PERIODIC §1-2). BMCs are asked concurrently; only what differs is written, and
-only where neither fence nor reservation has moved since the node was read.
+BMCs are asked concurrently; only what differs is written, and only where neither fence nor
+reservation has moved since the node was read. A machine is switched back to its recorded power only
+in a state in which nothing acts on it: while a node waits or is being worked on, its power is left
+to the operation, which records what it orders; while it is held, what was read is recorded.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from app.ring import Member, owner
 from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, reports, targets
 from app.services.caller import Caller
-from app.states import State
+from app.states import Kind, State, of_kind
 from drivers.errors import HardwareError
 from drivers.redfish.sweep import asking
 from drivers.target import Target
@@ -35,8 +37,11 @@ POWER_FAILURE = "power failure"
 #: One sweep in so many reads a machine's secure boot, which costs a request of its own.
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
-#: States in which a machine's power is not ours to judge.
-_LEFT_ALONE = (State.DEPLOY_WAIT, State.CLEAN_WAIT, State.ENROLL, State.ADOPT_FAIL)
+#: States in which a BMC is not asked, as its address and password may be wrong.
+_LEFT_ALONE = (State.ENROLL, State.ADOPT_FAIL)
+#: States in which an operation switches the machine, between two looks of a step or by its agent.
+_IN_MOTION = of_kind(Kind.BUSY, Kind.WAIT)
+_HELD = of_kind(Kind.HOLD)
 _SYSTEM = Caller(user_id="power-sync")
 
 #: A power state, or why it could not be read.
@@ -55,6 +60,8 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
         new = {name: value for name, value in told.items() if value != getattr(node, name)}
         if "health" in new:
             yield lambda row: _felt(row, new["health"])
+        if node.provision_state in _IN_MOTION:
+            return
         if new.keys() & _OF_BOOT:
             facts = {name: new[name] for name in new.keys() & _OF_BOOT}
             yield lambda row: reports.apply(row.session, row.node, facts)
@@ -230,7 +237,7 @@ def _read(runtime: Runtime, row: _Row, state: str) -> None:
     if state == node.power_state:
         node.power_sync_failures = 0
         return
-    if node.power_state is None:
+    if node.power_state is None or node.provision_state in _HELD:
         node.power_state, node.power_sync_failures = state, 0
         return
     node.power_sync_failures += 1

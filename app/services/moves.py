@@ -21,6 +21,7 @@ from app.runtime import of
 from app.states import MACHINE, Event, Kind, State
 from drivers.agent.fast_track import chosen
 from drivers.agent.inspect import BMC_ADDRESSES
+from drivers.interfaces import Boot
 
 CLEAN_FAILURE = "clean failure"
 SERVICE_FAILURE = "service failure"
@@ -90,7 +91,10 @@ def _wipe_instance(session: Session, node: Node, operation: Operation) -> None:
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None
-    gone = {"instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image"}
+    gone = {
+        "instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image",
+        Boot.INSTANCE_NEXT,
+    }  # fmt: skip
     internal = node.driver_internal_info
     if internal.get("automatic_lessee"):
         node.lessee = None

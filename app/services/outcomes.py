@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app import log
 from app.db import after, age, now, utcnow
+from app.errors import Invalid
 from app.models import (
     BESIDE,
     AgentRecord,
@@ -203,7 +204,10 @@ def _replan(
     before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
     target, asked = targets.of_node(session, node), operation.asked_steps
-    wrong = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
+    try:
+        wrong = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
+    except Invalid as error:
+        return [str(error)]
     if wrong:
         return wrong
     rows = planning.with_agent_steps(of(session), target, flow, rest, asked, before)

@@ -12,11 +12,11 @@ from typing import Any
 
 from app.models import Node, OperationStep
 from app.runtime import Runtime
-from app.services.steps import Asked, Key, needs_ramdisk, offered
+from app.services.steps import Asked, Key, needs_ramdisk, of_driver, offered
 from app.states import Event, State
 from drivers import reserved
 from drivers.interface import Frame
-from drivers.steps import Flow, Resume, Step
+from drivers.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
 from drivers.target import Target
 
 #: Who goes first among equal priorities (Ironic's numbers; they hold the seed's order).
@@ -35,6 +35,9 @@ BOOT_OF_AGENT = (("boot", "prepare_ramdisk"), ("boot", "clean_up_ramdisk"))
 
 #: The priority of the step `deploy`.
 MEGA_STEP = 100
+#: The priority of the step `prepare_instance_boot`.
+INSTANCE_BOOT = 60
+_NO_STEP: Key = ("", "")
 
 Rows = list[OperationStep]
 
@@ -100,8 +103,10 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
             for key, step in own.items()
             if step.interface != "deploy" or step.priorities[Flow.DEPLOY] >= MEGA_STEP
         }
+    around = frame(target, "deploy")
     rows = _merged(runtime, own, request.steps)
-    return _framed(runtime, frame(target, "deploy"), rows)
+    _restart_into_agent(rows, around.collect or _NO_STEP)
+    return _framed(runtime, around, rows)
 
 
 def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
@@ -179,10 +184,12 @@ def with_agent_steps(  # noqa: PLR0917 - what a plan is made of
     """
     known = offered(target, flow)
     if flow is Flow.DEPLOY:
-        done = {(row.interface, row.name) for row in finished if row.flow == flow}
+        # reserved steps may be asked for several times, at different priorities
+        done = {(row.label, row.priority) for row in finished if row.flow == flow}
         rows = [
-            row for row in _merged(runtime, known, asked) if (row.interface, row.name) not in done
+            row for row in _merged(runtime, known, asked) if (row.label, row.priority) not in done
         ]
+        _restart_into_agent(rows, None)
     elif asked:
         rows = [_asked_row(runtime, flow, each, known, ramdisk=True) for each in asked]
     else:
@@ -203,18 +210,26 @@ def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[Asked])
     named = {(each["interface"], each["step"]) for each in asked if not each.get("child")}
     others = {key: step for key, step in known.items() if key not in named}
     rows = [
-        _asked_row(
-            runtime, Flow.DEPLOY, each, known, ramdisk=_agent_runs_at(float(each["priority"]))
-        )
+        _asked_row(runtime, Flow.DEPLOY, each, known, ramdisk=True)
         for each in asked
         if each["priority"] > 0
     ]
     return _sorted(rows + _enabled(runtime, Flow.DEPLOY, others), Flow.DEPLOY)
 
 
-def _agent_runs_at(priority: float) -> bool:
-    """Whether a machine that is switched on then boots the agent: until its own boot is set."""
-    return 60 < priority < 100
+def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
+    """
+    Mark the reserved steps of a deployment that start the agent when they start the machine.
+
+    Those are all up to the step that prepares the instance's boot, and later ones that a step of
+    the agent follows. booted_by: the step that boots the agent first, None when it has been run.
+    """
+    for at, row in enumerate(rows):
+        if row.name in reserved.METHODS:
+            needed = row.priority > INSTANCE_BOOT or any(each.in_band for each in rows[at:])
+            row.requires_ramdisk = needed and booted_by is None
+        elif (row.interface, row.name) == booted_by:
+            booted_by = None
 
 
 def _framed(runtime: Runtime, around: Frame, rows: Rows) -> Rows:
@@ -227,7 +242,7 @@ def _framed(runtime: Runtime, around: Frame, rows: Rows) -> Rows:
 
 
 def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
-    own = {step.key: step for step in target.driver.steps(flow, target)}
+    own = {step.key: step for step in of_driver(target, flow)}
     return _enabled(runtime, flow, own)
 
 
@@ -253,12 +268,10 @@ def rank(flow: Flow, priority: float, interface: str) -> tuple[float, int]:
 
 def priority_of(runtime: Runtime, flow: Flow, step: Step) -> float:
     """The priority of a step, as settings may give it."""
-    conductor = runtime.settings.conductor
-    overrides = {
-        Flow.CLEAN: conductor.clean_step_priority_override,
-        Flow.VERIFY: conductor.verify_step_priority_override,
-    }.get(flow, {})
-    return overrides.get(f"{step.interface}.{step.name}", step.priorities[flow])
+    setting = PRIORITY_OVERRIDES.get(flow)
+    overrides = getattr(runtime.settings.conductor, setting) if setting else {}
+    priority: float = overrides.get(f"{step.interface}.{step.name}", step.priorities[flow])
+    return priority
 
 
 def _step_row(runtime: Runtime, flow: Flow, step: Step, source: str) -> OperationStep:

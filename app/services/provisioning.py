@@ -139,6 +139,15 @@ _INTERRUPTS: Mapping[Event, Callable[[Session, Node, Caller], None]] = {
 }
 
 
+#: Events that bring a node into service, and what they make it; refused while it is retired. A
+#: rebuild does not: the tenant has the node already (spec node-retirement).
+_INTO_SERVICE: Mapping[Event, State] = {
+    Event.PROVIDE: State.AVAILABLE,
+    Event.DEPLOY: State.ACTIVE,
+    Event.ADOPT: State.ACTIVE,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """
@@ -259,8 +268,11 @@ def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> 
         raise InMaintenance(verb, node.uuid)
     if node.protected and how.protected:
         raise NodeProtected(node.uuid)
-    if event is Event.PROVIDE and node.retired:
-        raise Conflict(f"Node {node.uuid} is retired and cannot become available.")
+    if node.retired and event in _INTO_SERVICE:
+        raise Conflict(
+            f"Node {node.uuid} is retired and cannot become {_INTO_SERVICE[event]}; first set its"
+            " field 'retired' to false."
+        )
 
 
 def _check_boot_mode(target: Target, event: Event) -> None:

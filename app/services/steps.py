@@ -16,6 +16,7 @@ from app.errors import Invalid
 from app.models import Node
 from drivers import reserved
 from drivers.agent import in_band
+from drivers.errors import HardwareError
 from drivers.steps import Flow, Step
 from drivers.target import Target
 
@@ -27,9 +28,21 @@ IN_BAND_DEPLOY = (41, 99)
 
 
 def offered(target: Target, flow: Flow) -> dict[Key, Step]:
-    """What the node's interfaces, and its agent as far as it has told, offer for a flow."""
-    found = [*target.driver.steps(flow, target), *in_band.steps_of(target, flow)]
+    """
+    What the node's interfaces, and its agent as far as it has told, offer for a flow.
+
+    Raises Invalid as `of_driver` does.
+    """
+    found = [*of_driver(target, flow), *in_band.steps_of(target, flow)]
     return {step.key: step for step in found}
+
+
+def of_driver(target: Target, flow: Flow) -> list[Step]:
+    """What the node's interfaces offer. Raises Invalid when one of them lists nonsense."""
+    try:
+        return target.driver.steps(flow, target)
+    except HardwareError as error:
+        raise Invalid(f"Node {target.uuid}: {error}") from error
 
 
 def read(

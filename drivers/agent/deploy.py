@@ -12,7 +12,16 @@ asks for the step `boot_agent`.
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import client, fast_track, image, image_server, in_band, logs, published
+from drivers.agent import (
+    client,
+    fast_track,
+    image,
+    image_server,
+    in_band,
+    logs,
+    published,
+    standby,
+)
 from drivers.agent.flows import AgentFlows
 from drivers.errors import HardwareError, LeaseLost, Unreachable
 from drivers.interface import Frame
@@ -50,6 +59,7 @@ class AgentDeploy(AgentFlows):
             driver_internal_info={
                 "deploy_boot_mode": image.boot_mode(target),
                 "is_whole_disk_image": image.is_whole_disk(target),
+                target.driver.boot.INSTANCE_NEXT: None,
             }
         )
         return Done()
@@ -103,14 +113,64 @@ class AgentDeploy(AgentFlows):
             outcome = self._install_bootloader(target)
             if not isinstance(outcome, Done):
                 return outcome
-        prepared = target.driver.boot.prepare_instance(target.part("boot"))
+        prepared = target.driver.boot.boot_instance_next(target.part("boot"))
         return nest(prepared, "boot", {"bootable": True})
 
     @step(deploy=40, resume=Resume.PROBE)
     def tear_down_agent(self, target: Target) -> Outcome:
         """
-        The agent's work is on the disk, and the machine is off.
+        The machine is off, and nothing of the agent's boot is left.
 
+        The instance's boot is prepared again if a step has booted the agent since
+        `prepare_instance_boot`.
+        """
+        if "boot" not in target.progress:
+            outcome = self._end_agent(target)
+            if not isinstance(outcome, Done):
+                return outcome
+        prepared = target.driver.boot.boot_instance_next(target.part("boot"))
+        return nest(prepared, "boot", {})
+
+    @step(deploy=30)
+    def switch_to_tenant_network(self, target: Target) -> Outcome:
+        """The machine is on the networks of its tenant."""
+        network = target.driver.network
+        removed = nest(network.remove_provisioning_network(target.part("old")), "old", {})
+        if not isinstance(removed, Done):
+            return removed
+        return nest(network.configure_tenant_networks(target.part("new")), "new", {})
+
+    @step(deploy=20)
+    def boot_instance(self, target: Target) -> Outcome:
+        """The instance boots."""
+        return target.driver.power.power_on(target)
+
+    def _needs_bootloader(self, target: Target) -> bool:
+        if _boots_from_volume(target):
+            return False
+        return not image.is_whole_disk(target) or image.boot_mode(target) == "uefi"
+
+    def _install_bootloader(self, target: Target) -> Outcome:
+        mode = (
+            {} if target.progress.get("no_mode") else {"target_boot_mode": image.boot_mode(target)}
+        )
+
+        def params() -> dict[str, Any]:
+            partitions = standby.partitions(target)
+            return {
+                "root_uuid": partitions.get("root uuid"),
+                "efi_system_part_uuid": partitions.get("efi system partition uuid"),
+                "prep_boot_part_uuid": partitions.get("PReP Boot partition uuid"),
+                **mode,
+            }
+
+        outcome = in_band.once(target, in_band.Order("image.install_bootloader", params))
+        if isinstance(outcome, Failed) and mode and "target_boot_mode" in outcome.reason:
+            return Wait({"no_mode": True}, poll_after=0)  # an old agent finds the mode out itself
+        return outcome
+
+    def _end_agent(self, target: Target) -> Outcome:
+        """
         The agent is asked to switch off; when the machine is still on after
         `[agent]post_deploy_get_power_state_retries` looks, the BMC does it.
         """
@@ -137,38 +197,6 @@ class AgentDeploy(AgentFlows):
             return nest(power.power_off(target.part("power")), "power", {})
         interval = float(options["post_deploy_get_power_state_retry_interval"])
         return Wait({"looks": looks + 1}, poll_after=interval)
-
-    @step(deploy=30)
-    def switch_to_tenant_network(self, target: Target) -> Outcome:
-        """The machine is on the networks of its tenant."""
-        network = target.driver.network
-        removed = nest(network.remove_provisioning_network(target.part("old")), "old", {})
-        if not isinstance(removed, Done):
-            return removed
-        return nest(network.configure_tenant_networks(target.part("new")), "new", {})
-
-    @step(deploy=20)
-    def boot_instance(self, target: Target) -> Outcome:
-        """The instance boots."""
-        return target.driver.power.power_on(target)
-
-    def _needs_bootloader(self, target: Target) -> bool:
-        if _boots_from_volume(target):
-            return False
-        return not image.is_whole_disk(target) or image.boot_mode(target) == "uefi"
-
-    def _install_bootloader(self, target: Target) -> Outcome:
-        def params() -> dict[str, Any]:
-            asked = client.run(target, "standby.get_partition_uuids", {}, wait=True)
-            partitions = client.result(target, asked)
-            return {
-                "root_uuid": partitions.get("root uuid"),
-                "efi_system_part_uuid": partitions.get("efi system partition uuid"),
-                "prep_boot_part_uuid": partitions.get("PReP Boot partition uuid"),
-                "target_boot_mode": image.boot_mode(target),
-            }
-
-        return in_band.once(target, in_band.Order("image.install_bootloader", params))
 
     def _dismiss(self, target: Target, command: str | None) -> bool:
         """Have the agent write its buffers, then give it a last command; whether it took both."""
@@ -223,7 +251,7 @@ class Direct(AgentDeploy):
     @step(deploy=80, resume=Resume.PROBE)
     def write_image(self, target: Target) -> Outcome:
         """The image, and the config drive, are on the disk."""
-        outcome = in_band.execute(target, Flow.DEPLOY, image.write_step(target))
+        outcome = standby.write_image(target, image.write_step(target))
         if isinstance(outcome, Failed):  # the agent does not always say which image
             source = image_server.shown(str(target.instance_info["image_source"]))
             return replace(outcome, reason=f"{outcome.reason} (image {source})")

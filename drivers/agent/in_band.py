@@ -194,14 +194,16 @@ def steps_of(target: Target, flow: Flow) -> list[Step]:
     Left out are those that the node's driver does itself under the same name (`write_image`), and
     those about RAID where the agent is not the node's RAID interface.
     """
-    own = {step.key for step in target.driver.steps(flow)}
+    driver = target.driver
+    own = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
     other_raid = flow is not Flow.SERVICE and target.driver.raid.name != "agent"
+    settings = target.driver.deploy.priority_settings if flow is Flow.CLEAN else {}
     found = []
     for step in target.agent.steps.get(flow.value, ()):
         key = (step["interface"], step["step"])
         if key in own or (key[0] == "raid" and other_raid):
             continue
-        setting = _PRIORITY_SETTINGS.get(key) if flow is Flow.CLEAN else None
+        setting = settings.get(key[1]) if key[0] == "deploy" else None
         override = target.options["deploy"].get(setting) if setting else None
         found.append(
             Step(
@@ -330,10 +332,6 @@ def _what(order: Order) -> str:
     return f"{order.step['interface']}.{order.step['step']}"
 
 
-_PRIORITY_SETTINGS = {
-    ("deploy", "erase_devices"): "erase_devices_priority",
-    ("deploy", "erase_devices_metadata"): "erase_devices_metadata_priority",
-}
 #: the agent's name of an erasure setting, in driver_internal_info -> ours, in [deploy]
 _ERASURE = {
     "agent_erase_devices_iterations": "shred_random_overwrite_iterations",

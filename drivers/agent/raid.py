@@ -13,14 +13,9 @@ from drivers import raid_schema
 from drivers.agent import in_band
 from drivers.errors import InvalidDriverInfo
 from drivers.interfaces import Raid
-from drivers.steps import Done, Flow, Outcome, Resume, Step, step
+from drivers.steps import Done, Flow, Outcome, Resume, step
 from drivers.target import Target
 
-#: step -> the setting in [deploy] that gives its priority in automated cleaning
-_PRIORITIES = {
-    "delete_configuration": "delete_configuration_priority",
-    "create_configuration": "create_configuration_priority",
-}
 #: levels that the agent can build from the disks themselves
 _SOFTWARE_LEVELS = ("0", "1", "5", "6", "1+0")
 
@@ -29,6 +24,10 @@ class AgentRaid(Raid):
     """Software RAID, or whatever RAID the hardware managers of the agent can build."""
 
     name = "agent"
+    priority_settings = {
+        "delete_configuration": "delete_configuration_priority",
+        "create_configuration": "create_configuration_priority",
+    }
 
     def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
         super().validate_raid_config(target, config)
@@ -51,19 +50,6 @@ class AgentRaid(Raid):
                 "logical_disks/0/raid_level: the first of two software RAIDs must be 1, for the"
                 " machine to boot from it"
             )
-
-    def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
-        steps = super().get_steps(target, flow)
-        if target is None or flow is not Flow.CLEAN:
-            return steps
-        settings = target.options["deploy"]
-        priorities = {each: settings[name] for each, name in _PRIORITIES.items()}
-        return [
-            replace(each, priorities={flow: priorities[each.name]})
-            if priorities.get(each.name) is not None
-            else each
-            for each in steps
-        ]
 
     @step(clean=0, abortable=True, resume=Resume.PROBE)
     def delete_configuration(self, target: Target) -> Outcome:

@@ -30,8 +30,11 @@ def through_restart(
         # written down first: after the restart, what was ordered looks as if it had always been so
         return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
     if not progress.get("restarted"):
-        if progress["agent"] and not progress.get("restart"):
-            target.driver.boot.run(target, "prepare_ramdisk", {})
+        if progress["agent"] and "restart" not in progress:
+            booted = target.driver.boot.boot_agent_next(target.part("boot"))
+            prepared = nest(booted, "boot", progress)
+            if not isinstance(prepared, Done):
+                return prepared
         turned = target.driver.power.change(target.part("restart"), REBOOT)
         outcome = nest(turned, "restart", progress)
         if not isinstance(outcome, Done):

@@ -340,10 +340,11 @@ class Agent:
         if not isinstance(name, str) or not isinstance(params, dict) or "." not in name:
             return _fault(400, "400 Bad Request: Missing or invalid name or params")
         extension, _, verb = name.partition(".")
-        if extension not in COMMANDS:
+        lacks = self.machine.faults.lacks
+        if extension not in COMMANDS or extension in lacks:
             return _fault(404, f"404 Not Found: Extension {extension} not found")
         entry = COMMANDS[extension].get(verb)
-        if entry is None:
+        if entry is None or name in lacks:
             return _fault(400, f"Invalid command: Unknown command: {verb}")
         if self.commands and self.commands[-1].status == "RUNNING":
             return _fault(409, f"Agent is busy: executing {self.commands[-1].name}")

@@ -6,7 +6,7 @@ run; what is set for one machine wins. Nothing here is random: rates draw from t
 seeded generator.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -47,6 +47,8 @@ class Faults:
     steps: {"clean" | "deploy" | "service": [{"interface", "step", "priority", ...}]}, added to the
         agent's steps or, by the same interface and name, instead of them.
     manager_version: version of the agent's hardware manager.
+    lacks: what the agent does not know, as old ones: extensions ("deploy") and commands
+        ("standby.get_partition_uuids").
 
     Steps are named "interface.step" or by the step alone.
     """
@@ -76,6 +78,7 @@ class Faults:
     agent_dies: str = ""
     steps: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     manager_version: str = "1.2"
+    lacks: Sequence[str] = ()
 
     def seconds(self, step: str) -> float:
         """How long `step` ("interface.step") takes."""
@@ -140,6 +143,13 @@ def _reasons(name: str, value: Any) -> None:
         _text(name, reason)
 
 
+def _texts(name: str, value: Any) -> None:
+    if not isinstance(value, list | tuple):
+        raise BadFault(f"{name}: a list of texts, not {value!r}")
+    for each in value:
+        _text(name, each)
+
+
 def _steps(name: str, value: Any) -> None:
     if not isinstance(value, Mapping) or not set(value) <= {"clean", "deploy", "service"}:
         raise BadFault(f"{name}: lists of steps under clean, deploy, service, not {value!r}")
@@ -158,4 +168,5 @@ KINDS = {
     "step_seconds": _durations,
     "step_fails": _reasons,
     "steps": _steps,
+    "lacks": _texts,
 }

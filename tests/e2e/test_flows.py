@@ -125,3 +125,18 @@ def test_an_instance_is_deployed_serviced_rescued_and_unrescued(site):
     fleet.await_state([node], "active")
     ask(fleet, node, "deleted")
     fleet.await_state([node], "available")
+
+
+def test_a_ramdisk_without_the_deploy_extension_deploys_and_takes_the_instance_down(site):
+    fleet, simulator, nodes = site
+    node, machine = nodes[0], simulator.machines[0]
+    simulator.set_faults(0, lacks=["deploy", "standby.get_partition_uuids"])
+    for verb, state in (("provide", "available"), ("active", "active")):
+        fleet.provision([node], verb)
+        fleet.await_state([node], state)
+    until(lambda: machine.runs == "instance", "its instance")
+    assert machine.disk is not None
+    told = [each["what"] for each in machine.log if each["kind"] == "agent"]
+    assert [True, False] == [what in told for what in ("prepare_image", "execute_deploy_step")]
+    fleet.provision([node], "deleted")
+    fleet.await_state([node], "available")

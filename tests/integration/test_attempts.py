@@ -269,7 +269,7 @@ def test_a_failed_operation_is_a_warning_that_says_of_what_why_and_for_whom(
 
 
 def test_an_operation_that_ends_well_is_no_warning(inside, cleaning):
-    node, name = cleaning
+    _, name = cleaning
     with capture_logs() as logged:
         run(inside, name)
     assert [("operation.ended", "info")] == [

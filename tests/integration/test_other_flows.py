@@ -8,11 +8,13 @@ from sqlalchemy import select
 from app.db import after
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
-from app.services import limits, nodes, operations, power
+from app.services import catalogue, limits, nodes, operations, power
 from app.services.caller import Caller
 from app.states import State
+from drivers.errors import CleanStepFailed
 from drivers.simulator.simulator import running
-from tests.integration.world import Acme, AcmeMegaDeploy, World, asked
+from drivers.steps import Flow
+from tests.integration.world import Acme, AcmeManagement, AcmeMegaDeploy, World, asked
 from tests.unit.drivers.machines import scripted_agent
 from tests.web import Handler, serving
 from workers import periodic, power_sync, reconciler
@@ -299,6 +301,69 @@ def test_an_adopted_node_is_active_and_nothing_was_ordered(world):
     assert [] == Acme.did
 
 
+@pytest.mark.parametrize(
+    ("flow", "state", "verb", "arguments", "ends"),
+    [
+        ("verify", "enroll", "manage", {}, "manageable"),
+        ("clean", "manageable", "provide", {}, "available"),
+        ("deploy", "available", "active", {}, "active"),
+        ("service", "active", "service", {"service_steps": [asked("management", "shred")]}, "active"),
+    ],
+)  # fmt: skip
+def test_steps_that_a_driver_lists_itself_are_listed_planned_and_run(
+    world, monkeypatch, flow, state, verb, arguments, ends
+):
+    def listing(management, target):
+        usual = getattr(super(AcmeManagement, management), f"get_{flow}_steps")(target)
+        return [*usual, {"step": "shred", "priority": 33, "requires_ramdisk": False}]
+
+    def execute(management, target, step):
+        return Acme.does(target, f"{step['step']} by {flow}")
+
+    monkeypatch.setattr(AcmeManagement, f"get_{flow}_steps", listing, raising=False)
+    monkeypatch.setattr(AcmeManagement, f"execute_{flow}_step", execute, raising=False)
+    node = world.node(state)
+    with world.inside.runtime.reading() as session:
+        listed = catalogue.steps_of(session, session.get_one(Node, node), Flow(flow), 1)
+        assert ("shred", 33) in [(each.step.name, each.priority) for each in listed]
+    assert ends == world.do(node, verb, **arguments)
+    assert f"shred by {flow}" in Acme.did
+
+
+def test_a_driver_that_lists_nonsense_is_named_in_the_refusal(world, monkeypatch):
+    monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
+    with pytest.raises(Invalid, match="management interface 'acme': get_clean_steps: KeyError"):
+        world.do(world.node(), "provide")
+
+
+def test_a_driver_that_lists_nonsense_once_its_agent_runs_fails_the_operation(world, monkeypatch):
+    node = world.with_agent()
+    assert "clean wait" == world.do(node, "provide")
+    monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
+    assert "clean failed" == world.call(node)
+    assert "get_clean_steps: KeyError: 'priority'" in world.inside.read(node).last_error
+
+
+def test_a_step_fails_by_the_error_that_the_specs_name_or_by_what_is_no_outcome(world, monkeypatch):
+    def jammed(*_):
+        raise CleanStepFailed("the shredder is full")
+
+    for polish, told in ((jammed, "the shredder is full"), (lambda *_: "clean wait", "no outcome")):
+        monkeypatch.setattr(AcmeManagement, "polish", polish)
+        node = world.node()
+        assert "clean failed" == world.do(node, "clean", clean_steps=[POLISH])
+        assert told in world.inside.read(node).last_error
+
+
+def test_equal_priorities_by_settings_are_found_when_a_process_starts(inside):
+    tie = "bios.factory_reset:5,bios.cache_bios_settings:5"
+    inside.environ["INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE"] = tie
+    view = inside.another()
+    assert "[conductor]clean_step_priority_override" in view.runtime.drivers.refused["redfish"]
+    assert "ipmi" in view.runtime.drivers.types
+    view.close()
+
+
 # Retiring, cleaning or not
 
 
@@ -311,6 +376,33 @@ def test_a_retired_node_never_becomes_available(world, cleans):
     assert "manageable" == world.do(node, "clean", clean_steps=[POLISH])
     world.inside.change(Node, node, retired=False)
     assert "available" == world.do(node, "provide")
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "becomes"),
+    [
+        ("manageable", "provide", "available"),
+        ("clean failed", "provide", "available"),
+        ("deploy failed", "active", "active"),
+        ("manageable", "adopt", "active"),
+        ("adopt failed", "adopt", "active"),
+    ],
+)
+def test_nothing_brings_a_retired_node_into_service(world, state, verb, becomes):
+    node = world.node(state, retired=True)
+    with pytest.raises(Conflict, match=f"retired and cannot become {becomes}; first set its field"):
+        world.do(node, verb)
+    row = world.inside.read(node)
+    assert (state, None) == (row.provision_state, row.reservation)
+    world.inside.change(Node, node, retired=False)
+    assert becomes == world.do(node, verb)
+
+
+@pytest.mark.parametrize("state", ["active", "deploy failed", "error"])
+def test_a_tenant_reinstalls_a_retired_node(world, state):
+    node = world.node(state, retired=True)
+    assert "active" == world.do(node, "rebuild")
+    assert "manageable" == world.do(node, "deleted")
 
 
 def test_a_node_that_is_retired_while_it_is_cleaned_becomes_manageable(world):

@@ -241,3 +241,40 @@ def test_asking_the_agent_again_does_not_double_its_steps():
     agent = AgentRecord(steps={"clean": REPORTED}, hardware_manager_version={})
     target = targets.build(ours, node(), (), agent)
     assert labels(rows) == labels(planning.with_agent_steps(ours, target, Flow.CLEAN, rows))
+
+
+def reserved_step(name, priority):
+    return {
+        "interface": "power",
+        "step": name,
+        "priority": priority,
+        "args": {},
+        "source": "caller",
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "into_agent"),
+    [(45, {90: True, 50: True, 30: False}), (0, {90: True, 50: False, 30: False})],
+)
+def test_a_reboot_in_a_deployment_boots_the_agent_if_a_later_step_is_the_agents(own, into_agent):
+    ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
+    listed = {"deploy": [agent_step("deploy", "tune", own)]}
+    agent = AgentRecord(url="https://agent", token="t", steps=listed, hardware_manager_version={})
+    asked = [reserved_step("reboot", priority) for priority in (150, *into_agent)]
+    target = targets.build(ours, planned, (), agent)
+    rows = planning.deploy(ours, planned, target, planning.Request(asked))
+    at = next(number for number, row in enumerate(rows) if row.collects)
+    begun, rest = rows[: at + 1], rows[at + 1 :]
+    assert [False] == [row.requires_ramdisk for row in begun if row.name == "reboot"]
+    rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, rest, asked, begun)
+    assert into_agent == {
+        row.priority: row.requires_ramdisk for row in rows if row.name == "reboot"
+    }
+
+
+def test_a_reboot_in_a_deployment_without_an_agent_boots_none():
+    ours, planned = runtime(), node(deploy_interface="ramdisk", driver="fake-hardware")
+    asked = planning.Request([reserved_step("reboot", 90)])
+    rows = planning.deploy(ours, planned, targets.build(ours, planned), asked)
+    assert [False] == [row.requires_ramdisk for row in rows if row.name == "reboot"]

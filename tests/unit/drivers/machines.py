@@ -92,7 +92,8 @@ class ScriptedAgent:
     An agent's command API. Orders stay RUNNING until `finish` or `fail`.
 
     answers: command name -> result of the commands that are waited for.
-    refusal: (status, fault) that the next orders get.
+    refusal: (status, fault) that the next orders get. lacks: extensions and commands that it does
+    not know.
     """
 
     url: str = ""
@@ -100,6 +101,7 @@ class ScriptedAgent:
     answers: dict = field(default_factory=dict)
     received: list = field(default_factory=list)
     refusal: tuple | None = None
+    lacks: tuple = ()
 
     def finish(self, result=None) -> None:
         self.commands[-1] |= {"command_status": "SUCCEEDED", "command_result": result}
@@ -124,6 +126,11 @@ class ScriptedAgent:
     def post(self, name: str, params: dict, *, wait: bool) -> tuple[int, dict]:
         if self.refusal:
             return self.refusal[0], {"faultcode": "Client", "faultstring": self.refusal[1]}
+        extension, _, verb = name.partition(".")
+        if extension in self.lacks:
+            return 404, {"faultstring": f"404 Not Found: Extension {extension} not found"}
+        if name in self.lacks:
+            return 400, {"faultstring": f"Invalid command: Unknown command: {verb}"}
         self.received.append((name, params))
         command = {
             "id": f"id-{len(self.received)}",

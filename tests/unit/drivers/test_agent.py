@@ -280,6 +280,70 @@ def test_a_whole_disk_image_is_deployed(agent, images):
     assert "uefi" == agent.received[3][1]["target_boot_mode"]
 
 
+OLD = ("deploy", "standby.get_partition_uuids")
+WRITTEN = (
+    "prepare_image: image (disk.raw) written to device /dev/sda"
+    " root_uuid=11-aa efi_system_partition_uuid=22-bb"
+)
+
+
+@pytest.fixture
+def old(agent, images):
+    """A node whose agent was built before there were deploy steps."""
+    agent.lacks = OLD
+    images.files["/disk.raw"] = MBR
+    info = IMAGE | {"image_source": f"{images.url}/disk.raw", "configdrive": "H4sI"}
+    return target(interfaces=DIRECT, instance_info=info, agent=agent.seen())
+
+
+def test_an_agent_without_the_deploy_extension_writes_the_image_by_standby(agent, old):
+    deploy = old.driver.deploy
+    assert Done() == in_band.collect(old, Flow.DEPLOY)
+    waiting = deploy.write_image(old)
+    assert waiting == deploy.write_image(again(old, waiting))
+    agent.finish({"result": WRITTEN})
+    assert Done({"result": {"result": WRITTEN}}) == deploy.write_image(again(old, waiting))
+    waiting = deploy.prepare_instance_boot(old)
+    agent.finish()
+    assert Done() == deploy.prepare_instance_boot(again(old, waiting))
+    (written, image), (booted, bootloader) = agent.received
+    assert ("standby.prepare_image", "image.install_bootloader") == (written, booted)
+    assert ("H4sI", "a" * 64) == (image["configdrive"], image["image_info"]["os_hash_value"])
+    assert ("11-aa", "22-bb") == (bootloader["root_uuid"], bootloader["efi_system_part_uuid"])
+
+
+def test_an_agent_without_the_deploy_extension_writes_an_image_once_although_its_conductor_dies(
+    agent, old
+):
+    write = old.driver.deploy.write_image
+    write(old)
+    waiting = write(replace(old, resumed=True))
+    assert isinstance(waiting, Wait)
+    agent.finish({"result": WRITTEN})
+    assert isinstance(write(replace(old, resumed=True)), Done)
+    assert ["standby.prepare_image"] == agent.names()
+
+
+def test_an_agent_without_the_deploy_extension_says_why_it_could_not_write(agent, old):
+    waiting = old.driver.deploy.write_image(old)
+    agent.fail("no space")
+    failed = old.driver.deploy.write_image(again(old, waiting))
+    assert "standby.prepare_image: no space" in failed.reason
+    assert "disk.raw" in failed.reason
+
+
+def test_a_bootloader_is_installed_by_an_agent_that_takes_no_boot_mode(agent, old):
+    install = old.driver.deploy.prepare_instance_boot
+    waiting = install(old)
+    agent.fail("install_bootloader() got an unexpected keyword argument 'target_boot_mode'")
+    waiting = install(again(old, waiting))
+    assert Wait({"no_mode": True}, poll_after=0) == waiting
+    waiting = install(again(old, waiting))
+    agent.finish()
+    assert Done() == install(again(old, waiting))
+    assert [True, False] == ["target_boot_mode" in params for _, params in agent.received]
+
+
 def test_an_agent_that_calls_before_the_power_is_seen_to_be_on_is_not_waited_for(agent):
     agent.answers = {
         "deploy.get_deploy_steps": {"deploy_steps": {}, "hardware_manager_version": {"m": "1"}}

@@ -160,6 +160,31 @@ def test_a_live_image_that_its_server_does_not_have_is_not_offered(node, images,
     assert [] == ordered
 
 
+def then(it):
+    """A node as its next step sees it: what was reported is written down."""
+    known = {**it.driver_internal_info, **it.reports.get("driver_internal_info", {})}
+    return replace(it, driver_internal_info=known, reports={})
+
+
+@pytest.mark.parametrize("boot", ["ipxe", "http-ipxe", "pxe"])
+def test_a_machine_whose_agent_was_booted_late_in_a_deployment_boots_its_disk(node, ordered, boot):
+    it = node(boot, instance_info={"image_type": "whole-disk", "capabilities": "boot_mode:bios"})
+    deploy = it.driver.deploy
+    it.driver.boot.prepare_ramdisk(it)
+    deploy.prepare_instance_boot(it)
+    it = then(it)
+    it.driver.boot.boot_agent_next(it)
+    assert {"ramdisk"} == {files.use_of(each) for each in files.held(it.options, it.uuid)}
+    it = then(it)
+    for again in (it, replace(it, resumed=True)):  # the second time after a death
+        deploy.tear_down_agent(again)
+        assert [] == files.held(it.options)
+        assert ("disk", True) == ordered[-1]
+    it, before = then(it), len(ordered)
+    deploy.tear_down_agent(it)
+    assert before == len(ordered)  # a boot device that a later step has chosen stays
+
+
 @pytest.mark.parametrize(
     ("boot", "info", "words"),
     [

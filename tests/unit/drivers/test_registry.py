@@ -1,11 +1,17 @@
 """A driver from outside, written against the names of the seed specs."""
 
+import re
+from typing import ClassVar
+
 import pytest
 
+from app import settings
+from drivers import errors
 from drivers.builtin import FakeHardware
+from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement, FakePower
 from drivers.registry import HardwareType, load
-from drivers.steps import Done, Flow, clean_step, deploy_step
+from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
 
 
@@ -25,6 +31,14 @@ class AcmeManagement(FakeManagement):
     @clean_step(priority=0, requires_ramdisk=False)
     def blink(self, target):
         """Only on demand."""
+
+    @step(verify=2)
+    def peek(self, target):
+        """At verifying."""
+
+    @step(verify=3)
+    def look(self, target):
+        """At verifying, too."""
 
     @deploy_step(priority=150)
     def set_fans(self, target):
@@ -85,6 +99,61 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
     assert "priority 5" in why
 
 
+BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
+
+
+@pytest.mark.parametrize(
+    ("environ", "refused", "told"),
+    [
+        (
+            {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": BIOS}, {"acme", "fake-hardware", "redfish"},
+            ("the clean steps 'cache_bios_settings' and 'factory_reset'"
+            " both have priority 5, by [conductor]clean_step_priority_override"),
+        ),
+        (
+            {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "management.scrub:20"}, {"acme"},
+            ("'reset_bios' and 'scrub' both have priority 20, by"
+            " [conductor]clean_step_priority_override"),
+        ),
+        (
+            {"CONDUCTOR_VERIFY_STEP_PRIORITY_OVERRIDE": "management.peek:3"}, {"acme"},
+            ("the verify steps 'look' and 'peek' both have priority 3, by"
+            " [conductor]verify_step_priority_override"),
+        ),
+        (
+            {"DEPLOY_CREATE_CONFIGURATION_PRIORITY": "7", "DEPLOY_DELETE_CONFIGURATION_PRIORITY": "7"},
+            {"fake-hardware", "redfish", "ipmi", "acme"},
+            ("raid interface 'agent': the clean steps 'create_configuration' and"
+            " 'delete_configuration' both have priority 7, by [deploy]create_configuration_priority"
+            " and [deploy]delete_configuration_priority"),
+        ),
+        (
+            {"DEPLOY_ERASE_DEVICES_PRIORITY": "8",
+             "CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "deploy.erase_devices_metadata:8"},
+            {"fake-hardware", "redfish", "ipmi", "acme"},
+            ("the clean steps 'erase_devices' and 'erase_devices_metadata' both have priority 8, by"
+            " [deploy]erase_devices_priority and [conductor]clean_step_priority_override"),
+        ),
+        ({"DEPLOY_ERASE_DEVICES_PRIORITY": "0", "DEPLOY_ERASE_DEVICES_METADATA_PRIORITY": "0"}, set(), ""),
+    ],
+)  # fmt: skip
+def test_equal_priorities_by_settings_refuse_the_driver_and_name_the_setting(
+    environ, refused, told
+):
+    options = settings.load({f"INGOT_{name}": value for name, value in environ.items()}).options()
+    registry = load(extra=[Acme], options=options)
+    assert refused == set(registry.refused)
+    assert refused.isdisjoint(registry.types)
+    for why in registry.refused.values():
+        assert told in why
+
+
+def test_a_setting_may_part_equal_priorities():
+    overrides = {"INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "power.first:6"}
+    registry = load(extra=[Clashing], options=settings.load(overrides).options())
+    assert {} == registry.refused
+
+
 def test_a_driver_that_is_not_there_or_not_enabled_is_named():
     registry = load(enabled_types=["acme", "redfish"], enabled_interfaces={"power": ["fake"]})
     assert {} == registry.types
@@ -96,6 +165,86 @@ def test_a_configured_default_comes_first_where_it_is_accepted():
     registry = load(defaults={"deploy": "direct", "power": "fake"})
     assert "direct" == registry.default("fake-hardware", "deploy")
     assert "redfish" == registry.default("redfish", "power")
+
+
+class PortedManagement(AcmeManagement):
+    """Lists its steps as the specs have drivers do it."""
+
+    name = "ported"
+    more: ClassVar[list] = [{"interface": "management", "step": "shred", "priority": 30}]
+
+    def get_clean_steps(self, target):
+        return [*super().get_clean_steps(target)[1:], *self.more]
+
+    def shred(self, target):
+        raise CleanStepFailed("the shredder is full")
+
+
+def ported(**methods):
+    management = type("Management", (PortedManagement,), {"name": "ported", **methods})
+    interfaces = {**FakeHardware.interfaces, "management": (management,)}
+    return type("Ported", (HardwareType,), {"name": "ported", "interfaces": interfaces})
+
+
+def test_what_a_driver_lists_itself_is_what_it_offers():
+    node = target("ported", registry=load(extra=[ported()]))
+    steps = node.driver.steps(Flow.CLEAN, node)
+    offered = {step.name: step for step in steps if step.interface == "management"}
+    found = {name: step.priorities[Flow.CLEAN] for name, step in offered.items()}
+    # reset_bios is left out by the driver; blink, of priority 0, is in no such list
+    assert {"scrub": 10.5, "shred": 30, "blink": 0} == found
+    assert [True, False] == [offered[name].abortable for name in ("scrub", "shred")]
+    with pytest.raises(HardwareError, match="the shredder is full"):
+        node.driver.management.execute_clean_step(node, {"step": "shred"})
+
+
+@pytest.mark.parametrize(
+    ("listing", "complaint"),
+    [
+        ([{"step": "shred", "priority": 10.5}], "'scrub' and 'shred' both have priority 10.5"),
+        ([{"step": "scrub", "priority": 1}], "'scrub' is listed twice"),
+        ([{"step": "nonsense", "priority": 1}], "there is no method 'nonsense'"),
+        ([{"step": "shred"}], "KeyError: 'priority'"),
+        ([{"step": "shred", "priority": "high"}], "must be a number, not 'high'"),
+        ([{"step": "shred", "priority": 1, "interface": "bios"}], "of another interface, 'bios'"),
+        ([{"step": "shred", "priority": 1, "prio": 2}], "unknown key 'prio'"),
+        (None, "TypeError"),
+    ],
+)
+def test_a_listing_that_makes_no_sense_is_refused_with_the_reason(listing, complaint):
+    node = target("ported", registry=load(extra=[ported(more=listing)]))
+    with pytest.raises(InvalidDriverInfo, match="management interface 'ported': get_clean_steps"):
+        node.driver.steps(Flow.CLEAN, node)
+    with pytest.raises(InvalidDriverInfo, match=complaint):
+        node.driver.steps(Flow.CLEAN, node)
+
+
+async def a_coroutine(self, target):
+    return []
+
+
+@pytest.mark.parametrize(
+    ("methods", "complaint"),
+    [
+        ({"get_clean_steps": lambda self: []}, "get_clean_steps is called with .target."),
+        ({"get_verify_steps": lambda self, target, ports: []}, "missing a required argument: 'ports'"),
+        ({"get_service_steps": a_coroutine}, "get_service_steps must be a plain method"),
+        ({"get_deploy_steps": ["shred"]}, "get_deploy_steps is no method"),
+        ({"execute_clean_step": lambda self, target: None}, "is called with .target, step."),
+    ],
+)  # fmt: skip
+def test_a_listing_that_cannot_be_called_refuses_the_driver_and_no_other(methods, complaint):
+    registry = load(extra=[ported(**methods), Acme])
+    assert {"ported"} == set(registry.refused)
+    assert "acme" in registry.types
+    assert re.search(complaint, registry.refused["ported"])
+
+
+@pytest.mark.parametrize("flow", ["clean", "deploy", "service", "verify"])
+def test_drivers_may_raise_the_failure_of_a_step_by_the_name_of_its_flow(flow):
+    failure = getattr(errors, f"{flow.capitalize()}StepFailed")("no")
+    assert isinstance(failure, HardwareError)
+    assert ("step_failed", False) == (failure.code, failure.retryable)
 
 
 @pytest.mark.parametrize(

@@ -336,3 +336,15 @@ def test_a_restart_that_bios_settings_need_is_not_taken_for_done(server, machine
         # of the attempt that saw the machine start nothing was recorded
         again = step(replace(node, resumed=True, reports={}), **wanted)
     assert isinstance(again, Wait)
+
+
+def test_the_agents_medium_is_gone_however_often_its_conductor_dies_on_the_way(server, machine):
+    info = {"deploy_iso": "http://127.0.0.1:9/agent.iso", "deploy_forces_oob_reboot": True}
+    node = replace(server, driver_info={**server.driver_info, **info})
+    node.driver.boot.boot_agent_next(node)
+    node.driver.power.order(node, "power on")
+    assert "http://127.0.0.1:9/agent.iso" == machine.media["Cd"]
+    assert Done() == finish_with_deaths(node, "deploy", "tear_down_agent")
+    assert ("", "Hdd", "Continuous", "Off") == (
+        machine.media["Cd"], machine.boot_target, machine.boot_enabled, machine.power,
+    )  # fmt: skip

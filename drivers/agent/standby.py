@@ -1,0 +1,57 @@
+"""
+Agents that have no deploy steps: what the extension `standby` does for them instead.
+
+Ramdisks built before the extension `deploy` was there know `standby.prepare_image`. The oldest do
+not tell the partitions that they have made when they are asked, only in the result of that command.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drivers.agent import client, in_band
+from drivers.agent.hooks import run_hook
+from drivers.errors import NotSupported
+from drivers.steps import Done, Flow, Outcome, Wait
+from drivers.target import Target
+
+_PREPARE = "prepare_image"
+#: name of a partition in the text of a result -> its name in the answer of get_partition_uuids
+_NAMES = {
+    "root_uuid": "root uuid",
+    "efi_system_partition_uuid": "efi system partition uuid",
+}
+_UUID = re.compile(rf"\b({'|'.join(_NAMES)})=(\S+)")
+
+
+def write_image(target: Target, step: Mapping[str, Any]) -> Outcome:
+    """Run the agent's deploy step `write_image`, or what an agent without deploy steps has."""
+    if not target.progress.get(_PREPARE):
+        try:
+            return in_band.execute(target, Flow.DEPLOY, step)
+        except NotSupported:
+            target = replace(target, progress={**target.progress, _PREPARE: True})
+    outcome = in_band.once(target, in_band.Order(f"standby.{_PREPARE}", lambda: dict(step["args"])))
+    if isinstance(outcome, Wait):  # the next call goes on with the same command
+        return replace(outcome, progress={**outcome.progress, _PREPARE: True})
+    if isinstance(outcome, Done):
+        result = outcome.result.get("result")
+        run_hook(target, Flow.DEPLOY, step["interface"], step["step"], result)
+    return outcome
+
+
+def partitions(target: Target) -> dict[str, Any]:
+    """The UUIDs of the partitions that were written, by the agent's names of them."""
+    try:
+        asked = client.run(target, "standby.get_partition_uuids", {}, wait=True)
+    except NotSupported:
+        return _partitions_told(client.commands(target))
+    return client.result(target, asked)
+
+
+def _partitions_told(commands: list[dict[str, Any]]) -> dict[str, Any]:
+    written = [each for each in commands if each.get("command_name") == _PREPARE]
+    text = str(written[-1].get("command_result")) if written else ""
+    found = {_NAMES[name]: uuid.rstrip("'\"}") for name, uuid in _UUID.findall(text)}
+    return {name: uuid for name, uuid in found.items() if uuid != "None"}

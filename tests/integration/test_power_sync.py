@@ -1,0 +1,105 @@
+"""Power sweeps over machines that operations work on: no power order comes from the sweep."""
+
+import pytest
+from sqlalchemy import select
+
+from app.models import Node, Operation
+from app.states import Kind, of_kind
+from drivers.simulator.simulator import running
+from tests.fleet import until
+from tests.integration.world import World, asked
+from tests.unit.drivers.machines import image_server
+from workers import power_sync
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+BURN, HOLD = asked("deploy", "burn"), asked("power", "hold")
+DEPLOY_HOLD = {**HOLD, "args": {}, "priority": 150}
+#: state -> (state before, verb, arguments) that lead there
+WAYS = {
+    "clean wait": ("manageable", "clean", {"clean_steps": [BURN]}),
+    "wait call-back": ("available", "active", {}),
+    "inspect wait": ("manageable", "inspect", {}),
+    "rescue wait": ("active", "rescue", {"rescue_password": "open sesame"}),
+    "service wait": ("active", "service", {"service_steps": [BURN]}),
+    "clean hold": ("manageable", "clean", {"clean_steps": [HOLD]}),
+    "deploy hold": ("available", "active", {"deploy_steps": [DEPLOY_HOLD]}),
+    "service hold": ("active", "service", {"service_steps": [HOLD]}),
+}
+
+
+@pytest.fixture
+def machine(inside):
+    """A machine whose BMC shows a new power state half a second after the order."""
+    inside.environ |= {"INGOT_AGENT_REQUIRE_TLS": "false"}
+    with running(machines=1, power_on_seconds=0.5, agent_never_boots=True) as simulator:
+        yield simulator.machines[0]
+
+
+@pytest.fixture
+def world(inside, machine):
+    view = inside.another()
+    with image_server() as images:
+        images.files["/disk.raw"] = bytes(512)
+        world = World(view)
+        world.image = {"image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64}
+        yield world
+    view.close()
+
+
+def arrive(world, machine, state):
+    """The id of the machine's node, on its way into a state; it was off before."""
+    before, verb, arguments = WAYS[state]
+    iso = {f"{kind}_iso": "http://127.0.0.1:9/iso" for kind in ("deploy", "rescue", "inspect")}
+    node = world.with_agent(
+        before, instance_info=world.image, driver_info=machine.driver_info() | iso,
+        rescue_interface="agent", inspect_interface="agent", power_state="power off",
+    )  # fmt: skip
+    world.inside.change(Node, node, driver="redfish")
+    assert state == world.do(node, verb, **arguments)
+    assert "power off" == world.inside.read(node).power_state
+    return node
+
+
+def operations_of(world, node):
+    with world.inside.runtime.reading() as session:
+        return list(session.scalars(select(Operation.kind).filter_by(node_id=node)))
+
+
+@pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))
+def test_a_sweep_corrects_no_machine_that_an_operation_switches_on(world, machine, state):
+    node = arrive(world, machine, state)
+    until(lambda: machine.power == "On")
+    power_sync.sync(world.inside.runtime, "c-1")
+    world.run()
+    row = world.inside.read(node)
+    assert (state, "power off", None) == (
+        row.provision_state, row.power_state, row.target_power_state,
+    )  # fmt: skip
+    assert ("On", [WAYS[state][1]]) == (machine.power, operations_of(world, node))
+    world.poll(node)
+    assert "power on" == world.inside.read(node).power_state  # the step has seen it itself
+
+
+@pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))
+def test_a_sweep_records_the_power_of_a_machine_that_is_held(world, machine, state):
+    node = arrive(world, machine, state)
+    for power, told in (("On", "power on"), ("Off", "power off")) * 3:
+        machine.power = power
+        power_sync.sync(world.inside.runtime, "c-1")
+        world.run()
+        row = world.inside.read(node)
+        assert (state, told, False) == (row.provision_state, row.power_state, row.maintenance)
+        assert (power, [WAYS[state][1]]) == (machine.power, operations_of(world, node))
+
+
+@pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))
+def test_a_sweep_puts_no_machine_into_maintenance_that_an_operation_waits_for(
+    world, machine, state
+):
+    node = arrive(world, machine, state)
+    world.inside.change(Node, node, driver_info={"redfish_address": "http://127.0.0.1:9"})
+    for _ in range(5):
+        power_sync.sync(world.inside.runtime, "c-1")
+    row = world.inside.read(node)
+    assert (False, 0) == (row.maintenance, row.power_sync_failures)
