@@ -72,8 +72,8 @@ def count(default: int, help: str, **about: Any) -> Any:  # noqa: A002 - as `opt
     return option(default, help, **{"minimum": 0, **about})
 
 
-def enabled(kind: str) -> Any:
-    return option(None, f"The {kind} interfaces that nodes may use; empty: all that are built")
+def enabled(kind: str, but: str = "") -> Any:
+    return option(None, f"The {kind} interfaces that nodes may use; empty: all that are built{but}")
 
 
 def preferred(kind: str) -> Any:
@@ -115,7 +115,7 @@ class Default:
     enabled_bios_interfaces: tuple[str, ...] | None = enabled("bios")
     enabled_boot_interfaces: tuple[str, ...] | None = enabled("boot")
     enabled_console_interfaces: tuple[str, ...] | None = enabled("console")
-    enabled_deploy_interfaces: tuple[str, ...] | None = enabled("deploy")
+    enabled_deploy_interfaces: tuple[str, ...] | None = enabled("deploy", but=", but for anaconda")
     enabled_firmware_interfaces: tuple[str, ...] | None = enabled("firmware")
     enabled_inspect_interfaces: tuple[str, ...] | None = enabled("inspect")
     enabled_management_interfaces: tuple[str, ...] | None = enabled("management")
@@ -261,7 +261,7 @@ class Conductor:
     node_locked_retry_interval: float = seconds(1, "Seconds between those tries")
     disable_deep_image_inspection: bool = option(False, "Trust an image's declared format")
     permitted_image_formats: tuple[str, ...] = option(("raw", "gpt", "qcow2", "iso"), "Image formats that may be deployed")
-    file_url_allowed_paths: tuple[str, ...] = option(("/var/lib/ingot", "/var/lib/ironic"), "Where file:// images may lie")
+    file_url_allowed_paths: tuple[str, ...] = option(("/var/lib/ingot-images",), "Directories below which file URLs may name regular files; those below /dev, /proc, /sys, /run, /etc, /boot and the data directory are refused all the same")
     disallowed_deployment_boot_modes: tuple[str, ...] = option((), "Boot modes that are not deployed")
     automatic_lessee: bool = option(True, "Make the project that deploys a node its lessee")
     automatic_lessee_source: str = option("instance", "Who that is", choices=("instance", "request", "none"))
@@ -362,7 +362,7 @@ class Pxe:
 
 @dataclass(frozen=True, slots=True)
 class Anaconda:
-    default_ks_template: str | None = option(None, "URL of the template of kickstart files; empty: our own")
+    default_ks_template: str | None = option(None, "URL of the template of kickstart files; a file must lie in [conductor]file_url_allowed_paths; empty: our own")
     insecure_heartbeat: bool = option(False, "Let installers call an API whose certificate they cannot check")
 
 

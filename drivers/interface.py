@@ -67,6 +67,8 @@ class Interface:
     steps: ClassVar[Mapping[str, Step]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
+    #: whether only services have it whose settings name it (`[DEFAULT]enabled_<kind>_interfaces`)
+    opt_in: ClassVar[bool] = False
     #: every connection to a BMC that this process has; set by the registry
     bmcs: "Bmcs"
 

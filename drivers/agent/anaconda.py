@@ -5,9 +5,9 @@ The boot interface starts the installer with a kickstart file, in which the inst
 call the heartbeat with its status: start, end or error.
 """
 
-from urllib.parse import urlsplit
-
+from drivers import urls
 from drivers.agent.flows import AgentFlows
+from drivers.boot import kickstart, ramdisks
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
 from drivers.steps import Done, Failed, Outcome, Wait, nest, step
@@ -20,6 +20,7 @@ class AnacondaDeploy(AgentFlows):
     """The installer installs; the machine boots from its disk once it says that it has ended."""
 
     name = "anaconda"
+    opt_in = True  # conductors fetch and render templates that tenants write
     boot_option = "kickstart"
     frames = AgentFlows.frames | {
         "deploy": Frame(
@@ -56,11 +57,10 @@ class AnacondaDeploy(AgentFlows):
         for name in _FIELDS:
             if not info.get(name):
                 raise InvalidDriverInfo(f"instance_info/{name} is required and missing")
-        for name in ("image_source", *_FIELDS):
-            if urlsplit(str(info[name])).scheme not in ("http", "https", "file"):
-                raise InvalidDriverInfo(
-                    f"instance_info/{name}: {info[name]!r} is no http, https or file URL"
-                )
+        for name in ("image_source", "stage2"):  # the installer fetches these
+            urls.checked(info[name], f"instance_info/{name}", urls.ALL)
+        ramdisks.of_instance(target)
+        kickstart.template(target)
 
     def prepare(self, target: Target) -> Outcome:
         """Row of frames: what is to be installed makes sense."""

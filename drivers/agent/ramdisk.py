@@ -2,9 +2,9 @@
 Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a disk.
 """
 
-from urllib.parse import urlsplit
-
+from drivers import urls
 from drivers.agent.flows import AgentFlows
+from drivers.boot import ramdisks
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
 from drivers.steps import Done, Outcome, nest, step
@@ -46,8 +46,10 @@ class RamdiskDeploy(AgentFlows):
             raise InvalidDriverInfo(
                 f"instance_info/{field}: boot_interface {boot.name} cannot boot an instance from it"
             )
-        if iso and urlsplit(str(iso)).scheme not in ("http", "https"):
-            raise InvalidDriverInfo(f"instance_info/boot_iso: {iso!r} is no http or https URL")
+        if iso:
+            urls.checked(iso, "instance_info/boot_iso")
+        else:
+            ramdisks.of_instance(target)
         if info.get("configdrive") and "ramdisk_configdrive" not in boot.options:
             raise InvalidDriverInfo(
                 f"instance_info/configdrive: boot_interface {boot.name} cannot add one to a ramdisk"

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from drivers import urls
 from drivers.agent import image_server
 from drivers.boot import addresses, files
 from drivers.errors import InvalidDriverInfo
@@ -81,18 +82,24 @@ def publish(target: Target) -> tuple[str, str]:
     return f"{addresses.of_files(target)}/{place.relative_to(root)}", token
 
 
+def template(target: Target) -> str | None:
+    """The URL of the node's own template, which is never a file. Raises InvalidDriverInfo."""
+    named = target.instance_info.get("ks_template")
+    return urls.checked(named, "instance_info/ks_template") if named else None
+
+
 def _text(target: Target, token: str) -> str:
     import jinja2  # here, as only installers need it
     from jinja2.sandbox import SandboxedEnvironment
 
-    named = target.instance_info.get("ks_template")
+    named = template(target)
     source = named or target.options["anaconda"]["default_ks_template"]
-    template = image_server.text(target, str(source)) if source else _TEMPLATE
+    text = image_server.text(target, str(source)) if source else _TEMPLATE
     environment = SandboxedEnvironment(  # a kickstart file is no HTML
         autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     try:
-        return environment.from_string(template).render(ks_options=_values(target, token))
+        return environment.from_string(text).render(ks_options=_values(target, token))
     except jinja2.TemplateError as error:
         where = "instance_info/ks_template" if named else "[anaconda]default_ks_template"
         raise InvalidDriverInfo(f"{where}: {error}") from None
