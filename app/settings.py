@@ -316,7 +316,7 @@ class Deploy:
 @dataclass(frozen=True, slots=True)
 class Agent:
     require_tls: bool = option(True, "Refuse agents that do not speak HTTPS")
-    verify_ca: str = option("True", "CA file for agents, or True: the system's, or False: none")
+    verify_ca: str = option("True", "CA file for agents that announce no certificate, or True: the system's, or False: none")
     api_ca_file: str | None = option(None, "CA of the API, handed to agents at boot")
     command_timeout: float = seconds(60, "Seconds for an agent to take a command", minimum=1)
     max_command_attempts: int = count(3, "Tries of a command when the network fails", minimum=1)

@@ -7,7 +7,6 @@ is none.
 """
 
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from drivers import regular_files
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.target import Options
 
@@ -60,16 +60,10 @@ def opened(options: Options, url: str) -> Iterator[tuple[BufferedReader, Path]]:
     no link leads elsewhere. Raises InvalidDriverInfo, BadImage.
     """
     readable(options, url, url)
-    place = _real(url, url)
     try:
-        # O_NONBLOCK: to open a FIFO would wait for its other end
-        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
-        with os.fdopen(fd, "rb") as file:
-            found = Path(f"/proc/self/fd/{fd}").readlink()
-            _check_place(options, found, url)
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise InvalidDriverInfo(f"{url}: not a regular file")
-            yield file, found
+        with regular_files.opened(_real(url, url)) as (file, place):
+            _check_place(options, place, url)
+            yield file, place
     except OSError as error:
         raise BadImage(f"{url}: {error.strerror}") from error
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from drivers.bmc import Bmc, Bmcs, Urgency
 from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
 from drivers.target import Target
-from drivers.tls import trust
+from drivers.tls import file, trust
 
 PROPERTIES = {
     "redfish_address": "URL of the BMC, such as https://192.0.2.10. Required.",
@@ -307,7 +307,7 @@ def _login(wanted: Access) -> Any:
     return sushy.Sushy(
         wanted.address,
         auth=login,
-        verify=wanted.verify,
+        verify=file(wanted.verify) if isinstance(wanted.verify, str) else wanted.verify,
         connect_timeout=wanted.connect_timeout,
         read_timeout=wanted.read_timeout,
         # sushy repeats orders whose answer was lost, and sleeps meanwhile: one try each
