@@ -5,9 +5,8 @@ The boot interface starts the installer with a kickstart file, in which the inst
 call the heartbeat with its status: start, end or error.
 """
 
-from drivers import urls
 from drivers.agent.flows import AgentFlows
-from drivers.boot import kickstart, ramdisks
+from drivers.boot import command_line, kickstart, ramdisks
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
 from drivers.steps import Done, Failed, Outcome, Wait, nest, step
@@ -57,8 +56,8 @@ class AnacondaDeploy(AgentFlows):
         for name in _FIELDS:
             if not info.get(name):
                 raise InvalidDriverInfo(f"instance_info/{name} is required and missing")
-        for name in ("image_source", "stage2"):  # the installer fetches these
-            urls.checked(info[name], f"instance_info/{name}", urls.ALL)
+        kickstart.source(target)
+        command_line.stage2(target)
         ramdisks.of_instance(target)
         kickstart.template(target)
 

@@ -2,9 +2,8 @@
 Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a disk.
 """
 
-from drivers import urls
 from drivers.agent.flows import AgentFlows
-from drivers.boot import ramdisks
+from drivers.boot import command_line, ramdisks, words
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
 from drivers.steps import Done, Outcome, nest, step
@@ -47,9 +46,10 @@ class RamdiskDeploy(AgentFlows):
                 f"instance_info/{field}: boot_interface {boot.name} cannot boot an instance from it"
             )
         if iso:
-            urls.checked(iso, "instance_info/boot_iso")
+            words.url(iso, "instance_info/boot_iso")
         else:
             ramdisks.of_instance(target)
+            command_line.of_ramdisk(target)
         if info.get("configdrive") and "ramdisk_configdrive" not in boot.options:
             raise InvalidDriverInfo(
                 f"instance_info/configdrive: boot_interface {boot.name} cannot add one to a ramdisk"
