@@ -187,6 +187,7 @@ class Api:
     backlog: int = count(1024, "Connections that may wait to be accepted", minimum=1)
     max_connections: int = count(10000, "Connections that a process keeps open at once; others wait until one is closed", minimum=1)
     keep_alive_time: float = seconds(200, "Seconds for which a connection is kept open without a request; agents call again within 0.6 of ramdisk_heartbeat_timeout, and do so on the same one", minimum=1)
+    body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, and one more for each MiB of it; then its connection is closed", minimum=0.1)
     max_limit: int = count(1000, "Most items on a page", minimum=1)
     public_endpoint: str | None = option(None, "The URL to build links with; empty: the request's")
     enable_ssl_api: bool = option(False, "Serve HTTPS with the certificate below")
