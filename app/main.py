@@ -18,7 +18,7 @@ from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
-from app.api import auth, documentation, errors, heartbeats, policy, root, routes, versions
+from app.api import auth, bodies, documentation, errors, heartbeats, policy, root, routes, versions
 from app.api.access import POLICY
 from app.api.agents import agents
 from app.api.allocations import allocations
@@ -97,7 +97,8 @@ def create_app(runtime: Runtime) -> Flask:
     errors.register(app)
     _open(app, auth.make(runtime.settings))
     turns = Turns(runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads)
-    app.wsgi_app = heartbeats.first(runtime, _in_turn(turns, _under_v1(app.wsgi_app)))  # type: ignore[method-assign, assignment]
+    taken = heartbeats.first(runtime, _in_turn(turns, app.wsgi_app))
+    app.wsgi_app = _under_v1(bodies.first(runtime.settings.api.body_timeout, taken))  # type: ignore[method-assign, assignment]
     return app
 
 

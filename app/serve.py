@@ -23,6 +23,7 @@ from granian.server.mp import MPServer
 import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import killpoints, log, queue, runtime
 from app.api.answers import Wsgi
+from app.api.bodies import AT_ONCE
 from app.api.heartbeats import MOST
 from app.broker import client
 from app.main import create_app
@@ -86,12 +87,12 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=api.blocking_threads + api.waiting_threads + 2 * MOST,
+        blocking_threads=api.blocking_threads + api.waiting_threads + 2 * MOST + AT_ONCE,
         backlog=api.backlog,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,
-        http=HTTPModes.auto,
+        http=HTTPModes.http1,  # of HTTP/2, a body that never arrives cannot be given up
         websockets=False,
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,

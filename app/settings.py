@@ -72,8 +72,8 @@ def count(default: int, help: str, **about: Any) -> Any:  # noqa: A002 - as `opt
     return option(default, help, **{"minimum": 0, **about})
 
 
-def enabled(kind: str) -> Any:
-    return option(None, f"The {kind} interfaces that nodes may use; empty: all that are built")
+def enabled(kind: str, but: str = "") -> Any:
+    return option(None, f"The {kind} interfaces that nodes may use; empty: all that are built{but}")
 
 
 def preferred(kind: str) -> Any:
@@ -115,7 +115,7 @@ class Default:
     enabled_bios_interfaces: tuple[str, ...] | None = enabled("bios")
     enabled_boot_interfaces: tuple[str, ...] | None = enabled("boot")
     enabled_console_interfaces: tuple[str, ...] | None = enabled("console")
-    enabled_deploy_interfaces: tuple[str, ...] | None = enabled("deploy")
+    enabled_deploy_interfaces: tuple[str, ...] | None = enabled("deploy", but=", but for anaconda")
     enabled_firmware_interfaces: tuple[str, ...] | None = enabled("firmware")
     enabled_inspect_interfaces: tuple[str, ...] | None = enabled("inspect")
     enabled_management_interfaces: tuple[str, ...] | None = enabled("management")
@@ -187,6 +187,7 @@ class Api:
     backlog: int = count(1024, "Connections that may wait to be accepted", minimum=1)
     max_connections: int = count(10000, "Connections that a process keeps open at once; others wait until one is closed", minimum=1)
     keep_alive_time: float = seconds(200, "Seconds for which a connection is kept open without a request; agents call again within 0.6 of ramdisk_heartbeat_timeout, and do so on the same one", minimum=1)
+    body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, and one more for each MiB of it; then its connection is closed", minimum=0.1)
     max_limit: int = count(1000, "Most items on a page", minimum=1)
     public_endpoint: str | None = option(None, "The URL to build links with; empty: the request's")
     enable_ssl_api: bool = option(False, "Serve HTTPS with the certificate below")
@@ -261,7 +262,7 @@ class Conductor:
     node_locked_retry_interval: float = seconds(1, "Seconds between those tries")
     disable_deep_image_inspection: bool = option(False, "Trust an image's declared format")
     permitted_image_formats: tuple[str, ...] = option(("raw", "gpt", "qcow2", "iso"), "Image formats that may be deployed")
-    file_url_allowed_paths: tuple[str, ...] = option(("/var/lib/ingot", "/var/lib/ironic"), "Where file:// images may lie")
+    file_url_allowed_paths: tuple[str, ...] = option(("/var/lib/ingot-images",), "Directories below which file URLs may name regular files; those below /dev, /proc, /sys, /run, /etc, /boot and the data directory are refused all the same")
     disallowed_deployment_boot_modes: tuple[str, ...] = option((), "Boot modes that are not deployed")
     automatic_lessee: bool = option(True, "Make the project that deploys a node its lessee")
     automatic_lessee_source: str = option("instance", "Who that is", choices=("instance", "request", "none"))
@@ -316,7 +317,7 @@ class Deploy:
 @dataclass(frozen=True, slots=True)
 class Agent:
     require_tls: bool = option(True, "Refuse agents that do not speak HTTPS")
-    verify_ca: str = option("True", "CA file for agents, or True: the system's, or False: none")
+    verify_ca: str = option("True", "CA file for agents that announce no certificate, or True: the system's, or False: none")
     api_ca_file: str | None = option(None, "CA of the API, handed to agents at boot")
     command_timeout: float = seconds(60, "Seconds for an agent to take a command", minimum=1)
     max_command_attempts: int = count(3, "Tries of a command when the network fails", minimum=1)
@@ -362,7 +363,7 @@ class Pxe:
 
 @dataclass(frozen=True, slots=True)
 class Anaconda:
-    default_ks_template: str | None = option(None, "URL of the template of kickstart files; empty: our own")
+    default_ks_template: str | None = option(None, "URL of the template of kickstart files; a file must lie in [conductor]file_url_allowed_paths; empty: our own")
     insecure_heartbeat: bool = option(False, "Let installers call an API whose certificate they cannot check")
 
 

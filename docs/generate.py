@@ -19,7 +19,7 @@ from app.runtime import Runtime
 from app.settings import Settings
 from app.settings import load as load_settings
 from app.states import MACHINE, VERBS, Event, Kind, State, of_kind
-from drivers.builtin import HARDWARE_TYPES
+from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.interface import Interface
 from drivers.interfaces import Deploy
 from drivers.registry import Registry, load
@@ -267,7 +267,7 @@ def policy() -> Lines:
 
 
 def drivers() -> Lines:
-    registry = load(enabled_types=[each.name for each in HARDWARE_TYPES])
+    registry = load([each.name for each in HARDWARE_TYPES], INTERFACES)
     yield "# Drivers\n"
     yield "The hardware types that come with Ingot. [drivers.md](drivers.md) says how to write"
     yield "one.\n"
@@ -278,6 +278,12 @@ def drivers() -> Lines:
         yield from table(
             ("kind", "interfaces"), ((kind, code(*each)) for kind, each in kinds.items())
         )
+    opt_in = [each for each in _interfaces(registry) if each.opt_in]
+    names = ", ".join(
+        f"{each.kind} interface `{each.name}` by `[DEFAULT]enabled_{each.kind}_interfaces`"
+        for each in opt_in
+    )
+    yield f"To be enabled by the settings: {names}.\n"
     yield "## Settings of a node\n"
     yield "Keys of `driver_info`, by the interface that reads them.\n"
     for interface in _interfaces(registry):

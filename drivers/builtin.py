@@ -13,6 +13,7 @@ from drivers.agent.rescue import AgentRescue
 from drivers.boot.network import HttpIpxe, Ipxe, Pxe
 from drivers.fake import hardware as fake
 from drivers.interface import Interface
+from drivers.interfaces import KINDS
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.vendor import IpmiVendor
@@ -107,3 +108,9 @@ class FakeHardware(HardwareType):
 
 
 HARDWARE_TYPES: tuple[type[HardwareType], ...] = (FakeHardware, Redfish, Ipmi)
+
+#: kind -> the names of all interfaces, those that are opt-in as well
+INTERFACES: Mapping[str, tuple[str, ...]] = {
+    kind: tuple({cls.name: None for each in HARDWARE_TYPES for cls in each.interfaces[kind]})
+    for kind in KINDS
+}

@@ -69,6 +69,8 @@ class Interface:
     priority_settings: ClassVar[Mapping[str, str]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
+    #: whether only services have it whose settings name it (`[DEFAULT]enabled_<kind>_interfaces`)
+    opt_in: ClassVar[bool] = False
     #: every connection to a BMC that this process has; set by the registry
     bmcs: "Bmcs"
 

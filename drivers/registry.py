@@ -156,7 +156,8 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     Load Ingot's hardware types, those of entry points, and `extra`.
 
     enabled_types: the only names to load; None loads all.
-    enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all.
+    enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all
+        that are not `opt_in`.
     defaults: kind -> the interface that is the default wherever a type accepts it.
     options: settings by group and name, which may give steps other priorities.
     """
@@ -200,7 +201,7 @@ def _instantiate(
         classes = [
             cls
             for cls in hardware_type.interfaces.get(kind, ())
-            if kind not in enabled or cls.name in enabled[kind]
+            if (cls.name in enabled[kind] if kind in enabled else not cls.opt_in)
         ]
         if not classes:
             raise ValueError(f"no enabled {kind} interface is one that it accepts")

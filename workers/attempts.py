@@ -32,6 +32,7 @@ from drivers import reserved
 from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
 from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.target import Target
+from drivers.tls import announced
 from workers import claims, leaving, outages, returned
 from workers.claims import Attempt, Conductor
 from workers.forwarding import forward
@@ -317,7 +318,7 @@ def _watch(
     agent = session.get(AgentRecord, operation.node_id)
     if agent is not None and agent.url and outcome.progress.get("command"):
         url, token = agent.url, agent.token
-        ca = agent.verify_ca or node.driver_info.get("agent_verify_ca")
+        ca = announced(agent.verify_ca) or node.driver_info.get("agent_verify_ca")
         if conductor.waker.running:
             operation.watched_until = after(waking.WATCHED)
         call_after_commit(

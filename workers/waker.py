@@ -21,7 +21,7 @@ from app.db import reason
 from app.runtime import Runtime
 from app.services import operations, waking
 from drivers.agent.in_band import command_ended
-from drivers.errors import HardwareError
+from drivers.errors import HardwareError, InvalidDriverInfo
 from drivers.tls import context
 
 logger = log.get(__name__)
@@ -130,8 +130,12 @@ class Waker:
     ) -> bool:
         """Look until the command has ended, or somebody else has woken it; False: in vain."""
         settings = self._runtime.settings.agent
-        # made once: connections are kept for as long as it is the same object
-        trusted = context(ca if ca is not None else settings.verify_ca)
+        try:
+            # made once: connections are kept for as long as it is the same object
+            trusted = context(ca if ca is not None else settings.verify_ca)
+        except InvalidDriverInfo as error:
+            logger.warning("watch.no_certificates", operation_id=operation_id, detail=str(error))
+            return False
         started = self._loop.time()
         errors = 0
         while errors < ERRORS:

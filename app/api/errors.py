@@ -15,6 +15,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from app import db, log
 from app.api.answers import RUNTIME, json
 from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
+from drivers.errors import InvalidDriverInfo
 
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
@@ -57,6 +58,7 @@ class Misaddressed(ServiceError):
 def register(app: Flask) -> None:
     """Let an application answer every error in these shapes."""
     app.register_error_handler(ServiceError, _service_error)
+    app.register_error_handler(InvalidDriverInfo, _invalid_node)
     app.register_error_handler(HTTPException, _http_exception)
     app.register_error_handler(SQLAlchemyError, _database_error)
     app.register_error_handler(Exception, _bug)
@@ -75,6 +77,11 @@ def _service_error(error: ServiceError) -> Response:
     if isinstance(error, Unauthorized) and error.challenge:
         response.headers["WWW-Authenticate"] = error.challenge
     return response
+
+
+def _invalid_node(error: InvalidDriverInfo) -> Response:
+    """Such as an interface, named by instance_info, that is not enabled."""
+    return answer(400, str(error))
 
 
 def _http_exception(error: HTTPException) -> Response:

@@ -111,7 +111,7 @@ def _json_or_query(req: Request, schema: Schema) -> Any:
 
 def body(req: Request) -> Any:
     """The JSON document of a request. Raises Invalid, TooLarge, TooDeep."""
-    limit = next((size for end, size in LIMITS.items() if req.path.endswith(end)), DEFAULT_LIMIT)
+    limit = limit_of(req.path)
     if (req.content_length or 0) > limit:
         raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
     req.max_content_length = limit
@@ -129,6 +129,11 @@ def body(req: Request) -> Any:
     if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
         raise TooDeep(f"JSON is nested more than {DEEPEST} levels deep.")
     return document
+
+
+def limit_of(path: str) -> int:
+    """The most bytes of a body."""
+    return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
 
 
 def depth(document: Any) -> int:

@@ -5,9 +5,8 @@ The boot interface starts the installer with a kickstart file, in which the inst
 call the heartbeat with its status: start, end or error.
 """
 
-from urllib.parse import urlsplit
-
 from drivers.agent.flows import AgentFlows
+from drivers.boot import command_line, kickstart, ramdisks
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
 from drivers.steps import Done, Failed, Outcome, Wait, nest, step
@@ -20,6 +19,7 @@ class AnacondaDeploy(AgentFlows):
     """The installer installs; the machine boots from its disk once it says that it has ended."""
 
     name = "anaconda"
+    opt_in = True  # conductors fetch and render templates that tenants write
     boot_option = "kickstart"
     frames = AgentFlows.frames | {
         "deploy": Frame(
@@ -56,11 +56,10 @@ class AnacondaDeploy(AgentFlows):
         for name in _FIELDS:
             if not info.get(name):
                 raise InvalidDriverInfo(f"instance_info/{name} is required and missing")
-        for name in ("image_source", *_FIELDS):
-            if urlsplit(str(info[name])).scheme not in ("http", "https", "file"):
-                raise InvalidDriverInfo(
-                    f"instance_info/{name}: {info[name]!r} is no http, https or file URL"
-                )
+        kickstart.source(target)
+        command_line.stage2(target)
+        ramdisks.of_instance(target)
+        kickstart.template(target)
 
     def prepare(self, target: Target) -> Outcome:
         """Row of frames: what is to be installed makes sense."""

@@ -1,9 +1,9 @@
 """
 Talking to the agent: its command list, and one command at a time.
 
-Errors raised: Unreachable (no answer), AgentBusy (it runs another command), NotSupported (it has
-no such command), Refused (it said no), Unexpected (its answer makes no sense). None of their
-messages holds the agent's token.
+Errors raised: Unreachable (no answer), InvalidDriverInfo (its authorities cannot be read),
+AgentBusy (it runs another command), NotSupported (it has no such command), Refused (it said
+no), Unexpected (its answer makes no sense). None of their messages holds the agent's token.
 """
 
 import re
@@ -14,7 +14,7 @@ from urllib3.exceptions import NewConnectionError
 
 from drivers.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
 from drivers.target import Target
-from drivers.tls import bundle
+from drivers.tls import announced, bundle
 
 CONNECT_TIMEOUT = 10.0
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
@@ -84,7 +84,9 @@ def _call(
     options = target.options["agent"]
     read_timeout = float(options["command_timeout"])
     authorities = (
-        target.agent.verify_ca or target.driver_info.get("agent_verify_ca") or options["verify_ca"]
+        announced(target.agent.verify_ca)
+        or target.driver_info.get("agent_verify_ca")
+        or options["verify_ca"]
     )
     if not target.agent.url:
         raise Unreachable(f"the agent of node {target.uuid} has not announced itself")

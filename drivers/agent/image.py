@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from drivers import urls
 from drivers.agent import checksums, configdrive, image_server, published
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.target import Target
@@ -51,11 +52,11 @@ def validate(target: Target) -> None:
     source = info.get("image_source")
     if not source:
         raise InvalidDriverInfo("instance_info/image_source is required and missing")
-    if urlsplit(str(source)).scheme not in ("http", "https", "file"):
+    if ":" not in str(source):
         raise InvalidDriverInfo(
-            f"instance_info/image_source: {source!r} is no http, https or file URL; there is no"
-            " image service here"
+            f"instance_info/image_source: {source!r} is no URL, and there is no image service here"
         )
+    urls.readable(target.options, source, "instance_info/image_source")
     published.validate(target)
     checksums.stated(target)
     if info.get("image_type") not in (None, "whole-disk", "whole-disk-image", "partition"):
@@ -171,7 +172,7 @@ def _checksum(target: Target, source: str) -> checksums.Checksum:
     stated = checksums.stated(target)
     if isinstance(stated, checksums.Checksum):
         return stated
-    name = image_server.path(source).name
+    name = image_server.name(source)
     try:
         found = checksums.in_file(image_server.text(target, stated), name)
     except ValueError as error:
@@ -200,8 +201,7 @@ def _proxies(driver_info: Mapping[str, Any]) -> dict[str, Any]:
         scheme: driver_info[name] for name, scheme in _PROXIES.items() if driver_info.get(name)
     }
     for scheme, url in proxies.items():
-        if urlsplit(str(url)).scheme not in ("http", "https"):
-            raise InvalidDriverInfo(f"driver_info/image_{scheme}_proxy: {url!r} is no URL")
+        urls.checked(url, f"driver_info/image_{scheme}_proxy")
     found: dict[str, Any] = {"proxies": proxies} if proxies else {}
     if driver_info.get("image_no_proxy"):
         found["no_proxy"] = driver_info["image_no_proxy"]

@@ -1,8 +1,9 @@
 """
 What the server of an image tells of it, before a machine is touched for its sake.
 
-A file is looked at only as far as its first bytes. Errors raised: BadImage, Unreachable; both name
-the URL, without its query, and the cause.
+A file is looked at only as far as its first bytes. Errors raised: BadImage, Unreachable, and
+InvalidDriverInfo for a file that may not be read; they name the URL, without its query, and the
+cause.
 """
 
 import os
@@ -16,6 +17,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
 
+from drivers import urls
 from drivers.errors import BadImage, Unreachable
 from drivers.target import Target
 from drivers.tls import bundle
@@ -82,9 +84,9 @@ def copy(target: Target, url: str, place: Path, known: Mapping[str, str]) -> dic
         return {name: answer.headers[name] for name in _ASKED if name in answer.headers}
 
 
-def path(url: str) -> Path:
-    """Where the file of a file URL lies."""
-    return Path(unquote(urlsplit(url).path))
+def name(url: str) -> str:
+    """What a file is called there."""
+    return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
 def shown(url: str) -> str:
@@ -99,12 +101,9 @@ def _opened(
     target: Target, url: str, headers: dict[str, str] | None = None
 ) -> Iterator[tuple[Any, int | None]]:
     """What is at a URL, as something to read bytes from, and its size if it was told."""
-    if urlsplit(url).scheme == "file":
-        try:
-            with path(url).open("rb") as file:
-                yield file, os.fstat(file.fileno()).st_size
-        except OSError as error:
-            raise BadImage(f"{shown(url)}: {error.strerror}") from error
+    if urls.is_file(url):
+        with urls.opened(target.options, url) as (file, _place):
+            yield file, os.fstat(file.fileno()).st_size
         return
     with _answered(target, url, headers) as answer:
         yield answer.raw, _size(answer)

@@ -10,6 +10,7 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote
 
+from drivers import urls
 from drivers.agent import image_server
 from drivers.agent.checksums import Checksum
 from drivers.boot import addresses, files
@@ -19,7 +20,7 @@ from drivers.target import Target
 
 def needed(target: Target) -> bool:
     """Whether the agent is to fetch its image from here. Raises InvalidDriverInfo."""
-    if str(target.instance_info.get("image_source")).startswith("file:"):
+    if urls.is_file(str(target.instance_info.get("image_source"))):
         return True
     place, source = next(
         (
@@ -48,22 +49,13 @@ def validate(target: Target) -> None:
             "instance_info/image_source: agents would fetch this image from the conductor, which"
             " has no web server: [deploy]http_url is not set"
         )
-    source = str(target.instance_info.get("image_source"))
-    allowed = target.options["conductor"]["file_url_allowed_paths"]
-    if source.startswith("file:") and not any(
-        image_server.path(source).resolve().is_relative_to(each) for each in allowed
-    ):
-        raise InvalidDriverInfo(
-            f"instance_info/image_source: files may only lie in {', '.join(allowed) or 'no folder'}"
-            " ([conductor]file_url_allowed_paths)"
-        )
 
 
 def publish(target: Target, source: str, checksum: Checksum) -> str:
     """
     The URL at which the agent finds the image; done again at no cost.
 
-    Raises BadImage, Unreachable.
+    Raises BadImage, Unreachable, InvalidDriverInfo.
     """
     name = source.partition("?")[0].rpartition("/")[2] or "image"
     root = files.http_root(target.options)
@@ -71,8 +63,9 @@ def publish(target: Target, source: str, checksum: Checksum) -> str:
     if before is None or not (before / name).exists():
         place = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
         with files.told():
-            if source.startswith("file:"):
-                place.symlink_to(image_server.path(source))
+            if urls.is_file(source):
+                with urls.opened(target.options, source) as (_file, path):
+                    place.symlink_to(path)
             else:
                 _fetch(target, source, checksum, place)
         before = place.parent
@@ -93,8 +86,8 @@ def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None
             summed.update(chunk)
     if summed.hexdigest() != checksum.value:
         part.unlink()
+        # the sum of what was read stays here: it may be of a page that only conductors can fetch
         raise BadImage(
-            f"{image_server.shown(source)} has the {checksum.algorithm} {summed.hexdigest()}, not"
-            f" {checksum.value}"
+            f"{image_server.shown(source)} does not have the {checksum.algorithm} {checksum.value}"
         )
     part.rename(place)

@@ -2,9 +2,8 @@
 Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a disk.
 """
 
-from urllib.parse import urlsplit
-
 from drivers.agent.flows import AgentFlows
+from drivers.boot import command_line, ramdisks, words
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
 from drivers.steps import Done, Outcome, nest, step
@@ -46,8 +45,11 @@ class RamdiskDeploy(AgentFlows):
             raise InvalidDriverInfo(
                 f"instance_info/{field}: boot_interface {boot.name} cannot boot an instance from it"
             )
-        if iso and urlsplit(str(iso)).scheme not in ("http", "https"):
-            raise InvalidDriverInfo(f"instance_info/boot_iso: {iso!r} is no http or https URL")
+        if iso:
+            words.url(iso, "instance_info/boot_iso")
+        else:
+            ramdisks.of_instance(target)
+            command_line.of_ramdisk(target)
         if info.get("configdrive") and "ramdisk_configdrive" not in boot.options:
             raise InvalidDriverInfo(
                 f"instance_info/configdrive: boot_interface {boot.name} cannot add one to a ramdisk"

@@ -3,8 +3,8 @@ Where machines, their agents and their BMCs reach this service: addresses that e
 """
 
 import socket
-from urllib.parse import urlsplit
 
+from drivers import urls
 from drivers.errors import InvalidDriverInfo
 from drivers.target import Options, Target
 
@@ -50,9 +50,7 @@ def of_files(target: Target, *, outside: bool = False) -> str:
             "[deploy]http_url is not set, so there is no web server from which this machine could"
             " fetch what it boots"
         )
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise InvalidDriverInfo(f"external_http_url or [deploy]http_url: {url!r} is no URL")
-    return url.rstrip("/")
+    return urls.checked(url, "external_http_url or [deploy]http_url").rstrip("/")
 
 
 def in_url(host: str) -> str:

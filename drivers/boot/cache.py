@@ -16,14 +16,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
+from drivers import urls
 from drivers.agent import image_server
-from drivers.errors import BadImage, InvalidDriverInfo
+from drivers.errors import BadImage
 from drivers.target import Target
 
 _MEBIBYTE = 1 << 20
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ def get(target: Target, url: str) -> Kept:
     Raises BadImage, Unreachable, InvalidDriverInfo (a file that may not be handed out).
     """
     try:
-        if url.startswith("file:"):
-            path = _allowed(target, url)
-            return Kept(path, _sum(path))
+        if urls.is_file(url):
+            with urls.opened(target.options, url) as (file, path):
+                return Kept(path, _sum(file))
         folder = Path(target.options["pxe"]["instance_master_path"])
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(url.encode()).hexdigest()
@@ -103,7 +104,8 @@ def _fetched(target: Target, url: str, place: Path) -> Kept:
     if validators is None:
         os.utime(place)
         return Kept(place, known["sha256"])
-    checksum = _sum(part)
+    with part.open("rb") as file:
+        checksum = _sum(file)
     facts.unlink(missing_ok=True)  # it never describes another content
     part.replace(place)
     described = {"url": image_server.shown(url), "sha256": checksum, "validators": validators}
@@ -111,23 +113,8 @@ def _fetched(target: Target, url: str, place: Path) -> Kept:
     return Kept(place, checksum)
 
 
-def _allowed(target: Target, url: str) -> Path:
-    path = image_server.path(url)
-    allowed = target.options["conductor"]["file_url_allowed_paths"]
-    if not any(path.resolve().is_relative_to(each) for each in allowed):
-        raise InvalidDriverInfo(
-            f"{url}: files may only lie in {', '.join(allowed) or 'no folder'}"
-            " ([conductor]file_url_allowed_paths)"
-        )
-    return path
-
-
-def _sum(path: Path) -> str:
-    summed = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            summed.update(chunk)
-    return summed.hexdigest()
+def _sum(file: BufferedReader) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is(path: Path) -> bool:

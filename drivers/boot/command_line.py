@@ -2,8 +2,8 @@
 What a kernel is told when it is booted: the arguments of its command line.
 """
 
-from drivers.boot import addresses, ramdisks
-from drivers.errors import InvalidDriverInfo
+from drivers import urls
+from drivers.boot import addresses, ramdisks, words
 from drivers.target import Target
 
 #: Where an agent posts what it found, below the URL of the API.
@@ -20,22 +20,36 @@ def of_agent(target: Target, group: str, *, outside: bool, **more: str) -> str:
     """
     api = addresses.of_api(target.options, outside=outside)
     arguments = {"ipa-api-url": api, **more}
-    words = [appended(target, group)]
+    given = [appended(target, group)]
     if ramdisks.inspects(target):
         arguments["ipa-inspection-callback-url"] = f"{api}{INSPECTION}"
-        words.append(_one_line(target.options["inspector"]["extra_kernel_params"], "[inspector]"))
+        given.append(target.options["inspector"]["extra_kernel_params"])
     if target.options["DEFAULT"]["log_level"] == "debug":
         arguments["ipa-debug"] = "1"
-    words += [f"{name.replace('__', '-')}={value}" for name, value in arguments.items()]
-    return " ".join(word for word in words if word)
+    given += [f"{name.replace('__', '-')}={value}" for name, value in arguments.items()]
+    return " ".join(each for each in given if each)
 
 
 def of_instance(target: Target, group: str) -> str:
     """For the kernel of a ramdisk that is the instance. Raises InvalidDriverInfo."""
+    own = of_ramdisk(target)
+    return f"root=/dev/ram0 {appended(target, group) if own is None else own}".strip()
+
+
+def of_ramdisk(target: Target) -> str | None:
+    """Those of instance_info/ramdisk_kernel_arguments. Raises InvalidDriverInfo."""
     own = target.instance_info.get("ramdisk_kernel_arguments")
-    if own is not None:
-        return f"root=/dev/ram0 {_one_line(own, 'instance_info/ramdisk_kernel_arguments')}".strip()
-    return f"root=/dev/ram0 {appended(target, group)}".strip()
+    return None if own is None else words.line(own, "instance_info/ramdisk_kernel_arguments")
+
+
+def of_installer(target: Target, group: str, kickstart: str) -> str:
+    """For the kernel of an installer. kickstart: URL of its file. Raises InvalidDriverInfo."""
+    return f"{appended(target, group)} inst.ks={kickstart} inst.stage2={stage2(target)}".strip()
+
+
+def stage2(target: Target) -> str:
+    """The URL of what an installer goes on with. Raises InvalidDriverInfo."""
+    return words.url(target.instance_info["stage2"], "instance_info/stage2", urls.ALL)
 
 
 def appended(target: Target, group: str) -> str:
@@ -47,13 +61,6 @@ def appended(target: Target, group: str) -> str:
     ):
         given = info.get("kernel_append_params")
         if given is not None:
-            return _one_line(given, f"{place}/kernel_append_params").replace("%default%", default)
+            own = words.line(given, f"{place}/kernel_append_params")
+            return own.replace("%default%", default)
     return default
-
-
-def _one_line(text: object, where: str) -> str:
-    """Raises InvalidDriverInfo: what is more than a line would be a command of the boot loader."""
-    line = str(text or "").strip()
-    if any(not character.isprintable() for character in line):
-        raise InvalidDriverInfo(f"{where}: kernel arguments are one line of printable characters")
-    return line

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers import iso9660
+from drivers import iso9660, urls
 from drivers.boot import cache, esp, ramdisks, scripts
 from drivers.errors import BadImage
 from drivers.iso9660 import Tree
@@ -81,6 +81,19 @@ def loaders(target: Target, mode: str) -> Loaders:
     return Loaders({} if "bios" in missing else isolinux, partition, config)
 
 
+def partition_url(target: Target) -> str | None:
+    """Where an image of an EFI system partition is, if one is named. Raises InvalidDriverInfo."""
+    conductor, arch = target.options["conductor"], ramdisks.architecture(target)
+    for where, url in (
+        ("driver_info/bootloader", target.driver_info.get("bootloader")),
+        (f"[conductor]bootloader_by_arch of {arch}", conductor["bootloader_by_arch"].get(arch)),
+        ("[conductor]bootloader", conductor["bootloader"]),
+    ):
+        if url:
+            return urls.readable(target.options, url, where)
+    return None
+
+
 def build(place: Path, content: Content, found: Loaders) -> None:
     """Write the image to a file, which is there only when it is complete. Raises BadImage."""
     part = cache.unfinished(place)
@@ -127,15 +140,10 @@ def _partition(target: Target) -> bytes:
     The EFI system partition: as the node or the settings name it, else made of the loader that the
     settings name. Raises BadImage, Unreachable, InvalidDriverInfo.
     """
-    conductor, default = target.options["conductor"], target.options["DEFAULT"]
-    arch = ramdisks.architecture(target)
-    url = (
-        target.driver_info.get("bootloader")
-        or conductor["bootloader_by_arch"].get(arch)
-        or conductor["bootloader"]
-    )
+    default, arch = target.options["DEFAULT"], ramdisks.architecture(target)
+    url = partition_url(target)
     if url:
-        return cache.get(target, str(url)).path.read_bytes()
+        return cache.get(target, url).path.read_bytes()
     if default["esp_image"]:
         return _read("[DEFAULT]esp_image", default["esp_image"])
     loader = default["efi_loader_by_arch"].get(arch)

@@ -12,8 +12,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from drivers import urls
 from drivers.agent import image_server
-from drivers.boot import addresses, files
+from drivers.boot import addresses, files, words
 from drivers.errors import InvalidDriverInfo
 from drivers.target import Target
 
@@ -81,32 +82,43 @@ def publish(target: Target) -> tuple[str, str]:
     return f"{addresses.of_files(target)}/{place.relative_to(root)}", token
 
 
+def source(target: Target) -> str:
+    """The URL of what the installer installs. Raises InvalidDriverInfo."""
+    return words.url(target.instance_info["image_source"], "instance_info/image_source", urls.ALL)
+
+
+def template(target: Target) -> str | None:
+    """The URL of the node's own template, which is never a file. Raises InvalidDriverInfo."""
+    named = target.instance_info.get("ks_template")
+    return urls.checked(named, "instance_info/ks_template") if named else None
+
+
 def _text(target: Target, token: str) -> str:
     import jinja2  # here, as only installers need it
     from jinja2.sandbox import SandboxedEnvironment
 
-    named = target.instance_info.get("ks_template")
-    source = named or target.options["anaconda"]["default_ks_template"]
-    template = image_server.text(target, str(source)) if source else _TEMPLATE
+    named = template(target)
+    url = named or target.options["anaconda"]["default_ks_template"]
+    text = image_server.text(target, str(url)) if url else _TEMPLATE
     environment = SandboxedEnvironment(  # a kickstart file is no HTML
         autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     try:
-        return environment.from_string(template).render(ks_options=_values(target, token))
+        return environment.from_string(text).render(ks_options=_values(target, token))
     except jinja2.TemplateError as error:
         where = "instance_info/ks_template" if named else "[anaconda]default_ks_template"
         raise InvalidDriverInfo(f"{where}: {error}") from None
 
 
 def _values(target: Target, token: str) -> dict[str, Any]:
-    source = str(target.instance_info["image_source"])
+    liveimg = source(target)
     values: dict[str, Any] = {
-        "liveimg_url": source,
+        "liveimg_url": liveimg,
         "heartbeat_url": f"{addresses.of_api(target.options)}/v1/heartbeat/{target.uuid}",
         "agent_token": token,
         "config_drive": _config_drive(target.instance_info.get("configdrive")),
     }
-    if source.endswith("/"):
+    if liveimg.endswith("/"):
         values["is_source_a_path"] = "true"
     if target.options["anaconda"]["insecure_heartbeat"]:
         values["insecure_heartbeat"] = "true"

@@ -20,6 +20,7 @@ from drivers.boot import (
     kickstart,
     ramdisks,
     scripts,
+    words,
 )
 from drivers.boot.ramdisks import Pair
 from drivers.errors import InvalidDriverInfo, NotSupported
@@ -104,8 +105,7 @@ class NetworkBoot(Boot):
     def _offer_installer(self, target: Target) -> None:
         url, token = kickstart.publish(target)
         target.report(agent_token=token)
-        stage2 = str(target.instance_info["stage2"])
-        line = f"{command_line.appended(target, 'pxe')} inst.ks={url} inst.stage2={stage2}".strip()
+        line = command_line.of_installer(target, "pxe", url)
         self.offer(target, files.INSTANCE, ramdisks.of_instance(target), line)
         self._boot_from(target, self.device, persistent=False)
 
@@ -162,6 +162,11 @@ class Ipxe(NetworkBoot):
     options = frozenset({"boot_iso", "ramdisk", "kickstart", "iscsi_volume"})
     _names = "{subdir}/{mac}"
 
+    def validate(self, target: Target) -> None:
+        super().validate(target)
+        if _boots_from_iscsi(target):
+            _volumes(target)
+
     def root_url(self, target: Target) -> str:
         return addresses.of_files(target)
 
@@ -179,8 +184,9 @@ class Ipxe(NetworkBoot):
     def offer_ramdisk(self, target: Target) -> None:
         image = target.instance_info.get("boot_iso")
         if image:
-            fetchable.check(target, str(image))
-            self._script(target, scripts.ipxe_image(str(image)))
+            url = words.url(image, "instance_info/boot_iso")
+            fetchable.check(target, url)
+            self._script(target, scripts.ipxe_image(url))
         else:
             super().offer_ramdisk(target)
 
@@ -188,15 +194,7 @@ class Ipxe(NetworkBoot):
         self._script(target, scripts.LOCAL["ipxe"])
 
     def offer_volumes(self, target: Target) -> None:
-        volumes = [
-            scripts.volume(each.properties, f"volume target {each.uuid}")
-            for each in target.volume_targets
-            if each.volume_type == "iscsi"
-        ]
-        initiator = next(
-            (each.connector_id for each in target.volume_connectors if each.type == "iqn"), None
-        )
-        self._script(target, scripts.ipxe_volumes(volumes, initiator))
+        self._script(target, scripts.ipxe_volumes(*_volumes(target)))
 
     def _script(self, target: Target, text: str) -> None:
         self._first(target)
@@ -262,6 +260,20 @@ def _boots_from_iscsi(target: Target) -> bool:
     return not target.driver.storage.should_write_image(target) and any(
         each.volume_type == "iscsi" and each.boot_index == 0 for each in target.volume_targets
     )
+
+
+def _volumes(target: Target) -> tuple[list[scripts.Volume], str | None]:
+    """The iSCSI volumes, and the machine's name as their initiator. Raises InvalidDriverInfo."""
+    volumes = [
+        scripts.volume(each.properties, f"volume target {each.uuid}")
+        for each in target.volume_targets
+        if each.volume_type == "iscsi"
+    ]
+    initiator = next((each for each in target.volume_connectors if each.type == "iqn"), None)
+    if initiator is None:
+        return volumes, None
+    where = f"volume connector {initiator.uuid}: connector_id"
+    return volumes, words.word(initiator.connector_id, where)
 
 
 def _forced(target: Target, *, persistent: bool) -> bool:

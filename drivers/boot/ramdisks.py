@@ -8,14 +8,13 @@ that of all other work.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
+from drivers import urls
 from drivers.errors import InvalidDriverInfo
-from drivers.target import Target
+from drivers.target import Options, Target
 
 #: how the states of a flow begin -> what the names of its own files begin with
 _OWN = {"rescu": "rescue", "inspect": "inspect"}
-SCHEMES = ("http", "https", "file")
 PROPERTIES = {
     "deploy_kernel": "URL of the agent's kernel; else [conductor]deploy_kernel_by_arch or"
     " deploy_kernel",
@@ -42,11 +41,8 @@ def iso(target: Target) -> str | None:
     for kind in _kinds(target):
         field = f"{kind}_iso"
         if target.driver_info.get(field):
-            url = str(target.driver_info[field])
-            if urlsplit(url).scheme not in ("http", "https"):
-                raise InvalidDriverInfo(f"driver_info/{field}: {url!r} is no http or https URL")
-            return url
-        if _given(target.driver_info, kind, "driver_info/"):
+            return urls.checked(target.driver_info[field], f"driver_info/{field}")
+        if _given(target.options, target.driver_info, kind, "driver_info/"):
             return None
     return None
 
@@ -55,7 +51,7 @@ def of_agent(target: Target) -> Pair:
     """The kernel and the ramdisk that run the agent. Raises InvalidDriverInfo."""
     kinds = _kinds(target)
     for kind in kinds:
-        if found := _given(target.driver_info, kind, "driver_info/"):
+        if found := _given(target.options, target.driver_info, kind, "driver_info/"):
             return found
     conductor, arch = target.options["conductor"], architecture(target)
     for kind in kinds:
@@ -63,9 +59,9 @@ def of_agent(target: Target) -> Pair:
             f"{kind}_{part}": conductor.get(f"{kind}_{part}_by_arch", {}).get(arch)
             for part in ("kernel", "ramdisk")
         }
-        if found := _given(by_arch, kind, f"[conductor] for {arch}: "):
+        if found := _given(target.options, by_arch, kind, f"[conductor] for {arch}: "):
             return found
-        if found := _given(conductor, kind, "[conductor]"):
+        if found := _given(target.options, conductor, kind, "[conductor]"):
             return found
     raise InvalidDriverInfo(
         "driver_info/deploy_kernel and deploy_ramdisk are required and missing; [conductor] names"
@@ -75,7 +71,7 @@ def of_agent(target: Target) -> Pair:
 
 def of_instance(target: Target) -> Pair:
     """The kernel and the ramdisk that are the instance. Raises InvalidDriverInfo."""
-    found = _pair(target.instance_info, "kernel", "ramdisk", "instance_info/")
+    found = _pair(target.options, target.instance_info, "kernel", "ramdisk", "instance_info/")
     if found is None:
         raise InvalidDriverInfo("instance_info/kernel and ramdisk are required and missing")
     return found
@@ -96,11 +92,13 @@ def _kinds(target: Target) -> tuple[str, ...]:
     return tuple(dict.fromkeys((own, "deploy")))
 
 
-def _given(info: Mapping[str, Any], kind: str, where: str) -> Pair | None:
-    return _pair(info, f"{kind}_kernel", f"{kind}_ramdisk", where)
+def _given(options: Options, info: Mapping[str, Any], kind: str, where: str) -> Pair | None:
+    return _pair(options, info, f"{kind}_kernel", f"{kind}_ramdisk", where)
 
 
-def _pair(info: Mapping[str, Any], kernel: str, ramdisk: str, where: str) -> Pair | None:
+def _pair(
+    options: Options, info: Mapping[str, Any], kernel: str, ramdisk: str, where: str
+) -> Pair | None:
     """Both or none of two fields. Raises InvalidDriverInfo that names the one that is wrong."""
     if not info.get(kernel) and not info.get(ramdisk):
         return None
@@ -108,6 +106,5 @@ def _pair(info: Mapping[str, Any], kernel: str, ramdisk: str, where: str) -> Pai
         url = info.get(field)
         if not url:
             raise InvalidDriverInfo(f"{where}{field} is required and missing")
-        if urlsplit(str(url)).scheme not in SCHEMES:
-            raise InvalidDriverInfo(f"{where}{field}: {url!r} is no http, https or file URL")
+        urls.readable(options, url, f"{where}{field}")
     return Pair(str(info[kernel]), str(info[ramdisk]))

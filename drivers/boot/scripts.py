@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drivers.boot import words
 from drivers.errors import InvalidDriverInfo
 
 #: What every machine loads first that boots iPXE, or GRUB, from the network.
@@ -45,10 +46,10 @@ def pxelinux(kernel: str, ramdisk: str, command_line: str) -> str:
 
 def grub(kernel: str, ramdisk: str, command_line: str, *, network: bool = False) -> str:
     """network: GRUB came over the network, and the kernel is told over which interface."""
-    words = " ".join(_quoted(word.replace('"', "")) for word in _WORD.findall(command_line))
+    line = " ".join(_quoted(word.replace('"', "")) for word in _WORD.findall(command_line))
     if network:
-        words += " BOOTIF=${net_default_mac}"
-    return f"set timeout=0\nlinux {kernel} {words}\ninitrd {ramdisk}\nboot\n"
+        line += " BOOTIF=${net_default_mac}"
+    return f"set timeout=0\nlinux {kernel} {line}\ninitrd {ramdisk}\nboot\n"
 
 
 def ipxe(kernel: str, ramdisk: str, command_line: str, timeout: int = 0) -> str:
@@ -130,9 +131,10 @@ def volume(properties: Mapping[str, Any], where: str) -> Volume:
         raise InvalidDriverInfo(f"{where}: properties/target_lun is no number") from None
     names = ("auth_username", "auth_password")
     login = [str(properties.get(name) or "") for name in names]
-    for text in (portal, iqn, *login):
-        if not text.isprintable() or " " in text:
-            raise InvalidDriverInfo(f"{where}: properties: iPXE cannot have spaces in a value")
+    for name, text in zip(
+        ("target_portal", "target_iqn", *names), (portal, iqn, *login), strict=True
+    ):
+        words.word(text, f"{where}: properties/{name}")
     host, _, port = portal.rpartition(":") if re.search(r"[^:]:\d+$", portal) else (portal, "", "")
     return Volume(f"iscsi:{host}::{port}:{lun:x}:{iqn}", *login)
 

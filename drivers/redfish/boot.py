@@ -6,7 +6,7 @@ one, an image is made for the node of `deploy_kernel` and `deploy_ramdisk`.
 """
 
 from drivers.agent import image
-from drivers.boot import command_line, fetchable, files, media, ramdisks
+from drivers.boot import command_line, fetchable, files, iso, media, ramdisks
 from drivers.boot.addresses import of_files
 from drivers.errors import NotSupported
 from drivers.interfaces import Boot
@@ -37,6 +37,7 @@ class RedfishImage(Boot):
         if ramdisks.iso(target) is None:
             ramdisks.of_agent(target)
             command_line.appended(target, "redfish")
+            iso.partition_url(target)
             of_files(target, outside=True)
 
     def prepare_ramdisk(self, target: Target) -> None:

@@ -20,7 +20,7 @@ from drivers.redfish.errors import NO_ENTRY, errors_of, gap
 from drivers.redfish.parts import part
 from drivers.redfish.values import text
 from drivers.target import Target
-from drivers.tls import trust
+from drivers.tls import file, trust
 
 PROPERTIES = {
     "redfish_address": "URL of the BMC, such as https://192.0.2.10. Required.",
@@ -325,7 +325,7 @@ def _login(wanted: Access) -> Any:
     return sushy.Sushy(
         wanted.address,
         auth=login,
-        verify=wanted.verify,
+        verify=file(wanted.verify) if isinstance(wanted.verify, str) else wanted.verify,
         connect_timeout=wanted.connect_timeout,
         read_timeout=wanted.read_timeout,
         # sushy repeats orders whose answer was lost, and sleeps meanwhile: one try each

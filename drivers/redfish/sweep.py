@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 
+from drivers import tls
 from drivers.bmc import Urgency
 from drivers.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
 from drivers.redfish import client
@@ -170,4 +171,4 @@ def _tls(verify: bool | str) -> bool | ssl.SSLContext:
 @lru_cache(maxsize=64)
 def _trusting(path: str, *_version: int) -> ssl.SSLContext:
     """To read a file of authorities costs more than to ask a BMC."""
-    return ssl.create_default_context(cafile=path)
+    return ssl.create_default_context(cafile=tls.file(path))

@@ -5,6 +5,7 @@ from flask import request_started
 
 from app.db import after
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
+from tests.certificates import OTHER_PEM, PEM
 
 from .conftest import fault
 
@@ -157,7 +158,7 @@ def test_a_heartbeat_is_recorded_and_shown(api, node, token):
         ({"callback_url": None}, 400, "callback_url"),
         ({"colour": "red"}, 400, "colour"),
         ({"version": "1.71", "agent_status": "start"}, 400, "agent_status"),
-        ({"version": "1.67", "agent_verify_ca": "PEM"}, 400, "agent_verify_ca"),
+        ({"version": "1.67", "agent_verify_ca": PEM}, 400, "agent_verify_ca"),
         ({"version": "1.35"}, 400, "agent_version"),
         ({"version": "1.21"}, 404, ""),
     ],
@@ -170,12 +171,29 @@ def test_heartbeats_are_checked(api, node, token, sign, status, says):
         assert says in fault(answer)["faultstring"]
 
 
+@pytest.mark.parametrize("claimed", ["/proc/self/fd/2", "False", "true", "/etc/hostname", "",
+                                     PEM[:200], PEM.replace("MII", "XII"), f"{PEM}é"])  # fmt: skip
+@pytest.mark.parametrize("debugging", [False, True])  # with it, no heartbeat is taken before Flask
+def test_an_agent_announces_certificates_and_never_a_path_or_a_word(
+    api, node, token, claimed, debugging, monkeypatch
+):
+    monkeypatch.setattr("app.log.debugging", lambda: debugging)
+    for known in (False, True):
+        if known:
+            assert 202 == beat(api, node, agent_token=token, agent_verify_ca=PEM).status_code
+        answer = beat(api, node, agent_token=token, agent_verify_ca=claimed)
+        assert 400 == answer.status_code
+        assert "agent_verify_ca" in fault(answer)["faultstring"]
+    with api.runtime.reading() as session:
+        assert PEM == session.query(AgentRecord).one().verify_ca
+
+
 def test_an_agent_does_not_change_its_address_or_certificate(api, node, token):
-    assert 202 == beat(api, node, agent_token=token, agent_verify_ca="PEM").status_code
+    assert 202 == beat(api, node, agent_token=token, agent_verify_ca=PEM).status_code
     moved = {"agent_token": token, "callback_url": "https://192.0.2.2:9999"}
 
     assert 400 == beat(api, node, **moved).status_code
-    assert 400 == beat(api, node, agent_token=token, agent_verify_ca="other").status_code
+    assert 400 == beat(api, node, agent_token=token, agent_verify_ca=OTHER_PEM).status_code
 
 
 def test_a_locked_node_that_knows_no_agent_yet_answers_later(api, node, token):

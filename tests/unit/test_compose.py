@@ -55,6 +55,14 @@ def test_every_variable_is_a_setting_and_its_value_is_right():
     assert "redis://:change-me@redis:6379/0" == settings.broker.url
 
 
+def test_no_file_that_urls_may_name_by_default_lies_in_the_data_directory_of_the_image():
+    dockerfile = (ROOT / "compose/Dockerfile").read_text()
+    data_dir = re.search(r"INGOT_DATA_DIR=(\S+)", dockerfile)[1]
+    for allowed in Settings().conductor.file_url_allowed_paths:
+        assert not Path(allowed).is_relative_to(data_dir)
+        assert not Path(data_dir).is_relative_to(allowed)
+
+
 def test_every_reference_is_in_the_example():
     text = (ROOT / "compose/compose.yaml").read_text()
     assert set() == set(re.findall(r"\$\{(\w+)", text)) - set(EXAMPLE)

@@ -1,9 +1,12 @@
 """What comes in from ramdisk agents."""
 
-from marshmallow import Schema
+from typing import Any
+
+from marshmallow import Schema, ValidationError
 
 from app.api.schemas.common import Flat, Ident, Text, Uuid, Words
 from app.services.heartbeats import STATUSES
+from drivers.tls import is_certificates
 
 
 class LookupQuery(Schema):
@@ -13,13 +16,23 @@ class LookupQuery(Schema):
     node_uuid = Uuid()
 
 
+class Certificates(Text):
+    """Certificates in PEM."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not is_certificates(text):
+            raise ValidationError("Must be certificates in PEM.")
+        return text
+
+
 class Heartbeat(Flat):
     """A sign of life."""
 
     callback_url = Text(2048, required=True)
     agent_token = Text(1024, allow_none=True)
     agent_version = Text(64, allow_none=True)
-    agent_verify_ca = Text(65536, allow_none=True)
+    agent_verify_ca = Certificates(65536, allow_none=True)
     agent_status = Text(allow_none=True, choices=STATUSES)
     agent_status_message = Text(65536, allow_none=True)
 

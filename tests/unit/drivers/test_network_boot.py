@@ -233,7 +233,8 @@ def test_a_machine_boots_from_its_volume(node, ordered):
     [
         ({"target_lun": "x"}, "target_lun is no number"),
         ({"target_iqn": None}, "target_iqn is required"),
-        ({"auth_password": "a\nshell"}, "spaces"),
+        ({"auth_password": "a\nshell"}, "auth_password: must be one line"),
+        ({"auth_username": "a shell"}, "auth_username: must not contain spaces"),
     ],
 )
 def test_a_volume_that_ipxe_cannot_open_is_refused(changed, complaint):

@@ -7,6 +7,7 @@ import pytest
 
 from drivers.agent.in_band import steps_of
 from drivers.bmc import Bmcs
+from drivers.builtin import INTERFACES
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Failed, Flow, Wait
@@ -58,7 +59,7 @@ RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "s
 def test_every_step_has_a_rule_on_purpose():
     interfaces = {
         interface
-        for kinds in load().types.values()
+        for kinds in load(enabled_interfaces=INTERFACES).types.values()
         for by_name in kinds.values()
         for interface in by_name.values()
     }
@@ -240,7 +241,8 @@ def test_a_rescue_password_is_given_only_once(agent, node):
 
 def test_an_installer_that_runs_is_not_started_again(node, monkeypatch):
     started = []
-    driver = load().driver("fake-hardware", {"deploy": "anaconda", "boot": "fake"})
+    registry = load(enabled_interfaces=INTERFACES)
+    driver = registry.driver("fake-hardware", {"deploy": "anaconda", "boot": "fake"})
     monkeypatch.setattr(type(driver.power), "power_on", lambda *_: started.append(1) or Done())
     node = replace(node, driver=driver)
     assert Wait({"started": True}) == driver.deploy.deploy(node)
