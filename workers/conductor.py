@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from app import db, killpoints, log, queue, release
 from app.broker import client
 from app.parent import die_with_parent
-from app.runtime import Runtime, make
+from app.runtime import Runtime, load_drivers, make
 from app.services import conductors, restoration
 from app.settings import Settings
 from workers import answering, attempts, flower, leaving, outages, periodic
@@ -52,7 +52,12 @@ AGAIN = 1.0
 
 
 def main(settings: Settings, name: str) -> None:
-    """Be the conductor `name` until a signal, or another incarnation of it, says to stop."""
+    """
+    Be the conductor `name` until a signal, or another incarnation of it, says to stop.
+
+    Raises SettingsError.
+    """
+    load_drivers(settings)  # a setting that is wrong is told once, before the fork
     killpoints.arm(settings.default.kill_points, name)
     now_process = _fork_now(settings, name)
     application = queue.celery(settings)

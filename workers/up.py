@@ -74,18 +74,27 @@ def _alive(settings: Settings) -> dict[str, str]:
         engine.dispose()
 
 
+def _check(settings: Settings) -> None:
+    """Raise SettingsError for settings that a role would refuse, before any role is forked."""
+    from app import certificate, runtime  # as above
+
+    certificate.files(settings.api)
+    runtime.load_drivers(settings)
+
+
 def _upgrade(settings: Settings) -> None:
     from app import db  # as above
 
     db.upgrade(settings.database.connection)
 
 
-#: Role -> what its process runs; `upgrade` and `alive` run in the supervisor. Tests put others.
+#: Role -> what its process runs; the last three run in the supervisor. Tests put others.
 ROLES: Mapping[str, Role] = {
     "api": late("app.serve"),
     "files": late("workers.files"),
     "conductor": late("workers.conductor"),
     "beat": late("workers.beat"),
+    "check": _check,
     "upgrade": _upgrade,
     "alive": _alive,
 }
@@ -124,7 +133,7 @@ def run(settings: Settings, options: Options) -> int:
     """
     Start everything, print `ready <url>`, and watch until a signal says to stop.
 
-    Returns the exit status. Raises StartError.
+    Returns the exit status. Raises StartError, SettingsError.
     """
     serves_files = not settings.deploy.http_url
     settings = places.complete(settings)
@@ -165,6 +174,7 @@ class _Supervisor:
             importlib.import_module(name)
         gc.freeze()  # collections in the children leave these pages shared
         gc.enable()
+        ROLES["check"](self.settings)
         if not self.await_migration(migrated):
             return 0
         self.check_redis(own_redis)
