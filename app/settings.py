@@ -25,6 +25,9 @@ from drivers.interfaces import KINDS
 
 __all__ = ["Described", "Settings", "SettingsError", "describe", "load"]
 
+#: What database URLs begin with; which driver is used is not a choice.
+DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+
 
 def delay(text: str) -> None:
     """Check "a" or "a,b" seconds, fractions allowed, 0 <= a <= b."""
@@ -32,6 +35,16 @@ def delay(text: str) -> None:
     match = re.fullmatch(rf"{number}(?:,{number})?", text)
     if not match or float(match[1]) > float(match[2] or match[1]):
         raise ValueError(f"{text!r} is not a delay: 'a' or 'a,b' seconds with a <= b")
+
+
+def database_url(url: str) -> None:
+    scheme, colon, _ = url.partition("://")
+    if url and (not colon or scheme not in DATABASES):
+        raise ValueError(
+            f"{scheme + colon if colon else 'a text without ://'} is no database that is supported:"
+            " those are SQLite (sqlite:///FILE) and PostgreSQL"
+            " (postgresql://USER:PASSWORD@HOST/NAME)"
+        )
 
 
 def messages_url(url: str) -> None:
@@ -154,7 +167,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    connection: str = option("", "SQLAlchemy URL; empty: SQLite in the data directory", secret=True)
+    connection: str = option("", "URL of a SQLite file (sqlite:///FILE) or of a PostgreSQL database (postgresql://USER:PASSWORD@HOST/NAME); empty: SQLite in the data directory", check=database_url, secret=True)
     max_pool_size: int = count(5, "Connections kept open per process", minimum=1)
     max_overflow: int = count(5, "Connections beyond those, closed after use")
     pool_timeout: float = seconds(30, "Seconds to wait for a free connection")

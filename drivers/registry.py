@@ -210,7 +210,9 @@ def _classes(
     for name in wanted:
         candidate = candidates[name]
         try:
-            hardware_type = candidate if isinstance(candidate, type) else candidate.load()
+            hardware_type: type[HardwareType] = (
+                candidate if isinstance(candidate, type) else candidate.load()
+            )
             names = {
                 kind: {cls.name for cls in hardware_type.interfaces.get(kind, ())} for kind in KINDS
             }

@@ -65,7 +65,9 @@ def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any")] = None,
     conductors: Annotated[int, typer.Option(help="How many to start", min=1)] = 1,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     pidfile: Annotated[Path | None, typer.Option(help="Where to keep our pids, as JSON")] = None,
     no_restart: Annotated[bool, typer.Option("--no-restart", help="Leave the dead dead")] = False,
@@ -149,7 +151,9 @@ def dhcp_config(
 @db.command()
 def upgrade(
     config: Config = None,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
 ) -> None:
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
@@ -170,7 +174,9 @@ def doctor(
         Form, typer.Option("--output", "-o", "-f", help="How to write it")
     ] = Form.TABLE,
     data_dir: Annotated[Path | None, typer.Option(help="Of an `ingot up`")] = None,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     config: Config = None,
 ) -> None:
@@ -201,7 +207,9 @@ def doctor(
 @db.command()
 def restored(
     config: Config = None,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
 ) -> None:
     """
     Say that the database was restored from a backup: all work ends, all nodes go into maintenance.

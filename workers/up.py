@@ -111,7 +111,7 @@ def migrate(settings: Settings) -> None:
     try:
         shown = make_url(settings.database.connection).render_as_string()
         ROLES["upgrade"](settings)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
         raise StartError("[database]connection: not a database URL") from None
     except CommandError as error:
         if "locate revision" not in str(error):

@@ -157,3 +157,16 @@ def test_an_interface_that_is_not_there_stops_the_start_of_api_and_conductor(tmp
         "[DEFAULT]enabled_network_interfaces: there is no network interface 'flat'; installed are"
         " noop"
     ) == refused(tmp_path, command, **settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("mysql+pymysql://ingot:hush@127.0.0.1/ingot", "mysql+pymysql:// is no database"),
+        ("postgresql://ingot:hush@127.0.0.1:port/ingot", "not a database URL"),
+    ],
+)
+def test_a_database_url_that_cannot_be_used_is_told_in_one_line(tmp_path, url, told):
+    line = refused(tmp_path, "db", "upgrade", INGOT_DATABASE_CONNECTION=url)
+    assert told in line
+    assert "hush" not in line
