@@ -305,6 +305,7 @@ class Conductor:
 class Deploy:
     http_url: str | None = option(None, "URL at which machines fetch files from this conductor; empty: `ingot up` serves them itself, and others believe that `ingot files` does at http_port")
     http_root: str = option("", "The directory that is served there; empty: httpboot in the data directory")
+    served_group: str = option("", "Group of a web or TFTP server of another user, which may then read http_root and [pxe]tftp_root; empty: only the user of the service reads them")
     http_port: int = option(0, "Port at which `ingot up` and `ingot files` serve it; 0: any free one", minimum=0, maximum=65535)
     external_http_url: str | None = option(None, "The same, as BMCs reach it")
     external_callback_url: str | None = option(None, "URL of the API for agents outside")
@@ -599,7 +600,7 @@ def describe(settings: Settings) -> Iterator[Described]:
             group=each.group,
             name=each.name,
             variable=each.variable,
-            value=_masked(value) if each.about.secret else value,
+            value=masked(value) if each.about.secret else value,
             default=each.default,
             help=each.about.help,
             choices=each.about.choices,
@@ -607,7 +608,7 @@ def describe(settings: Settings) -> Iterator[Described]:
         )
 
 
-def _masked(value: str | None) -> str | None:
+def masked(value: str | None) -> str | None:
     """A secret without what is secret: of a URL only the password."""
     if value and "://" in value:
         return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1******@", value)

@@ -18,7 +18,7 @@ from app.cli import tree
 from app.cli.output import Form, Output
 from app.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
-from workers import places
+from workers import permissions, places
 from workers import up as supervisor
 from workers.places import StartError
 
@@ -48,7 +48,12 @@ def main() -> None:
 
 
 def read(config: Path | None, **flags: Any) -> Settings:
-    """The settings, with logging set up by them; flags are named group__name."""
+    """
+    The settings, with logging set up by them; flags are named group__name.
+
+    What is written from then on is for no other user of this host.
+    """
+    permissions.keep_private()
     settings = app_settings.load(
         os.environ, config, {name.replace("__", "."): value for name, value in flags.items()}
     )
@@ -113,6 +118,7 @@ def conductor(
     if ctx.invoked_subcommand:
         return
     settings = read_alone(config)
+    permissions.prepare(settings)
     chosen = name or settings.default.host or socket.gethostname()
     supervisor.become(settings, chosen, supervisor.ROLES["conductor"], chosen)
 
@@ -130,6 +136,7 @@ def files(config: Config = None) -> None:
     settings = places.complete(read(config))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
+    permissions.prepare(settings)
     supervisor.become(settings, "files", supervisor.ROLES["files"])
 
 
@@ -161,6 +168,7 @@ def upgrade(
     settings = places.complete(settings)
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
+        permissions.prepare(settings)
     supervisor.migrate(settings)
 
 
@@ -183,7 +191,7 @@ def doctor(
     """
     Find and explain what does not fit together. Exit status: 0 nothing, 1 something, 2 usage.
     """
-    from workers.doctor.examination import examine  # imports nearly everything
+    from workers.doctor import examination  # imports nearly everything
 
     settings = places.with_own_redis(
         places.complete(
@@ -195,12 +203,12 @@ def doctor(
             )
         )
     )
-    found = [each.document() for each in examine(settings, fix=fix)]
+    found = [each.document() for each in examination.examine(settings, fix=fix)]
     if found or output is Form.JSON:
         columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
         Output(output).items(found, columns)
     else:
-        typer.echo("Nothing was found.")
+        typer.echo("\n".join(("Nothing was found.", *examination.scope(settings))))
     raise typer.Exit(bool(found))
 
 

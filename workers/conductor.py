@@ -29,7 +29,7 @@ from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
 from app.services import conductors, restoration
 from app.settings import Settings
-from workers import answering, attempts, flower, leaving, outages, periodic
+from workers import answering, attempts, flower, leaving, outages, periodic, permissions
 from workers.claims import Conductor
 from workers.forwarding import forward
 from workers.lease import Leases
@@ -58,6 +58,7 @@ def main(settings: Settings, name: str) -> None:
     Raises SettingsError.
     """
     load_drivers(settings)  # a setting that is wrong is told once, before the fork
+    permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
     now_process = _fork_now(settings, name)
     application = queue.celery(settings)

@@ -26,7 +26,7 @@ from typing import Any
 
 from app import log
 from app.settings import Settings
-from workers import places, redis_server
+from workers import permissions, places, redis_server
 from workers.children import Children, fork, wait_for_signal, watch_signals
 from workers.places import StartError, base_url
 
@@ -138,6 +138,7 @@ def run(settings: Settings, options: Options) -> int:
     serves_files = not settings.deploy.http_url
     settings = places.complete(settings)
     with places.locked(Path(settings.default.data_dir)) as folder:
+        permissions.prepare(settings)
         settings = places.with_port(settings)
         settings = places.with_files(settings) if serves_files else settings
         supervisor = _Supervisor(settings, options, folder, serves_files=serves_files)
@@ -190,7 +191,7 @@ class _Supervisor:
         try:
             program = redis_server.find()
             path = redis_server.socket_path(self.folder)
-            (self.folder / "redis").mkdir(exist_ok=True)
+            (self.folder / "redis").mkdir(mode=0o700, exist_ok=True)
             if path.parent != self.folder:
                 redis_server.make_private(path.parent)
         except (redis_server.RedisUnavailable, OSError) as error:

@@ -170,3 +170,9 @@ def test_a_database_url_that_cannot_be_used_is_told_in_one_line(tmp_path, url, t
     line = refused(tmp_path, "db", "upgrade", INGOT_DATABASE_CONNECTION=url)
     assert told in line
     assert "hush" not in line
+
+
+def test_a_group_of_file_servers_that_is_not_there_stops_the_start(tmp_path):
+    settings = {"INGOT_DEPLOY_SERVED_GROUP": "no-such-group", "INGOT_BROKER_URL": ""}
+    line = refused(tmp_path, "up", **settings)
+    assert line.startswith("[deploy]served_group: no-such-group: ")
