@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 from celery import Celery, Task
 from celery.apps.worker import Worker
+from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
 from redis import RedisError
@@ -240,6 +242,9 @@ class _Life:
 
 def _worker(application: Celery, hostname: str, queues: list[str], threads: int) -> Worker:
     setup_logging.connect(_leave_logging_alone)
+    # what it says of root is about messages that can hold code; ours are JSON, and no others are
+    # accepted
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
         Queue(each, routing_key=each) if isinstance(each, str) else each
         for each in (queue.addressed(application, name) for name in queues)

@@ -281,6 +281,12 @@ def _resend(session: Session, node: Node, operation: Operation) -> bool:
     return True
 
 
+def has_had_work(runtime: Runtime) -> bool:
+    """Whether there is, or was, an operation: else the broker has held no message of ours yet."""
+    with runtime.reading() as session:
+        return session.scalar(select(Operation.id).limit(1)) is not None
+
+
 def resend_all(runtime: Runtime) -> int:
     """The broker has lost what it held: send everything again that is queued."""
     resent = last = 0
