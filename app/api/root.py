@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 from sqlalchemy import text
 
 from app.api import versions
@@ -23,7 +23,10 @@ def _version() -> dict[str, Any]:
 
 
 def discover() -> Response:
-    """Which versions the service speaks."""
+    """Which versions the service speaks. A browser is sent to the documentation."""
+    accepted = request.accept_mimetypes
+    if accepted.best_match(("application/json", "text/html")) == "text/html":
+        return Response(status=302, headers={"Location": f"{host()}/docs", "Vary": "Accept"})
     version = _version()
     return json(
         {
