@@ -135,7 +135,8 @@ class Registry:
         raise InvalidDriverInfo(
             f"driver {name!r} did not load: {why}"
             if why
-            else f"driver: there is no driver {name!r}; loaded are {known}"
+            else f"driver: there is no driver {name!r}; loaded are {known}. A driver has to be"
+            " installed where the API and the conductors run, before they start"
         )
 
 

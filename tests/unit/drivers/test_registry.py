@@ -3,6 +3,7 @@
 import pytest
 
 from drivers.builtin import FakeHardware
+from drivers.errors import InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement, FakePower
 from drivers.registry import HardwareType, UnknownName, load
 from drivers.steps import Done, Flow, clean_step, deploy_step
@@ -137,6 +138,14 @@ def test_the_interfaces_of_every_installed_driver_are_known_even_of_one_that_is_
     assert ["redfish"] == registry.supported("redfish", "management")
     with_clashing = load(["redfish", "clashing"], enabled, extra=[Acme, Clashing])
     assert (["redfish"], ["clashing"]) == (list(with_clashing.types), list(with_clashing.refused))
+
+
+def test_a_driver_that_is_not_loaded_is_told_with_the_processes_that_need_it():
+    with pytest.raises(InvalidDriverInfo) as raised:
+        load(enabled_types=["redfish"]).driver("acme", {})
+    told = str(raised.value)
+    assert told.startswith("driver: there is no driver 'acme'; loaded are redfish.")
+    assert "the API and the conductors" in told
 
 
 def test_a_driver_that_cannot_be_imported_is_named_where_its_interface_is_missing():
