@@ -3,6 +3,7 @@ The command `ingot`: the service's processes, the database, the settings; and, a
 API, the operator's commands of app/cli.
 """
 
+import difflib
 import json
 import os
 import socket
@@ -243,11 +244,23 @@ def restored(
 
 
 @app.command("config")
-def show_config(config: Config = None) -> None:
+def show_config(
+    section: Annotated[str, typer.Argument(help="Only this one, as api; else all")] = "",
+    *,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is set somewhere")] = False,
+    config: Config = None,
+) -> None:
     """Print every setting as a TOML file: value, default, meaning, where it came from."""
-    settings = read(config)
+    settings = list(app_settings.describe(read(config)))
+    sections = list(dict.fromkeys(each.group for each in settings))
+    if section and section not in sections:
+        near = difflib.get_close_matches(section, sections, 1)
+        hint = f"; the nearest is {near[0]}" if near else f"; there are {', '.join(sections)}"
+        raise SettingsError(f"{section}: there is no such section{hint}")
     group = None
-    for each in app_settings.describe(settings):
+    for each in settings:
+        if (section and each.group != section) or (changed and each.origin == "default"):
+            continue
         if each.group != group:
             group = each.group
             typer.echo(f"\n[{group}]")
@@ -256,6 +269,8 @@ def show_config(config: Config = None) -> None:
         typer.echo(f"# {each.variable}, default {toml(each.default)}, from: {each.origin}")
         unset = "# " if each.value is None else ""
         typer.echo(f"{unset}{each.name} = {'' if unset else toml(each.value)}".rstrip())
+    if group is None:
+        typer.echo("# nothing is set: every value is its default")
 
 
 def toml(value: Any) -> str:
