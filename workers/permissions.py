@@ -110,7 +110,10 @@ def _share(settings: Settings, folder: Path) -> None:
             each.mkdir(mode=0o750, parents=True, exist_ok=True)
             shutil.chown(each, group=group)
             each.chmod(0o2750)  # what is made in it has its group
-        if any(each.is_relative_to(folder) for each in roots):
+        inside = any(each.is_relative_to(folder) for each in roots)
+        if (
+            inside and not folder.stat().st_mode & stat.S_IXOTH
+        ):  # else it lets all through, warned of
             shutil.chown(folder, group=group)
             folder.chmod(0o710)
     except (LookupError, PermissionError) as error:
