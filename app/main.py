@@ -214,7 +214,7 @@ def _under_v1(inner: Wsgi) -> Wsgi:
     """
 
     def canonical(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO") or "/"
+        path = environ[errors.ASKED] = environ.get("PATH_INFO") or "/"
         if len(path) > 1 and path.endswith("/"):
             path = path[:-1]
         if path.endswith(".json") and path not in OUTSIDE and versions.drops_suffix(environ):

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app import db
 from app.refused import Refusals
-from app.settings import Settings
+from app.settings import Settings, SettingsError
 from drivers import registry
 from drivers.bmc import Bmcs
 from drivers.registry import Registry
@@ -131,12 +131,24 @@ def of(session: Session) -> Runtime:
 def make(
     settings: Settings, send: Callable[[Message | Call], bool], bmcs: Bmcs | None = None
 ) -> Runtime:
-    """A runtime for this process, with every hardware type that settings enable."""
+    """
+    A runtime for this process, with every hardware type that settings enable.
+
+    Raises SettingsError, as `load_drivers`.
+    """
+    engine = db.connect(settings.database.connection, **settings.database.limits)
+    return Runtime(settings, engine, load_drivers(settings, bmcs), send)
+
+
+def load_drivers(settings: Settings, bmcs: Bmcs | None = None) -> Registry:
+    """
+    Every hardware type that settings enable.
+
+    Raises SettingsError for a setting that names a hardware type or interface that is not there.
+    """
     default = settings.default
-    return Runtime(
-        settings,
-        db.connect(settings.database.connection, **settings.database.limits),
-        registry.load(
+    try:
+        return registry.load(
             default.enabled_hardware_types,
             default.enabled_interfaces,
             default.default_interfaces,
@@ -148,6 +160,6 @@ def make(
                 cool_down_max=settings.bmc.max_retry_after,
             ),
             options=settings.options(),
-        ),
-        send,
-    )
+        )
+    except registry.UnknownName as error:
+        raise SettingsError(str(error)) from None

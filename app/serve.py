@@ -13,7 +13,6 @@ import os
 import resource
 import signal
 from contextlib import suppress
-from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces, Loops
 from granian.http import HTTP1Settings
@@ -21,7 +20,7 @@ from granian.log import LogLevels
 from granian.server.mp import MPServer
 
 import drivers.builtin  # noqa: F401 - before the fork, as it takes long
-from app import killpoints, log, queue, runtime
+from app import certificate, killpoints, log, queue, runtime
 from app.api.answers import Wsgi
 from app.api.bodies import AT_ONCE
 from app.api.heartbeats import MOST
@@ -59,8 +58,9 @@ def main(settings: Settings) -> None:
     """
     Serve the API until SIGTERM or SIGINT.
 
-    Raises SettingsError when nobody could ever log in.
+    Raises SettingsError when a setting does not let it: a certificate, a way to log in, a driver.
     """
+    pair = certificate.files(settings.api)
     killpoints.arm(settings.default.kill_points, "api")
     shared = runtime.make(settings, send=lambda _message: False)
     app = create_app(shared)
@@ -96,8 +96,8 @@ def main(settings: Settings) -> None:
         websockets=False,
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,
-        ssl_cert=Path(api.cert_file) if api.enable_ssl_api and api.cert_file else None,
-        ssl_key=Path(api.key_file) if api.enable_ssl_api and api.key_file else None,
+        ssl_cert=pair and pair[0],
+        ssl_key=pair and pair[1],
         respawn_failed_workers=True,
         respawn_interval=0,
         workers_kill_timeout=PATIENCE,

@@ -25,6 +25,9 @@ from drivers.interfaces import KINDS
 
 __all__ = ["Described", "Settings", "SettingsError", "describe", "load"]
 
+#: What database URLs begin with; which driver is used is not a choice.
+DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+
 
 def delay(text: str) -> None:
     """Check "a" or "a,b" seconds, fractions allowed, 0 <= a <= b."""
@@ -32,6 +35,16 @@ def delay(text: str) -> None:
     match = re.fullmatch(rf"{number}(?:,{number})?", text)
     if not match or float(match[1]) > float(match[2] or match[1]):
         raise ValueError(f"{text!r} is not a delay: 'a' or 'a,b' seconds with a <= b")
+
+
+def database_url(url: str) -> None:
+    scheme, colon, _ = url.partition("://")
+    if url and (not colon or scheme not in DATABASES):
+        raise ValueError(
+            f"{scheme + colon if colon else 'a text without ://'} is no database that is supported:"
+            " those are SQLite (sqlite:///FILE) and PostgreSQL"
+            " (postgresql://USER:PASSWORD@HOST/NAME)"
+        )
 
 
 def messages_url(url: str) -> None:
@@ -154,7 +167,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    connection: str = option("", "SQLAlchemy URL; empty: SQLite in the data directory", secret=True)
+    connection: str = option("", "URL of a SQLite file (sqlite:///FILE) or of a PostgreSQL database (postgresql://USER:PASSWORD@HOST/NAME); empty: SQLite in the data directory", check=database_url, secret=True)
     max_pool_size: int = count(5, "Connections kept open per process", minimum=1)
     max_overflow: int = count(5, "Connections beyond those, closed after use")
     pool_timeout: float = seconds(30, "Seconds to wait for a free connection")
@@ -191,8 +204,8 @@ class Api:
     max_limit: int = count(1000, "Most items on a page", minimum=1)
     public_endpoint: str | None = option(None, "The URL to build links with; empty: the request's")
     enable_ssl_api: bool = option(False, "Serve HTTPS with the certificate below")
-    cert_file: str | None = option(None, "Certificate chain, PEM")
-    key_file: str | None = option(None, "Key of the certificate, PEM")
+    cert_file: str | None = option(None, "Certificate chain, PEM", deprecated=("ssl.cert_file",))
+    key_file: str | None = option(None, "Key of the certificate, PEM, unencrypted", deprecated=("ssl.key_file",))
     enable_ramdisk_endpoints: bool = option(True, "Answer lookup, heartbeat and continue_inspection")
     restrict_lookup: bool = option(True, "Answer lookups only for nodes that expect an agent")
     lookup_repeat_time: float = seconds(600, "Seconds in which an agent that has not called yet gets its token again at the same address, as the answer to its lookup may be lost; the default is how long agents ask; 0: never, as in Ironic")
@@ -293,6 +306,7 @@ class Conductor:
 class Deploy:
     http_url: str | None = option(None, "URL at which machines fetch files from this conductor; empty: `ingot up` serves them itself, and others believe that `ingot files` does at http_port")
     http_root: str = option("", "The directory that is served there; empty: httpboot in the data directory")
+    served_group: str = option("", "Group of a web or TFTP server of another user, which may then read http_root and [pxe]tftp_root; empty: only the user of the service reads them")
     http_port: int = option(0, "Port at which `ingot up` and `ingot files` serve it; 0: any free one", minimum=0, maximum=65535)
     external_http_url: str | None = option(None, "The same, as BMCs reach it")
     external_callback_url: str | None = option(None, "URL of the API for agents outside")
@@ -587,7 +601,7 @@ def describe(settings: Settings) -> Iterator[Described]:
             group=each.group,
             name=each.name,
             variable=each.variable,
-            value=_masked(value) if each.about.secret else value,
+            value=masked(value) if each.about.secret else value,
             default=each.default,
             help=each.about.help,
             choices=each.about.choices,
@@ -595,7 +609,7 @@ def describe(settings: Settings) -> Iterator[Described]:
         )
 
 
-def _masked(value: str | None) -> str | None:
+def masked(value: str | None) -> str | None:
     """A secret without what is secret: of a URL only the password."""
     if value and "://" in value:
         return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1******@", value)

@@ -140,14 +140,19 @@ class Registry:
         raise InvalidDriverInfo(
             f"driver {name!r} did not load: {why}"
             if why
-            else f"driver: there is no driver {name!r}; loaded are {known}"
+            else f"driver: there is no driver {name!r}; loaded are {known}. A driver has to be"
+            " installed where the API and the conductors run, before they start"
         )
+
+
+class UnknownName(ValueError):
+    """A setting names a hardware type or an interface that is not there; one line says which."""
 
 
 def load(  # noqa: PLR0917 - what settings say, group by group
     enabled_types: Sequence[str] | None = None,
     enabled_interfaces: Mapping[str, Sequence[str]] | None = None,
-    defaults: Mapping[str, str | None] | None = None,
+    defaults: Mapping[str, str] | None = None,
     bmcs: Bmcs | None = None,
     extra: Iterable[type[HardwareType]] = (),
     options: Options | None = None,
@@ -160,34 +165,103 @@ def load(  # noqa: PLR0917 - what settings say, group by group
         that are not `opt_in`.
     defaults: kind -> the interface that is the default wherever a type accepts it.
     options: settings by group and name, which may give steps other priorities.
-    """
-    from drivers.builtin import HARDWARE_TYPES
 
+    Raises UnknownName: a node would silently get another interface than the one that was asked for.
+    """
+    enabled, defaults = enabled_interfaces or {}, defaults or {}
+    candidates = _candidates(extra)
+    for name in enabled_types or ():
+        if name not in candidates:
+            raise UnknownName(
+                f"[DEFAULT]enabled_hardware_types: there is no hardware type {name!r};"
+                f" installed are {', '.join(sorted(candidates))}"
+            )
     registry = Registry()
+    known: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    wanted = candidates if enabled_types is None else enabled_types
+    classes = _classes(candidates, wanted, known, registry.refused)
+    if _unknown(enabled, defaults, known):  # a type that is not enabled may have it
+        _classes(candidates, candidates.keys() - set(wanted), known, {})
+    if wrong := _unknown(enabled, defaults, known):
+        why = (f"; hardware type {name}: {why}" for name, why in registry.refused.items())
+        raise UnknownName("".join((wrong, *why)))
     connections = bmcs or Bmcs()
-    candidates: list[tuple[str, Any]] = [(each.name, each) for each in HARDWARE_TYPES]
-    candidates += [(entry.name, entry) for entry in entry_points(group=ENTRY_POINTS)]
-    candidates += [(each.name, each) for each in extra]
-    for name, candidate in candidates:
-        if enabled_types is not None and name not in enabled_types:
-            continue
+    for name, hardware_type in classes.items():
         try:
-            hardware_type = candidate if isinstance(candidate, type) else candidate.load()
             registry.types[name] = _instantiate(
-                hardware_type, enabled_interfaces or {}, defaults or {}, connections, options
+                hardware_type, enabled, defaults, connections, options
             )
         except Exception as error:  # somebody else's code: one bad type must not stop the others
             registry.refused[name] = str(error) or repr(error)
-    for name in enabled_types or ():
-        if name not in registry.types and name not in registry.refused:
-            registry.refused[name] = "there is no hardware type of that name"
     return registry
+
+
+def _candidates(extra: Iterable[type[HardwareType]]) -> dict[str, Any]:
+    """name -> a hardware type, or the entry point that has it."""
+    from drivers.builtin import HARDWARE_TYPES
+
+    return {
+        **{each.name: each for each in HARDWARE_TYPES},
+        **{entry.name: entry for entry in entry_points(group=ENTRY_POINTS)},
+        **{each.name: each for each in extra},
+    }
+
+
+def _classes(
+    candidates: Mapping[str, Any],
+    wanted: Iterable[str],
+    known: Mapping[str, set[str]],
+    refused: dict[str, str],
+) -> dict[str, type[HardwareType]]:
+    """
+    The wanted candidates, imported; adds the names of their interfaces to `known`, and the reasons
+    of those that cannot be imported to `refused`.
+    """
+    found = {}
+    for name in wanted:
+        candidate = candidates[name]
+        try:
+            hardware_type: type[HardwareType] = (
+                candidate if isinstance(candidate, type) else candidate.load()
+            )
+            names = {
+                kind: {cls.name for cls in hardware_type.interfaces.get(kind, ())} for kind in KINDS
+            }
+        except Exception as error:  # as in `load`
+            refused[name] = str(error) or repr(error)
+            continue
+        found[name] = hardware_type
+        for kind in KINDS:
+            known[kind].update(names[kind])
+    return found
+
+
+def _unknown(
+    enabled: Mapping[str, Sequence[str]],
+    defaults: Mapping[str, str],
+    known: Mapping[str, set[str]],
+) -> str | None:
+    """The first setting that names an interface that is not known, or not enabled."""
+    for kind in KINDS:
+        for name in enabled.get(kind, ()):
+            if name not in known[kind]:
+                return (
+                    f"[DEFAULT]enabled_{kind}_interfaces: there is no {kind} interface {name!r};"
+                    f" installed are {', '.join(sorted(known[kind]))}"
+                )
+        default, accepted = defaults.get(kind), enabled.get(kind) or sorted(known[kind])
+        if default and default not in accepted:
+            return (
+                f"[DEFAULT]default_{kind}_interface: there is no enabled {kind} interface"
+                f" {default!r}; enabled are {', '.join(accepted)}"
+            )
+    return None
 
 
 def _instantiate(
     hardware_type: type[HardwareType],
     enabled: Mapping[str, Sequence[str]],
-    defaults: Mapping[str, str | None],
+    defaults: Mapping[str, str],
     bmcs: Bmcs,
     options: Options | None,
 ) -> dict[str, dict[str, Interface]]:

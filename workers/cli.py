@@ -3,6 +3,7 @@ The command `ingot`: the service's processes, the database, the settings; and, a
 API, the operator's commands of app/cli.
 """
 
+import difflib
 import json
 import os
 import socket
@@ -18,7 +19,7 @@ from app.cli import tree
 from app.cli.output import Form, Output
 from app.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
-from workers import places
+from workers import permissions, places
 from workers import up as supervisor
 from workers.places import StartError
 
@@ -48,7 +49,12 @@ def main() -> None:
 
 
 def read(config: Path | None, **flags: Any) -> Settings:
-    """The settings, with logging set up by them; flags are named group__name."""
+    """
+    The settings, with logging set up by them; flags are named group__name.
+
+    What is written from then on is for no other user of this host.
+    """
+    permissions.keep_private()
     settings = app_settings.load(
         os.environ, config, {name.replace("__", "."): value for name, value in flags.items()}
     )
@@ -65,7 +71,9 @@ def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any")] = None,
     conductors: Annotated[int, typer.Option(help="How many to start", min=1)] = 1,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     pidfile: Annotated[Path | None, typer.Option(help="Where to keep our pids, as JSON")] = None,
     no_restart: Annotated[bool, typer.Option("--no-restart", help="Leave the dead dead")] = False,
@@ -111,6 +119,7 @@ def conductor(
     if ctx.invoked_subcommand:
         return
     settings = read_alone(config)
+    permissions.prepare(settings)
     chosen = name or settings.default.host or socket.gethostname()
     supervisor.become(settings, chosen, supervisor.ROLES["conductor"], chosen)
 
@@ -128,6 +137,7 @@ def files(config: Config = None) -> None:
     settings = places.complete(read(config))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
+    permissions.prepare(settings)
     supervisor.become(settings, "files", supervisor.ROLES["files"])
 
 
@@ -149,7 +159,9 @@ def dhcp_config(
 @db.command()
 def upgrade(
     config: Config = None,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
 ) -> None:
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
@@ -157,6 +169,7 @@ def upgrade(
     settings = places.complete(settings)
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
+        permissions.prepare(settings)
     supervisor.migrate(settings)
 
 
@@ -170,14 +183,16 @@ def doctor(
         Form, typer.Option("--output", "-o", "-f", help="How to write it")
     ] = Form.TABLE,
     data_dir: Annotated[Path | None, typer.Option(help="Of an `ingot up`")] = None,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     config: Config = None,
 ) -> None:
     """
     Find and explain what does not fit together. Exit status: 0 nothing, 1 something, 2 usage.
     """
-    from workers.doctor.examination import examine  # imports nearly everything
+    from workers.doctor import examination  # imports nearly everything
 
     settings = places.with_own_redis(
         places.complete(
@@ -189,19 +204,21 @@ def doctor(
             )
         )
     )
-    found = [each.document() for each in examine(settings, fix=fix)]
+    found = [each.document() for each in examination.examine(settings, fix=fix)]
     if found or output is Form.JSON:
         columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
         Output(output).items(found, columns)
     else:
-        typer.echo("Nothing was found.")
+        typer.echo("\n".join(("Nothing was found.", *examination.scope(settings))))
     raise typer.Exit(bool(found))
 
 
 @db.command()
 def restored(
     config: Config = None,
-    database: Annotated[str | None, typer.Option(help="SQLAlchemy URL")] = None,
+    database: Annotated[
+        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
+    ] = None,
 ) -> None:
     """
     Say that the database was restored from a backup: all work ends, all nodes go into maintenance.
@@ -227,11 +244,23 @@ def restored(
 
 
 @app.command("config")
-def show_config(config: Config = None) -> None:
+def show_config(
+    section: Annotated[str, typer.Argument(help="Only this one, as api; else all")] = "",
+    *,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is set somewhere")] = False,
+    config: Config = None,
+) -> None:
     """Print every setting as a TOML file: value, default, meaning, where it came from."""
-    settings = read(config)
+    settings = list(app_settings.describe(read(config)))
+    sections = list(dict.fromkeys(each.group for each in settings))
+    if section and section not in sections:
+        near = difflib.get_close_matches(section, sections, 1)
+        hint = f"; the nearest is {near[0]}" if near else f"; there are {', '.join(sections)}"
+        raise SettingsError(f"{section}: there is no such section{hint}")
     group = None
-    for each in app_settings.describe(settings):
+    for each in settings:
+        if (section and each.group != section) or (changed and each.origin == "default"):
+            continue
         if each.group != group:
             group = each.group
             typer.echo(f"\n[{group}]")
@@ -240,6 +269,8 @@ def show_config(config: Config = None) -> None:
         typer.echo(f"# {each.variable}, default {toml(each.default)}, from: {each.origin}")
         unset = "# " if each.value is None else ""
         typer.echo(f"{unset}{each.name} = {'' if unset else toml(each.value)}".rstrip())
+    if group is None:
+        typer.echo("# nothing is set: every value is its default")
 
 
 def toml(value: Any) -> str:

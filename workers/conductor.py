@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from uuid import uuid4
 
 from celery import Celery, Task
 from celery.apps.worker import Worker
+from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 from kombu import Queue
 from redis import RedisError
@@ -27,11 +29,11 @@ from app import chain, db, killpoints, log, queue, release
 from app.broker import client
 from app.chain import RUN
 from app.parent import die_with_parent
-from app.runtime import Runtime, make
+from app.runtime import Runtime, load_drivers, make
 from app.services import conductors, restoration
 from app.settings import Settings
 from drivers.steps import Failed
-from workers import answering, attempts, leaving, outages, periodic
+from workers import answering, attempts, leaving, outages, periodic, permissions
 from workers.claims import Conductor
 from workers.forwarding import forward
 from workers.lease import Leases
@@ -60,7 +62,13 @@ class StepFailed(Exception):
 
 
 def main(settings: Settings, name: str) -> None:
-    """Be the conductor `name` until a signal, or another incarnation of it, says to stop."""
+    """
+    Be the conductor `name` until a signal, or another incarnation of it, says to stop.
+
+    Raises SettingsError.
+    """
+    load_drivers(settings)  # a setting that is wrong is told once, before the fork
+    permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
     now_process = _fork_now(settings, name)
     application = queue.celery(settings)
@@ -247,6 +255,9 @@ class _Life:
 
 def _worker(application: Celery, hostname: str, queues: list[str], threads: int) -> Worker:
     setup_logging.connect(_leave_logging_alone)
+    # what it says of root is about messages that can hold code; ours are JSON, and no others are
+    # accepted
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
         Queue(each, routing_key=each) if isinstance(each, str) else each
         for each in (queue.addressed(application, name) for name in queues)

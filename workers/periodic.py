@@ -79,9 +79,11 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
 
     def reconcile() -> None:
         if not held.marked():  # the broker was emptied: nothing sent is still under way
+            had_work = reconciler.has_had_work(runtime)
             count = reconciler.resend_all(runtime)
             held.mark(conductor)
-            logger.warning("broker.was_empty", resent=count)
+            if had_work:  # else the service is new, and so is its broker
+                logger.warning("broker.was_empty", resent=count)
         reconciler.reconcile(runtime, contact, held.backlog)
         witness.look(runtime)
 

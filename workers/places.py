@@ -75,7 +75,7 @@ def locked(folder: Path) -> Iterator[Path]:
     The children inherit the lock: the directory is free only when the last of them has ended.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         list(folder.iterdir())  # can it be read?
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:

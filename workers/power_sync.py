@@ -19,7 +19,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from app import log
-from app.models import Node
+from app.models import Fault, Node
 from app.ring import Member, owner
 from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, reports, targets
@@ -33,7 +33,6 @@ logger = log.get(__name__)
 
 #: Nodes looked at in one read, and most threads for what is not asked by Redfish.
 PAGE, THREADS = 500, 32
-POWER_FAILURE = "power failure"
 #: One sweep in so many reads a machine's secure boot, which costs a request of its own.
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
@@ -197,7 +196,9 @@ def _query(last: int, *, recovering: bool) -> Any:
     )
     if recovering:
         query = query.where(
-            Node.maintenance, Node.fault == POWER_FAILURE, Node.provision_state != State.ENROLL
+            Node.maintenance,
+            Node.fault == Fault.POWER_FAILURE,
+            Node.provision_state != State.ENROLL,
         )
     else:
         query = query.where(Node.maintenance.is_(False), Node.provision_state.not_in(_LEFT_ALONE))
@@ -280,7 +281,8 @@ def _give_up(row: _Row, state: str | None, why: str) -> None:
     node = row.node
     node.power_state = state
     node.last_error = f"During power synchronisation: {why}"
-    node.maintenance, node.maintenance_reason, node.fault = True, node.last_error, POWER_FAILURE
+    node.maintenance, node.fault = True, Fault.POWER_FAILURE
+    node.maintenance_reason = node.last_error
     history.add(row.session, node, "monitoring", node.last_error, "ERROR")
 
 

@@ -21,13 +21,14 @@ from app import killpoints, log
 from app.db import age, is_away, now, reason, retrying
 from app.models import (
     AgentRecord,
+    Fault,
     Node,
     Operation,
     OperationState,
     OperationStep,
 )
 from app.runtime import Runtime, of
-from app.services import admission, conductors, moves, operations, outcomes, waking
+from app.services import admission, conductors, operations, outcomes, waking
 from drivers.steps import Failed, Resume
 
 logger = log.get(__name__)
@@ -185,7 +186,7 @@ def _expired() -> tuple[object, ...]:
     left_alone = exists().where(
         Node.id == Operation.node_id,
         or_(
-            and_(Node.maintenance, Node.fault.is_distinct_from(moves.CLEAN_FAILURE)),
+            and_(Node.maintenance, Node.fault.is_distinct_from(Fault.CLEAN_FAILURE)),
             and_(Node.reservation.is_not(None), Node.operation_id.is_distinct_from(Operation.id)),
         ),
     )
@@ -262,7 +263,7 @@ def _expire(session: Session, node: Node, operation: Operation) -> bool:
         return False
     if node.reservation is not None and node.operation_id != operation.id:
         return False
-    repaired = node.fault == moves.CLEAN_FAILURE  # cleaned again: that is not an operator's doing
+    repaired = node.fault == Fault.CLEAN_FAILURE  # cleaned again: that is not an operator's doing
     if node.maintenance and not repaired:
         return False  # an operator is at it: agents of nodes in maintenance may take their time
     outcomes.expire(session, node, operation)
@@ -278,6 +279,12 @@ def _resend(session: Session, node: Node, operation: Operation) -> bool:
         return False
     operations.send(session, node, operation)
     return True
+
+
+def has_had_work(runtime: Runtime) -> bool:
+    """Whether there is, or was, an operation: else the broker has held no message of ours yet."""
+    with runtime.reading() as session:
+        return session.scalar(select(Operation.id).limit(1)) is not None
 
 
 def resend_all(runtime: Runtime) -> int:

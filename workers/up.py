@@ -26,7 +26,7 @@ from typing import Any
 
 from app import log
 from app.settings import Settings
-from workers import places, redis_server
+from workers import permissions, places, redis_server
 from workers.children import Children, fork, wait_for_signal, watch_signals
 from workers.places import StartError, base_url
 
@@ -74,18 +74,27 @@ def _alive(settings: Settings) -> dict[str, str]:
         engine.dispose()
 
 
+def _check(settings: Settings) -> None:
+    """Raise SettingsError for settings that a role would refuse, before any role is forked."""
+    from app import certificate, runtime  # as above
+
+    certificate.files(settings.api)
+    runtime.load_drivers(settings)
+
+
 def _upgrade(settings: Settings) -> None:
     from app import db  # as above
 
     db.upgrade(settings.database.connection)
 
 
-#: Role -> what its process runs; `upgrade` and `alive` run in the supervisor. Tests put others.
+#: Role -> what its process runs; the last three run in the supervisor. Tests put others.
 ROLES: Mapping[str, Role] = {
     "api": late("app.serve"),
     "files": late("workers.files"),
     "conductor": late("workers.conductor"),
     "beat": late("workers.beat"),
+    "check": _check,
     "upgrade": _upgrade,
     "alive": _alive,
 }
@@ -102,7 +111,7 @@ def migrate(settings: Settings) -> None:
     try:
         shown = make_url(settings.database.connection).render_as_string()
         ROLES["upgrade"](settings)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
         raise StartError("[database]connection: not a database URL") from None
     except CommandError as error:
         if "locate revision" not in str(error):
@@ -124,11 +133,12 @@ def run(settings: Settings, options: Options) -> int:
     """
     Start everything, print `ready <url>`, and watch until a signal says to stop.
 
-    Returns the exit status. Raises StartError.
+    Returns the exit status. Raises StartError, SettingsError.
     """
     serves_files = not settings.deploy.http_url
     settings = places.complete(settings)
     with places.locked(Path(settings.default.data_dir)) as folder:
+        permissions.prepare(settings)
         settings = places.with_port(settings)
         settings = places.with_files(settings) if serves_files else settings
         supervisor = _Supervisor(settings, options, folder, serves_files=serves_files)
@@ -165,6 +175,7 @@ class _Supervisor:
             importlib.import_module(name)
         gc.freeze()  # collections in the children leave these pages shared
         gc.enable()
+        ROLES["check"](self.settings)
         if not self.await_migration(migrated):
             return 0
         self.check_redis(own_redis)
@@ -180,7 +191,7 @@ class _Supervisor:
         try:
             program = redis_server.find()
             path = redis_server.socket_path(self.folder)
-            (self.folder / "redis").mkdir(exist_ok=True)
+            (self.folder / "redis").mkdir(mode=0o700, exist_ok=True)
             if path.parent != self.folder:
                 redis_server.make_private(path.parent)
         except (redis_server.RedisUnavailable, OSError) as error:

@@ -39,6 +39,19 @@ NAMED = {
     "trait": "Name of the trait", "vif": "Id of the VIF", "indicator": "name@component",
     "function": "Name of the function", "flow": "What the steps are for",
 }  # fmt: skip
+#: Tag -> title of its section, in the order of the page.
+SECTIONS = {
+    "nodes": "Nodes", "states": "States of nodes", "why": "Why a node waits",
+    "operations": "Operations", "history": "History of nodes", "steps": "Steps of nodes",
+    "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
+    "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
+    "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
+    "vendor": "Vendor functions", "allocations": "Allocations",
+    "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
+    "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
+    "conductors": "Conductors", "shards": "Shards", "agents": "Agents", "events": "Events",
+    "root": "The service",
+}  # fmt: skip
 #: Paths of what a conductor is asked about while the caller waits.
 ASKED = ("/management/", "/vmedia", "/vendor_passthru", "/states/console")
 #: Paths of what may be repeated under the same key.
@@ -131,6 +144,8 @@ def document(app: Flask, spec: Any) -> dict[str, Any]:
     """The OpenAPI document. spec: what flask-smorest knows of parameters and bodies."""
     made: dict[str, Any] = spec.to_dict()
     made["info"]["description"] = ABOUT
+    about = {each["name"]: each for each in made["tags"]}
+    made["tags"] = [about[name] | {"x-displayName": title} for name, title in SECTIONS.items()]
     paths: dict[str, dict[str, Any]] = {}
     for route in routes(app):
         path = PARAMETER.sub(r"{\1}", route.path)

@@ -23,6 +23,8 @@ seldom = log.Seldom(logger)
 #: This client (to 6.3 at least) raises TypeError on the Retry-After of a 409 or 503; without the
 #: header it waits and tries again by itself.
 NO_RETRY_AFTER = "python-ironicclient"
+#: In the WSGI environment: the path that was asked for, before it got its usual form.
+ASKED = "ingot.asked_path"
 
 
 def answer(status: int, message: str, debug: str | None = None) -> Response:
@@ -89,7 +91,8 @@ def _http_exception(error: HTTPException) -> Response:
     g.unrouted = True
     if status == 413:
         return flat(413, "Request body too large.")
-    told = f"{request.method} {request.path} is not something that this version of the API has."
+    path = request.environ.get(ASKED, request.path)
+    told = f"{request.method} {path} is not something that this version of the API has."
     response = unrouted(status, error.name, told if status in (404, 405) else error.name)
     for name, value in error.get_headers():
         if name == "Allow":

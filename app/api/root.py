@@ -25,7 +25,10 @@ def _version() -> dict[str, Any]:
 
 
 def discover() -> Response:
-    """Which versions the service speaks."""
+    """Which versions the service speaks. A browser is sent to the documentation."""
+    accepted = request.accept_mimetypes
+    if accepted.best_match(("application/json", "text/html")) == "text/html":
+        return Response(status=302, headers={"Location": f"{host()}/docs", "Vary": "Accept"})
     version = _version()
     return json(
         {

@@ -9,7 +9,7 @@ from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
 from app.models.idempotency import Answered
 from app.models.inspection import InspectionReport, InspectionRule
-from app.models.node import Node
+from app.models.node import Fault, Node
 from app.models.operation import (
     ACTIVE,
     BESIDE,
@@ -39,6 +39,7 @@ __all__ = [
     "Chassis",
     "Conductor",
     "DeployTemplate",
+    "Fault",
     "FirmwareComponent",
     "InspectionReport",
     "InspectionRule",

@@ -1,6 +1,7 @@
 """A node: one machine, as the API knows it."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, Index, String, Text, text
@@ -14,6 +15,16 @@ Document = dict[str, Any]
 #: use it when a query says this to the letter; plainer words lead SQLite to another index.
 FREE = text("coalesce(instance_uuid, provision_state) = 'available'")
 FAULTY = text("fault IS NOT NULL")
+
+
+class Fault(StrEnum):
+    """Why the service itself has put a node into maintenance."""
+
+    POWER_FAILURE = "power failure"
+    CLEAN_FAILURE = "clean failure"
+    RESCUE_ABORT_FAILURE = "rescue abort failure"
+    SERVICE_FAILURE = "service failure"
+    RESTORED = "restored"
 
 
 class Node(Timestamped, Base):

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepState
+from app.models import ACTIVE, BESIDE, Fault, Node, Operation, OperationStep, StepState
 from app.services import faults, moves, planning, targets
 from app.services.operations import append, pending, steps_of
 from app.states import MACHINE, Event, Kind, State
 
 #: Where a node is put into maintenance when it could not be tidied up, and with which fault.
-_FAULTS: Mapping[State, str] = {
-    State.CLEAN_FAIL: moves.CLEAN_FAILURE,
-    State.RESCUE_FAIL: "rescue abort failure",
-    State.SERVICE_FAIL: moves.SERVICE_FAILURE,
+_FAULTS: Mapping[State, Fault] = {
+    State.CLEAN_FAIL: Fault.CLEAN_FAILURE,
+    State.RESCUE_FAIL: Fault.RESCUE_ABORT_FAILURE,
+    State.SERVICE_FAIL: Fault.SERVICE_FAILURE,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
-from app.models import Node
+from app.models import Fault, Node
 from app.services import nodes, operations, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import require_served
@@ -23,7 +23,6 @@ from drivers.target import Target
 
 BOOT_MODES = ("uefi", "bios")
 DEVICE_TYPES = ("cdrom", "disk", "floppy")
-POWER_FAILURE = "power failure"
 
 
 def request_boot_mode(session: Session, node: Node, mode: str, caller: Caller) -> None:
@@ -169,5 +168,5 @@ def _not_in_transition(node: Node) -> None:
 
 def _check_media(session: Session, node: Node) -> None:
     _validated(session, node, "management")
-    if node.fault == POWER_FAILURE:
+    if node.fault == Fault.POWER_FAILURE:
         raise Unavailable(f"The BMC of node {node.uuid} does not answer: fault {node.fault!r}.")

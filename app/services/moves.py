@@ -12,6 +12,7 @@ from app.errors import IllegalMove
 from app.models import (
     AgentRecord,
     Allocation,
+    Fault,
     InspectionReport,
     Node,
     Operation,
@@ -23,8 +24,6 @@ from drivers.agent.fast_track import chosen
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.interfaces import Boot
 
-CLEAN_FAILURE = "clean failure"
-SERVICE_FAILURE = "service failure"
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
 #: Kind of operation -> Ironic's word for it in the history of a node.
@@ -118,11 +117,11 @@ def _release_agent(session: Session, node: Node, operation: Operation) -> None:
 
 def _clean_failed(session: Session, node: Node, operation: Operation) -> None:
     """A failed clean always puts the node into maintenance (spec implement-cleaning-states)."""
-    leave_to_operator(node, CLEAN_FAILURE)
+    leave_to_operator(node, Fault.CLEAN_FAILURE)
 
 
 def _clean_succeeded(session: Session, node: Node, operation: Operation) -> None:
-    _repaired(node, CLEAN_FAILURE)
+    _repaired(node, Fault.CLEAN_FAILURE)
 
 
 def _service_failed(session: Session, node: Node, operation: Operation) -> None:
@@ -137,20 +136,20 @@ def _service_failed(session: Session, node: Node, operation: Operation) -> None:
         .limit(1)
     )
     if begun is not None:
-        leave_to_operator(node, SERVICE_FAILURE)
+        leave_to_operator(node, Fault.SERVICE_FAILURE)
 
 
 def _service_succeeded(session: Session, node: Node, operation: Operation) -> None:
-    _repaired(node, SERVICE_FAILURE)
+    _repaired(node, Fault.SERVICE_FAILURE)
 
 
-def leave_to_operator(node: Node, fault: str) -> None:
+def leave_to_operator(node: Node, fault: Fault) -> None:
     """Into maintenance, because of its last error."""
     node.maintenance, node.fault = True, fault
     node.maintenance_reason = node.maintenance_reason or node.last_error
 
 
-def _repaired(node: Node, fault: str) -> None:
+def _repaired(node: Node, fault: Fault) -> None:
     """Success clears the maintenance that a failure of its kind has set, and no other."""
     if node.fault == fault:
         node.maintenance, node.fault, node.maintenance_reason = False, None, None

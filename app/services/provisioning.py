@@ -18,7 +18,7 @@ from app.errors import (
     NodeLocked,
     NodeProtected,
 )
-from app.models import Node, OperationStep
+from app.models import Fault, Node, OperationStep
 from app.runtime import Runtime, of
 from app.services import (
     aborts,
@@ -31,7 +31,6 @@ from app.services import (
     operations,
     outcomes,
     planning,
-    restoration,
     targets,
 )
 from app.services.caller import Caller
@@ -258,11 +257,11 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
 
 
 def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> None:
-    clean_failure = node.fault == moves.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
+    clean_failure = node.fault == Fault.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
     allowed = how.in_maintenance
     if event is Event.PROVIDE:
         allowed = runtime.settings.conductor.allow_provisioning_in_maintenance
-    if node.fault == restoration.RESTORED:  # what its rows say is not to be relied upon
+    if node.fault == Fault.RESTORED:  # what its rows say is not to be relied upon
         allowed = event in (Event.MANAGE, Event.ADOPT)
     if node.maintenance and not allowed and not clean_failure:
         raise InMaintenance(verb, node.uuid)

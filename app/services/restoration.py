@@ -18,15 +18,13 @@ from sqlalchemy.orm import Session
 
 from app import log
 from app.db import age, utcnow
-from app.models import ACTIVE, Node, Operation, OperationState, StepState, Watermark
+from app.models import ACTIVE, Fault, Node, Operation, OperationState, StepState, Watermark
 from app.runtime import of
 from app.services import faults, history, limits, moves, operations, outcomes
 from app.states import MACHINE, Event, Kind, State
 
 logger = log.get(__name__)
 
-#: The fault of nodes that an operator has to look at; it goes with their maintenance.
-RESTORED = "restored"
 REASON = "The database was restored from a backup: compare this node with its machine"
 #: By how much the mark is raised above all that anybody can have seen.
 LEAP = 1_000_000
@@ -124,7 +122,7 @@ def declare(session: Session, touched: Collection[str] | None = None) -> tuple[i
                 operation_id=None,
                 maintenance=True,
                 maintenance_reason=func.coalesce(Node.maintenance_reason, REASON),
-                fault=RESTORED,
+                fault=Fault.RESTORED,
                 updated_at=utcnow(),
             ),
             execution_options={"synchronize_session": False},
@@ -185,7 +183,7 @@ def enter_failed(session: Session, node: Node, event_type: str, reason: str) -> 
     moves.move(node, Event.FAIL if Event.FAIL in row.moves else Event.ABORT)
     node.last_error = reason
     if node.provision_state == State.CLEAN_FAIL and not node.maintenance:
-        node.maintenance, node.fault = True, moves.CLEAN_FAILURE
+        node.maintenance, node.fault = True, Fault.CLEAN_FAILURE
         node.maintenance_reason = reason
     history.add(session, node, event_type, reason, "ERROR")
     return True

@@ -47,7 +47,7 @@ def _write(target: Target, archive: bytes) -> Path:
         or (data and Path(data, "agent_logs"))
         or _PLACE
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = str(target.provision_state).replace(" ", "-")
     moment = datetime.now(UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")
     parts = filter(None, (target.uuid, target.name, state, moment))

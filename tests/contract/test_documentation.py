@@ -6,7 +6,7 @@ import re
 import jsonschema
 import pytest
 
-from app.api import shown
+from app.api import shown, versions
 from app.api.schemas.common import Text
 from app.api.schemas.nodes import NodeCreate
 from app.models import Node
@@ -130,3 +130,67 @@ def test_fields_and_sort_keys_are_the_documented_ones(api, operations):
                 assert 200 == answer.status_code, (path, word)
                 checked += 1
     assert checked > 200
+
+
+def test_every_section_has_a_title_and_an_operation(document, operations):
+    titles = [tag["x-displayName"] for tag in document["tags"]]
+    assert sorted(set(titles)) == sorted(titles)
+    assert not [title for title in titles if "_" in title or title[0].islower()]
+    assert {tag["name"] for tag in document["tags"]} == {
+        about["tags"][0] for _, _, about in operations.values()
+    }
+
+
+def test_the_page_breaks_no_word_of_a_table_but_in_the_remarks(api):
+    page = api("GET", "/docs").text
+    style = re.sub(r"/\*.*?\*/", "", re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1])
+    breaking = {
+        selector.strip()
+        for selectors, rules in re.findall(r"([^{}]+)\{([^{}]*)\}", style)
+        for selector in selectors.split(",")
+        if re.search(r"(overflow-wrap|word-break|word-wrap)\s*:\s*(anywhere|break)", rules)
+    }
+    assert {"pre", "td:last-child"} == breaking
+    narrowest = re.search(r"td:last-child \{[^}]*min-width: (\d+)rem", style)
+    longest = max(len(word) for word in versions.HEADER.split())
+    assert int(narrowest[1]) * 16 > longest * 7  # a letter of 14px text is about so wide
+
+
+def test_what_is_code_in_a_text_is_shown_as_code(api, document):
+    """Every text of the document that may have backticks passes the function that knows them."""
+    page = api("GET", "/docs").text
+    assert "`" in document["info"]["description"]
+    bare = re.findall(
+        r"(?<!prose\()(?<!const )(?:spec\.info\.description|answer\.description|about\.summary"
+        r"|each\.description|group\.about|remark\()(?![^,;\n]*toLowerCase)",
+        page,
+    )
+    assert [] == bare
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", 302),
+        ("*/*", 200),
+        ("application/json", 200),
+        ("application/json, text/plain, */*", 200),
+        ("", 200),
+    ],
+)
+def test_a_browser_is_sent_to_the_page_and_programs_are_not(api, accept, status):
+    answer = api("GET", "/", Accept=accept)
+    assert status == answer.status_code
+    if status == 302:
+        assert "http://localhost/docs" == answer.headers["Location"]
+        assert "text/html" in api("GET", "/docs", Accept=accept).content_type
+    else:
+        assert "OpenStack Ironic API" == answer.json["name"]
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/metrics", "/nodes/n1/maintenance/x"])
+def test_a_path_that_is_not_there_is_told_as_it_was_asked_for(api, path):
+    answer = api("GET", path)
+    assert 404 == answer.status_code
+    told = json.loads(answer.json["error_message"])["description"]
+    assert told.startswith(f"GET {path} is not something")

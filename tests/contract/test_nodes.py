@@ -1,13 +1,18 @@
 """Nodes: enrolled, listed, changed, locked, removed."""
 
+import ast
+import re
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from app.db import now
-from app.models import AgentRecord, Conductor, Node, NodeHistory, Operation, OperationStep
+from app.models import AgentRecord, Conductor, Fault, Node, NodeHistory, Operation, OperationStep
 
 from .conftest import fault
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_new_node_is_enrolled_with_its_drivers_interfaces(api):
@@ -143,6 +148,35 @@ def test_pages_show_every_node_once(api, order):
 )  # fmt: skip
 def test_queries_are_checked(api, query, status):
     assert status == api("GET", f"/v1/nodes?{query}").status_code
+
+
+def written_faults():
+    """What the service assigns to the fault of a node, as its source has it."""
+    for path in (path for root in ("app", "workers") for path in (ROOT / root).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "fault":
+                yield path.name, ast.unparse(node.value)
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    pairs = [(target, node.value)]
+                    if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                        pairs = zip(target.elts, node.value.elts, strict=True)
+                    for place, value in pairs:
+                        if isinstance(place, ast.Attribute) and place.attr == "fault":
+                            yield path.name, ast.unparse(value)
+
+
+def test_every_fault_that_is_written_can_be_asked_for(api):
+    written = dict.fromkeys(value for _, value in written_faults())
+    assert {"Fault.POWER_FAILURE", "Fault.RESTORED", "fault", "None"} <= written.keys()
+    # a parameter is a Fault by its annotation
+    assert [] == [value for value in written if not re.fullmatch(r"Fault\.\w+|fault|None", value)]
+    nodes = {each: api.node(fault=each)["uuid"] for each in Fault}
+    for each, uuid in nodes.items():
+        answer = api("GET", f"/v1/nodes?fault={each}")
+        assert (200, [uuid]) == (answer.status_code, [one["uuid"] for one in answer.json["nodes"]])
+    told = fault(api("GET", "/v1/nodes?fault=odd"))["faultstring"]
+    assert all(each in told for each in Fault)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

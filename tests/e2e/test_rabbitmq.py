@@ -52,7 +52,7 @@ def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(serve
                 channel.queue_purge(name)
             channel.queue_delete("ingot.epoch")
         fleet.await_state(nodes, "available")
-        until(lambda: fleet.log("broker.was_empty")[1:], "the notice that it was emptied")
+        until(lambda: fleet.log("broker.was_empty"), "the notice that it was emptied")
         held.application.close()
 
 

@@ -33,6 +33,7 @@ class Ward:
             "INGOT_BROKER_URL": redis_url,
             "INGOT_CONDUCTOR_LEASE_TTL": "0.5",
             "INGOT_DEPLOY_HTTP_ROOT": str(folder),
+            "INGOT_DATA_DIR": str(folder / "data"),
         }
         self.redis = broker.client(redis_url, 2)
         self.claimant = inside.conductor("c-1")
@@ -176,6 +177,16 @@ def files_of_no_deployment(ward):
     (ward.folder / "nodes" / node / "image-secret").mkdir(parents=True)
 
 
+def files_that_others_may_read(ward):
+    for name in ("redis", "agent_logs"):
+        (ward.folder / "data" / name).mkdir(parents=True)
+        (ward.folder / "data" / name).chmod(0o755)
+    ward.folder.joinpath("data").chmod(0o751)
+    database = ward.folder / "data" / "ingot.db"
+    database.touch()
+    database.chmod(0o644)
+
+
 REPAIRED = {
     "orphan reservations": (reservation, reservation_of_the_past),
     "transient nodes": (cleaning_without_operation, deleting_without_operation),
@@ -185,6 +196,7 @@ REPAIRED = {
     "leases of nobody": (endless_lease, lease_of_nobody),
     "orphan rows": (history_of_no_node, agent_of_no_node),
     "stale files": (files_of_no_deployment,),
+    "open files": (files_that_others_may_read,),
 }
 
 
@@ -334,12 +346,16 @@ def test_a_service_that_is_stopped_is_well(ward):
 
 def test_the_command_tells_people_and_scripts(ward):
     run = CliRunner(env=ward.environ).invoke
-    assert (0, "Nothing was found.\n") == (
-        (well := run(cli.app, ["doctor"])).exit_code, well.stdout
-    )  # fmt: skip
-    assert (0, []) == (
-        (well := run(cli.app, ["doctor", "-o", "json"])).exit_code, json.loads(well.stdout)
-    )  # fmt: skip
+    well = run(cli.app, ["doctor"])
+    assert 0 == well.exit_code
+    told, *looked_at = well.stdout.splitlines()
+    assert "Nothing was found." == told
+    assert {"database", "Redis", "data directory", "checked"} == {
+        line.partition(":")[0] for line in looked_at
+    }
+    assert all(each.name in looked_at[-1] for each in examination.CHECKS)
+    well = run(cli.app, ["doctor", "-o", "json"])
+    assert (0, []) == (well.exit_code, json.loads(well.stdout))
     reservation(ward)
     table = run(cli.app, ["doctor"])
     assert 1 == table.exit_code

@@ -36,6 +36,7 @@ sync_power_state_interval = 30
 verify_ca = "False"
 
 [deploy]
+served_group = "nogroup"
 default_boot_mode = "bios"
 http_root = "{folder}/http"
 http_url = "http://{host}:{http}"

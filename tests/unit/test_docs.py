@@ -208,3 +208,11 @@ def test_every_demand_of_the_specs_page_names_its_test():
     demands = [row for row in rows if not row.startswith(("| demand |", "| what |", "| --- |"))]
     assert 100 < len(demands)
     assert [] == [row for row in demands if not re.search(r"\w+::test_\w+[^|]*\|$", row)]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_who_is_new_reads_how_to_install_the_client_before_the_first_command(page):
+    text = (ROOT / page).read_text()
+    installed = re.search(r"pip install python-openstackclient python-ironicclient", text)
+    assert installed
+    assert installed.start() < text.index("openstack baremetal node create")

@@ -130,6 +130,36 @@ def test_a_bad_value_is_named_in_one_line(environ, message):
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ingot:hush@db/ingot",
+        "mysql+pymysql://ingot:hush@db/ingot",
+        "postgresql+psycopg2://ingot:hush@db/ingot",
+        "postgres://ingot:hush@db/ingot",
+        "oracle://ingot:hush@db",
+        "hush",
+    ],
+)
+def test_a_database_that_is_not_supported_is_told_with_those_that_are(url):
+    with pytest.raises(SettingsError) as error:
+        load({"INGOT_DATABASE_CONNECTION": url})
+    line = str(error.value)
+    assert line.startswith("INGOT_DATABASE_CONNECTION: ")
+    assert url.partition("://")[0] in line or "://" not in url
+    assert line.endswith(
+        "those are SQLite (sqlite:///FILE) and PostgreSQL (postgresql://USER:PASSWORD@HOST/NAME)"
+    )
+    assert "hush" not in line
+
+
+@pytest.mark.parametrize(
+    "url", ["", "sqlite:////srv/ingot.db", "postgresql://db/ingot", "postgresql+psycopg://db/ingot"]
+)
+def test_a_database_that_is_supported_is_taken(url):
+    assert url == load({"INGOT_DATABASE_CONNECTION": url}).database.connection
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (

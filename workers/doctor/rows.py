@@ -9,7 +9,7 @@ from sqlalchemy import Table, and_, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db import age
-from app.models import ACTIVE, BESIDE, Conductor, Node, Operation, OperationState, StepState
+from app.models import ACTIVE, BESIDE, Conductor, Fault, Node, Operation, OperationState, StepState
 from app.models.base import Base
 from app.ring import owner
 from app.services import conductors, faults, operations, outcomes, restoration
@@ -228,7 +228,7 @@ def unserved(patient: Patient) -> Iterator[Finding]:
 
 def unchecked(patient: Patient) -> Iterator[Finding]:
     """Nodes that nobody has compared with their machines since a backup was restored."""
-    query = select(Node.uuid, Node.provision_state).where(Node.fault == restoration.RESTORED)
+    query = select(Node.uuid, Node.provision_state).where(Node.fault == Fault.RESTORED)
     with patient.runtime.reading() as session:
         for uuid, state in session.execute(query):
             yield Finding(

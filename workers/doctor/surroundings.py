@@ -18,7 +18,7 @@ from app.models.base import Base
 from app.queue import now_queue_of, queue_of
 from app.services import conductors, restoration
 from drivers.boot import files
-from workers import boot_files
+from workers import boot_files, permissions
 from workers.doctor.checks import Finding, Patient
 from workers.lease import RELEASE
 from workers.witness import Witness
@@ -193,3 +193,19 @@ def useless_files(patient: Patient) -> Iterator[Finding]:
 def delete_files(patient: Patient, finding: Finding) -> None:
     if finding.key in boot_files.useless(patient.runtime):
         files.remove(patient.runtime.settings.options(), finding.key)
+
+
+def wide_files(patient: Patient) -> Iterator[Finding]:
+    """The data directory and what is private in it, where other users of this host may read it."""
+    settings = patient.runtime.settings
+    for each in permissions.wide(settings) if settings.default.data_dir else ():
+        yield Finding(
+            str(each.path),
+            f"other users may use it, its mode is {each.mode:04o}, and it holds passwords of BMCs:"
+            f" `chmod {each.right:04o}`",
+            each,
+        )
+
+
+def tighten(patient: Patient, finding: Finding) -> None:
+    finding.key.tighten()

@@ -14,12 +14,12 @@ from app.api.schemas.common import (
     Text,
     Uuid,
 )
+from app.models import Fault
 from app.services.power import TARGETS
 from app.states import VERBS, State
 from drivers import reserved
 from drivers.interfaces import KINDS
 
-FAULTS = ("power failure", "clean failure", "rescue abort failure", "service failure")
 #: Interfaces whose steps may be asked for.
 STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid")
 #: Steps that every flow has; their interface does not matter.
@@ -105,7 +105,7 @@ class NodeFilters(ListQuery):
     provision_state = Text(choices=State)
     driver = Text()
     resource_class = Text()
-    fault = Text(choices=FAULTS)
+    fault = Text(choices=Fault)
     conductor_group = Text()
     conductor = Text()
     owner = Text()

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.models import AgentRecord, Node
+from app.models import AgentRecord, Fault, Node
 from app.runtime import RUNTIME
-from app.services.moves import CLEAN_FAILURE, forget_agent, settle
+from app.services.moves import forget_agent, settle
 from app.settings import load
 from app.states import Event, State
 
@@ -75,7 +75,7 @@ def test_a_lessee_that_an_operator_chose_stays():
 
 def test_a_failed_clean_puts_the_node_into_maintenance_and_says_why():
     node = settled(Node(last_error="disk sda refused"), State.CLEANING, Event.FAIL)
-    assert (True, CLEAN_FAILURE, "disk sda refused") == (
+    assert (True, Fault.CLEAN_FAILURE, "disk sda refused") == (
         node.maintenance,
         node.fault,
         node.maintenance_reason,
@@ -84,7 +84,9 @@ def test_a_failed_clean_puts_the_node_into_maintenance_and_says_why():
 
 @pytest.mark.parametrize("event", [Event.DONE, Event.MANAGE])
 def test_a_good_clean_ends_the_maintenance_of_a_failed_one_and_no_other(event):
-    failed = Node(maintenance=True, fault=CLEAN_FAILURE, maintenance_reason="disk sda refused")
+    failed = Node(
+        maintenance=True, fault=Fault.CLEAN_FAILURE, maintenance_reason="disk sda refused"
+    )
     settled(failed, State.CLEANING, event)
     assert (False, None, None) == (failed.maintenance, failed.fault, failed.maintenance_reason)
     repaired = Node(maintenance=True, fault=None, maintenance_reason="memory is replaced")

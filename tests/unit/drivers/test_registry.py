@@ -10,7 +10,7 @@ from drivers import errors
 from drivers.builtin import FakeHardware
 from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement, FakePower
-from drivers.registry import HardwareType, load
+from drivers.registry import HardwareType, UnknownName, load
 from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
 
@@ -154,11 +154,76 @@ def test_a_setting_may_part_equal_priorities():
     assert {} == registry.refused
 
 
-def test_a_driver_that_is_not_there_or_not_enabled_is_named():
-    registry = load(enabled_types=["acme", "redfish"], enabled_interfaces={"power": ["fake"]})
+def test_a_driver_without_an_enabled_interface_is_refused_and_named():
+    registry = load(enabled_types=["redfish"], enabled_interfaces={"power": ["fake"]})
     assert {} == registry.types
-    assert "no hardware type" in registry.refused["acme"]
     assert "power" in registry.refused["redfish"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"enabled_types": ["redfish", "idrac"]},
+            (
+                "[DEFAULT]enabled_hardware_types: there is no hardware type 'idrac'; installed are"
+                " fake-hardware, ipmi, redfish"
+            ),
+        ),
+        (
+            {"enabled_interfaces": {"network": ["noop", "flat"]}},
+            (
+                "[DEFAULT]enabled_network_interfaces: there is no network interface 'flat'; installed"
+                " are noop"
+            ),
+        ),
+        (
+            {"defaults": {"network": "flat"}},
+            (
+                "[DEFAULT]default_network_interface: there is no enabled network interface 'flat';"
+                " enabled are noop"
+            ),
+        ),
+        (
+            {"enabled_interfaces": {"deploy": ["direct"]}, "defaults": {"deploy": "ramdisk"}},
+            (
+                "[DEFAULT]default_deploy_interface: there is no enabled deploy interface 'ramdisk';"
+                " enabled are direct"
+            ),
+        ),
+    ],
+)
+def test_a_setting_that_names_an_unknown_driver_or_interface_raises(given, message):
+    with pytest.raises(UnknownName) as raised:
+        load(**given)
+    assert message == str(raised.value)
+
+
+def test_the_interfaces_of_every_installed_driver_are_known_even_of_one_that_is_not_enabled():
+    enabled = {"management": ["redfish", "acme"], "power": ["redfish", "clashing"]}
+    registry = load(["redfish"], enabled, {"power": "redfish"}, extra=[Acme, Clashing])
+    assert ["redfish"] == list(registry.types)
+    assert ["redfish"] == registry.supported("redfish", "management")
+    with_clashing = load(["redfish", "clashing"], enabled, extra=[Acme, Clashing])
+    assert (["redfish"], ["clashing"]) == (list(with_clashing.types), list(with_clashing.refused))
+
+
+def test_a_driver_that_is_not_loaded_is_told_with_the_processes_that_need_it():
+    with pytest.raises(InvalidDriverInfo) as raised:
+        load(enabled_types=["redfish"]).driver("acme", {})
+    told = str(raised.value)
+    assert told.startswith("driver: there is no driver 'acme'; loaded are redfish.")
+    assert "the API and the conductors" in told
+
+
+def test_a_driver_that_cannot_be_imported_is_named_where_its_interface_is_missing():
+    class Broken(HardwareType):
+        name = "broken"
+        interfaces = None
+
+    assert "broken" in load(extra=[Broken]).refused
+    with pytest.raises(UnknownName, match=r"'of-broken'.*; hardware type broken: "):
+        load(enabled_interfaces={"power": ["of-broken"]}, extra=[Broken])
 
 
 def test_a_configured_default_comes_first_where_it_is_accepted():

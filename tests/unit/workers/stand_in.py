@@ -9,6 +9,7 @@ import time
 import uuid
 from pathlib import Path
 
+from app import certificate
 from workers import cli
 from workers import up as supervisor
 
@@ -47,6 +48,10 @@ def beat(_settings):
     time.sleep(600)
 
 
+def check(settings):
+    certificate.files(settings.api)
+
+
 def alive(settings):
     if not registry(settings).exists():
         return {}
@@ -69,8 +74,8 @@ def upgrade(settings):
 
 if __name__ == "__main__":
     supervisor.ROLES = {
-        "api": api, "files": beat, "conductor": conductor, "beat": beat, "upgrade": upgrade,
-        "alive": alive,
+        "api": api, "files": beat, "conductor": conductor, "beat": beat, "check": check,
+        "upgrade": upgrade, "alive": alive,
     }  # fmt: skip
     supervisor.PRELOAD = ()
     cli.main()

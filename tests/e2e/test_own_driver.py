@@ -1,0 +1,99 @@
+"""The guide to drivers, followed to the letter: its files are installed, its commands are run."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fleet import ROOT, Fleet
+from tests.web import Handler, serving
+
+PAGE = ROOT / "docs" / "drivers.md"
+INGOT = Path(sys.executable).with_name("ingot")
+#: Where the guide says that the strip is.
+STRIP = "http://192.0.2.7"
+
+
+class Strip(Handler):
+    """A power strip with one outlet, number 4."""
+
+    def do_GET(self):
+        self.answer(200 if self.path == "/outlets/4" else 404, {"on": self.server.on})
+
+    def do_PUT(self):
+        self.server.on = self.body()["on"]
+        self.server.orders.append(self.server.on)
+        self.do_GET()
+
+
+def run(*command, cwd, **environ):
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environ}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert 0 == done.returncode, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The files of the guide."""
+    folder = tmp_path_factory.mktemp("acme")
+    found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for name, text in found:
+        (folder / name).write_text(text)
+    assert {"pyproject.toml", "ingot_acme.py", "test_ingot_acme.py"} == {name for name, _ in found}
+    return folder
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """The command lines of the guide, in their order."""
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def installed(written, commands, tmp_path_factory):
+    """A folder with the driver, installed as the guide says, but apart and without the network."""
+    folder = tmp_path_factory.mktemp("installed")
+    assert "pip install ." == commands[0]
+    apart = ("--no-build-isolation", "--no-deps", "--no-index", "--target", str(folder))
+    run(sys.executable, "-m", *shlex.split(commands[0]), *apart, cwd=written)
+    return folder
+
+
+def test_the_guides_test_passes_where_its_driver_is_installed(written, installed):
+    path = f"{installed}{os.pathsep}{ROOT}"
+    told = run(
+        sys.executable, "-m", "pytest", "-q", "test_ingot_acme.py", cwd=written, PYTHONPATH=path
+    )
+    assert re.search(r"[1-9]\d* passed", told), told
+
+
+def test_the_guides_commands_work_on_a_service_that_has_its_driver(tmp_path, installed, commands):
+    used = [shlex.split(each) for each in commands if each.startswith("ingot ")]
+    assert ["create", "provision-state", "power", "provision-state"] == [each[2] for each in used]
+    with (
+        serving(Strip, on=True, orders=[]) as strip,
+        Fleet(tmp_path, conductors=1, PYTHONPATH=str(installed)) as fleet,
+    ):
+        for words in used:
+            words = [word.replace(STRIP, strip.url) for word in words[1:]]
+            run(INGOT, *words, cwd=tmp_path, INGOT_URL=fleet.url)
+        (node,) = fleet.get("nodes", fields="provision_state,driver,last_error")["nodes"]
+        assert ["fleet-1"] == fleet.get("drivers/acme")["hosts"]
+        assert False in strip.orders  # it was drained
+        (step,) = [
+            each
+            for each in fleet.operation("m1", "clean")["steps"]
+            if each["step"] == "drain"
+        ]  # fmt: skip
+    assert ("acme", "manageable", None) == (
+        node["driver"], node["provision_state"], node["last_error"]
+    )  # fmt: skip
+    assert "done" == step["state"]

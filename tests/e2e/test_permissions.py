@@ -1,0 +1,116 @@
+"""What the service keeps is readable by its own user, and what a file server may read by its group."""
+
+import grp
+import os
+import sqlite3
+import stat
+
+import pytest
+import requests
+
+from drivers.simulator.simulator import running
+from tests.fleet import AGENTS, ROOT, Fleet, until
+from tests.ports import free_port
+
+#: Slow enough to look at what a machine boots before it is withdrawn.
+PACE = {"boot_seconds": 5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
+
+
+@pytest.fixture(autouse=True)
+def usual_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(folder):
+    """path below the folder -> its permissions; links have none."""
+    paths = [folder, *(each for each in folder.rglob("*") if not each.is_symlink())]
+    return {
+        each.relative_to(folder).as_posix(): stat.S_IMODE(each.lstat().st_mode) for each in paths
+    }
+
+
+def served(fleet, port, simulator):
+    """The path of an image that is made for a machine, once it was fetched as the machine does."""
+    nodes = fleet.enrol(simulator, made=True)
+    fleet.provision(nodes, "manage")
+    fleet.await_state(nodes, "manageable")
+    fleet.provision(nodes, "provide")
+    root = fleet.data / "httpboot"
+    (image,) = until(lambda: list(root.glob("nodes/*/*/boot.iso")), "an image")
+    answer = requests.get(f"http://127.0.0.1:{port}/{image.relative_to(root)}", timeout=10)
+    assert 200 == answer.status_code
+    assert answer.content == image.read_bytes()
+    return image
+
+
+def another_group():
+    """(name, number) of a group that is not this process's first, where it may give files to one."""
+    may = [each.gr_gid for each in grp.getgrall()] if os.geteuid() == 0 else os.getgroups()
+    number = next((each for each in may if each != os.getegid()), os.getegid())
+    return grp.getgrgid(number).gr_name, number
+
+
+def up(folder, port, **environ):
+    ours = {
+        "INGOT_DEPLOY_HTTP_PORT": str(port),
+        "INGOT_ESP_IMAGE": str(ROOT / "LICENSE"),  # no firmware looks at it
+    }
+    return Fleet(folder, conductors=1, **AGENTS, **ours, **environ)
+
+
+def test_nothing_below_the_data_directory_is_for_other_users_and_boot_files_are_served(tmp_path):
+    port = free_port()
+    with running(machines=1, **PACE) as simulator, up(tmp_path, port) as fleet:
+        image = served(fleet, port, simulator)
+        found = modes(fleet.data)
+    assert {"ingot.db", "ingot.db-wal", "redis", "redis.log", "httpboot", "master_images"} < set(
+        found
+    )
+    assert any(path.endswith(".aof") for path in found)
+    # Ironic's setting gives images their own mode; the folders above let nobody through to them
+    assert 0o644 == found.pop(image.relative_to(fleet.data).as_posix())
+    assert {} == {path: f"{mode:o}" for path, mode in found.items() if mode & 0o077}
+
+
+def test_what_an_older_release_has_left_open_is_tightened(tmp_path):
+    data = tmp_path / "data"
+    (data / "redis").mkdir(parents=True)
+    with sqlite3.connect(data / "ingot.db") as database:
+        database.execute("CREATE TABLE there_was_one (id int)")
+    database.close()
+    assert {0o755, 0o644} == set(modes(data).values())
+    with up(tmp_path, free_port()) as fleet:
+        assert {} == {path: f"{mode:o}" for path, mode in modes(data).items() if mode & 0o077}
+        tightened = {line["path"] for line in fleet.log("permissions.tightened")}
+    assert {str(data), str(data / "redis"), str(data / "ingot.db")} == tightened
+
+
+def test_a_directory_with_other_things_in_it_stays_as_it_is_and_a_warning_says_so(tmp_path):
+    data = tmp_path / "data"
+    (data / "photographs").mkdir(parents=True)
+    with up(tmp_path, free_port()) as fleet:
+        assert [str(data)] == [line["path"] for line in fleet.log("permissions.too_wide")]
+        found = modes(data)
+    assert 0o755 == found.pop(".")
+    assert 0o755 == found.pop("photographs")
+    assert {} == {path: f"{mode:o}" for path, mode in found.items() if mode & 0o077}
+
+
+def test_the_group_of_a_file_server_reads_what_machines_fetch_and_nothing_else(tmp_path):
+    name, group = another_group()
+    port = free_port()
+    with (
+        running(machines=1, **PACE) as simulator,
+        up(tmp_path, port, INGOT_DEPLOY_SERVED_GROUP=name) as fleet,
+    ):
+        image = served(fleet, port, simulator)
+        found = modes(fleet.data)
+        way = [image, *(each for each in image.parents if each.is_relative_to(fleet.data))]
+        assert {group} == {each.stat().st_gid for each in way}
+    assert 0o710 == found["."]
+    shared = {path for path in found if path.startswith(("httpboot", "tftpboot", "master_images"))}
+    assert [] == [path for path in shared if not found[path] & 0o040]
+    assert [] == [path for path in found.keys() - shared - {"."} if found[path] & 0o077]
+    assert [] == [path for path in found if found[path] & 0o007 and not path.endswith("boot.iso")]

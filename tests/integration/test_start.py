@@ -1,0 +1,178 @@
+"""What settings stop a role before it serves anything: one line on standard error, exit status 1."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import requests
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.fleet import until
+from tests.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(folder, **settings):
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("INGOT_")}
+    alone = {
+        "INGOT_DATABASE_CONNECTION": f"sqlite:///{folder}/ingot.db",
+        "INGOT_BROKER_URL": "redis://127.0.0.1:1/0",
+    }
+    return ours | alone | {"INGOT_DATA_DIR": str(folder / "data")} | settings
+
+
+def refused(folder, *command, **settings):
+    """The line with which a command refuses to start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.cli", *command],
+        cwd=ROOT,
+        env=environment(folder, **settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert 1 == done.returncode, done.stderr
+    assert "" == done.stdout
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ingot: ")]
+    assert 1 == len(lines), done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0].removeprefix("ingot: ")
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Write a certificate for 127.0.0.1 and its key; the paths of both."""
+
+    def make(name, passphrase=None):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+        now = dt.datetime.now(dt.UTC)
+        signed = (
+            x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .sign(key, hashes.SHA256())
+        )
+        encryption = (
+            serialization.BestAvailableEncryption(passphrase)
+            if passphrase
+            else serialization.NoEncryption()
+        )
+        certificate, private = tmp_path / f"{name}.crt", tmp_path / f"{name}.key"
+        certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        private.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+            )
+        )
+        return str(certificate), str(private)
+
+    return make
+
+
+@pytest.mark.parametrize("command", ["api", "up"])
+def test_https_without_a_certificate_stops_the_start_of_the_api(tmp_path, command, pair):
+    certificate, _ = pair("one")
+    broker = {"INGOT_BROKER_URL": ""} if command == "up" else {}
+    settings = {"INGOT_API_ENABLE_SSL_API": "true", "INGOT_API_PORT": str(free_port()), **broker}
+    assert (
+        "[api]cert_file is not set, and [api]enable_ssl_api needs it"
+        == refused(tmp_path, command, **settings)
+    )  # fmt: skip
+    settings["INGOT_API_CERT_FILE"] = certificate
+    assert (
+        "[api]key_file is not set, and [api]enable_ssl_api needs it"
+        == refused(tmp_path, command, **settings)
+    )  # fmt: skip
+
+
+def test_a_certificate_that_cannot_be_served_is_named(tmp_path, pair):
+    (certificate, key), (_, other), (locked, encrypted) = (
+        pair("one"),
+        pair("other"),
+        pair("locked", b"secret"),
+    )
+
+    def told(cert_file, key_file):
+        settings = {"INGOT_API_CERT_FILE": str(cert_file), "INGOT_API_KEY_FILE": str(key_file)}
+        return refused(tmp_path, "api", INGOT_API_ENABLE_SSL_API="true", **settings)
+
+    nowhere = tmp_path / "nowhere"
+    assert f"[api]cert_file: {nowhere}: No such file or directory" == told(nowhere, key)
+    assert f"[api]key_file: {tmp_path}: Is a directory" == told(certificate, tmp_path)
+    for wrong in ((certificate, other), (locked, encrypted), (key, key)):
+        line = told(*wrong)
+        assert line.startswith("[api]cert_file, [api]key_file: "), line
+        assert wrong[0] in line
+        assert wrong[1] in line
+
+
+def test_the_certificate_is_served_also_under_the_older_names_of_its_settings(tmp_path, pair):
+    certificate, key = pair("one")
+    port = free_port()
+    file = tmp_path / "ingot.toml"
+    file.write_text(
+        f'[api]\nenable_ssl_api = true\nport = {port}\n'
+        f'[ssl]\ncert_file = "{certificate}"\nkey_file = "{key}"\n'
+    )  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-m", "workers.cli", "api", "--config", str(file)],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+
+            def answer():
+                assert process.poll() is None, process.stderr.read()
+                try:
+                    # the certificate has no alternative name: it is compared, not believed
+                    return requests.get(f"https://127.0.0.1:{port}/", timeout=5, verify=False)
+                except requests.ConnectionError:
+                    return None
+
+            with pytest.warns(match="Unverified HTTPS"):
+                assert 200 == until(answer, "an answer").status_code
+            with pytest.raises(requests.ConnectionError):
+                requests.get(f"http://127.0.0.1:{port}/", timeout=5)
+        finally:
+            process.terminate()
+            process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize("command", ["api", "conductor", "up"])
+def test_an_interface_that_is_not_there_stops_the_start_of_api_and_conductor(tmp_path, command):
+    broker = {"INGOT_BROKER_URL": ""} if command == "up" else {}
+    settings = {"INGOT_ENABLED_NETWORK_INTERFACES": "flat,noop", "INGOT_API_PORT": "0", **broker}
+    assert (
+        "[DEFAULT]enabled_network_interfaces: there is no network interface 'flat'; installed are"
+        " noop"
+    ) == refused(tmp_path, command, **settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("mysql+pymysql://ingot:hush@127.0.0.1/ingot", "mysql+pymysql:// is no database"),
+        ("postgresql://ingot:hush@127.0.0.1:port/ingot", "not a database URL"),
+    ],
+)
+def test_a_database_url_that_cannot_be_used_is_told_in_one_line(tmp_path, url, told):
+    line = refused(tmp_path, "db", "upgrade", INGOT_DATABASE_CONNECTION=url)
+    assert told in line
+    assert "hush" not in line
+
+
+def test_a_group_of_file_servers_that_is_not_there_stops_the_start(tmp_path):
+    settings = {"INGOT_DEPLOY_SERVED_GROUP": "no-such-group", "INGOT_BROKER_URL": ""}
+    line = refused(tmp_path, "up", **settings)
+    assert line.startswith("[deploy]served_group: no-such-group: ")

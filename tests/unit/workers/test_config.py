@@ -1,0 +1,55 @@
+"""`ingot config`: the settings as a TOML file, all or some of them."""
+
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from workers import cli
+
+SET = {"INGOT_API_PORT": "7000", "INGOT_HOST": "rack-1", "INGOT_DATABASE_CONNECTION": ""}
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Run it; the document that it prints, and its text."""
+    monkeypatch.setattr("os.umask", lambda _mode: None)  # that of a process of its own
+
+    def run(*words, **environ):
+        result = CliRunner(env={"INGOT_CONFIG": "", **environ}).invoke(cli.app, ["config", *words])
+        assert 0 == result.exit_code, result.output
+        return tomllib.loads(result.stdout), result.stdout
+
+    return run
+
+
+def test_all_settings_are_shown_as_a_file_that_can_be_read(shown):
+    document, text = shown(**SET)
+    assert {"DEFAULT", "api", "conductor", "pxe"} < document.keys()
+    assert 7000 == document["api"]["port"]
+    assert "# INGOT_API_PORT, default 6385, from: INGOT_API_PORT" in text
+
+
+def test_one_section_is_shown_alone(shown):
+    document, _ = shown("api", **SET)
+    assert ["api"] == list(document)
+    assert len(document["api"]) > 10
+
+
+def test_only_what_is_set_is_shown(shown):
+    assert {
+        "DEFAULT": {"host": "rack-1"},
+        "database": {"connection": ""},
+        "api": {"port": 7000},
+    } == (shown("--changed", **SET)[0])
+    assert {"api": {"port": 7000}} == shown("api", "--changed", **SET)[0]
+    assert ({}, "# nothing is set: every value is its default\n") == shown(
+        "pxe", "--changed", **SET
+    )
+
+
+def test_a_section_that_is_not_there_is_told_with_the_nearest(shown):
+    with pytest.raises(
+        cli.SettingsError, match="apii: there is no such section; the nearest is api"
+    ):
+        CliRunner().invoke(cli.app, ["config", "apii"], catch_exceptions=False)
