@@ -1,5 +1,7 @@
 """What there is: the documents from which clients find out about the service."""
 
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from flask import Flask, Response
@@ -10,6 +12,9 @@ from app.api.answers import host, json, links, runtime
 from app.api.routes import Routes
 
 root = Routes("root", "What there is")
+
+#: The release of the service; a header, as clients know every field of the document.
+RELEASE = "X-Ingot-Release"
 
 
 def _version() -> dict[str, Any]:
@@ -24,15 +29,23 @@ def _version() -> dict[str, Any]:
 
 def discover() -> Response:
     """Which versions the service speaks."""
-    version = _version()
-    return json(
+    served = _version()
+    answer = json(
         {
             "name": "OpenStack Ironic API",
             "description": "Ingot provisions bare-metal servers. It speaks Ironic's API.",
-            "default_version": version,
-            "versions": [version],
+            "default_version": served,
+            "versions": [served],
         }
     )
+    answer.headers[RELEASE] = _release()
+    return answer
+
+
+@cache
+def _release() -> str:
+    """Of the installed package."""
+    return version("ingot")
 
 
 @root.at("GET", "")
