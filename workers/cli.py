@@ -16,7 +16,8 @@ import typer
 from app import log
 from app import settings as app_settings
 from app.cli import tree
-from app.cli.output import Form, Output
+from app.cli.forms import Form
+from app.cli.output import Output
 from app.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
 from workers import permissions, places

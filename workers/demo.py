@@ -181,21 +181,18 @@ def stuck(line: Line) -> bool:
     return kind in (Kind.STABLE, Kind.FAILED) and not line.reserved
 
 
-def commands(url: str, uuid: str) -> str:
-    """What to try while the service runs; uuid: a node's."""
-    client, ingot = (Path(sys.executable).with_name(name) for name in ("baremetal", "ingot"))
-    lines = [
-        f"the service runs at {url} until Ctrl-C (what it can do: {url}/docs); try",
-        f"  curl -s {url}/v1/nodes/{uuid}/operations",
-        f"  curl -s -X PUT '{url}/v1/nodes/{uuid}/states/power?target=power%20on'",
-    ]
-    if client.exists():
-        lines.append(f"  {client} --os-auth-type none --os-endpoint {url} node list")
-    else:
-        lines.append(f"  curl -s {url}/v1/nodes")
-    if ingot.exists():
-        lines.append(f"  {ingot} config")
-    return "\n".join(lines)
+def commands(url: str, node: str) -> str:
+    """What to try while the service runs; node: the name of one."""
+    script = Path(sys.executable).with_name("ingot")
+    ingot = f"{script}" if script.exists() else f"{sys.executable} -m workers.ingot"
+    asked = ("list", f"why {node}", f"operations {node}", f"power {node} on --wait")
+    return "\n".join(
+        [
+            f"the service runs at {url} until Ctrl-C (what it can do: {url}/docs); try",
+            f"  export INGOT_URL={url}",
+            *(f"  {ingot} node {words}" for words in asked),
+        ]
+    )
 
 
 def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
@@ -212,8 +209,8 @@ def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
         demo_view.summary(console, show.summary())
         status = 0 if arrived else 1
         if not once:
-            uuid = api.lines()[0].uuid
-            console.print(commands(scene.url, uuid), highlight=False, soft_wrap=True, markup=False)
+            node = api.lines()[0].name
+            console.print(commands(scene.url, node), highlight=False, soft_wrap=True, markup=False)
             wait(scene)
     return status
 

@@ -13,21 +13,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from app.cli import styles
 from app.models import OperationState
-from app.states import MACHINE, Kind, State
 from workers.demo_api import Line
 
 #: Seconds between two lines of progress where there is no terminal.
 PLAIN_INTERVAL = 2.0
 #: Events that stay beneath the table.
 EVENTS = 8
-STYLES = {
-    Kind.STABLE: "green",
-    Kind.BUSY: "cyan",
-    Kind.WAIT: "blue",
-    Kind.HOLD: "yellow",
-    Kind.FAILED: "bold red",
-}
 NOTES = {
     OperationState.QUEUED: "due",
     OperationState.RUNNING: "conductor works",
@@ -144,12 +137,17 @@ def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
         told = NOTES.get(OperationState(line.operation), "")
     return (
         Text(line.name),
-        Text(line.provision_state, style=STYLES[MACHINE[State(line.provision_state)].kind]),
+        Text(line.provision_state, style=styles.of("provision_state", line.provision_state)),
         Text(line.power_state.removeprefix("power ")),
         Text(line.conductor),
         Text(line.step.partition(".")[2]),
         Text(f"{line.done}/{line.total}" if line.total else "", justify="right"),
-        ProgressBar(total=max(line.total, 1), completed=line.done),
+        ProgressBar(
+            total=max(line.total, 1),
+            completed=line.done,
+            complete_style=styles.UNDER_WAY,
+            finished_style=styles.OVER,
+        ),
         Text(told, style=failed),
     )
 

@@ -3,17 +3,20 @@
 from typing import Any
 
 from flask import Response
-from sqlalchemy import select
+from sqlalchemy import not_, select
 
 from app.api.answers import json, links, runtime
 from app.api.masking import mask
 from app.api.nodes import identified
+from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
+from app.api.schemas.operations import OperationFilters
 from app.errors import NotFound
-from app.models import Node, Operation, OperationStep
+from app.models import ACTIVE, Node, Operation, OperationStep
 from app.services import admission
 from app.services import operations as service
+from app.services.paging import cut
 
 operations = Routes("operations", "What is done to nodes, step by step")
 
@@ -24,6 +27,10 @@ SHOWN = (
     "started_at", "finished_at", "cursor", "fence", "claimed_by", "error", "deadline_at",
     "wake_at", "sends", "sent_at", "sent_to", "refused", "aborting",
 )  # fmt: skip
+SORTABLE = frozenset({
+    "uuid", "kind", "state", "requested_by", "created_at", "started_at", "finished_at",
+    "deadline_at",
+})  # fmt: skip
 STEP_SHOWN = (
     "position", "interface", "source", "flow", "priority", "in_band", "abortable", "resume",
     "state", "attempts", "deaths", "tries", "backoff", "faults", "timeout", "deadline_at",
@@ -32,10 +39,10 @@ STEP_SHOWN = (
 )  # fmt: skip
 
 
-def _view(operation: Operation, node_uuid: str) -> View:
+def _view(operation: Operation, node_uuid: str, node_name: str | None) -> View:
     view = {name: getattr(operation, name) for name in SHOWN}
     view["arguments"] = mask(operation.arguments)
-    view["node_uuid"] = node_uuid
+    view["node_uuid"], view["node_name"] = node_uuid, node_name
     view["links"] = links(f"operations/{operation.uuid}")
     return view
 
@@ -52,11 +59,32 @@ def _step(step: OperationStep) -> View:
 def list_operations(_query: Any, ident: str) -> Response:
     """List the operations of a node, the newest first"""
     with runtime().reading() as session:
-        node = session.execute(select(Node.id, Node.uuid).where(identified(ident))).one_or_none()
+        of = select(Node.id, Node.uuid, Node.name).where(identified(ident))
+        node = session.execute(of).one_or_none()
         if node is None:
             raise NotFound("node", ident)
         found = service.of_node(session, node.id)
-        return json({"operations": [_view(each, node.uuid) for each in found]})
+        return json({"operations": [_view(each, node.uuid, node.name) for each in found]})
+
+
+@operations.at("GET", "/operations", rule="baremetal:node:history:get")
+@operations.arguments(OperationFilters, location="query")
+def list_operations_of_all(query: Any) -> Response:
+    """List the operations of all nodes, the newest first"""
+    page = page_of({"sort_dir": "desc", **query}, "operation", sortable=SORTABLE)
+    columns: list[Any] = [Operation, Node.uuid, Node.name]
+    selected = select(*columns).join(Node, Node.id == Operation.node_id)
+    for name in ("kind", "state"):
+        if name in query:
+            selected = selected.where(getattr(Operation, name) == query[name])
+    if "active" in query:
+        active = Operation.state.in_(ACTIVE)
+        selected = selected.where(active if query["active"] else not_(active))
+    with runtime().reading() as session:
+        rows = session.execute(cut(session, selected, Operation, page)).all()
+        items = [_view(operation, uuid, name) for operation, uuid, name in rows]
+    last = items[-1]["uuid"] if len(rows) == page.limit else None
+    return json(collection("operations", items, page, last=last))
 
 
 @operations.at("GET", "/operations/<uuid>", rule="baremetal:node:history:get")
@@ -65,16 +93,16 @@ def show_operation(_query: Any, uuid: str) -> Response:
     """Show an operation and its steps"""
     with runtime().reading() as session:
         row = session.execute(
-            select(Operation, Node.uuid)
+            select(Operation, Node.uuid, Node.name)
             .join(Node, Node.id == Operation.node_id)
             .where(Operation.uuid == uuid)
         ).one_or_none()
         if row is None:
             raise NotFound("operation", uuid)
-        operation, node_uuid = row
+        operation, node_uuid, node_name = row
         steps = service.steps_of(session, operation)
         return json(
-            _view(operation, node_uuid)
+            _view(operation, node_uuid, node_name)
             | {"admission": admission.document(session, operation)}
             | {"steps": [_step(each) for each in steps]}
         )

@@ -1,5 +1,7 @@
 """What there is: the documents from which clients find out about the service."""
 
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from flask import Flask, Response, request
@@ -12,6 +14,9 @@ from app.api.schemas.common import TRUE
 from app.services import health
 
 root = Routes("root", "What there is")
+
+#: The release of the service; a header, as clients know every field of the document.
+RELEASE = "X-Ingot-Release"
 
 
 def _version() -> dict[str, Any]:
@@ -29,15 +34,23 @@ def discover() -> Response:
     accepted = request.accept_mimetypes
     if accepted.best_match(("application/json", "text/html")) == "text/html":
         return Response(status=302, headers={"Location": f"{host()}/docs", "Vary": "Accept"})
-    version = _version()
-    return json(
+    served = _version()
+    answer = json(
         {
             "name": "OpenStack Ironic API",
             "description": "Ingot provisions bare-metal servers. It speaks Ironic's API.",
-            "default_version": version,
-            "versions": [version],
+            "default_version": served,
+            "versions": [served],
         }
     )
+    answer.headers[RELEASE] = _release()
+    return answer
+
+
+@cache
+def _release() -> str:
+    """Of the installed package."""
+    return version("ingot")
 
 
 @root.at("GET", "")

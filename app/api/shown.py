@@ -217,7 +217,7 @@ CONDUCTOR = some(
 )  # fmt: skip
 OPERATION = exactly({
     **columns(Operation, operations.SHOWN), "state": one_of(OperationState),
-    "arguments": DOCUMENT, "node_uuid": UUID, "links": ref("Links"),
+    "arguments": DOCUMENT, "node_uuid": UUID, "node_name": maybe(TEXT), "links": ref("Links"),
 })  # fmt: skip
 OPERATION_STEP = exactly({
     **columns(OperationStep, operations.STEP_SHOWN), "state": one_of(StepState),
@@ -373,6 +373,7 @@ EXCHANGES: Mapping[str, Exchange] = {
     "list_conductors": listed("conductors", "Conductor", conductors.FULL, conductors.SORTABLE),
     "show_conductor": gives(ref("Conductor"), fields=(*conductors.FULL, "links")),
     "list_operations": gives(exactly({"operations": many(ref("Operation"))})),
+    "list_operations_of_all": listed("operations", "Operation", (), operations.SORTABLE),
     "show_operation": gives(exactly({**OPERATION["properties"],
                                      "admission": maybe(ref("Admission")),
                                      "steps": many(ref("OperationStep"))})),

@@ -4,17 +4,20 @@ How a function becomes a command: with the options that all have, and failures t
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
-from functools import wraps
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import EnumType
+from functools import partial, wraps
 from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from app.cli.output import Form, Output
-from app.cli.rest import DEFAULT_URL, Api, Credentials, Failure
+from app.cli.failures import Failure
+from app.cli.forms import Form
 
+DEFAULT_URL = "http://127.0.0.1:6385"
 #: Seconds that are longer than anything takes.
 FOREVER = 10.0**9
 
@@ -22,9 +25,21 @@ Url = Annotated[str, typer.Option(envvar=["INGOT_URL", "OS_ENDPOINT"], help="Whe
 Token = Annotated[
     str | None, typer.Option("--os-token", envvar="OS_TOKEN", help="A token of Keystone's")
 ]
+Bundle = Annotated[
+    str | None,
+    typer.Option(
+        "--os-cacert", "--cacert", envvar="OS_CACERT", metavar="FILE",
+        help="The certificates to trust",
+    ),
+]  # fmt: skip
+Insecure = Annotated[bool, typer.Option("--insecure", help="Check no certificate")]
 Written = Annotated[Form, typer.Option("--output", "-o", "-f", help="How to write the answer")]
 Fields = Annotated[
     str | None, typer.Option("--fields", "-c", help="What to show, separated by commas")
+]
+Colour = Annotated[
+    bool | None,
+    typer.Option("--color/--no-color", help="Use colours; else on a terminal, without NO_COLOR"),
 ]
 
 
@@ -33,21 +48,43 @@ def option(name: str, annotation: Any, default: Any = None) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-#: What every command takes.
-COMMON = (
+#: How the service is reached.
+CONNECTION = (
     option("url", Url, DEFAULT_URL),
     option("os_token", Token),
+    option("os_cacert", Bundle),
+    option("insecure", Insecure, False),
+)
+#: How the answer is written.
+WRITING = (
     option("output", Written, Form.TABLE),
     option("fields", Fields),
+    option("color", Colour),
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A function, and the options that it takes as `**values`, beside those of its signature."""
+
+    function: Callable[..., None]
+    options: Sequence[Parameter] = ()
+
+
+def connect(values: dict[str, Any]) -> Any:
+    """The API that the options of CONNECTION mean; takes them out of the values. Raises Failure."""
+    from app.cli.rest import Api, Credentials, trusted  # requests is slow to import
+
+    url, token, bundle, insecure = (values.pop(each.name, each.default) for each in CONNECTION)
+    trust = trusted(os.environ, bundle, insecure=bool(insecure))
+    return Api(url or DEFAULT_URL, Credentials.of(os.environ, token), trust)
+
+
 def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The nodes whose name or UUID begins so; none when the service cannot be asked."""
+    """The nodes whose name or UUID begins so; none if the service cannot be reached."""
     try:
-        credentials = Credentials.of(os.environ, ctx.params.get("os_token"))
-        api = Api(ctx.params.get("url") or DEFAULT_URL, credentials)
-        known = [each["name"] or each["uuid"] for each in api.every("nodes", fields="name,uuid")]
+        found = connect(dict(ctx.params)).every("nodes", fields="name,uuid")
+        known = [each["name"] or each["uuid"] for each in found]
     except Failure:
         return []
     return [name for name in known if name.startswith(incomplete)]
@@ -66,35 +103,57 @@ class Waiting(TyperCommand):
         for at, word in enumerate(words):
             if word == "--wait" and not _is_number(words[at + 1 : at + 2]):
                 words[at] = f"--wait={FOREVER:g}"
+        quicken(self, ctx)
         return super().parse_args(ctx, words)
+
+
+def quicken(command: Any, ctx: Any) -> None:
+    """
+    Let a command skip conversions that change nothing.
+
+    Typer converts every value with pydantic, even text to text, and importing pydantic takes as
+    long as everything else.
+    """
+    for parameter in command.get_params(ctx):
+        parameter.process_value = partial(_process, parameter)
+
+
+def _process(parameter: Any, ctx: Any, value: Any) -> Any:
+    """`process_value` of a parameter; typer's own only where a value needs conversion."""
+    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if value is None and not parameter.required:
+        value = () if parameter.multiple or parameter.nargs == -1 else None
+    elif isinstance(kind, EnumType) and value in list(kind):
+        value = kind(value)
+    elif not value or (kind is not str and kind != list[str]):
+        return type(parameter).process_value(parameter, ctx, value)
+    return parameter.callback(ctx, parameter, value) if parameter.callback else value
 
 
 def _is_number(words: list[str]) -> bool:
     return bool(words) and words[0].replace(".", "", 1).isdecimal()
 
 
-def add(
-    group: typer.Typer, name: str, function: Callable[..., None], options: Iterable[Parameter] = ()
-) -> None:
-    """
-    Make a function a command of a group. It is called with the API and the output first.
-
-    options: those that it takes as `**values`, beside those of its signature.
-    """
+def add(group: typer.Typer, name: str, command: Command) -> None:
+    """Make a function a command of a group. It is called with the API and the output first."""
+    function = command.function
     own = list(inspect.signature(function, eval_str=True).parameters.values())[2:]
     named = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
 
     @wraps(function)
     def run(**values: Any) -> None:
-        url, token, form, fields = (values.pop(each.name) for each in COMMON)
+        from app.cli.output import Output  # so is rich
+
+        form, fields, colour = (values.pop(each.name) for each in WRITING)
         try:
             chosen = tuple(part.strip() for part in (fields or "").split(",") if part.strip())
-            api = Api(url, Credentials.of(os.environ, token))
-            function(api, Output(form, chosen), **values)
+            function(connect(values), Output(form, chosen, colour), **values)
         except Failure as failure:
             typer.echo(f"ingot: {failure}", err=True)
             raise typer.Exit(failure.exit_status) from failure
 
-    run.__signature__ = inspect.Signature([*named, *options, *COMMON])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*named, *command.options, *CONNECTION, *WRITING]
+    )
     run.__annotations__ = {}
     group.command(name, cls=Waiting)(run)

@@ -1,17 +1,14 @@
-"""
-Following an operation: each step is told as it ends, and the one under way with its progress.
-"""
+"""Following an operation to its end, and what is known of its steps."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from app.cli.output import cell, console
-from app.cli.rest import Api, Document, Failure, NotYet
+from app.cli.failures import Failure, NotYet
+from app.cli.output import Document
+from app.cli.rest import Api
+from app.cli.tables import UUID
 from app.sentences import joined
 
 #: Seconds between two looks, unless the node comes to rest before.
@@ -19,7 +16,6 @@ LOOK = 1.0
 #: Between two looks at least, whatever is answered.
 BREATH = 0.05
 ENDED = ("succeeded", "failed", "aborted")
-STEP_ENDED = ("done", "failed", "skipped", "aborted")
 #: Verbs that go on with, or end, an operation that is there already.
 OF_ANOTHER = ("abort", "unhold")
 
@@ -33,24 +29,29 @@ def asked_for(api: Api, node: str, verb: str, request_id: str | None) -> Documen
     return None
 
 
-def follow(api: Api, node: str, uuid: str, seconds: float) -> Document:
-    """The operation with its steps, once it has ended or is held. Raises NotYet, Failure."""
-    api, end = api.patient(), time.monotonic() + seconds
-    with Display(node) as display:
-        while True:
-            operation: Document = api.get("operations", uuid)
-            display.show(operation)
-            if operation["state"] in (*ENDED, "held"):
-                return operation
-            left = end - time.monotonic()
-            if left <= 0:
-                raise NotYet(
-                    f"{operation['kind']} of {node} is not over after {seconds:g} s; it goes on,"
-                    f" operation {uuid}{_in(under_way(operation))}"
-                )
-            began = time.monotonic()
-            api.get("nodes", node, "states", wait=min(LOOK, left))
-            time.sleep(max(0, BREATH - (time.monotonic() - began)))
+def follow(
+    api: Api, node: str, uuid: str, seconds: float, show: Callable[[Document], None]
+) -> Document:
+    """
+    The operation with its steps, once it has ended or is held. Raises NotYet, Failure.
+
+    show: called with the operation at every look.
+    """
+    api, end = api.another(patient=True), time.monotonic() + seconds
+    while True:
+        operation: Document = api.get("operations", uuid)
+        show(operation)
+        if operation["state"] in (*ENDED, "held"):
+            return operation
+        left = end - time.monotonic()
+        if left <= 0:
+            raise NotYet(
+                f"{operation['kind']} of {node} is not over yet; it goes on,"
+                f" operation {uuid}{_in(under_way(operation))}"
+            )
+        began = time.monotonic()
+        api.get("nodes", node, "states", wait=min(LOOK, left))
+        time.sleep(max(0, BREATH - (time.monotonic() - began)))
 
 
 def judge(operation: Document, node: str, verb: str) -> None:
@@ -87,12 +88,14 @@ def seconds_of(step: Mapping[str, Any]) -> float | None:
 
 
 def progress_of(step: Mapping[str, Any]) -> str:
-    """What is known of a step under way: tries, and what it last reported, but for marks."""
+    """The tries of a step, and its last report without marks and UUIDs."""
     told = [f"try {step['attempts']}"] if step["attempts"] > 1 else []
     told += [
         f"{name} {value}"
         for name, value in (step["progress"] or {}).items()
-        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        if isinstance(value, str | int | float)
+        and not isinstance(value, bool)
+        and not UUID.fullmatch(str(value))
     ]
     return ", ".join([step["state"], *told])
 
@@ -132,60 +135,3 @@ def place_of(queued: Mapping[str, Any]) -> str:
 
 def _in(step: Mapping[str, Any] | None) -> str:
     return f", in step {label(step)}" if step else ""
-
-
-class Display:
-    """
-    On standard error: a line for each step that has ended, and on a terminal a bar below them.
-
-    A step that is run again is told again.
-    """
-
-    def __init__(self, node: str) -> None:
-        self._console = console(stderr=True)
-        self._told: set[tuple[int, str | None]] = set()
-        self._queued = False
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TimeElapsedColumn(), TextColumn("{task.fields[now]}"),
-            console=self._console, transient=True, disable=not self._console.is_terminal,
-        )  # fmt: skip
-        self._task = self._bar.add_task(node, total=None, now="")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
-
-    def show(self, operation: Mapping[str, Any]) -> None:
-        """What has become of an operation since it was shown last."""
-        steps = operation["steps"]
-        ended = [step for step in steps if step["state"] in STEP_ENDED]
-        for step in ended:
-            known = (step["position"], step["finished_at"])
-            if known not in self._told:
-                self._told.add(known)
-                self._console.print(cell("", _line(step, len(steps))))
-        now, queued = under_way(operation), operation.get("admission")
-        told = f"{label(now)}: {progress_of(now)}{clock_of(operation, now)}" if now else ""
-        if queued:
-            told = place_of(queued)
-            if not self._queued:
-                self._console.print(told)
-        self._queued = bool(queued)
-        self._bar.update(self._task, total=len(steps), completed=len(ended), now=told)
-
-
-def _line(step: Mapping[str, Any], of: int) -> str:
-    took = seconds_of(step)
-    words = f"{step['position'] + 1}/{of} {label(step)} {step['state']}"
-    words += f" in {took:g} s" if took is not None else ""
-    error = step["error"] if step["state"] == "failed" else None
-    return f"{words}: {' '.join(error.split())}" if error else words

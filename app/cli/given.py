@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from app.cli.rest import Document, Failure
+from app.cli.failures import Usage
+from app.cli.output import Document
 
 _GZIP = b"\x1f\x8b"
 
@@ -23,7 +24,7 @@ def document(option: str, text: str) -> Any:
     try:
         return json.loads(source)
     except ValueError as error:
-        raise Failure(f"{option}: this is not JSON: {error}") from error
+        raise Usage(f"{option}: this is not JSON: {error}") from error
 
 
 def config_drive(option: str, text: str) -> Any:
@@ -44,10 +45,7 @@ def config_drive(option: str, text: str) -> Any:
 def pairs(option: str, texts: Iterable[str]) -> Document:
     """KEY=VALUE of each; a value that is JSON is taken as that, anything else as text."""
     result = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise Failure(f"{option}: expected KEY=VALUE, not {text!r}")
+    for key, value in texts_of(option, texts).items():
         try:
             result[key] = json.loads(value)
         except ValueError:
@@ -55,8 +53,19 @@ def pairs(option: str, texts: Iterable[str]) -> Document:
     return result
 
 
+def texts_of(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE of each, as it is written. Raises Usage."""
+    result = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise Usage(f"{option}: expected KEY=VALUE, not {text!r}")
+        result[key] = value
+    return result
+
+
 def _read(option: str, path: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise Failure(f"{option}: {path}: {error.strerror}") from error
+        raise Usage(f"{option}: {path}: {error.strerror}") from error

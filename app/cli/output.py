@@ -3,49 +3,45 @@ How answers are written: tables for people, JSON or bare values for scripts.
 """
 
 import json
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from app.cli.rest import Document, Failure
+from app.cli import screen, styles, tables
+from app.cli.failures import Failure
+from app.cli.forms import Form
+from app.sentences import joined
 
-#: Wider than any table: what is not read on a terminal is not wrapped.
-ENDLESS = 100_000
-#: Words up to this length, a UUID's, are not broken into lines.
-WORD = 36
-LOOK: Mapping[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
-
-
-class Form(StrEnum):
-    """How an answer is written."""
-
-    TABLE = "table"
-    JSON = "json"
-    VALUE = "value"
+Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """fields: those that are shown, in this order; none: those that the command shows."""
+    """
+    fields: those that are shown, in this order; none: those that the command shows. colour: None
+    decides by the terminal.
+    """
 
     form: Form = Form.TABLE
     fields: tuple[str, ...] = ()
+    colour: bool | None = None
 
     @property
     def people(self) -> bool:
         """Whether it is read by people, who want few words."""
         return self.form is Form.TABLE and not self.fields
 
-    def items(self, items: Iterable[Document], columns: Sequence[str]) -> None:
-        """Write a list; without chosen fields JSON has all there are."""
+    def items(
+        self, items: Iterable[Document], columns: Sequence[str], table: Sequence[str] = ()
+    ) -> None:
+        """
+        Write a list; without chosen fields JSON has all there are.
+
+        table: the columns of a table, where they are not those of `columns`.
+        """
         found = list(items)
         names = self.fields or tuple(columns)
         _check(self.fields if found else (), {name for item in found for name in item})
@@ -56,16 +52,11 @@ class Output:
                 for each in found:
                     typer.echo("\t".join(plain(each.get(name)) for name in names))
             case Form.TABLE:
-                cells = [[cell(name, each.get(name)) for name in names] for each in found]
-                table = Table(**LOOK)
-                for at, name in enumerate(names):
-                    head = name.replace("_", " ")
-                    words = " ".join([head, *(row[at].plain for row in cells)]).split()
-                    least = min(max(map(len, words)), WORD)
-                    table.add_column(head, overflow="fold", min_width=least)
-                for row in cells:
-                    table.add_row(*row)
-                _draw(table)
+                names = self.fields or tuple(table) or names
+                styled = [(each, styles.of_row(each)) for each in found]
+                rows = [[cell(name, each.get(name), row) for name in names] for each, row in styled]
+                console = screen.console(self.colour)
+                tables.draw(console, names, rows, whole=bool(self.fields))
 
     def item(self, document: Document, columns: Sequence[str] = ()) -> None:
         """Write one thing; without chosen fields all of it, but tables only the columns, if any."""
@@ -78,25 +69,29 @@ class Output:
                 for name in names:
                     typer.echo(plain(document.get(name)))
             case Form.TABLE:
-                table = Table("field", "value", **LOOK)
-                table.columns[1].overflow = "fold"
-                for name in names:
-                    table.add_row(name, cell(name, document.get(name), indent=2))
-                _draw(table)
+                self._page(document, names)
+
+    def _page(self, document: Document, names: Sequence[str]) -> None:
+        """One thing as a table: on a terminal without what is empty, or only leads elsewhere."""
+        console = screen.console(self.colour)
+        shown = names
+        if console.is_terminal and not self.fields:
+            shown = [name for name in names if not _says_nothing(document.get(name))]
+        told = [(name, cell(name, document.get(name), indent=2)) for name in shown]
+        tables.pairs(console, told)
+        if left := len(names) - len(shown):
+            console.print(f"{left} empty fields are not shown; -o json has them", style="dim")
 
     def told(self, document: Document, text: str) -> None:
-        """Write what came of a command: a sentence for people, the document for scripts."""
+        """Write the result of a command: a sentence for people, the document for scripts."""
         if self.people:
-            console().print(cell("", text))
+            self.say(text)
         else:
             self.item(document)
 
-
-def console(*, stderr: bool = False) -> Console:
-    """Where people read: as wide as their terminal, or endless."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else ENDLESS
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    def say(self, text: str, style: str = "") -> None:
+        """Write a line for people."""
+        screen.console(self.colour).print(screen.text(text, style))
 
 
 def plain(value: Any) -> str:
@@ -115,8 +110,13 @@ def moment(text: str) -> str:
     return text[:19].replace("T", " ")
 
 
-def cell(name: str, value: Any, indent: int | None = None) -> Text:
-    """A value as people read it: times to the second, in UTC; documents indented."""
+def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> Text:
+    """
+    A value as people read it: times to the second, in UTC; an error as its sentences; documents
+    indented.
+
+    style: of its row, before its own.
+    """
     match value:
         case None:
             text = ""
@@ -124,21 +124,21 @@ def cell(name: str, value: Any, indent: int | None = None) -> Text:
             text = moment(value)
         case str():
             text = value
+        case {"message": message}:
+            text = joined(message, value.get("hint"))
         case list() if all(isinstance(each, str) for each in value):
             text = ", ".join(value)
         case dict() | list():
             text = json.dumps(value, indent=indent, ensure_ascii=False)
         case _:
             text = json.dumps(value)
-    # what a BMC said must not steer a terminal
-    return Text("".join(each if each.isprintable() or each == "\n" else " " for each in text))
+    return screen.text(text, style or styles.of(name, value))
 
 
-def _draw(table: Table) -> None:
-    """Write a table; rather wider than the terminal than without some of its columns."""
-    screen = console()
-    least = screen.measure(table, options=screen.options.update(max_width=ENDLESS)).minimum
-    screen.print(table, width=max(screen.width, least), crop=False)
+def _says_nothing(value: Any) -> bool:
+    if isinstance(value, list) and value:
+        return all(isinstance(each, dict) and {"href", "rel"} == set(each) for each in value)
+    return value in (None, "", [], {})
 
 
 def _json(document: Any) -> None:

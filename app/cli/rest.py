@@ -1,21 +1,22 @@
-"""
-The REST API as the command line asks it, and what a command that fails ends with.
-
-Failure        1   the service refused, is out of reach, or what was asked for failed
-└─ NotYet      3   nothing failed, but what was waited for is not there
-"""
+"""The REST API as the command line asks it."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3 import disable_warnings
+from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util import Retry
 
-DEFAULT_URL = "http://127.0.0.1:6385"
+from app.cli.commands import DEFAULT_URL
+from app.cli.failures import Failure, Usage
+from app.cli.output import Document
+
 #: What this command line was written against; a service that is older says so.
 HEADERS = {"X-OpenStack-Ironic-API-Version": "1.115", "User-Agent": "ingot"}
 CONNECT, READ = 10.0, 60.0
@@ -26,20 +27,8 @@ AGAIN = Retry(
 )  # fmt: skip
 #: As large as a page may be asked for; the service may give less.
 PAGE = 1000
-
-Document = dict[str, Any]
-
-
-class Failure(Exception):
-    """The command failed; the message is one line."""
-
-    exit_status = 1
-
-
-class NotYet(Failure):
-    """What was waited for has not come yet, and may still come."""
-
-    exit_status = 3
+#: Variables that name the certificates to trust, in place of those of the system.
+BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +54,48 @@ class Credentials:
         return cls(token)
 
 
+def trusted(
+    environ: Mapping[str, str], bundle: str | None = None, *, insecure: bool = False
+) -> bool | str:
+    """
+    How to verify the certificate of the service: by a file, by the default bundle (True), or not
+    at all (False). Raises Usage.
+    """
+    if insecure:
+        return False
+    named = {"--os-cacert": bundle, **{name: environ.get(name) for name in BUNDLES}}
+    for name, path in named.items():
+        if path:
+            if not Path(path).exists():
+                raise Usage(f"{name}: there is no file {path}")
+            return path
+    return True
+
+
 class Api:
     """
     The API at `url`. Paths are given as their parts: `api.get("nodes", node, "states", wait=5)`.
 
-    Every method raises Failure with what the service, or the network, said. patient: a GET is
-    repeated while the service is out of reach.
+    Every method raises Failure with what the service, or the network, said. One thread uses it at
+    a time. trust: see `trusted`. patient: a GET is repeated while the service is out of reach.
     """
 
     def __init__(
-        self, url: str, credentials: Credentials = Credentials(), *, patient: bool = False
+        self,
+        url: str,
+        credentials: Credentials = Credentials(),
+        trust: bool | str = True,
+        *,
+        patient: bool = False,
     ) -> None:
-        self._url, self._credentials = url.rstrip("/"), credentials
+        self._url, self._credentials, self._trust = url.rstrip("/"), credentials, trust
         where = urlsplit(self._url)
         if where.scheme not in ("http", "https") or not where.netloc:
-            raise Failure(f"{url!r} is no URL of a service; it looks like {DEFAULT_URL}")
+            raise Usage(f"{url!r} is no URL of a service; it looks like {DEFAULT_URL}")
+        if trust is False:
+            disable_warnings(InsecureRequestWarning)  # --insecure says that it is known
         self._session = requests.Session()
+        # no proxy leads to this host
         self._session.trust_env = where.hostname not in ("127.0.0.1", "localhost", "::1")
         self._session.headers.update(HEADERS)
         if credentials.token:
@@ -91,9 +106,9 @@ class Api:
             for scheme in ("http://", "https://"):
                 self._session.mount(scheme, HTTPAdapter(max_retries=AGAIN))
 
-    def patient(self) -> "Api":
-        """The same, for who waits."""
-        return Api(self._url, self._credentials, patient=True)
+    def another(self, *, patient: bool = False) -> "Api":
+        """The same with a connection of its own, for a thread, or for waiting."""
+        return Api(self._url, self._credentials, self._trust, patient=patient)
 
     def get(self, *path: str, **query: Any) -> Any:
         return self.ask("GET", *path, query=query).json()
@@ -116,13 +131,25 @@ class Api:
         """An answer that is no error."""
         asked = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         wait = float((query or {}).get("wait") or 0)
+        where = "/".join(("v1", *map(_part, path)))
+        return self._answer(method, where, params=asked, json=body, timeout=(CONNECT, READ + wait))
+
+    def root(self) -> requests.Response:
+        """The root document, which needs no credentials."""
+        return self._answer("GET", "", timeout=(CONNECT, READ))
+
+    def _answer(self, method: str, path: str, **options: Any) -> requests.Response:
         try:
             answer = self._session.request(
-                method, f"{self._url}/v1/{'/'.join(map(_part, path))}", params=asked, json=body,
-                timeout=(CONNECT, READ + wait), allow_redirects=False,
-            )  # fmt: skip
+                method, f"{self._url}/{path}", allow_redirects=False, verify=self._trust, **options
+            )
         except requests.Timeout as error:
             raise Failure(f"no answer from {self._url} in time") from error
+        except requests.exceptions.SSLError as error:
+            raise Failure(
+                f"no answer from {self._url} ({_cause(error)});"
+                " --os-cacert names the certificates to trust"
+            ) from error
         except requests.RequestException as error:
             raise Failure(
                 f"no answer from {self._url} ({_cause(error)}); --url says where the service is"
@@ -134,7 +161,7 @@ class Api:
 
 def _part(text: str) -> str:
     if text in ("", ".", ".."):
-        raise Failure(f"{text!r} names nothing")
+        raise Usage(f"{text!r} names nothing")
     return quote(text, safe="")
 
 

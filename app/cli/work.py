@@ -1,14 +1,19 @@
-"""Verbs and power, what they would do, and waiting for what comes of them."""
+"""Provisioning verbs and power: requests, dry runs, and waiting for the end."""
 
+import time
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from app.cli import following, given
+from app.cli import bulk, following, given
+from app.cli.bulk import Chosen, Nodes, Told
 from app.cli.commands import Node
-from app.cli.output import Output
-from app.cli.rest import Api, Document, Failure, NotYet
+from app.cli.failures import Failure, NotYet, Usage
+from app.cli.output import Document, Output
+from app.cli.rest import Api
+from app.cli.screen import console
+from app.sentences import joined
 
 
 class Verb(StrEnum):
@@ -45,6 +50,8 @@ POWER = {
     Power.OFF: ("power off", "soft power off"),
     Power.REBOOT: ("rebooting", "soft rebooting"),
 }
+#: Verbs that destroy the data on the disks of a machine.
+DESTROY = (Verb.CLEAN, Verb.REBUILD, Verb.DELETED, Verb.UNDEPLOY)
 STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
 
 
@@ -60,9 +67,9 @@ StepsGiven = Annotated[
 def provision_state(
     api: Api,
     out: Output,
-    node: Node,
-    verb: Verb,
     *,
+    nodes: Nodes = None,
+    verb: Verb,
     clean_steps: StepsGiven = None,
     deploy_steps: StepsGiven = None,
     service_steps: StepsGiven = None,
@@ -76,8 +83,10 @@ def provision_state(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be")] = False,
     wait: Wait = None,
+    **choosing: Any,
 ) -> None:
-    """Ask a node for a verb: manage, provide, clean, deploy, ..."""
+    """Ask nodes for a verb: manage, provide, clean, deploy, ..."""
+    chosen = Chosen.of(nodes, choosing)
     lists = {
         "clean_steps": clean_steps, "deploy_steps": deploy_steps, "service_steps": service_steps,
     }  # fmt: skip
@@ -89,67 +98,117 @@ def provision_state(
     if config_drive is not None:
         body["configdrive"] = given.config_drive("--config-drive", config_drive)
     body = {name: value for name, value in body.items() if value is not None}
-    if dry_run:
-        rehearse(api, out, node, body)
+    if not dry_run:
+        destroys = verb.value if verb in DESTROY else ""
+        ask(api, out, chosen, "provision", body, wait=wait, destroys=destroys)
+    elif chosen.single:
+        rehearse(api, out, chosen.single, body)
     else:
-        ask(api, out, node, "provision", body, wait=wait)
+        bulk.each(api, out, chosen, lambda api, node: accepted(node, rehearsal(api, node, body)))
 
 
-def abort(api: Api, out: Output, node: Node, wait: Wait = None) -> None:
-    """Stop what is done to a node."""
-    ask(api, out, node, "provision", {"target": "abort"}, wait=wait)
+def abort(
+    api: Api, out: Output, *, nodes: Nodes = None, wait: Wait = None, **choosing: Any
+) -> None:
+    """Stop what is done to nodes."""
+    ask(api, out, Chosen.of(nodes, choosing), "provision", {"target": "abort"}, wait=wait)
 
 
 def power(
     api: Api,
     out: Output,
-    node: Node,
-    state: Power,
     *,
+    nodes: Nodes = None,
+    state: Power,
     soft: Annotated[bool, typer.Option("--soft", help="Let the system shut down")] = False,
     timeout: Annotated[int | None, typer.Option(min=1, help="Seconds that it may take")] = None,
     wait: Wait = None,
+    **choosing: Any,
 ) -> None:
-    """Switch a node on or off, or reboot it."""
+    """Switch nodes on or off, or reboot them."""
+    chosen = Chosen.of(nodes, choosing)
     target = POWER[state][soft]
     if target is None:
-        raise Failure("--soft: only with off and reboot")
+        raise Usage("--soft: only with off and reboot")
     body = {"target": target} | ({"timeout": timeout} if timeout else {})
-    ask(api, out, node, "power", body, wait=wait)
+    destroys = "" if state is Power.ON else f"power {state}"
+    ask(api, out, chosen, "power", body, wait=wait, destroys=destroys)
 
 
-def ask(api: Api, out: Output, node: str, what: str, body: Document, *, wait: float | None) -> None:
-    """Ask for a state; with `wait`, follow to the end. Raises NotYet, Failure."""
+def ask(
+    api: Api,
+    out: Output,
+    chosen: Chosen,
+    what: str,
+    body: Document,
+    *,
+    wait: float | None,
+    destroys: str = "",
+) -> None:
+    """Ask nodes for a state; with `wait`, follow to the end. Raises NotYet, Failure."""
     verb = body["target"]
-    answer = api.ask("PUT", "nodes", node, "states", what, body=body)
-    request_id = answer.headers.get("Openstack-Request-Id")
-    operation = following.asked_for(api, node, verb, request_id)
-    if operation is None:
-        states = api.get("nodes", node, "states")
-        out.told(states, f"{node}: {states['provision_state']}")
-    elif wait is None:
-        told = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
-        out.told(operation, told)
-    else:
-        operation = following.follow(api, node, operation["uuid"], wait)
+    end = time.monotonic() + (wait or 0)
+
+    def act(api: Api, node: str) -> Told:
+        answer = api.ask("PUT", "nodes", node, "states", what, body=body)
+        request_id = answer.headers.get("Openstack-Request-Id")
+        operation = following.asked_for(api, node, verb, request_id)
+        if operation is None:
+            return stands(api, node)
+        said = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
+        return Told(operation, said)
+
+    def then(api: Api, node: str, told: Told) -> Told:
+        if "uuid" not in told.document:
+            return told
+        left = max(end - time.monotonic(), 0)
+        operation = watch(api, out, node, told.document["uuid"], left, bar=bool(chosen.single))
         following.judge(operation, node, verb)
-        states = api.get("nodes", node, "states")
-        out.told(operation, f"{node}: {states['provision_state']}, {states['power_state']}")
+        return stands(api, node, operation)
+
+    bulk.each(api, out, chosen, act, then if wait is not None else None, destroys=destroys)
+
+
+def watch(api: Api, out: Output, node: str, uuid: str, seconds: float, *, bar: bool) -> Document:
+    """The operation once it has ended. bar: show its steps and a progress bar."""
+    if not bar:
+        return following.follow(api, node, uuid, seconds, lambda _operation: None)
+    from app.cli.display import Display  # of all commands, only those with --wait need it
+
+    with Display(node, console(out.colour, stderr=True)) as display:
+        return following.follow(api, node, uuid, seconds, display.show)
+
+
+def stands(api: Api, node: str, operation: Document | None = None) -> Told:
+    """The state of a node after a request; scripts get its states, or the operation."""
+    states = api.get("nodes", node, "states")
+    power = f", {states['power_state']}" if operation else ""
+    return Told(operation or states, f"{node}: {states['provision_state']}{power}")
 
 
 def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
-    """Tell what a verb would do; raise Failure with what would be refused."""
-    told: Document = api.ask(
-        "PUT", "nodes", node, "states", "provision", body=body | {"dry_run": True}
-    ).json()
+    """Print the dry run of a verb with its steps. Raises Failure with the reasons if refused."""
+    told = rehearsal(api, node, body)
     if told["accepted"]:
-        out.told(told, f"{node}: {told['from']} -> {told['to']}, in {len(told['steps'])} steps")
+        out.told(*accepted(node, told))
         if out.people:
             out.items(told["steps"], STEP_COLUMNS)
     elif not out.people:
         out.item(told)
+    accepted(node, told)
+
+
+def rehearsal(api: Api, node: str, body: Document) -> Document:
+    query = body | {"dry_run": True}
+    found: Document = api.ask("PUT", "nodes", node, "states", "provision", body=query).json()
+    return found
+
+
+def accepted(node: str, told: Document) -> Told:
+    """The result of a dry run that was accepted. Raises Failure with the reasons otherwise."""
     if told["refused"]:
-        raise Failure("; ".join(" ".join(each["reason"].split()) for each in told["refused"]))
+        raise Failure(joined(*(each["reason"] for each in told["refused"])))
+    return Told(told, f"{node}: {told['from']} -> {told['to']}, in {len(told['steps'])} steps")
 
 
 def offered(api: Api, out: Output, node: str, flow: str, min_priority: float | None) -> None:

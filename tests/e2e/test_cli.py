@@ -139,7 +139,7 @@ def test_who_waits_too_short_is_told_and_the_work_goes_on(ingot, fleet, node):
     words = ("node", "provision-state", node, "clean", "--clean-steps", "-")
     result = ingot(*words, "--wait", "0.2", status=3, stdin=steps)
     assert "clean of " in result.stderr
-    assert "is not over after 0.2 s; it goes on" in result.stderr
+    assert "is not over yet; it goes on" in result.stderr
     fleet.await_state([fleet.get(f"nodes/{node}")["uuid"]], "manageable")
 
 
@@ -273,23 +273,23 @@ def test_lists_are_read_page_after_page(ingot, fleet):
         (("power", "nobody", "on"), 1, MISSING),
         (("provision-state", "nobody", "manage"), 1, MISSING),
         (("why", "nobody"), 1, MISSING),
-        (("show", ""), 1, "'' names nothing"),
-        (("show", ".."), 1, "'..' names nothing"),
+        (("show", ""), 2, "'' names nothing"),
+        (("show", ".."), 2, "'..' names nothing"),
         (("list", "--state", "happy"), 1, "provision_state: 'happy' is not one of"),
         (("list", "-c", "uuid,colour"), 1, "Field(s) colour are not valid"),
         (("create", "--driver", "abacus"), 1, "abacus"),
-        (("create",), 1, "--driver: the hardware type is needed"),
-        (("set", "nobody"), 1, "nothing to change was named"),
-        (("set", "nobody", "--property", "cpus"), 1, "--property: expected KEY=VALUE, not 'cpus'"),
+        (("create",), 2, "--driver is needed: The hardware type"),
+        (("set", "nobody"), 2, "nothing to change was named"),
+        (("set", "nobody", "--property", "cpus"), 2, "--property: expected KEY=VALUE, not 'cpus'"),
         (
             ("provision-state", "nobody", "clean", "--clean-steps", "/none"),
-            1,
+            2,
             "/none: No such file",
         ),
-        (("provision-state", "nobody", "clean", "--clean-steps", "[1,"), 1, "this is not JSON"),
-        (("maintenance", "nobody", "off", "--reason", "x"), 1, "--reason: only with on"),
-        (("power", "nobody", "on", "--soft"), 1, "--soft: only with off and reboot"),
-        (("list", "--url", "ftp://here"), 1, "is no URL of a service"),
+        (("provision-state", "nobody", "clean", "--clean-steps", "[1,"), 2, "this is not JSON"),
+        (("maintenance", "nobody", "off", "--reason", "x"), 2, "--reason: only with on"),
+        (("power", "nobody", "on", "--soft"), 2, "--soft: only with off and reboot"),
+        (("list", "--url", "ftp://here"), 2, "is no URL of a service"),
         (("list", "--url", "http://127.0.0.1:9"), 1, "no answer from http://127.0.0.1:9 (Conn"),
         (("provision-state", "nobody", "fly"), 2, "fly"),
         (("power", "nobody", "sideways"), 2, "sideways"),
@@ -301,7 +301,7 @@ def test_what_cannot_be_is_told_in_one_line(ingot, words, status, told):
     result = ingot("node", *words, status=status)
     assert told in result.stderr
     assert "" == result.stdout
-    if status == 1:
+    if "Usage" not in result.stderr:
         assert 1 == len(result.stderr.splitlines())
 
 

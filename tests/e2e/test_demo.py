@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -90,8 +89,10 @@ def test_two_demos_beside_each_other_lose_no_machine_and_leave_nothing_behind(tm
         assert "2 of 2 machines are active" in shown
         url = re.search(r"the service runs at (\S+)", shown)[1]
         assert url not in out
-        with urllib.request.urlopen(f"{url}/v1/nodes") as answer:
-            assert 200 == answer.status
+        script = "set -e\n" + second.read_until("--wait")  # what it tells to try
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        for expected in ("provision state", "available", "deploy", "power on"):
+            assert expected in done.stdout
         second.process.send_signal(signal.SIGINT)
         assert 0 == second.end()[0]
         gone(second)

@@ -124,6 +124,7 @@ ELSEWHERE = [
     (("POST", "/v1/runbooks", {"name": "CUSTOM_NEW", "steps": STEPS}),
      {who for who in PEOPLE if who.endswith(("-admin", "-manager"))} - {"domain-admin"} | SERVICES
      | {"system-member"}),
+    (("GET", "/v1/operations"), SYSTEM_READ),
     (("GET", "/v1/shards"), SYSTEM_READ),
     (("GET", "/v1/chassis"), SYSTEM_READ),
     (("POST", "/v1/chassis", {}), SYSTEM_ADMIN),

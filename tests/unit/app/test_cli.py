@@ -2,22 +2,26 @@
 
 import base64
 import gzip
-import io
 import json
 import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import requests
-from rich.console import Console
 from typer.testing import CliRunner
 
-from app.cli import following, given, node_fields, output, tree
-from app.cli.output import Form, Output, cell
-from app.cli.rest import Api, Credentials, Failure, NotYet, told
+from app.cli import following, given, tree
+from app.cli.failures import Failure, NotYet
+from app.cli.forms import Form
+from app.cli.lazy import Group
+from app.cli.node_fields import FIELDS
+from app.cli.output import Output, cell
+from app.cli.rest import Api, Credentials, told
 from app.cli.work import Verb
+from app.sentences import joined
 from app.settings import SettingsError
 from app.states import VERBS
 from tests.web import Handler, serving
@@ -135,11 +139,11 @@ def test_changes_are_one_patch():
         {"op": "add", "path": "/extra/c", "value": "d=e"},
         {"op": "add", "path": "/retired", "value": False},
         {"op": "add", "path": "/network_data", "value": {}},
-    ] == node_fields.additions(values)
+    ] == FIELDS.additions(values)
     assert [
         {"op": "remove", "path": "/name"},
         {"op": "remove", "path": "/extra/c"},
-    ] == node_fields.removals({"name": True, "retired": False, "extra": ["c"]})
+    ] == FIELDS.removals({"name": True, "retired": False, "extra": ["c"]})
 
 
 def operation(state, **fields):
@@ -200,35 +204,62 @@ def test_values_are_bare_and_one_to_a_line(capsys):
     assert ["", "x y z", '{"d": true}', "1\ttwo\tfalse"] == capsys.readouterr().out.splitlines()
 
 
-def test_a_narrow_terminal_loses_no_column(monkeypatch):
-    screen = Console(file=io.StringIO(), width=40)
-    monkeypatch.setattr(output, "console", lambda: screen)
-    names = ("uuid", "instance_uuid", "provision_state")
-    Output().items([dict.fromkeys(names, "0b1a7c1e-33a6-4a1c-9a3e-4a8f4d6f3c11")], names)
-    assert 3 == screen.file.getvalue().count("0b1a7c1e-33a6-4a1c-9a3e-4a8f4d6f3c11")
-
-
 def test_a_field_that_is_not_there_is_named():
     with pytest.raises(Failure, match="no field 'b'; there are a"):
         Output(Form.TABLE, ("b",)).items([{"a": 1}], ())
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (("connection refused", "check the address"), "Connection refused. Check the address."),
+        (("It\nburns.", None, "", "Put it out!"), "It burns. Put it out!"),
+        ((None,), ""),
+    ],
+)
+def test_a_message_and_its_hint_are_two_sentences(parts, expected):
+    assert expected == joined(*parts)
+
+
+def test_progress_is_told_without_what_only_programs_read():
+    report = {"percent": 40, "file": "disk.raw", "done": True, "command": str(uuid4())}
+    step = {"attempts": 2, "state": "waiting", "progress": report}
+    assert "waiting, try 2, percent 40, file disk.raw" == following.progress_of(step)
 
 
 def test_every_verb_of_the_api_can_be_asked_for():
     assert set(VERBS) == {each.value for each in Verb}
 
 
+def commands(entries, *above):
+    """The words of every command."""
+    for name, entry in entries.items():
+        if isinstance(entry, Group):
+            yield from commands(entry.entries, *above, name)
+        else:
+            yield (*above, name)
+
+
+KNOWN = [
+    *commands(tree.GROUPS),
+    *commands(tree.ALONE),
+    *commands(tree.CONDUCTOR, "conductor"),
+]
+
+
 def test_the_page_names_every_command():
     page = (ROOT / "docs/cli.md").read_text()
-    named = set(re.findall(r"^\| `ingot (\w+ [\w-]+)", page, re.MULTILINE))
-    known = {f"node {name}" for name in tree.NODE} | {
-        f"conductor {name}" for name in tree.CONDUCTOR
-    }
-    assert known | {"completion bash"} == named
+    named = set()
+    for words in re.findall(r"^\| `ingot ([a-z\\| -]+)", page, re.MULTILINE):
+        *above, last = words.replace("\\|", "|").split()
+        named |= {" ".join((*above, name)) for name in last.split("|")}
+    known = {" ".join(words) for words in KNOWN}
+    assert known | {f"completion {shell}" for shell in ("bash", "zsh", "fish")} == named
 
 
-@pytest.mark.parametrize("name", tree.NODE)
-def test_every_command_tells_what_it_is_for(name):
-    result = run("node", name, "--help")
+@pytest.mark.parametrize("words", KNOWN, ids=" ".join)
+def test_every_command_tells_what_it_is_for(words):
+    result = run(*words, "--help")
     assert 0 == result.exit_code
     assert "--url" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 

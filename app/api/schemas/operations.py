@@ -1,0 +1,12 @@
+"""Query parameters of lists of operations."""
+
+from app.api.schemas.common import Flag, PageQuery, Text
+from app.models import OperationState
+
+
+class OperationFilters(PageQuery):
+    """Filters of operations."""
+
+    kind = Text(32, metadata={"description": "As manage, clean, deploy, power"})
+    state = Text(choices=OperationState)
+    active = Flag(metadata={"description": "Those that go on, or those that have ended"})

@@ -1,0 +1,100 @@
+"""The kinds of things beside nodes, and what of them an operator sees and sets."""
+
+from app.cli.fields import Field, Fields
+from app.cli.fields import Kind as Given
+from app.cli.resources import Kind
+
+_EXTRA = Field("extra", "Anything else that is worth remembering", Given.PAIRS)
+_ABOUT = Field("description", "A few words about it")
+
+PORT = Kind(
+    "a port",
+    "ports, the network interfaces of machines",
+    "ports",
+    ("address", "name", "node_uuid", "pxe_enabled", "physical_network", "uuid"),
+    Fields(
+        (
+            Field("node_ident", "The node that it is of", said="node"),
+            Field("address", "Its MAC address"),
+            Field("name", "A name that no other port has"),
+            Field("pxe_enabled", "The machine boots from it", Given.FLAG),
+            Field("local_link_connection", "Where it is plugged in", Given.PAIRS),
+            Field("physical_network", "The network that it is plugged into"),
+            Field("portgroup_uuid", "The port group that it belongs to", said="portgroup"),
+            Field("is_smartnic", "It is a smart NIC", Given.FLAG),
+            Field("vendor", "Who made it"),
+            Field("category", "What kind of port it is"),
+            _ABOUT,
+            _EXTRA,
+        ),
+        required=("node_ident", "address"),
+        first=("node_ident",),
+    ),
+    filters=(
+        ("node", "of this node"),
+        ("address", "with this MAC address"),
+        ("portgroup", "of this port group"),
+    ),
+    called="address",
+)
+DRIVER = Kind(
+    "a driver", "drivers, the hardware types that live conductors have loaded", "drivers",
+    ("name", "hosts"), paged=False,
+)  # fmt: skip
+RUNBOOK = Kind(
+    "a runbook",
+    "runbooks, steps of cleaning and servicing under a name",
+    "runbooks",
+    ("name", "description", "public", "owner", "uuid"),
+    Fields(
+        (
+            Field("name", "A name that no other runbook has"),
+            Field("steps", "Its steps, each with an order", Given.JSON),
+            Field("disable_ramdisk", "No agent runs for its steps", Given.FLAG),
+            Field("public", "Every project may use it", Given.FLAG),
+            Field("owner", "The project that it belongs to"),
+            _ABOUT,
+            _EXTRA,
+        ),
+        required=("name", "steps"),
+    ),
+)
+TEMPLATE = Kind(
+    "a deploy template",
+    "deploy templates, steps of deployments that ask for a trait",
+    "deploy_templates",
+    ("name", "description", "uuid"),
+    Fields(
+        (
+            Field("name", "The trait that asks for it"),
+            Field("steps", "Its steps, each with args and a priority", Given.JSON),
+            _ABOUT,
+            _EXTRA,
+        ),
+        required=("name", "steps"),
+    ),
+)
+ALLOCATION = Kind(
+    "an allocation",
+    "allocations, requests for nodes",
+    "allocations",
+    ("name", "state", "resource_class", "node_uuid", "last_error", "uuid"),
+    Fields(
+        (
+            Field("name", "A name that no other allocation has"),
+            Field("resource_class", "What kind of machine is needed"),
+            Field("traits", "A trait that it must have", Given.WORDS, "trait"),
+            Field("candidate_nodes", "A node that it may be", Given.WORDS, "candidate-node"),
+            Field("node", "The node, where it is in use already"),
+            Field("owner", "The project that it is for"),
+            _EXTRA,
+        ),
+        first=("resource_class", "traits", "candidate_nodes", "node", "owner"),
+    ),
+    filters=(
+        ("node", "of this node"),
+        ("resource_class", "for this class"),
+        ("state", "in this state: allocating, active, error"),
+        ("owner", "of this project"),
+    ),
+)

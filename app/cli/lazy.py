@@ -1,0 +1,95 @@
+"""
+Groups whose commands are imported when they are used, so that a command starts without the imports
+of all others.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Union
+
+import typer
+from typer.core import TyperGroup
+
+from app.cli.commands import Command, add, quicken
+
+Loader = Callable[[], Command]
+Entry = Union[Loader, "Group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands, and groups, by name."""
+
+    about: str
+    entries: Mapping[str, Entry]
+
+
+def at(module: str, name: str, options: Callable[[Any], Any] = lambda _module: ()) -> Loader:
+    """A function of a module of this package. options: those of the module that it takes."""
+
+    def load() -> Command:
+        found = import_module(f"app.cli.{module}")
+        return Command(getattr(found, name), options(found))
+
+    return load
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, each made at its first use."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries, self._made = entries, dict[str, Any]()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name, self._entries[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class _Lazy(TyperGroup):
+    """A group that loads its commands on use. entries: set by a subclass."""
+
+    entries: Mapping[str, Entry] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands(self.entries)  # type: ignore[assignment]  # nothing is added
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        quicken(self, ctx)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+def application(group: Group) -> typer.Typer:
+    """A group as an application of its own, or for `add_typer`."""
+    lazy = type("Lazy", (_Lazy,), {"entries": group.entries})
+    made = typer.Typer(
+        help=group.about, cls=lazy, no_args_is_help=True, add_completion=False,
+        pretty_exceptions_enable=False,
+    )  # fmt: skip
+    made.callback()(_nothing)
+    return made
+
+
+def _nothing() -> None:
+    """A group without options."""
+
+
+def _command(name: str, entry: Entry) -> Any:
+    if isinstance(entry, Group):
+        made = typer.main.get_command(application(entry))
+        made.name = name
+        return made
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    add(alone, name, entry())
+    return typer.main.get_command(alone)

@@ -1,0 +1,140 @@
+"""Commands for the parts of a node: traits, VIFs, boot device, console; and its validation."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli import given
+from app.cli.commands import Node
+from app.cli.output import Output
+from app.cli.rest import Api
+
+Traits = Annotated[list[str], typer.Argument(metavar="TRAIT...", help="As HW_CPU_X86_VMX")]
+Vif = Annotated[str, typer.Argument(metavar="VIF", help="Its id, a port's of Neutron")]
+
+
+def validate(api: Api, out: Output, node: Node) -> None:
+    """Tell for each interface whether the driver has all that it needs of a node."""
+    found = api.get("nodes", node, "validate")
+    lines = [{"interface": name, **said} for name, said in found.items()]
+    out.items(lines, ("interface", "result", "reason"))
+
+
+def list_traits(api: Api, out: Output, node: Node) -> None:
+    """List the traits of a node."""
+    found = api.get("nodes", node, "traits")["traits"]
+    out.items([{"trait": each} for each in found], ("trait",))
+
+
+def add_traits(api: Api, out: Output, node: Node, traits: Traits) -> None:
+    """Give a node traits beside those that it has."""
+    for each in traits:
+        api.ask("PUT", "nodes", node, "traits", each)
+    _done(out, node, f"has {', '.join(traits)}")
+
+
+def remove_traits(api: Api, out: Output, node: Node, traits: Traits) -> None:
+    """Take traits of a node away."""
+    for each in traits:
+        api.ask("DELETE", "nodes", node, "traits", each)
+    _done(out, node, f"has lost {', '.join(traits)}")
+
+
+def set_traits(
+    api: Api,
+    out: Output,
+    node: Node,
+    traits: Annotated[list[str] | None, typer.Argument(metavar="[TRAIT]...")] = None,
+) -> None:
+    """Give a node these traits and no others; none: none at all."""
+    api.ask("PUT", "nodes", node, "traits", body={"traits": traits or []})
+    _done(out, node, f"has {', '.join(traits or ['no traits'])}")
+
+
+def list_vifs(api: Api, out: Output, node: Node) -> None:
+    """List the VIFs that are attached to a node."""
+    out.items(api.get("nodes", node, "vifs")["vifs"], ("id",))
+
+
+def attach_vif(
+    api: Api,
+    out: Output,
+    node: Node,
+    vif: Vif,
+    *,
+    port: Annotated[str | None, typer.Option(help="The UUID of a port to attach it to")] = None,
+    info: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="More about it, several times")
+    ] = None,
+) -> None:
+    """Attach a VIF to a node."""
+    body = {"id": vif, **({"port_uuid": port} if port else {}), **given.pairs("--info", info or ())}
+    api.ask("POST", "nodes", node, "vifs", body=body)
+    _done(out, node, f"{vif} is attached")
+
+
+def detach_vif(api: Api, out: Output, node: Node, vif: Vif) -> None:
+    """Detach a VIF from a node."""
+    api.ask("DELETE", "nodes", node, "vifs", vif)
+    _done(out, node, f"{vif} is detached")
+
+
+def show_boot_device(
+    api: Api,
+    out: Output,
+    node: Node,
+    supported: Annotated[
+        bool, typer.Option("--supported", help="Those that the machine can boot from")
+    ] = False,
+) -> None:
+    """Show what a machine boots from."""
+    below = ("management", "boot_device", *(("supported",) if supported else ()))
+    out.item(api.get("nodes", node, *below))
+
+
+def set_boot_device(
+    api: Api,
+    out: Output,
+    node: Node,
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="As pxe, disk, cdrom")],
+    persistent: Annotated[
+        bool, typer.Option("--persistent", help="From now on, not only once")
+    ] = False,
+) -> None:
+    """Choose what a machine boots from next."""
+    body = {"boot_device": device, "persistent": persistent}
+    api.ask("PUT", "nodes", node, "management", "boot_device", body=body)
+    _done(out, node, f"boots from {device}{'' if persistent else ', once'}")
+
+
+def show_console(api: Api, out: Output, node: Node) -> None:
+    """Show whether the console of a node can be reached, and where."""
+    out.item(api.get("nodes", node, "states", "console"))
+
+
+def enable_console(api: Api, out: Output, node: Node) -> None:
+    """Open the console of a node."""
+    _switch(api, out, node, on=True)
+
+
+def disable_console(api: Api, out: Output, node: Node) -> None:
+    """Close the console of a node."""
+    _switch(api, out, node, on=False)
+
+
+def driver_properties(
+    api: Api, out: Output, driver: Annotated[str, typer.Argument(metavar="DRIVER")]
+) -> None:
+    """List what a driver needs to know of a node, in its driver_info."""
+    found = api.get("drivers", driver, "properties")
+    lines = [{"name": name, "description": said} for name, said in found.items()]
+    out.items(lines, ("name", "description"))
+
+
+def _switch(api: Api, out: Output, node: str, *, on: bool) -> None:
+    api.ask("PUT", "nodes", node, "states", "console", body={"enabled": on})
+    _done(out, node, f"the console is {'open' if on else 'closed'}")
+
+
+def _done(out: Output, node: str, text: str) -> None:
+    out.told({"node": node, "done": text}, f"{node}: {text}")

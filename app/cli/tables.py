@@ -1,0 +1,154 @@
+"""
+Tables that fit the terminal that they are shown on.
+
+A list that is too wide loses, in this order: the UUID of things that have a name; the end of an
+error, while other text goes on below itself; the year and the seconds of its times, and the tails
+of UUIDs that are not its own. If its text then has too little room it stands below its row; what is
+too wide even so is shown as records, one below the other. Nothing is left out where no terminal is
+written to.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+GAP = 2
+#: Columns of free text, of which a list has one; errors are cut, other text wraps.
+ERRORS = ("last_error", "error")
+NOTES = (*ERRORS, "event", "note", "reason", "description", "args", "drivers", "hosts")
+#: Columns that name the row, beside its UUID.
+CALLED = ("name", "node_name")
+#: With less room than this it stands below its row.
+LEAST = 24
+INDENT = 4
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d):\d\d")
+
+Rows = Sequence[Sequence[Text]]
+
+
+def draw(console: Console, names: Sequence[str], rows: Rows, *, whole: bool = False) -> None:
+    """
+    Write a list.
+
+    names: of the fields that are its columns. whole: show all of each, as records if need be.
+    """
+    flat = [[_flat(each) for each in row] for row in rows]
+    if not console.is_terminal or console.width >= _sum(_widths(names, flat)):
+        _lines(console, names, flat)
+        return
+    for spared, (shown, cells) in enumerate(() if whole else _narrower(names, flat)):
+        note = next((each for each, name in enumerate(shown) if name in NOTES), None)
+        widths = _widths(shown, cells)
+        room = console.width - _sum(widths)
+        if room >= 0:
+            _lines(console, shown, cells)
+            return
+        if note is None:
+            continue
+        room += widths[note]  # what the note can have
+        if room >= LEAST:
+            _lines(console, shown, cells, cut=(note, room))
+            return
+        if room >= -GAP and spared:
+            _lines(console, shown, cells, below=note)
+            return
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        told = [(name, cell) for name, cell in zip(names, row, strict=True) if cell.plain]
+        pairs(console, told)
+
+
+def pairs(console: Console, fields: Sequence[tuple[str, Text]]) -> None:
+    """Write one thing: a line for each field, as the API calls it, and more for a long value."""
+    indent = max((len(name) for name, _ in fields), default=0) + GAP
+    for name, value in fields:
+        told = value.wrap(console, max(console.width - indent, LEAST), overflow="fold") or [Text()]
+        for at, line in enumerate(told):
+            line.rstrip()
+            head = ("" if at else name).ljust(indent if line.plain else 0)
+            console.print(Text().append(head, "bold").append_text(line), soft_wrap=True)
+
+
+def _narrower(names: Sequence[str], rows: Rows) -> Iterable[tuple[Sequence[str], Rows]]:
+    """A list without what can be spared, and then shortened, too."""
+    called = [at for at, name in enumerate(names) if name in CALLED]
+    if called and "uuid" in names and all(row[called[0]].plain for row in rows):
+        at = names.index("uuid")
+        names = [name for name in names if name != "uuid"]
+        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+    yield names, rows
+    own = [at for at, name in enumerate(names) if name in ("uuid", *CALLED)]
+    yield (
+        names,
+        [[each if at in own else _short(each) for at, each in enumerate(row)] for row in rows],
+    )
+
+
+def _short(cell: Text) -> Text:
+    if UUID.fullmatch(cell.plain):
+        return cell[:8]
+    if found := _TIME.fullmatch(cell.plain):
+        return Text(found[1], cell.style)
+    return cell
+
+
+def _lines(
+    console: Console,
+    names: Sequence[str],
+    rows: Rows,
+    cut: tuple[int, int] | None = None,
+    below: int | None = None,
+) -> None:
+    """A line for each row, with the column `cut` (number, width), or that number `below`."""
+    widths = _widths(names, rows)
+    if cut:
+        widths[cut[0]] = cut[1]
+    kept = [at for at in range(len(names)) if at != below]
+    heads = [Text(_head(name), "bold") for name in names]
+    for row in [heads, *rows]:
+        pieces = [_fit(console, names[at], row[at], widths[at]) for at in range(len(names))]
+        for number in range(max(len(pieces[at]) for at in kept)):
+            line = Text()
+            for at in kept:
+                piece = pieces[at][number].copy() if number < len(pieces[at]) else Text()
+                piece.truncate(widths[at] + GAP, pad=at != kept[-1])
+                line.append_text(piece)
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+        if below is not None and row is not heads and row[below].plain:
+            for piece in _fit(console, names[below], row[below], console.width - INDENT):
+                console.print(Text(" " * INDENT).append_text(piece), soft_wrap=True)
+
+
+def _fit(console: Console, name: str, cell: Text, width: int) -> Sequence[Text]:
+    """A cell in so many columns: an error in one line, other text in as many as it needs."""
+    if cell.cell_len <= width:
+        return [cell]
+    if name not in ERRORS:
+        return list(cell.wrap(console, width, overflow="fold"))
+    cell = cell.copy()
+    cell.truncate(width, overflow="ellipsis")
+    return [cell]
+
+
+def _flat(cell: Text) -> Text:
+    """In one line."""
+    return Text(" ".join(cell.plain.split()), cell.style) if "\n" in cell.plain else cell
+
+
+def _widths(names: Sequence[str], rows: Rows) -> list[int]:
+    heads: list[Any] = [Text(_head(name)) for name in names]
+    return [max(each.cell_len for each in column) for column in zip(heads, *rows, strict=True)]
+
+
+def _sum(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _head(name: str) -> str:
+    return name.replace("_", " ")

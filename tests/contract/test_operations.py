@@ -1,0 +1,65 @@
+"""The operations of all nodes: a list that follows pages, filters, and who may see it."""
+
+import pytest
+
+from .conftest import fault
+
+
+@pytest.fixture
+def asked(api):
+    """The UUIDs of the operations of three nodes, the newest first."""
+    found = []
+    for name in ("n1", "n2", "n3"):
+        api.node(name=name)
+        api("PUT", f"/v1/nodes/{name}/states/provision", {"target": "manage"})
+        (operation,) = api("GET", f"/v1/nodes/{name}/operations").json["operations"]
+        found.insert(0, operation["uuid"])
+    return found
+
+
+def uuids(answer):
+    assert 200 == answer.status_code, answer.json
+    return [each["uuid"] for each in answer.json["operations"]]
+
+
+def test_the_operations_of_all_nodes_are_listed_the_newest_first(api, asked):
+    answer = api("GET", "/v1/operations")
+    assert asked == uuids(answer)
+    newest = answer.json["operations"][0]
+    assert ("n3", "manage", "queued") == (newest["node_name"], newest["kind"], newest["state"])
+    assert newest["node_uuid"] == api("GET", "/v1/nodes/n3").json["uuid"]
+
+
+def test_the_list_is_read_page_after_page(api, asked):
+    first = api("GET", "/v1/operations?limit=2")
+    assert asked[:2] == uuids(first)
+    following = first.json["next"].partition("/v1/")[2]
+    assert asked[2:] == uuids(api("GET", f"/v1/{following}"))
+    assert asked[::-1] == uuids(api("GET", "/v1/operations?sort_key=created_at&sort_dir=asc"))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("active=true", 3), ("active=false", 0), ("kind=manage", 3), ("kind=clean", 0),
+        ("state=queued", 3), ("state=failed", 0),
+    ],
+)  # fmt: skip
+def test_operations_are_chosen_by_what_they_are(api, asked, query, found):
+    assert found == len(uuids(api("GET", f"/v1/operations?{query}")))
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("state=happy", "state: 'happy' is not one of queued, running"),
+        ("colour=red", "colour"),
+        ("sort_key=error", "sort_key"),
+        ("marker=x", "marker"),
+        ("limit=0", "limit"),
+    ],
+)
+def test_what_the_list_does_not_take_is_refused_by_name(api, query, told):
+    answer = api("GET", f"/v1/operations?{query}")
+    assert 400 == answer.status_code
+    assert told in fault(answer)["faultstring"]

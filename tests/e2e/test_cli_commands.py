@@ -1,0 +1,261 @@
+"""Commands for many nodes at once, and for what there is beside nodes, against a real service."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.command_line import INGOT, environment, on_terminal, piped
+from tests.fleet import Fleet, until
+
+RESET = {"interface": "bios", "step": "factory_reset"}
+MAC = "52:54:00:00:00:01"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(tmp_path_factory.mktemp("commands"), conductors=1) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def ingot(fleet):
+    """Run a command; its answer, after a check of the exit status."""
+
+    def run(*words, status=0):
+        answer = piped(fleet.url, *words)
+        assert status == answer.status, answer
+        return answer
+
+    return run
+
+
+@pytest.fixture
+def rack(fleet, request):
+    """The names of twelve nodes that are owned by the project of the test's name."""
+    names = [f"{request.node.name[5:30].replace('_', '-')}-{number:02}" for number in range(12)]
+    for name in names:
+        fleet._create("nodes", {"name": name, "driver": "fake-hardware", "owner": owner(request)})
+    yield names
+    for name in names:
+        fleet.http.put(f"{fleet.url}/v1/nodes/{name}/maintenance")
+        fleet.http.delete(f"{fleet.url}/v1/nodes/{name}")
+
+
+def owner(request):
+    return f"of-{request.node.name}"
+
+
+def test_a_verb_takes_many_nodes_and_waits_for_all(ingot, fleet, rack):
+    answer = ingot("node", "provision-state", *rack, "manage", "--wait", "60")
+    assert [f"{name}: manageable, power off" for name in rack] == sorted(answer.lines)
+    assert ["manage"] == [each["kind"] for each in fleet.operations(rack[-1])]
+
+
+def test_nodes_are_chosen_by_what_they_are(ingot, fleet, rack, request):
+    where = ("--where", f"owner={owner(request)}", "--where", "maintenance=false")
+    ingot("node", "maintenance", rack[0], "on")
+    answer = ingot("node", "set", *where, "--description", "chosen")
+    assert [f"{name}: changed description" for name in rack[1:]] == sorted(answer.lines)
+    assert fleet.get(f"nodes/{rack[0]}")["description"] is None
+    assert ["there is no such node"] == ingot(
+        "node", "set", *where, "--where", "driver=ipmi", "--extra", "a=1"
+    ).lines
+
+
+def test_failures_stand_at_the_end_with_their_reasons_and_the_rest_is_done(ingot, fleet, rack):
+    answer = ingot("node", "maintenance", "nobody", *rack, "nothing", "on", status=1)
+    assert len(rack) == len(answer.lines)
+    assert [
+        "nobody: Node nobody could not be found.",
+        "nothing: Node nothing could not be found.",
+        "ingot: 2 of 14 nodes failed, for the reasons above",
+    ] == answer.errors
+    assert all(fleet.get(f"nodes/{name}")["maintenance"] for name in rack)
+
+
+def test_scripts_get_one_document_for_many_nodes(ingot, rack):
+    found = ingot("node", "maintenance", rack[0], "nobody", "on", "-o", "json", status=1).read()
+    assert [(rack[0], True), ("nobody", False)] == [(each["node"], each["ok"]) for each in found]
+    assert found[1]["error"].startswith("Node nobody")
+    assert found[0]["result"]["maintenance"] is True
+
+
+def test_who_waits_too_short_for_some_of_many_is_told_by_the_exit_status(ingot, fleet, rack):
+    ingot("node", "provision-state", *rack[:2], "manage", "--wait", "60")
+    hold = json.dumps([{"step": "hold"}])
+    words = ("node", "provision-state", *rack[:2], "clean", "--clean-steps", hold)
+    answer = ingot(*words, "--wait", "60", status=3)
+    assert "is held" in answer.errors[0]
+    ingot("node", "abort", *rack[:2], "--wait", "60")
+
+
+def test_an_interrupt_ends_the_wait_for_many_nodes_at_once(ingot, fleet, rack):
+    ingot("node", "provision-state", *rack[:2], "manage", "--wait", "60")
+    steps = json.dumps([{"interface": "power", "step": "wait", "args": {"seconds": 20}}])
+    words = ("node", "provision-state", *rack[:2], "clean", "--clean-steps", steps, "--wait")
+    process = subprocess.Popen([INGOT, *words], env=environment(fleet.url))
+    try:
+        until(lambda: fleet.operations(rack[1])[0]["kind"] == "clean", "the clean")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) not in {0, None}
+    finally:
+        process.kill()
+        process.wait()
+    ingot("node", "abort", *rack[:2], "--wait", "60")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("abort",), "name nodes, or choose them"),
+        (("abort", "n", "--where", "driver=ipmi"), "one of both"),
+        (("abort", "--where", "driver"), "expected KEY=VALUE"),
+        (("abort", "--where", "owner="), "chooses no nodes"),
+        (("abort", "--where", "owner=a", "--where", "owner=b"), "can be given once"),
+        (("abort", "--where", "limit=1"), "chooses no nodes"),
+        (("create",), "--driver is needed"),
+        (("abort", "n", "--os-cacert", "/none"), "there is no file /none"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_command_line_that_is_wrong_is_an_exit_status_of_its_own(ingot, words, told):
+    (error,) = ingot("node", *words, status=2).errors
+    assert told in error
+
+
+def test_a_filter_that_is_not_known_changes_no_node(ingot, rack, fleet):
+    ingot("node", "maintenance", "--where", "colour=red", "on", status=1)
+    ingot("node", "maintenance", "--where", "owner=null", "on")
+    assert not any(fleet.get(f"nodes/{name}")["maintenance"] for name in rack)
+
+
+def test_who_destroys_by_a_filter_is_asked(fleet, ingot, rack, request):
+    words = ("node", "delete", "--where", f"owner={owner(request)}")
+    assert "--yes" in ingot(*words, status=2).errors[-1]
+    answer = on_terminal(fleet.url, *words, answer="n\n")
+    assert 1 == answer.status
+    assert "delete: 12 nodes" in "".join(answer.lines)
+    assert fleet.get(f"nodes/{rack[0]}")
+    assert 0 == on_terminal(fleet.url, *words, answer="y\n").status
+    assert ["there is no such node"] == ingot(*words, "--yes").lines
+
+
+def test_a_machine_is_enrolled_with_its_port(ingot, fleet):
+    ingot("node", "create", "--driver", "fake-hardware", "--name", "ported")
+    made = ingot(
+        "port", "create", "--node", "ported", "--address", MAC, "--name", "p1", "-o", "json"
+    ).read()
+    assert (fleet.get("nodes/ported")["uuid"], True) == (made["node_uuid"], made["pxe_enabled"])
+    ingot("port", "set", MAC, "--no-pxe-enabled", "--extra", "a=1")
+    assert [MAC] == ingot("port", "list", "--node", "ported", "-o", "value", "-c", "address").lines
+    shown = ingot("port", "show", "p1", "-o", "json").read()
+    assert (False, {"a": 1}) == (shown["pxe_enabled"], shown["extra"])
+    ingot("port", "unset", "p1", "--name", "--extra", "a")
+    assert {"name": None, "extra": {}} == ingot(
+        "port", "show", MAC, "-c", "name,extra", "-o", "json"
+    ).read()
+    ingot("port", "delete", MAC)
+    assert "whose address is" in ingot("port", "delete", MAC, status=1).errors[0]
+    assert "--node is needed" in ingot("port", "create", "--address", MAC, status=2).errors[0]
+    assert "nothing to change" in ingot("port", "set", MAC, status=2).errors[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"), [("runbook", {"order": 1}), ("template", {"args": {}, "priority": 10})]
+)
+def test_steps_are_kept_under_a_name(ingot, kind, more):
+    ingot(kind, "create", "--name", "CUSTOM_KEPT", "--steps", json.dumps([RESET | more]))
+    ingot(kind, "set", "CUSTOM_KEPT", "--description", "a few")
+    assert ["CUSTOM_KEPT\ta few"] == ingot(
+        kind, "list", "-o", "value", "-c", "name,description"
+    ).lines
+    assert (
+        "factory_reset"
+        == ingot(kind, "show", "CUSTOM_KEPT", "-o", "json").read()["steps"][0]["step"]
+    )
+    ingot(kind, "unset", "CUSTOM_KEPT", "--description")
+    ingot(kind, "delete", "CUSTOM_KEPT")
+    assert [] == ingot(kind, "list", "-o", "json").read()
+    assert "--steps is needed" in ingot(kind, "create", "--name", "x", status=2).errors[0]
+
+
+def test_a_node_is_allocated(ingot, fleet):
+    ingot(
+        "allocation",
+        "create",
+        "--name",
+        "a1",
+        "--resource-class",
+        "none",
+        "--trait",
+        "CUSTOM_A",
+        "--trait",
+        "CUSTOM_B",
+    )
+    shown = ingot("allocation", "show", "a1", "-o", "json").read()
+    assert (["CUSTOM_A", "CUSTOM_B"], "none") == (shown["traits"], shown["resource_class"])
+    ingot("allocation", "set", "a1", "--extra", "b=2")
+    assert ["a1"] == ingot(
+        "allocation", "list", "--resource-class", "none", "-o", "value", "-c", "name"
+    ).lines
+    ingot("allocation", "delete", "a1")
+    assert [] == ingot("allocation", "list", "-o", "json").read()
+
+
+def test_what_belongs_to_a_node_is_seen_and_set(ingot, fleet):
+    ingot("node", "create", "--driver", "fake-hardware", "--name", "parts")
+    ingot("node", "provision-state", "parts", "manage", "--wait", "60")
+    ingot("node", "trait", "add", "parts", "CUSTOM_A", "CUSTOM_B")
+    ingot("node", "trait", "remove", "parts", "CUSTOM_A")
+    assert ["CUSTOM_B"] == ingot("node", "trait", "list", "parts", "-o", "value").lines
+    ingot("node", "trait", "set", "parts")
+    assert [] == ingot("node", "trait", "list", "parts", "-o", "value").lines
+    ingot("node", "boot-device", "set", "parts", "pxe", "--persistent")
+    device = ingot("node", "boot-device", "show", "parts", "-o", "json").read()
+    assert "pxe" == device["boot_device"]
+    assert "pxe" in ingot("node", "boot-device", "show", "parts", "--supported").lines[0]
+    ingot("node", "console", "enable", "parts")
+    assert "console_enabled" in ingot("node", "console", "show", "parts", "-o", "json").read()
+    ingot("node", "console", "disable", "parts")
+    ingot("node", "vif", "attach", "parts", "net1", "--info", "a=1")
+    ingot("node", "vif", "detach", "parts", "net1")
+    assert [] == ingot("node", "vif", "list", "parts", "-o", "json").read()
+    interfaces = ingot("node", "validate", "parts", "-o", "json").read()
+    assert {"power", "deploy"} <= {each["interface"] for each in interfaces}
+
+
+def test_drivers_and_what_they_need_are_shown(ingot):
+    assert {"fake-hardware", "redfish"} <= set(
+        ingot("driver", "list", "-o", "value", "-c", "name").lines
+    )
+    assert (
+        "redfish"
+        == ingot("driver", "show", "redfish", "-o", "json").read()["default_power_interface"]
+    )
+    known = ingot("driver", "properties", "redfish", "-o", "value", "-c", "name").lines
+    assert "redfish_address" in known
+
+
+def test_the_releases_of_both_sides_are_told(ingot):
+    (line,) = ingot("--version").lines
+    told = ingot("version", "-o", "json").read()
+    assert f"ingot {told['client']}" == line
+    assert told["client"] == told["service"]
+
+
+def test_a_command_starts_without_what_only_the_service_needs(fleet):
+    """Of what is imported, not of time: a busy machine would tell nothing of that."""
+    program = (
+        "import sys\nsys.argv = ['ingot', *sys.argv[1:]]\nfrom workers import ingot\n"
+        "try:\n    ingot.main()\nfinally:\n    sys.stderr.write(' '.join(sys.modules))"
+    )
+    words = ("node", "list", "--url", fleet.url)
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True
+    )
+    loaded = {name.split(".")[0] for name in ended.stderr.split()}
+    assert loaded.isdisjoint({"pydantic", "redis", "sqlalchemy", "celery", "flask", "structlog"})
+    assert loaded >= {"typer", "requests"}
