@@ -38,7 +38,7 @@ DEATHS = {
     "manage": ["claimed"], "inspect": ["acted"], "clean": ["leased"], "adopt": ["freed"],
     "deleted": ["recorded"], "active": ["waking"], "service": ["claimed", "decided"],
     "rescue": ["sent"], "unrescue": ["received"], "rebuild": ["handed_out"],
-    "power": ["committed"], "provide": ["reconciling"],
+    "power": ["committed"], "provide": ["reconciling", "followed"],
 }  # fmt: skip
 STOPS = {
     "manage": ["received"], "clean": ["leased"], "active": ["claimed"], "service": ["freed"],
