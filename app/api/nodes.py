@@ -24,11 +24,12 @@ from app.api.schemas.nodes import (
 )
 from app.errors import Invalid, NotFound
 from app.models import Node
-from app.services import chassis, idents, patch, targets
+from app.services import chassis, idents, patch, provisioning, targets
 from app.services import nodes as service
 from app.services.paging import cut
 from app.states import State
 from drivers.errors import HardwareError
+from drivers.target import Target
 
 nodes = Routes("nodes", "Machines, and what is done to them")
 
@@ -42,7 +43,7 @@ CHANGEABLE = frozenset(CHANGE.fields)
 #: Query parameters that are compared with the column of their name.
 EQUAL = (
     "instance_uuid", "instance_name", "maintenance", "provision_state", "driver",
-    "resource_class", "fault", "conductor_group", "owner", "lessee", "retired", "chassis_uuid",
+    "resource_class", "fault", "owner", "lessee", "retired", "chassis_uuid",
 )  # fmt: skip
 
 
@@ -129,6 +130,8 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     for name in EQUAL:
         if name in query:
             selected = selected.where(columns[name] == query[name])
+    if "conductor_group" in query:  # stored in lower case
+        selected = selected.where(columns.conductor_group == query["conductor_group"].lower())
     if "associated" in query:
         free = columns.instance_uuid.is_(None)
         selected = selected.where(~free if query["associated"] else free)
@@ -282,6 +285,7 @@ def _validate(ident: str) -> Response:
         node = service.find(session, ident)
         try:
             target = targets.of_node(session, node)
+            refused = {"deploy": _refused_deployment(session, node, target)}
         except HardwareError as error:
             raise Invalid(str(error)) from error
     results: dict[str, Any] = {}
@@ -290,7 +294,17 @@ def _validate(ident: str) -> Response:
             continue
         try:
             interface.validate(target)
-            results[kind] = {"result": True}
+            reason = refused.get(kind)
         except HardwareError as error:
-            results[kind] = {"result": False, "reason": str(error)}
+            reason = str(error)
+        results[kind] = {"result": True} if reason is None else {"result": False, "reason": reason}
     return json(results)
+
+
+def _refused_deployment(session: Session, node: Node, target: Target) -> str | None:
+    """Why the node would not be deployed, whatever its interfaces say."""
+    try:
+        provisioning.check_deployment(session, node, target)
+    except Invalid as error:
+        return str(error)
+    return None

@@ -190,15 +190,19 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     require_served(session, node)
     target = targets.of_node(session, node)
     _validate(target, how.validates)
-    _check_boot_mode(target, event)
-    request = how.asks(session, node, arguments)
-    wrong = [*_wrong(target, how, request), *children.problems(session, request.steps)]
-    if wrong and not how.fails:
-        raise Invalid("; ".join(wrong))
+    request, wrong = _asked(session, node, target, event, arguments)
     rows = [] if wrong else how.plan(of(session), node, target, request)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
     return Intent(event, leaves, how, rows, request.steps, wrong, shown)
+
+
+def check_deployment(session: Session, node: Node, target: Target) -> None:
+    """
+    What is to be deployed is possible, as far as it is known without the caller's steps: the boot
+    mode, the traits of the instance, the steps of their templates. Raises Invalid.
+    """
+    _asked(session, node, target, Event.DEPLOY, {})
 
 
 def leads_to(intent: Intent) -> State:
@@ -252,6 +256,19 @@ def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> 
         raise NodeProtected(node.uuid)
     if event is Event.PROVIDE and node.retired:
         raise Conflict(f"Node {node.uuid} is retired and cannot become available.")
+
+
+def _asked(
+    session: Session, node: Node, target: Target, event: Event, arguments: Arguments
+) -> tuple[planning.Request, list[str]]:
+    """What a verb is asked to do, and what is wrong with its steps. Raises Invalid."""
+    how = _VERBS[event]
+    _check_boot_mode(target, event)
+    request = how.asks(session, node, arguments)
+    wrong = [*_wrong(target, how, request), *children.problems(session, request.steps)]
+    if wrong and not how.fails:
+        raise Invalid("; ".join(wrong))
+    return request, wrong
 
 
 def _check_boot_mode(target: Target, event: Event) -> None:
