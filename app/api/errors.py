@@ -82,8 +82,12 @@ def _http_exception(error: HTTPException) -> Response:
     g.unrouted = True
     if status == 413:
         return flat(413, "Request body too large.")
-    told = f"{request.method} {request.path} is not something that this version of the API has."
-    response = unrouted(status, error.name, told if status in (404, 405) else error.name)
+    told = error.name
+    if error.description != type(error).description:
+        told = error.description or told
+    elif status in (404, 405):
+        told = f"{request.method} {request.path} is not something that this version of the API has."
+    response = unrouted(status, error.name, told)
     for name, value in error.get_headers():
         if name == "Allow":
             response.headers[name] = value

@@ -40,6 +40,8 @@ NAMES_SINCE = 5
 ANY_NAMES_SINCE = 10
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
+#: Kinds of interfaces that a validation shows first.
+CORE = {"boot", "deploy", "management", "network", "power"}
 #: Query parameters that are compared with the column of their name.
 EQUAL = (
     "instance_uuid", "instance_name", "maintenance", "provision_state", "driver",
@@ -50,7 +52,7 @@ EQUAL = (
 def key_of(ident: str) -> node_view.Key:
     """The key of the node that a path names. Raises Misaddressed, NotFound."""
     if not is_ident(ident) or (not idents.is_uuid(ident) and not _is_name(ident)):
-        raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
+        raise Misaddressed(f"Expected UUID or name for node: {ident}")
     return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
 
 
@@ -196,7 +198,9 @@ def change_node(query: Query, ident: str) -> Response:
     if "reset_interfaces" in query and not any(
         each.path == ("driver",) and each.op != "remove" for each in changes
     ):
-        raise Invalid("reset_interfaces: the patch must change the driver")
+        raise Invalid(
+            "The reset_interfaces parameter can only be used when changing the node's driver."
+        )
 
     def work(session: Session) -> Response:
         node = locked(session, ident)
@@ -298,7 +302,8 @@ def _validate(ident: str) -> Response:
         except HardwareError as error:
             reason = str(error)
         results[kind] = {"result": True} if reason is None else {"result": False, "reason": reason}
-    return json(results)
+    order = sorted(results, key=lambda kind: (kind not in CORE, kind))
+    return json({kind: results[kind] for kind in order})
 
 
 def _refused_deployment(session: Session, node: Node, target: Target) -> str | None:

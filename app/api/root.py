@@ -35,6 +35,10 @@ def discover() -> Response:
     )
 
 
+#: Collections that stand before the version, as in Ironic.
+OLDEST = ("chassis", "nodes", "ports", "drivers")
+
+
 @root.at("GET", "")
 def show_v1() -> Response:
     """Which collections there are"""
@@ -56,6 +60,7 @@ def show_v1() -> Response:
                 "base": "application/json",
                 "type": "application/vnd.openstack.ironic.v1+json",
             },
+            **{name: found.pop(name) for name in OLDEST},
             "version": _version(),
             **found,
         }

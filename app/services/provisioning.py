@@ -167,7 +167,7 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     """
     event = VERBS.get(verb)
     if event is None:
-        raise Invalid(f'The requested action "{verb}" could not be understood.')
+        raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
     leaves = State(node.provision_state)
     if node.reservation is not None:
         waits = MACHINE[leaves].moves.get(Event.WAIT)

@@ -36,8 +36,8 @@ def test_before_enrolment_was_known_new_nodes_were_available(api):
     ("body", "status", "says"),
     [
         ({}, 400, "driver"),
-        ({"driver": "nonesuch"}, 400, "no live conductor has loaded 'nonesuch'"),
-        ({"driver": "fake-hardware", "conductor_group": "far"}, 400, "'far'"),
+        ({"driver": "nonesuch"}, 400, "supports driver nonesuch for"),
+        ({"driver": "fake-hardware", "conductor_group": "far"}, 400, 'group "far"'),
         ({"driver": "fake-hardware", "power_interface": "steam"}, 400, "steam"),
         ({"driver": "fake-hardware", "colour": "red"}, 400, "colour"),
         ({"driver": "fake-hardware", "provision_state": "active"}, 400, "provision_state"),
