@@ -42,11 +42,18 @@ class Invalid(ServiceError):
 class IllegalMove(Invalid):
     """The node's provision state does not allow this."""
 
-    def __init__(self, verb: str, node: str, state: str) -> None:
+    def __init__(self, verb: str, node: str, state: str, why: str = "") -> None:
         super().__init__(
             f'The requested action "{verb}" can not be performed on node "{node}" while it is in'
-            f' state "{state}".'
+            f' state "{state}"{": " if why else ""}{why}.'
         )
+
+
+#: What Ironic calls an operation, by its verb.
+_DOING = {
+    "active": "provisioning", "deploy": "provisioning", "rebuild": "provisioning",
+    "rescue": "rescuing", "unrescue": "unrescuing", "clean": "cleaning", "service": "servicing",
+}  # fmt: skip
 
 
 class InMaintenance(Invalid):
@@ -54,7 +61,8 @@ class InMaintenance(Invalid):
 
     def __init__(self, verb: str, node: str) -> None:
         super().__init__(
-            f"The {verb} operation can't be performed on node {node}: it's in maintenance."
+            f"The {_DOING.get(verb, verb)} operation can't be performed on node {node} because it's"
+            " in maintenance mode."
         )
 
 
@@ -82,12 +90,14 @@ class NodeProtected(Forbidden):
 
 
 class NotFound(ServiceError):
-    """There is no such thing."""
+    """There is no such thing. text: what to say of it, with its `{kind}` and `{ident}`."""
 
     status = 404
 
-    def __init__(self, kind: str, ident: str) -> None:
-        super().__init__(f"{kind.capitalize()} {ident} could not be found.")
+    def __init__(
+        self, kind: str, ident: str, text: str = "{kind} {ident} could not be found."
+    ) -> None:
+        super().__init__(text.format(kind=f"{kind[0].upper()}{kind[1:]}", ident=ident))
 
 
 class NotAcceptable(ServiceError):
@@ -114,12 +124,24 @@ class NodeLocked(Conflict):
         )
 
 
+#: What clients look for, of some fields.
+_TAKEN = {
+    ("node", "instance_uuid"): "Instance {value} is already associated with a node, it cannot be"
+    " associated with this other node.",
+    ("port", "address"): "A port with MAC address {value} already exists.",
+    ("portgroup", "address"): "A portgroup with MAC address {value} already exists.",
+    ("volume target", "boot_index"): "A volume target with boot index '{value}' for the same node"
+    " already exists.",
+}
+
+
 class AlreadyExists(Conflict):
     """Something of that name exists."""
 
     def __init__(self, kind: str, field: str, value: object) -> None:
+        known = _TAKEN.get((kind, field), "{article} {kind} with {field} {value} already exists.")
         article = "An" if kind[0] in "aeiou" else "A"
-        super().__init__(f"{article} {kind} with {field} {value} already exists.")
+        super().__init__(known.format(article=article, kind=kind, field=field, value=value))
 
 
 class PreconditionFailed(ServiceError):

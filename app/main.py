@@ -192,7 +192,7 @@ def _check_address(asked: Request) -> None:
     if b"&" in asked.query_string:
         for name, values in asked.args.lists():
             if len(values) > 1 and name != "fields":
-                raise Invalid(f"{name}: given more than once")
+                raise Invalid(f"Unexpected arguments: {name}: it is given more than once")
 
 
 def _in_turn(turns: Turns, inner: Wsgi) -> Wsgi:

@@ -125,8 +125,9 @@ class Registry:
             for kind, name in zip(kinds, names, strict=True):
                 if name not in kinds[kind]:
                     raise InvalidDriverInfo(
-                        f"{kind}_interface: driver {hardware_type} has no {kind} interface"
-                        f" {name!r}; it has {', '.join(kinds[kind])}"
+                        f"{kind}_interface: Could not find the following interface in the"
+                        f" 'ironic.hardware.interfaces.{kind}' entrypoint: {name}. Valid interfaces"
+                        f" are {[*kinds[kind]]}; those are what driver {hardware_type} has."
                     )
                 by_kind[kind] = kinds[kind][name]
             self._drivers[key] = Driver(hardware_type, by_kind)

@@ -160,7 +160,7 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
     """Take what the agent of a node that is being inspected has found"""
     knows = versions.current() >= INSPECTION_SINCE
     if not knows and (versions.current() != versions.MIN or "node_uuid" in query):
-        raise NotFound("route", f"POST /v1/continue_inspection before 1.{INSPECTION_SINCE}")
+        raise NotFound("route", "", f"API version 1.{INSPECTION_SINCE} or newer is required")
     if not runtime().settings.api.enable_ramdisk_endpoints:
         raise NotFound("route", "POST /v1/continue_inspection")
     found = report["inventory"]["interfaces"]

@@ -26,16 +26,16 @@ Query = Mapping[str, Any]
 SINCE = 52
 CHANGE_SINCE = 57
 BACKFILL_SINCE = 58
-_PLAIN = (
-    "uuid", "name", "resource_class", "traits", "candidate_nodes", "owner", "state", "last_error",
-    "extra", "created_at", "updated_at",
+_SHOWN = (
+    "uuid", "created_at", "updated_at", "candidate_nodes", "extra", "last_error", "name", "owner",
+    "resource_class", "state", "traits", "links", "node_uuid",
 )  # fmt: skip
 ALLOCATION = Resource(
     name="allocation",
     path="allocations",
     model=Allocation,
-    short=(*_PLAIN, "node_uuid"),
-    plain=_PLAIN,
+    short=tuple(name for name in _SHOWN if name != "links"),
+    shown=_SHOWN,
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: Allocation.__table__.outerjoin(Node.__table__),
     named=SINCE,
@@ -68,7 +68,7 @@ def _node_id(ident: str) -> int:
     with runtime().reading() as session:
         found = session.scalar(select(Node.id).where(identified(ident)))
     if found is None:
-        raise Invalid(f"node: there is no node {ident}")
+        raise Invalid(f"Node {ident} could not be found (node)")
     return found
 
 
@@ -128,7 +128,7 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
     with runtime().reading() as session:
         uuid = session.scalar(select(Allocation.uuid).where(Allocation.node_id == node_id))
     if uuid is None:
-        raise NotFound("allocation of node", ident)
+        raise NotFound("allocation for node", ident, "{kind} {ident} was not found")
     return ALLOCATION.show(query, uuid)
 
 

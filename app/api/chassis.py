@@ -26,7 +26,7 @@ CHASSIS = Resource(
     path="chassis",
     model=Chassis,
     short=("uuid", "description"),
-    plain=("uuid", "description", "extra", "created_at", "updated_at"),
+    shown=("uuid", "created_at", "updated_at", "description", "extra", "links", "nodes"),
     links=("nodes",),
 )
 CHANGE = ChassisChange()
@@ -76,7 +76,7 @@ def delete_chassis(_query: Query, uuid: str) -> Response:
 
 def _list_nodes(query: Query, uuid: str, *, detail: bool = False) -> Response:
     if not is_uuid(uuid):
-        raise Invalid(f"Expected a UUID but received {uuid!r}.")
+        raise Invalid(f"Expected UUID for chassis_uuid: {uuid}")
     return nodes.listing({**query, "chassis_uuid": uuid}, detail=detail)
 
 

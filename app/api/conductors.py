@@ -23,25 +23,25 @@ Query = Mapping[str, Any]
 View = dict[str, Any]
 
 SHORT = ("hostname", "conductor_group", "alive")
-FULL = (*SHORT, "drivers", "created_at", "updated_at")
+FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
 SORTABLE = frozenset(FULL) - {"alive", "drivers"}
 
 
 def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -> list[View]:
     timeout = of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in service.alive(session, timeout)}
-    base, asked, result = host(), frozenset(wanted), []
+    base, asked, result = host(), {*wanted, "links"}, []
     for row in rows:
-        view: View = {
-            "hostname": row.hostname,
-            "conductor_group": row.conductor_group,
-            "alive": row.hostname in alive,
-            "drivers": sorted(row.interfaces),
+        view: View = {  # in Ironic's order
             "created_at": row.created_at,
             "updated_at": row.updated_at,
+            "hostname": row.hostname,
+            "conductor_group": row.conductor_group,
+            "drivers": sorted(row.interfaces),
+            "links": links(f"conductors/{row.hostname}", base),
+            "alive": row.hostname in alive,
         }
-        view = {name: value for name, value in view.items() if name in asked}
-        result.append(view | {"links": links(f"conductors/{row.hostname}", base)})
+        result.append({name: value for name, value in view.items() if name in asked})
     return result
 
 

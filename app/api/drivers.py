@@ -39,17 +39,18 @@ class DriverQuery(Schema):
 
 def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
     base, path = host(), f"drivers/{driver.name}"
-    view: View = {
+    view: View = {  # in Ironic's order
         "name": driver.name,
         "hosts": driver.hosts,
-        "type": "dynamic",
+        "links": links(path, base),
         "properties": links(f"{path}/properties", base),
+        "type": "dynamic",
     }
     for kind in KINDS:
         names = driver.interfaces.get(kind, [])
         view[f"default_{kind}_interface"] = names[0] if names else None
         view[f"enabled_{kind}_interfaces"] = sorted(names)
-    return {name: view[name] for name in wanted if name != "links"} | {"links": links(path, base)}
+    return {name: value for name, value in view.items() if name in {*wanted, "links"}}
 
 
 @drivers.at("GET", "/drivers", query="drivers", rule="baremetal:driver:get")
@@ -83,7 +84,7 @@ def show_driver_properties(_query: Query, name: str) -> Response:
         service.find(session, name)
     found = service.properties(runtime().drivers, name)
     if not found and name not in runtime().drivers.types:
-        raise NotFound("driver", name)
+        raise NotFound("driver", name, service.UNKNOWN)
     return json(found)
 
 

@@ -91,9 +91,13 @@ def _http_exception(error: HTTPException) -> Response:
     g.unrouted = True
     if status == 413:
         return flat(413, "Request body too large.")
-    path = request.environ.get(ASKED, request.path)
-    told = f"{request.method} {path} is not something that this version of the API has."
-    response = unrouted(status, error.name, told if status in (404, 405) else error.name)
+    told = error.name
+    if error.description != type(error).description:
+        told = error.description or told
+    elif status in (404, 405):
+        path = request.environ.get(ASKED, request.path)
+        told = f"{request.method} {path} is not something that this version of the API has."
+    response = unrouted(status, error.name, told)
     for name, value in error.get_headers():
         if name == "Allow":
             response.headers[name] = value

@@ -28,8 +28,8 @@ BIOS = "/nodes/<ident>/bios"
 TIMES = ("created_at", "updated_at")
 SETTING = ("name", "value")
 REGISTRY = (
-    "attribute_type", "allowable_values", "lower_bound", "upper_bound", "min_length",
-    "max_length", "read_only", "reset_required", "unique",
+    "attribute_type", "allowable_values", "lower_bound", "max_length", "min_length", "read_only",
+    "reset_required", "unique", "upper_bound",
 )  # fmt: skip
 REGISTRY_SINCE = 74
 COMPONENT = (
@@ -51,10 +51,10 @@ def list_bios_settings(query: Query, ident: str) -> Response:
     if "fields_" in query or "detail" in query:
         versions.require(REGISTRY_SINCE, "parameter fields or detail")
     if fields is not None and detail:
-        raise Invalid("Can't fetch a subset of fields with 'detail' set.")
-    wanted: Sequence[str] = (*SETTING, *TIMES, *(REGISTRY if detail else ()))
+        raise Invalid("Can not specify ?detail=True and fields in the same request.")
+    wanted: Sequence[str] = (*TIMES, *SETTING, *(REGISTRY if detail else ()))
     if fields is not None:
-        wanted = (*chosen(fields, "bios", (*SETTING, *REGISTRY, *TIMES)), *TIMES)
+        wanted = (*TIMES, *chosen(fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
     with runtime().reading() as session:
         node = _node(session, ident)
         rows = session.scalars(
@@ -71,9 +71,11 @@ def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
         node = _node(session, ident)
         row = session.get(BiosSetting, (node.id, name))
     if row is None:
-        raise NotFound("BIOS setting", name)
+        raise NotFound(
+            "BIOS setting", name, f"Node {node.uuid} doesn't have a BIOS setting '{{ident}}'"
+        )
     registry = REGISTRY if versions.current() >= REGISTRY_SINCE else ()
-    return json({name: _setting(node, row, (*SETTING, *TIMES, *registry))})
+    return json({name: _setting(node, row, (*TIMES, *SETTING, *registry))})
 
 
 def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:

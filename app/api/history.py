@@ -24,8 +24,8 @@ View = dict[str, Any]
 
 SHORT = ("uuid", "created_at", "severity", "event")
 FULL = (
-    *SHORT, "event_type", "conductor", "user", "project", "state", "target_provision_state",
-    "duration_seconds",
+    "uuid", "created_at", "severity", "event_type", "event", "conductor", "user", "project",
+    "state", "target_provision_state", "duration_seconds",
 )  # fmt: skip
 SORTABLE = frozenset(FULL)
 #: In the short form an event is cut to this many characters, when it is longer than `LONGEST`.
@@ -80,5 +80,5 @@ def show_history(_query: Any, ident: str, uuid: str) -> Response:
             select(NodeHistory).where(NodeHistory.node_id == node.id, NodeHistory.uuid == uuid)
         )
     if entry is None:
-        raise NotFound("history entry", uuid)
+        raise NotFound("node history record", uuid)
     return json(_view(entry, node.uuid, versions.visible("history", FULL)))

@@ -34,8 +34,9 @@ RULE = Resource(
     path="inspection_rules",
     model=InspectionRule,
     short=("uuid", "priority", "phase", "description"),
-    plain=(
-        "uuid", "description", "phase", "priority", "sensitive", "created_at", "updated_at",
+    shown=(
+        "uuid", "created_at", "updated_at", "description", "priority", "sensitive", "phase",
+        "conditions", "actions", "links",
     ),
     computed={"conditions": _shown("conditions"), "actions": _shown("actions")},
     sources={name: (name, "sensitive") for name in ("conditions", "actions")},

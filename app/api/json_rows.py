@@ -6,9 +6,7 @@ costs several times what the database needs to write the same text; so lists rea
 row, and add to them what only we can compute.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -19,11 +17,9 @@ from sqlalchemy import (
     DateTime,
     FromClause,
     Text,
-    and_,
     case,
     cast,
     exists,
-    null,
     select,
 )
 from sqlalchemy.ext.compiler import compiles
@@ -81,68 +77,25 @@ def array(
     return case((exists().where(condition).correlate(of), cast(values, Text)), else_="[]")
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """
-    Some fields of rows that are read as one column.
-
-    members: makes of what the rows have in the column what an object of the fields has between its
-    braces.
-    """
-
-    column: ColumnElement[str]
-    members: Callable[[Iterable[Any]], Iterable[str]]
-
-
-def together(columns: Sequence[ColumnElement[Any]]) -> Part:
-    """Named columns, at most `MOST` of them."""
-    return Part(JsonObject(*columns), lambda texts: [text[1:-1] for text in texts])
-
-
-def sparse(columns: Sequence[ColumnElement[Any]]) -> Part:
-    """Columns of a table that are all empty in most rows: then nothing is written, or read."""
-    nothing = orjson.dumps({each.name: _empty(each) for each in columns}).decode()[1:-1]
-    empty = and_(*map(_is_empty, columns))
-    return Part(
-        case((empty, null()), else_=JsonObject(*columns)),
-        lambda texts: [nothing if text is None else text[1:-1] for text in texts],
-    )
-
-
-def moment(column: ColumnElement[Any]) -> Part:
-    """A named time. To write it as it is shown costs Python less than the database."""
-    name, nothing = column.name, f'"{column.name}":null'
-    return Part(
-        Moment(column),
-        lambda texts: [nothing if text is None else f'"{name}":"{iso(text)}"' for text in texts],
-    )
-
-
 def iso(text: str) -> str:
     """A `Moment` as clients expect it, with microseconds and offset."""
     return f"{text[:10]}T{text[11:]}+00:00"
 
 
-def recurring(columns: Sequence[ColumnElement[Any]]) -> Part:
-    """Columns with the same values in many rows, no documents or times; told once for them all."""
-    return Part(_Values(*columns), partial(map, partial(_members, _Recurring(columns))))
+def together(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[str]:
+    """Columns as one, the text of a JSON array; no documents or times among them."""
+    return _Values(*columns)
 
 
-@dataclass(frozen=True, eq=False)
-class _Recurring:
-    """A key that is the same only as itself, as columns know no other equality."""
-
-    columns: Sequence[ColumnElement[Any]]
-
-
-@lru_cache(maxsize=2048)
-def _members(recurring: _Recurring, text: str) -> str:
-    values = zip(recurring.columns, orjson.loads(text), strict=True)
-    told = {  # a truth value may be a number
-        each.name: bool(value) if value is not None and isinstance(each.type, Boolean) else value
-        for each, value in values
+def told(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
+    """Column -> the JSON text of its value, of columns that were read `together`."""
+    return {
+        each.name: orjson.dumps(
+            # a truth value may be a number
+            bool(value) if value is not None and isinstance(each.type, Boolean) else value
+        ).decode()
+        for each, value in zip(columns, orjson.loads(text), strict=True)
     }
-    return orjson.dumps(told).decode()[1:-1]
 
 
 def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
@@ -152,19 +105,6 @@ def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
         JsonObject(*columns[start : start + MOST]).label(f"json_{number}")
         for number, start in enumerate(starts)
     ]
-
-
-def _empty(column: ColumnElement[Any]) -> Any:
-    """What is in a column where nothing was set."""
-    if isinstance(column.type, JSON):
-        return {}
-    return None if getattr(column, "nullable", True) else False
-
-
-def _is_empty(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    if isinstance(column.type, JSON):
-        return cast(column, Text) == "{}"
-    return column.is_(None) if getattr(column, "nullable", True) else ~column
 
 
 @compiles(Moment, "sqlite")

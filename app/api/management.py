@@ -96,8 +96,8 @@ def _light(indicator: str) -> Fields:
     name, at, component = indicator.rpartition("@")
     if not (name and at) or component not in COMPONENTS:
         raise Invalid(
-            f"indicator: expected name@component, the component one of {', '.join(COMPONENTS)},"
-            f" but received {indicator!r}"
+            f"Malformed indicator name {indicator!r}: expected name@component, the component one of"
+            f" {', '.join(COMPONENTS)}"
         )
     return {"component": component, "name": name}
 

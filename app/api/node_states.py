@@ -146,21 +146,30 @@ def check_arguments(verb: str, arguments: Fields) -> None:
     if "runbook" in arguments:
         versions.require(92, "runbook")
         if any(name.endswith("_steps") for name in arguments):
-            raise Invalid("runbook: give a runbook or steps, not both")
+            raise Invalid('Please provide either "clean_steps" or a runbook, but not both.')
     if "disable_ramdisk" in arguments:
         versions.require(108 if verb == "service" else 70, "disable_ramdisk")
     if "deploy_steps" in arguments:
         versions.require(69, "deploy_steps")
     for name, verbs in TAKEN_BY.items():
         if name in arguments and verb not in verbs:
-            raise Invalid(f"{name}: only taken by {', '.join(verbs)}")
+            if name == "disable_ramdisk":
+                raise Invalid("disable_ramdisk is supported only with manual cleaning or servicing")
+            raise Invalid(
+                f'"{name}" is only valid when setting target provision state to'
+                f" {' or '.join(verbs)}"
+            )
         if name in arguments and name.endswith("_steps"):
             check_allowed(name, arguments[name])
     needed = REQUIRED.get(verb)
-    if needed and not arguments.get(needed) and "runbook" not in arguments:
-        raise Invalid(f"{needed}: {verb} needs it")
-    if not arguments.get("rescue_password", "-").strip():
-        raise Invalid("rescue_password: must not be blank")
+    given = arguments.get(needed or "")
+    if isinstance(given, str):
+        given = given.strip()
+    if needed and not given and "runbook" not in arguments:
+        filled = "A non-empty " if verb == "rescue" else ""
+        raise Invalid(
+            f'{filled}"{needed}" is required when setting target provision state to {verb}'
+        )
 
 
 def check_allowed(name: str, steps: Sequence[Mapping[str, Any]]) -> None:

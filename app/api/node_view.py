@@ -7,7 +7,7 @@ computed is added to that text, and documents that hold no secret pass through i
 that goes by columns, not by rows: then nearly all loops over a page are not Python's.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import repeat
@@ -18,6 +18,7 @@ from flask import Response, request
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    DateTime,
     FromClause,
     Select,
     Text,
@@ -49,52 +50,60 @@ Found = Sequence[Any]
 Columns = Mapping[str, Sequence[Any]]
 Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
 
-SHORT = ("uuid", "name", "instance_uuid", "power_state", "provision_state", "maintenance")
 #: Columns that hold JSON documents and need no masking.
 OPEN = ("properties", "extra", "network_data", "raid_config", "target_raid_config")
 STEPS = {"clean_step": "clean", "deploy_step": "deploy", "service_step": "service"}
 #: Columns of tables with at most one row for a node.
 JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid")}
-LINKED = ("states", "ports", "portgroups", "volume")
-PLAIN = (
-    "uuid", "name", "instance_uuid", "instance_name", "power_state", "target_power_state",
-    "provision_state", "target_provision_state", "provision_updated_at", "maintenance",
-    "maintenance_reason", "fault", "last_error", "reservation", "driver", "resource_class",
-    "conductor_group", "owner", "lessee", "description", "shard", "parent_node", "chassis_uuid",
-    "automated_clean", "protected", "protected_reason", "retired", "retired_reason",
-    "disable_power_off", "console_enabled", "boot_mode", "secure_boot", "health",
-    "inspection_started_at", "inspection_finished_at", "created_at", "updated_at", *INTERFACES,
+LINKED = ("ports", "states", "portgroups", "volume")
+#: Fields in the order in which Ironic shows them: clients print what they are given.
+SHORT = ("uuid", "instance_uuid", "maintenance", "power_state", "provision_state", "name")
+FULL = (
+    "uuid", "created_at", "updated_at", "automated_clean", "bios_interface", "boot_interface",
+    "boot_mode", "clean_step", "conductor_group", "console_enabled", "console_interface",
+    "disable_power_off", "deploy_interface", "deploy_step", "description", "driver", "driver_info",
+    "driver_internal_info", "extra", "fault", "firmware_interface", "health",
+    "inspection_finished_at", "inspection_started_at", "inspect_interface", "instance_info",
+    "instance_name", "instance_uuid", "last_error", "lessee", "maintenance", "maintenance_reason",
+    "management_interface", "name", "network_data", "network_interface", "owner", "parent_node",
+    "power_interface", "power_state", "properties", "protected", "protected_reason",
+    "provision_state", "provision_updated_at", "raid_config", "raid_interface", "rescue_interface",
+    "reservation", "resource_class", "retired", "retired_reason", "secure_boot", "service_step",
+    "shard", "storage_interface", "target_power_state", "target_provision_state",
+    "target_raid_config", "traits", "vendor_interface", "conductor", "allocation_uuid",
+    "chassis_uuid",
 )  # fmt: skip
-FULL = (*PLAIN, *OPEN, *DOCUMENTS, *STEPS, *JOINED, "traits", "conductor")
+#: Those that stand before or after all others, whatever was asked for first.
+_PLACES = {
+    **{name: -3 + place for place, name in enumerate(("uuid", "created_at", "updated_at"))},
+    **{name: 1 + place for place, name in enumerate(
+        ("links", "conductor", "allocation_uuid", "chassis_uuid", *LINKED)
+    )},
+}  # fmt: skip
+PLAIN = tuple(
+    name for name in FULL if name not in {*OPEN, *DOCUMENTS, *STEPS, *JOINED, "traits", "conductor"}
+)
 SORTABLE = frozenset(PLAIN)
 #: Fields that are the same in many nodes, or empty in most.
-RECURRING = frozenset({
+RECURRING = (
     "power_state", "target_power_state", "provision_state", "target_provision_state", "maintenance",
     "maintenance_reason", "fault", "last_error", "reservation", "driver", "resource_class",
     "conductor_group", "shard", "parent_node", "chassis_uuid", "automated_clean", "protected",
     "protected_reason", "retired", "retired_reason", "disable_power_off", "console_enabled",
     "boot_mode", "secure_boot", "health", *INTERFACES,
-})  # fmt: skip
-#: Fields that are empty together in many nodes: of a tenant, of an inspection, of configuration.
-SPARSE = (
-    frozenset({"instance_uuid", "instance_name", "owner", "lessee"}),
-    frozenset({"inspection_started_at", "inspection_finished_at"}),
-    frozenset({"network_data", "raid_config", "target_raid_config"}),
-)
-#: Times that most nodes have.
-TIMES = frozenset({"provision_updated_at", "created_at", "updated_at"})
+)  # fmt: skip
 #: The version from which every state is told.
 AGED = 39
 STATES = (
-    "console_enabled", "last_error", "power_state", "provision_state", "provision_updated_at",
-    "target_power_state", "target_provision_state", "raid_config", "target_raid_config",
+    "console_enabled", "last_error", "power_state", "provision_state", "target_power_state",
+    "target_provision_state", "provision_updated_at", "raid_config", "target_raid_config",
     "boot_mode", "secure_boot",
 )  # fmt: skip
 
 _NODES = Node.__table__.c
 #: Documents that are read as text: those that are shown as they are, then those that are masked.
 _TEXTS: Mapping[str, ColumnElement[str]] = {
-    **{name: cast(_NODES[name], Text) for name in ("properties", "extra")},
+    **{name: cast(_NODES[name], Text) for name in OPEN},
     "traits": json_rows.array(
         NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
     ),
@@ -121,21 +130,34 @@ class Reading:
     """
     What is read to show some fields of nodes.
 
-    names: those of its columns, of which the parts are the first. documents: those that hold the
-    JSON text of a field, shown as it is. computed: the fields that no column shows as they are.
-    wanted: all of the fields.
+    names: those of its columns. recurring: those that are read as one, the first. moments: columns
+    of times. documents: those that hold JSON text, which is shown as it is. computed: the fields
+    that no column shows as they are. wanted: all of the fields and `links`, in their order.
     """
 
     query: Select[Any]
     names: Sequence[str]
-    parts: Sequence[json_rows.Part]
-    documents: Sequence[str]
+    recurring: Sequence[ColumnElement[Any]]
+    moments: frozenset[str]
+    documents: frozenset[str]
     computed: frozenset[str]
-    wanted: frozenset[str]
+    wanted: Sequence[str]
 
     def columns(self, rows: Sequence[Found]) -> Columns:
         """Column -> what the rows have there."""
         return dict(zip(self.names, zip(*rows, strict=False) if rows else repeat(()), strict=False))
+
+    @cached_property
+    def gaps(self) -> Sequence[str]:
+        """What differs from node to node, in order: fields, and the UUID in each of its links."""
+        shared = {column.name for column in self.recurring}
+        gaps: list[str] = []
+        for name in self.wanted:
+            if name == "links" or name in LINKED:
+                gaps += ["uuid"] * len(links("", ""))
+            elif name not in shared:
+                gaps.append(name)
+        return gaps
 
     @cached_property
     def by(self) -> Mapping[str, Prepared]:
@@ -147,65 +169,61 @@ class Reading:
         }
 
 
-def reading(wanted: Iterable[str]) -> Reading:
-    """How to read the wanted fields, in the request's version."""
-    return _reading(frozenset(wanted), versions.current() < AGED, caller().restricted)
+def reading(wanted: Iterable[str], *, linked: bool = True) -> Reading:
+    """
+    How to read the wanted fields, in the request's version.
+
+    linked: with links to the node and to what it has.
+    """
+    return _reading(tuple(wanted), linked, versions.current() < AGED, caller().restricted)
 
 
 @lru_cache(maxsize=512)  # SQLAlchemy looks through a query only once, if it is the same object
-def _reading(wanted: frozenset[str], aged: bool, restricted: bool) -> Reading:
-    computed = wanted & {*DOCUMENTS, *STEPS, "conductor"}
+def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
+    fields = dict.fromkeys((*asked, "links"))
+    wanted = sorted(fields, key=lambda name: _PLACES.get(name, 0))
+    if not linked:
+        wanted = [name for name in wanted if name not in ("links", *LINKED)]
+    computed = {*wanted} & {*DOCUMENTS, *STEPS, "conductor"}
     if aged:
-        computed |= wanted & {"provision_state"}
+        computed |= {*wanted} & {"provision_state"}
     if restricted:
-        computed |= wanted & {*TEXTS}
-    own = wanted - computed - {"uuid", *_TEXTS}
-    joined = [column for name, column in JOINED.items() if name in wanted]
-    rest = own.difference(RECURRING, *SPARSE, TIMES)
-    groups = [
-        (json_rows.recurring, _columns(own & RECURRING)),
-        *((json_rows.sparse, _columns(own & names)) for names in SPARSE),
-        (json_rows.together, [*_columns(rest), *joined]),
-    ]
-    parts = [part(columns) for part, columns in groups if columns]
-    parts += map(json_rows.moment, _columns(own & TIMES))
-    documents = [name for name in _TEXTS if name in wanted and name not in DOCUMENTS]
-    columns: list[ColumnElement[Any]] = []
-    columns += [each.column.label(f"json_{number}") for number, each in enumerate(parts)]
-    columns += [_NODES[name] for name in _SOURCES]
-    columns += [column.label(name) for name, column in _TEXTS.items() if name in wanted]
+        computed |= {*wanted} & {*TEXTS}
+    own = [name for name in wanted if name in _NODES and name not in computed]
+    shared = [_NODES[name] for name in own if name in RECURRING]
+    moments = frozenset(name for name in own if isinstance(_NODES[name].type, DateTime))
+    columns: dict[str, ColumnElement[Any]] = {}
+    if shared:
+        columns["recurring"] = json_rows.together(shared).label("recurring")
+    columns |= {name: _NODES[name] for name in own if name not in RECURRING}
+    columns |= {name: json_rows.Moment(_NODES[name]).label(name) for name in moments}
+    columns |= {name: _NODES[name] for name in _SOURCES}
+    columns |= {name: column.label(name) for name, column in _TEXTS.items() if name in wanted}
     if restricted:
-        columns += [_NODES[name] for name in ("owner", "lessee", *TEXTS)]
+        columns |= {name: _NODES[name] for name in ("owner", "lessee", *TEXTS)}
     source: FromClause = Node.__table__
-    if joined:
+    if joined := {name: column for name, column in JOINED.items() if name in wanted}:
+        columns |= joined
         allocated = Allocation.__table__.c.node_id == _NODES.id
         source = source.outerjoin(Allocation.__table__, allocated)
     if "driver_internal_info" in wanted:
-        columns += _AGENT
+        columns |= {each.name: each for each in _AGENT}
         source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
-    names = [column.name for column in columns]
-    query = select(*columns).select_from(source)
-    return Reading(query, names, parts, documents, computed, wanted)
-
-
-def _columns(names: Collection[str]) -> list[ColumnElement[Any]]:
-    return [_NODES[name] for name in (*PLAIN, *OPEN) if name in names]
+    query = select(*columns.values()).select_from(source)
+    documents = frozenset(_TEXTS) - {*DOCUMENTS}
+    return Reading(query, [*columns], shared, moments, documents, frozenset(computed), wanted)
 
 
 def views(
-    connection: Connection,
-    rows: Sequence[Found],
-    read: Reading,
-    *,
-    conductor: str | None = None,
-    linked: bool = True,
+    connection: Connection, rows: Sequence[Found], read: Reading, *, conductor: str | None = None
 ) -> list[orjson.Fragment]:
     """
     The rows of a `Reading` as the caller sees them, each a ready JSON object.
 
-    conductor: only nodes that belong to it. linked: with links to the node and to what it has.
+    conductor: only nodes that belong to it.
     """
-    columns, told = read.columns(rows), {}  # told: computed field -> its texts
+    columns = read.columns(rows)
+    told: dict[str, Sequence[str]] = {}  # field -> its texts
     if conductor is not None or "conductor" in read.computed:
         owners = _owners(columns, conductors.members(runtime(), connection))
         if conductor is not None:
@@ -213,35 +231,69 @@ def views(
             columns, owners = read.columns(rows), [conductor] * len(rows)
         texts = {name: _text(name) for name in set(owners)}
         told["conductor"] = [texts[name] for name in owners]
+    if not rows:
+        return []
     told |= _computed(connection, columns, read)
-    gaps = [part.members(columns[name]) for name, part in zip(read.names, read.parts, strict=False)]
-    gaps += [columns[name] for name in read.documents]
-    gaps += [told[name] for name in sorted(read.computed)]
-    first, *fixed = _line(read, host() if linked else None)
-    gaps += [columns["uuid"]] * (len(fixed) - len(gaps))
-    woven: list[Iterable[str]] = [repeat(first, len(rows))]
-    for gap, text in zip(gaps, fixed, strict=True):
-        woven += (gap, repeat(text))
-    return list(map(orjson.Fragment, map("".join, zip(*woven, strict=False))))
+    for name in {*read.gaps} - told.keys():
+        told[name] = _texts(name, columns[name], read)
+    base = host() if "links" in read.wanted else ""
+    shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
+    same = {name: texts[0] for name, texts in told.items() if texts.count(texts[0]) == len(rows)}
+    lines = {text: _filled(_line(read, base, text), read.gaps, same) for text in set(shared)}
+    first, *fixed = zip(*map(lines.__getitem__, shared), strict=True)
+    woven: list[Iterable[str]] = [first]
+    for name, text in zip((name for name in read.gaps if name not in same), fixed, strict=True):
+        woven += (told[name], text)
+    return list(map(orjson.Fragment, map("".join, zip(*woven, strict=True))))
 
 
-@lru_cache(maxsize=512)
-def _line(read: Reading, base: str | None) -> Sequence[str]:
+def _texts(name: str, values: Sequence[Any], read: Reading) -> Sequence[str]:
+    """The JSON texts of what is in a column."""
+    if name in read.documents or name == "uuid":  # which has no quotes: links have it, too
+        return values
+    if name in read.moments:
+        return ["null" if each is None else f'"{json_rows.iso(each)}"' for each in values]
+    texts = {each: _text(each) for each in set(values)}  # most are the same, or nothing
+    return [texts[each] for each in values]
+
+
+def _filled(line: Sequence[str], gaps: Sequence[str], same: Mapping[str, str]) -> Sequence[str]:
+    """A line with what is the same in all nodes of a page in place of its gaps."""
+    pieces = [line[0]]
+    for name, text in zip(gaps, line[1:], strict=True):
+        if name in same:
+            pieces[-1] += same[name] + text
+        else:
+            pieces.append(text)
+    return pieces
+
+
+@lru_cache(maxsize=1024)
+def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
     """
-    The document of a node, cut where it differs from node to node; the last of these gaps are for
-    its UUID. base: the URL that links begin with; without one there are none.
+    The document of a node, cut at each of its gaps.
+
+    base: the URL that links begin with. shared: the values of recurring fields, as JSON text.
     """
-    members = [_GAP] * len(read.parts)
-    members += [f'"{name}":{_GAP}' for name in (*read.documents, *sorted(read.computed))]
-    if "uuid" in read.wanted:
-        members.append(f'"uuid":"{_GAP}"')
-    if base is not None:
-        document: View = {"links": links(f"nodes/{_GAP}", base)}
-        for name in LINKED:
-            if name in read.wanted:
-                document[name] = links(f"nodes/{_GAP}/{name}", base)
-        members.append(_text(document)[1:-1])
-    return f"{{{','.join(members)}}}".split(_GAP)
+    values = json_rows.told(read.recurring, shared)
+    pieces = ["{"]
+    for name in read.wanted:
+        pieces[-1] += f'"{name}":'
+        if name in values:
+            pieces[-1] += values[name]
+        elif name == "links" or name in LINKED:
+            path = f"nodes/{_GAP}" if name == "links" else f"nodes/{_GAP}/{name}"
+            before, *after = _text(links(path, base)).split(_GAP)
+            pieces[-1] += before
+            pieces += after
+        elif name == "uuid":
+            pieces[-1] += '"'
+            pieces.append('"')
+        else:
+            pieces.append("")
+        pieces[-1] += ","
+    pieces[-1] = pieces[-1].removesuffix(",") + "}"
+    return pieces
 
 
 def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None]:
@@ -257,7 +309,8 @@ def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[s
     told = {}
     for name in read.computed & {*DOCUMENTS}:
         shown = access.shows(SHOWN_BY[name])
-        told[name] = [mask_text(text, name, shown=shown) for text in columns[name]]
+        masked = {text: mask_text(text, name, shown=shown) for text in set(columns[name])}
+        told[name] = [masked[text] for text in columns[name]]
     for name in read.computed & {*TEXTS}:
         told[name] = [_text(value) for value in columns[name]]
     for name in read.computed & {*STEPS}:
@@ -300,7 +353,7 @@ def _text(value: Any) -> str:
 def one(key: Key, wanted: Iterable[str], *, linked: bool = True) -> orjson.Fragment | None:
     """The node that a key means, or None."""
     with runtime().looking() as connection:
-        found = _found(connection, key, reading(wanted), linked=linked)
+        found = _found(connection, key, reading(wanted, linked=linked))
     return found[0] if found else None
 
 
@@ -331,22 +384,20 @@ def _signed(view: orjson.Fragment, row: Found) -> Response:
     return response
 
 
-def _found(
-    connection: Connection, key: Key, read: Reading, *, linked: bool = True
-) -> tuple[orjson.Fragment, Found] | None:
+def _found(connection: Connection, key: Key, read: Reading) -> tuple[orjson.Fragment, Found] | None:
     column, value = key
     row = read.by[column].first(connection, {"value": value})
-    return row and (views(connection, [row], read, linked=linked)[0], row)
+    return row and (views(connection, [row], read)[0], row)
 
 
-def whole() -> Collection[str]:
+def whole() -> Sequence[str]:
     """Every field that the request's version has."""
     return _whole(versions.current())
 
 
 @cache
-def _whole(_version: int) -> frozenset[str]:
-    return frozenset(versions.visible("node", (*FULL, *LINKED)))
+def _whole(_version: int) -> Sequence[str]:
+    return tuple(versions.visible("node", (*FULL, *LINKED)))
 
 
 def _aged(state: str, version: int) -> str | None:

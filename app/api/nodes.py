@@ -25,11 +25,12 @@ from app.api.schemas.nodes import (
 )
 from app.errors import Invalid, NotFound
 from app.models import Node
-from app.services import chassis, idents, patch, targets
+from app.services import chassis, idents, patch, provisioning, targets
 from app.services import nodes as service
 from app.services.paging import cut
 from app.states import State
 from drivers.errors import HardwareError
+from drivers.target import Target
 
 nodes = Routes("nodes", "Machines, and what is done to them")
 
@@ -40,17 +41,19 @@ NAMES_SINCE = 5
 ANY_NAMES_SINCE = 10
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
+#: Kinds of interfaces that a validation shows first.
+CORE = {"boot", "deploy", "management", "network", "power"}
 #: Query parameters that are compared with the column of their name.
 EQUAL = (
     "instance_uuid", "instance_name", "maintenance", "provision_state", "driver",
-    "resource_class", "fault", "conductor_group", "owner", "lessee", "retired", "chassis_uuid",
+    "resource_class", "fault", "owner", "lessee", "retired", "chassis_uuid",
 )  # fmt: skip
 
 
 def key_of(ident: str) -> node_view.Key:
     """The key of the node that a path names. Raises Misaddressed, NotFound."""
     if not is_ident(ident) or (not idents.is_uuid(ident) and not _is_name(ident)):
-        raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
+        raise Misaddressed(f"Expected UUID or name for node: {ident}")
     return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
 
 
@@ -130,6 +133,8 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     for name in EQUAL:
         if name in query:
             selected = selected.where(columns[name] == query[name])
+    if "conductor_group" in query:  # stored in lower case
+        selected = selected.where(columns.conductor_group == query["conductor_group"].lower())
     if "associated" in query:
         free = columns.instance_uuid.is_(None)
         selected = selected.where(~free if query["associated"] else free)
@@ -194,7 +199,9 @@ def change_node(query: Query, ident: str) -> Response:
     if "reset_interfaces" in query and not any(
         each.path == ("driver",) and each.op != "remove" for each in changes
     ):
-        raise Invalid("reset_interfaces: the patch must change the driver")
+        raise Invalid(
+            "The reset_interfaces parameter can only be used when changing the node's driver."
+        )
     asking = caller()
 
     def work(session: Session) -> Response:
@@ -292,6 +299,7 @@ def _validate(ident: str) -> Response:
         node = service.find(session, ident)
         try:
             target = targets.of_node(session, node)
+            refused = {"deploy": _refused_deployment(session, node, target)}
         except HardwareError as error:
             raise Invalid(str(error)) from error
     results: dict[str, Any] = {}
@@ -300,7 +308,18 @@ def _validate(ident: str) -> Response:
             continue
         try:
             interface.validate(target)
-            results[kind] = {"result": True}
+            reason = refused.get(kind)
         except HardwareError as error:
-            results[kind] = {"result": False, "reason": str(error)}
-    return json(results)
+            reason = str(error)
+        results[kind] = {"result": True} if reason is None else {"result": False, "reason": reason}
+    order = sorted(results, key=lambda kind: (kind not in CORE, kind))
+    return json({kind: results[kind] for kind in order})
+
+
+def _refused_deployment(session: Session, node: Node, target: Target) -> str | None:
+    """Why the node would not be deployed, whatever its interfaces say."""
+    try:
+        provisioning.check_deployment(session, node, target)
+    except Invalid as error:
+        return str(error)
+    return None

@@ -30,8 +30,8 @@ def page_of(
     largest = runtime().settings.api.max_limit
     marker, sort_key = query.get("marker"), query.get("sort_key") or "id"
     if marker == "" or (marker is not None and by_uuid and not is_uuid(marker)):
-        wanted = "a UUID" if by_uuid else "what the last item is called"
-        raise Invalid(f"marker: expected {wanted} but received {marker!r}")
+        wanted = "UUID" if by_uuid else "the name of the last item"
+        raise Invalid(f"Expected {wanted} for marker: {marker}")
     versions.require(versions.since(resource, sort_key), f"sort_key {sort_key}")
     if sort_key != "id" and sort_key not in sortable:
         raise Invalid(f"The sort_key value {sort_key!r} is an invalid field for sorting")
@@ -53,13 +53,15 @@ def shape(
     """
     fields, wants_detail = query.get("fields_"), query.get("detail")
     if "detail" in query and versions.current() < DETAIL_SINCE and resource not in OLD_DETAIL:
-        raise Invalid(f"parameter detail needs API version 1.{DETAIL_SINCE}")
+        raise Invalid(
+            f"Invalid query parameter ?detail=True received. It needs API version 1.{DETAIL_SINCE}."
+        )
     if "detail" in query and detail:
-        raise Invalid("parameter detail: this is the list of details")
+        raise Invalid("Unexpected arguments: detail: this is the list of details")
     if fields is None:
         return versions.visible(resource, full if detail or wants_detail else short)
     if detail or wants_detail:
-        raise Invalid("Can't fetch a subset of fields with 'detail' set.")
+        raise Invalid("Can not specify ?detail=True and fields in the same request.")
     return chosen(fields, resource, full)
 
 
@@ -67,7 +69,10 @@ def chosen(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[st
     """The fields that were asked for by name. Raises Invalid, NotAcceptable."""
     unknown = [field for field in fields if field not in full and field != "links"]
     if unknown:
-        raise Invalid(f"Field(s) {', '.join(unknown)} are not valid for a {resource}.")
+        raise Invalid(
+            f"Field(s) {', '.join(unknown)} are not valid for a {resource}. Schema error:"
+            f" {unknown[0]!r} is not one of {[*full]}"
+        )
     versions.check_fields(resource, fields)
     return list(fields)
 

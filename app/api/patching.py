@@ -9,9 +9,11 @@ from flask import request
 from marshmallow import Schema, ValidationError
 
 from app.api import versions
-from app.api.routes import body, explain
+from app.api.routes import body
+from app.api.wording import told
 from app.errors import Invalid
 from app.models import Base
+from app.models.base import kind_of
 from app.services import patch
 
 #: The version from which keys may have any letter.
@@ -40,16 +42,25 @@ def patched(schema: Schema, row: Base, changes: Sequence[patch.Change]) -> dict[
     values = patch.apply({name: getattr(row, name, None) for name in fields}, changes)
     for name, value in values.items():
         if value is None and not schema.fields[name].allow_none:
-            raise Invalid(f"{name}: cannot be removed")
+            raise Invalid(
+                f"Schema error for patch: {name!r} is a required property: it cannot be removed"
+            )
     for each in changes:
         nullable = getattr(schema.fields[each.field], "null", True)
         if not nullable and len(each.path) == 1 and each.op != "remove" and each.value is None:
-            raise Invalid(f"{each.field}: cannot be null; remove it")
+            raise Invalid(
+                f"{_changed(row)}: Cannot change name to invalid name 'None': remove it instead"
+            )
     try:
         loaded: dict[str, Any] = schema.load(
             {name: value for name, value in values.items() if value is not None},
             partial=tuple(schema.fields),  # by name: what is inside of them must be whole
         )
     except ValidationError as error:
-        raise Invalid(explain(error.messages)) from error
+        raise Invalid(told(error, schema, _changed(row))) from error
     return {name: loaded.get(name) for name in values}
+
+
+def _changed(row: Base) -> str:
+    uuid = getattr(row, "uuid", "")
+    return f"{kind_of(type(row)).capitalize()} {uuid}"

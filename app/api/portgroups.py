@@ -29,10 +29,10 @@ PORTGROUP = Resource(
     path="portgroups",
     model=Portgroup,
     short=("uuid", "name", "address"),
-    plain=(
-        "uuid", "name", "address", "extra", "internal_info", "standalone_ports_supported", "mode",
-        "properties", "physical_network", "category", "dynamic_portgroup", "created_at",
-        "updated_at",
+    shown=(
+        "uuid", "created_at", "updated_at", "address", "extra", "internal_info", "mode", "name",
+        "properties", "standalone_ports_supported", "node_uuid", "physical_network", "category",
+        "dynamic_portgroup", "links", "ports",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: Portgroup.__table__.join(Node.__table__),

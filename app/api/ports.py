@@ -32,10 +32,11 @@ PORT = Resource(
     path="ports",
     model=Port,
     short=("uuid", "address"),
-    plain=(
-        "uuid", "address", "name", "extra", "internal_info", "local_link_connection",
-        "pxe_enabled", "physical_network", "is_smartnic", "description", "vendor", "category",
-        "available_for_dynamic_portgroup", "created_at", "updated_at",
+    shown=(
+        "uuid", "created_at", "updated_at", "address", "extra", "internal_info", "is_smartnic",
+        "local_link_connection", "physical_network", "pxe_enabled", "node_uuid", "name",
+        "description", "vendor", "category", "available_for_dynamic_portgroup", "links",
+        "portgroup_uuid",
     ),
     joined={
         "node_uuid": Node.__table__.c.uuid,
@@ -58,7 +59,10 @@ def _list(query: Query, condition: Any = None, *, detail: bool = False) -> Respo
     if sum(bool(names & query.keys()) for names in WHOSE) > 1:
         raise Forbidden("node, portgroup, shard: only one of them can be given")
     if "conductor_groups" in query and query.keys() & GROUPED:
-        raise Invalid("conductor_groups: cannot be combined with node, portgroup or address")
+        raise Invalid(
+            "Filtering by conductor_groups cannot be combined with node_ident, portgroup_ident, or"
+            " node_uuid: nor with address"
+        )
 
     def narrow(selected: Select[Any]) -> Select[Any]:
         selected = filtered(selected, query, Port)
@@ -179,5 +183,5 @@ def change_port(_query: Query, ident: str) -> Response:
 def delete_port(_query: Query, ident: str) -> Response:
     """Forget a port"""
     if not is_uuid(ident):
-        raise Misaddressed(f"Expected a UUID but received {ident!r}.")
+        raise Misaddressed(f"Expected UUID for port_uuid: {ident}")
     return PORT.delete(ident, service.remove)

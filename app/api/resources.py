@@ -42,19 +42,19 @@ class Resource(Generic[Model]):
     One kind of thing.
 
     name: as in `versions.FIELDS` and in messages. path: of the collection under /v1. short: the
-    fields of a list's items. plain: columns of `model` that are shown as they are. joined: shown
-    columns of other tables, which `source` joins, and subqueries. computed: field -> its value,
-    from a row and the URL that links begin with; what it needs of the row is in `sources`.
-    masked: column -> what makes its document fit to be seen. links: sub-collections that an item
-    links to. named: the minor version from which a path may name an item instead of giving its
-    UUID; None for never.
+    fields of a list's items. shown: every field, and `links`, in the order in which Ironic shows
+    them; columns of `model` but for those that follow. joined: columns of other tables, which
+    `source` joins, and subqueries. computed: field -> its value, from a row and the URL that links
+    begin with; what it needs of the row is in `sources`. masked: column -> what makes its document
+    fit to be seen. links: sub-collections that an item links to. named: the minor version from
+    which a path may name an item instead of giving its UUID; None for never.
     """
 
     name: str
     path: str
     model: type[Model]
     short: tuple[str, ...]
-    plain: tuple[str, ...]
+    shown: tuple[str, ...]
     joined: Mapping[str, ColumnElement[Any]] = field(default_factory=dict)
     source: Callable[[], FromClause] | None = None
     computed: Mapping[str, Callable[[Row[Any], str], Any]] = field(default_factory=dict)
@@ -66,7 +66,13 @@ class Resource(Generic[Model]):
     @cached_property
     def full(self) -> tuple[str, ...]:
         """Every field that may be asked for."""
-        return (*self.plain, *self.joined, *self.computed, *self.links)
+        return tuple(name for name in self.shown if name != "links")
+
+    @cached_property
+    def plain(self) -> tuple[str, ...]:
+        """Columns of the model that are shown as they are."""
+        others = {*self.joined, *self.computed, *self.links}
+        return tuple(name for name in self.full if name not in others)
 
     @cached_property
     def _documents(self) -> frozenset[str]:
@@ -101,6 +107,7 @@ class Resource(Generic[Model]):
         masked = [(name, mask) for name, mask in self.masked.items() if name in asked]
         computed = [(name, make) for name, make in self.computed.items() if name in asked]
         linked = [name for name in self.links if name in asked]
+        order = [name for name in self.shown if name in asked or name == "links"]
         result = []
         for row in rows:
             view: View = {name: value for name, value in row._mapping.items() if name in asked}
@@ -113,7 +120,7 @@ class Resource(Generic[Model]):
             view["links"] = links(f"{self.path}/{row.uuid}", base)
             for name in linked:
                 view[name] = links(f"{self.path}/{row.uuid}/{name}", base)
-            result.append(view)
+            result.append({name: view[name] for name in order})
         return result
 
     def listing(
@@ -190,9 +197,9 @@ class Resource(Generic[Model]):
         if is_uuid(ident):
             return columns.uuid == str(UUID(ident))
         if self.named is None or versions.current() < self.named:
-            raise Misaddressed(f"Expected a UUID but received {ident!r}.")
+            raise Misaddressed(f"Expected UUID for {self.name.split()[-1]}_uuid: {ident}")
         if not is_ident(ident):
-            raise Misaddressed(f"Expected a UUID or name but received {ident!r}.")
+            raise Misaddressed(f"Expected UUID or name for {self.name.split()[-1]}: {ident}")
         return columns.name == ident
 
     def id_of(self, ident: str) -> int:

@@ -53,6 +53,10 @@ def _release() -> str:
     return version("ingot")
 
 
+#: Collections that stand before the version, as in Ironic.
+OLDEST = ("chassis", "nodes", "ports", "drivers")
+
+
 @root.at("GET", "")
 def show_v1() -> Response:
     """Which collections there are"""
@@ -74,6 +78,7 @@ def show_v1() -> Response:
                 "base": "application/json",
                 "type": "application/vnd.openstack.ironic.v1+json",
             },
+            **{name: found.pop(name) for name in OLDEST},
             "version": _version(),
             **found,
         }

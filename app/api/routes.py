@@ -28,6 +28,7 @@ from app.api.answers import OPTIONS
 from app.api.auth import caller
 from app.api.errors import TooDeep
 from app.api.owned import owned_at
+from app.api.wording import told
 from app.errors import Invalid, TooLarge
 
 View = Callable[..., Any]
@@ -36,12 +37,11 @@ View = Callable[..., Any]
 DEFAULT_LIMIT = 1024 << 10
 LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
+TOO_DEEP = (
+    "Request body JSON is nested too deeply. Please contact the service administrator: more than"
+    f" {DEEPEST} levels."
+)
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
-#: marshmallow's words -> ours
-PLAINER = {
-    "Invalid input type.": "Must be a JSON object.",
-    "Not a valid mapping type.": "Must be a JSON object.",
-}
 
 PARAMETER = re.compile(r"<(?:[^>:]*:)?(\w+)>")
 #: endpoint -> the minor version before which there is nothing at its path
@@ -84,7 +84,7 @@ class Parser(FlaskParser):
         error_status_code: int | None,
         error_headers: Mapping[str, str] | None,
     ) -> Never:
-        raise Invalid(explain(error.messages)) from error
+        raise Invalid(told(error, schema)) from error
 
 
 @cache
@@ -124,10 +124,10 @@ def body(req: Request) -> Any:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         if "recursion" in str(error).lower():
-            raise TooDeep(f"JSON is nested more than {DEEPEST} levels deep.") from error
+            raise TooDeep(TOO_DEEP) from error
         raise Invalid(f"Malformed JSON: {error}") from error
     if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
-        raise TooDeep(f"JSON is nested more than {DEEPEST} levels deep.")
+        raise TooDeep(TOO_DEEP)
     return document
 
 
@@ -145,25 +145,6 @@ def depth(document: Any) -> int:
             value for each in level for value in (each.values() if isinstance(each, dict) else each)
         ]
     return deepest
-
-
-def explain(messages: Any, place: str = "") -> str:
-    """One line out of marshmallow's tree of complaints."""
-    if isinstance(messages, Mapping):
-        return "; ".join(
-            explain(
-                inner,
-                str(name)
-                if not place or place in parser.DEFAULT_UNKNOWN_BY_LOCATION
-                else f"{place}/{name}",
-            )
-            for name, inner in messages.items()
-        )
-    if isinstance(messages, list | tuple):
-        messages = " ".join(PLAINER.get(str(each), str(each)) for each in messages)
-    if place and place != "_schema":
-        return f"{place.removesuffix('/_schema')}: {messages}"
-    return str(messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +207,16 @@ class Routes(flask_smorest.Blueprint):
                 if versions.current() < since:
                     if gone == 406:
                         versions.require(since, f"{method} {path}")
-                    raise MethodNotAllowed(_others(method)) if gone == 405 else NoSuchRoute
+                    why = (
+                        f"The API version does not allow {_what(path)}: The API is not supported"
+                        f" for this version, it begins with 1.{since}"
+                    )
+                    if gone == 405:
+                        raise MethodNotAllowed(_others(method), description=why)
+                    raise NoSuchRoute(description=why)
                 if only_body and request.args:
-                    raise Invalid(f"{', '.join(request.args)}: not taken by {method} {path}")
+                    names = ", ".join(request.args)
+                    raise Invalid(f"Unexpected arguments: {names}: not taken by {method} {path}")
                 if query:
                     versions.check_query(query, request.args)
                 answer = view(*args, **kwargs)
@@ -251,9 +239,9 @@ class Routes(flask_smorest.Blueprint):
         A list of what belongs to something can only be read: whatever else is asked of it, or of
         an item below it, is a 400 that says so.
         """
-        told = f"{path} can only be listed; the items have routes of their own."
-        self.refused(path, lambda: Invalid(told), since)
-        self.refused(f"{path}/<item>", lambda: Invalid(told), since, ("GET", *WRITING))
+        why = f"{path} can only be listed; the items have routes of their own."
+        self.refused(path, lambda: Invalid(why), since)
+        self.refused(f"{path}/<item>", lambda: Invalid(why), since, ("GET", *WRITING))
 
     def refused(
         self,
@@ -270,6 +258,12 @@ class Routes(flask_smorest.Blueprint):
         undocumented = super(flask_smorest.Blueprint, self).add_url_rule
         name = re.sub(r"\W+", "_", path)
         undocumented(path, f"refused{name}", refuse, methods=methods)
+
+
+def _what(path: str) -> str:
+    """What a path is about: "runbook traits"."""
+    *whose, what = [part for part in path.replace("_", " ").split("/")[1:] if "<" not in part]
+    return " ".join([*(word.removesuffix("s") for word in whose), what])
 
 
 def _places(view: View) -> set[str]:

@@ -33,9 +33,9 @@ RUNBOOK = Resource(
     path="runbooks",
     model=Runbook,
     short=("uuid", "name"),
-    plain=(
-        "uuid", "name", "description", "steps", "traits", "disable_ramdisk", "public", "owner",
-        "extra", "created_at", "updated_at",
+    shown=(
+        "uuid", "created_at", "updated_at", "name", "extra", "public", "owner", "disable_ramdisk",
+        "description", "links", "steps", "traits",
     ),
     masked={"steps": mask},
     named=SINCE,

@@ -25,10 +25,12 @@ TEMPLATE = Resource(
     path="deploy_templates",
     model=DeployTemplate,
     short=("uuid", "name"),
-    plain=("uuid", "name", "description", "steps", "extra", "created_at", "updated_at"),
+    shown=(
+        "uuid", "created_at", "updated_at", "name", "extra", "description", "links", "steps",
+    ),
     masked={"steps": mask},
     named=SINCE,
-)
+)  # fmt: skip
 CHANGE = TemplateChange()
 
 

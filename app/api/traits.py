@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, host, json, runtime
 from app.api.nodes import locked, node_of
 from app.api.routes import Routes, body
-from app.api.schemas.common import NoQuery
+from app.api.schemas.common import NoQuery, not_a_trait
 from app.api.schemas.templates import Traits
 from app.errors import Invalid
 from app.services import nodes
@@ -25,9 +25,12 @@ SINCE = 37
 def checked(trait: str) -> None:
     """The trait that a path names is one, and nothing comes in the body. Raises Invalid."""
     if not service.is_trait(trait):
-        raise Invalid(f"{trait!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait.")
+        raise Invalid(f"Schema error for trait: {not_a_trait(trait)}")
     if body(request) not in ({}, None):
-        raise Invalid("One trait is added by its path alone; a body would set all of them.")
+        raise Invalid(
+            "One trait is added by its path alone, a body would set all of them: Schema error for"
+            " body: Additional properties are not allowed (the body is to be empty)"
+        )
 
 
 @traits.at("GET", "/nodes/<ident>/traits", since=SINCE, gone=406, rule="baremetal:node:traits:list")

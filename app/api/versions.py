@@ -111,10 +111,10 @@ LATE_VERBS = ("unhold", "service")
 
 #: link of the /v1 document -> minor version that it appeared in
 COLLECTIONS: Mapping[str, int] = {
-    "chassis": 1, "nodes": 1, "ports": 1, "drivers": 1, "lookup": 22, "heartbeat": 22,
-    "portgroups": 23, "volume": 32, "conductors": 49,
+    "chassis": 1, "nodes": 1, "ports": 1, "drivers": 1, "portgroups": 23, "volume": 32,
+    "lookup": 22, "heartbeat": 22, "conductors": 49,
     "allocations": 52, "events": 54, "deploy_templates": 55, "shards": 82,
-    "continue_inspection": 84, "runbooks": 92, "inspection_rules": 96,
+    "runbooks": 92, "inspection_rules": 96, "continue_inspection": 84,
 }
 # fmt: on
 
@@ -130,10 +130,16 @@ def negotiate(headers: Headers) -> int:
     major, dot, minor = asked.partition(".")
     if not (dot and _is_number(major) and _is_number(minor)):
         raise NotAcceptable(f"Invalid value for {HEADER} header: {asked}")
-    if int(major) != 1 or not MIN <= int(minor) <= MAX:
+    known = f"The supported version range is: [1.{MIN}, 1.{MAX}]."
+    if int(major) != 1:
         raise NotAcceptable(
-            f"Version {asked} was requested but the requested API version is not supported."
-            f" The supported version range is: [1.{MIN}, 1.{MAX}]."
+            f"Mutually exclusive versions requested. Version {asked} requested but not supported by"
+            f" this service. {known}"
+        )
+    if not MIN <= int(minor) <= MAX:
+        raise NotAcceptable(
+            f"Version {asked} was requested but the minor version is not supported by this service."
+            f" {known}"
         )
     return int(minor)
 
@@ -176,8 +182,8 @@ def require(minor: int, what: str) -> None:
     """Raises NotAcceptable when the request's version is older."""
     if current() < minor:
         raise NotAcceptable(
-            f"Request not acceptable: {what} needs API version 1.{minor}, the request's is"
-            f" 1.{current()}."
+            f"Request not acceptable. The minimal required API version should be 1.{minor}: {what}"
+            f" needs it, the request's is 1.{current()}."
         )
 
 

@@ -39,7 +39,7 @@ def list_vifs(_query: Query, ident: str) -> Response:
 def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
     if versions.current() >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
-        raise Invalid("port_uuid, portgroup_uuid: only one of them can be given")
+        raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
     nodes.when_free(runtime(), lambda session: service.attach(session, locked(session, ident), vif))
     return empty(204)
 
@@ -49,6 +49,6 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
 def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
     if not is_ident(vif):
-        raise Invalid(f"Expected a UUID or name of a VIF but received {vif!r}.")
+        raise Invalid(f"Expected UUID or name for vif_id: {vif}")
     nodes.when_free(runtime(), lambda session: service.detach(session, locked(session, ident), vif))
     return empty(204)

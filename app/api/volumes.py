@@ -33,18 +33,20 @@ CONNECTOR: Resource[VolumeConnector] = Resource(
     path="volume/connectors",
     model=VolumeConnector,
     short=("uuid", "node_uuid", "type", "connector_id"),
-    plain=("uuid", "type", "connector_id", "extra", "created_at", "updated_at"),
+    shown=(
+        "uuid", "created_at", "updated_at", "connector_id", "extra", "type", "links", "node_uuid",
+    ),
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: VolumeConnector.__table__.join(Node.__table__),
-)
+)  # fmt: skip
 TARGET: Resource[VolumeTarget] = Resource(
     name="volume target",
     path="volume/targets",
     model=VolumeTarget,
     short=("uuid", "node_uuid", "volume_type", "boot_index", "volume_id"),
-    plain=(
-        "uuid", "volume_type", "boot_index", "volume_id", "properties", "extra", "created_at",
-        "updated_at",
+    shown=(
+        "uuid", "created_at", "updated_at", "boot_index", "extra", "properties", "volume_id",
+        "volume_type", "links", "node_uuid",
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: VolumeTarget.__table__.join(Node.__table__),
@@ -57,7 +59,7 @@ TARGET_CHANGE = TargetChange()
 def _overview(path: str) -> Response:
     base = host()
     parts = {name: links(f"{path}{name}", base) for name in ("connectors", "targets")}
-    return json({**parts, "links": links(path, base)})
+    return json({"links": links(path, base), **parts})
 
 
 def _list(resource: Resource[Any], query: Query, ident: str | None = None) -> Response:

@@ -25,7 +25,9 @@ def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
     has never been a conductor.
     """
     if not fields.get("resource_class"):
-        raise Invalid("resource_class: required, unless a node is given")
+        raise Invalid(
+            "The resource_class field is mandatory when not backfilling: give it, or a node"
+        )
     if session.scalar(select(Conductor.id).limit(1)) is None:
         raise Unavailable("No conductor has ever been started.")
     allocation = _make(session, fields)
@@ -43,7 +45,7 @@ def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocat
     try:
         node = nodes.lock(session, ident)
     except NotFound as error:
-        raise Invalid(f"node: there is no node {ident}") from error
+        raise Invalid(f"Node {ident} could not be found (node)") from error
     fields = {
         **fields,
         "uuid": fields.get("uuid") or node.instance_uuid,
@@ -103,7 +105,7 @@ def _uuids(session: Session, idents: Sequence[str]) -> list[str]:
         known[uuid] = known[name] = uuid
     for given, ident in wanted.items():
         if ident not in known:
-            raise Invalid(f"candidate_nodes: there is no node {given}")
+            raise Invalid(f"Nodes cannot be found: {given} (candidate_nodes)")
     return list(dict.fromkeys(known[ident] for ident in wanted.values()))
 
 

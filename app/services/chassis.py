@@ -29,5 +29,7 @@ def check(session: Session | Connection, uuid: str) -> None:
 def remove(session: Session, chassis: Chassis) -> None:
     """Forget a chassis, whose row is locked, that has no nodes. Raises Invalid."""
     if session.scalar(select(Node.id).where(Node.chassis_uuid == chassis.uuid).limit(1)):
-        raise Invalid(f"Chassis {chassis.uuid} has nodes; move or remove those first.")
+        raise Invalid(
+            f"Cannot complete the requested action because chassis {chassis.uuid} contains nodes."
+        )
     session.delete(chassis)

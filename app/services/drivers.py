@@ -49,11 +49,14 @@ def loaded(session: Session) -> dict[str, LoadedDriver]:
     return dict(sorted(found.items()))
 
 
+UNKNOWN = "The driver '{ident}' is unknown: no live conductor has loaded it."
+
+
 def find(session: Session, name: str) -> LoadedDriver:
     """Raises NotFound for a driver that no live conductor has loaded."""
     driver = loaded(session).get(name)
     if driver is None:
-        raise NotFound("driver", name)
+        raise NotFound("driver", name, UNKNOWN)
     return driver
 
 

@@ -113,7 +113,7 @@ def _enroll(session: Session) -> Node:
 
 
 def _nowhere() -> NotFound:
-    return NotFound("node", "that sends this inventory")
+    return NotFound("node", "", "Resource could not be found: no node that waits sends this.")
 
 
 def _look_up(

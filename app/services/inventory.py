@@ -28,5 +28,5 @@ def find(session: Session, node: Node) -> NodeInventory:
     """Raises NotFound for a node that was never inspected."""
     row = session.get(NodeInventory, node.id)
     if row is None:
-        raise NotFound("inventory of node", node.uuid)
+        raise NotFound("node inventory record for node", node.uuid)
     return row

@@ -34,12 +34,16 @@ CHANGEABLE = {
 #: States in which interfaces and the resource class may be changed.
 UNUSED = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE, State.AVAILABLE}
 RETIREMENT = {"retired", "retired_reason"}
+RETIRED_REASON = "The retired_reason field can only be set when retired is True"
 
 
 def check_name(name: str | None) -> None:
     """Raises Invalid for a name that would be taken for something else."""
     if name is not None and (name in RESERVED_NAMES or is_uuid(name)):
-        raise Invalid(f"name: {name!r} is reserved")
+        raise Invalid(
+            f"The word {name!r} is reserved and can not be used as a node name. Reserved words are:"
+            f" {', '.join(sorted(RESERVED_NAMES))}, and all UUIDs"
+        )
 
 
 def check_served(session: Session, node: Node) -> None:
@@ -49,15 +53,11 @@ def check_served(session: Session, node: Node) -> None:
     group = [each for each in alive if each.group == node.conductor_group]
     if any(node.driver in each.drivers for each in group):
         return
-    if any(node.driver in each.drivers for each in alive) or (node.conductor_group and not group):
-        raise Invalid(
-            f"conductor_group: no live conductor of group {node.conductor_group!r} serves driver"
-            f" {node.driver!r}"
-        )
-    known = sorted({driver for each in alive for driver in each.drivers})
+    known = {f"{driver} in group {each.group!r}" for each in alive for driver in each.drivers}
     raise Invalid(
-        f"driver: no live conductor has loaded {node.driver!r}; loaded are"
-        f" {', '.join(known) or 'none'}"
+        "No valid host was found. Reason: No conductor service registered which supports driver"
+        f' {node.driver} for conductor group "{node.conductor_group}". Ensure the driver is valid'
+        f" and enabled: the live conductors have {', '.join(sorted(known)) or 'none'}."
     )
 
 
@@ -67,10 +67,16 @@ def parent(session: Session, ident: str | None, own: str) -> str | None:
         return None
     found = session.scalar(select(Node.uuid).where(identified(ident)))
     if found is None:
-        raise Invalid(f"parent_node: there is no node {ident}")
+        raise _unfit_value("parent_node", ident, "there is no such node")
     if found == own:
-        raise Invalid("parent_node: a node cannot be its own parent")
+        raise _unfit_value("parent_node", ident, "a node cannot be its own parent")
     return found
+
+
+def _unfit_value(field: str, value: str, why: str) -> Invalid:
+    return Invalid(
+        f"Unable to apply the requested {field} {value!r}. Requested value was invalid: {why}"
+    )
 
 
 def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
@@ -88,7 +94,7 @@ def check_chassis(session: Session, uuid: str | None) -> None:
         return
     query = select(Chassis.id).where(Chassis.uuid == uuid).with_for_update(read=True)
     if session.scalar(query) is None:
-        raise Invalid(f"chassis_uuid: there is no chassis {uuid}")
+        raise Invalid(f"Chassis {uuid} could not be found (chassis_uuid)")
 
 
 def check_state(
@@ -111,16 +117,22 @@ def check_state(
 
 def check_protection(node: Node, values: Mapping[str, Any]) -> None:
     if values.get("protected") and node.provision_state not in (State.ACTIVE, State.RESCUE):
-        raise Conflict(f"protected: node {node.uuid} is neither active nor in rescue")
+        raise Conflict(
+            f"Node {node.uuid} can only be made protected in provision states 'active' or"
+            f" 'rescue', the current state is '{node.provision_state}'"
+        )
     if values.get("protected_reason") and not values.get("protected", node.protected):
-        raise Invalid("protected_reason: only a node that is protected has one")
+        raise Invalid("The protected_reason field can only be set when protected is True")
 
 
 def check_retirement(node: Node, values: Mapping[str, Any]) -> None:
     if values.get("retired") and node.provision_state == State.AVAILABLE:
-        raise Conflict(f"retired: node {node.uuid} is available; make it manageable first")
+        raise Conflict(
+            f"Node {node.uuid} can not have 'retired' set in provision state 'available', the"
+            " current state is 'available': make it manageable first"
+        )
     if values.get("retired_reason") and not values.get("retired", node.retired):
-        raise Invalid("retired_reason: only a node that is retired has one")
+        raise Invalid(RETIRED_REASON)
 
 
 def check_use(node: Node, values: Mapping[str, Any]) -> None:

@@ -120,7 +120,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
     node.parent_node = node_rules.parent(session, node.parent_node, node.uuid)
     node_rules.check_chassis(session, node.chassis_uuid)
     if node.retired_reason and not node.retired:
-        raise Invalid("retired_reason: only a node that is retired has one")
+        raise Invalid(node_rules.RETIRED_REASON)
     node_rules.check_boot_mode(session, node.properties)
     _set_interfaces(session, node, {})
     with unique.checked(session, "node", node):
@@ -224,7 +224,8 @@ def remove(session: Session, node: Node) -> None:
     if not node.maintenance and node.provision_state not in allowed:
         raise Conflict(
             f'Can not delete node "{node.uuid}" while it is in provision state'
-            f' "{node.provision_state}".'
+            f' "{node.provision_state}". Valid provision states to perform deletion are:'
+            f" {sorted(map(str, allowed))}"
         )
     _free(node)
     operations = select(Operation.id).where(Operation.node_id == node.id)

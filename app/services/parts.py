@@ -30,7 +30,10 @@ def node_id(session: Session, ident: str) -> int:
         select(Node.id).where(identified(ident)).with_for_update(read=True, key_share=True, of=Node)
     )
     if found is None:
-        raise Invalid(f"node_uuid: there is no node {ident}")
+        raise Invalid(
+            f"Unable to apply the requested node_uuid {ident!r}. Requested value was invalid: Node"
+            f" {ident} could not be found."
+        )
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from app.errors import Invalid
 
 OPERATIONS = ("add", "replace", "remove")
+MEMBERS = {"op", "path", "value"}
 _PATH = re.compile(r"(/[\w-]+)+", re.ASCII)
 _ESCAPED = re.compile(r"(/([^/~]|~[01])+)+")
 _MISSING: Any = object()
@@ -30,6 +31,13 @@ class Change:
     def field(self) -> str:
         return self.path[0]
 
+    def refused(self, why: str) -> Invalid:
+        """What there is cannot be changed so."""
+        operation = {"op": self.op, "path": "/" + "/".join(self.path)}
+        if self.op != "remove":
+            operation["value"] = self.value
+        return Invalid(f"Couldn't apply patch '{operation}'. Reason: {why}")
+
 
 def parse(document: Any, allowed: Collection[str], *, escapes: bool = False) -> list[Change]:
     """
@@ -38,24 +46,37 @@ def parse(document: Any, allowed: Collection[str], *, escapes: bool = False) -> 
     escapes: keys may be any text, with `~0` for "~" and `~1` for "/".
     """
     if not isinstance(document, list):
-        raise Invalid("A patch is an array of operations.")
+        raise _unfit(f"{document!r} is not of type 'array', of operations")
     return [_parse(each, allowed, _ESCAPED if escapes else _PATH) for each in document]
 
 
 def _parse(each: Any, allowed: Collection[str], pattern: re.Pattern[str]) -> Change:
-    if not isinstance(each, dict) or not each.keys() <= {"op", "path", "value"}:
-        raise Invalid("An operation of a patch has op, path and value, and nothing else.")
-    op, path = each.get("op"), each.get("path")
+    if not isinstance(each, dict):
+        raise _unfit(f"{each!r} is not of type 'object', with op, path and value")
+    for name in each.keys() - MEMBERS:
+        raise _unfit(f"Additional properties are not allowed ({name!r} was unexpected)")
+    for name in ("op", "path"):
+        if name not in each:
+            raise _unfit(f"{name!r} is a required property")
+    op, path = each["op"], each["path"]
     if op not in OPERATIONS:
-        raise Invalid(f"op: {op!r} is not one of {', '.join(OPERATIONS)}")
-    if not isinstance(path, str) or not pattern.fullmatch(path):
-        raise Invalid(f"path: {path!r} is not a path like /extra/key")
+        raise _unfit(f"op: {op!r} is not one of {[*OPERATIONS]}")
+    if not isinstance(path, str):
+        raise _unfit(f"path: {path!r} is not of type 'string'")
+    if not pattern.fullmatch(path):
+        raise _unfit(f"path: {path!r} does not match '^{pattern.pattern}$'")
     if op != "remove" and "value" not in each:
-        raise Invalid(f"value: {op} {path} needs one")
+        raise Change(op, (path[1:],)).refused("The operation does not contain a 'value' member")
     parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/"))
     if parts[0] not in allowed:
-        raise Invalid(f"{path} is not a field that can be changed")
+        known = ", ".join(sorted(allowed))
+        raise Invalid(f"Cannot patch /{parts[0]}. Only the following can be updated: {known}")
     return Change(op, parts, each.get("value"))
+
+
+def _unfit(why: str) -> Invalid:
+    """The document is no patch."""
+    return Invalid(f"Schema error for patch: {why}")
 
 
 def apply(current: Mapping[str, Any], changes: Sequence[Change]) -> Document:
@@ -79,31 +100,32 @@ def apply(current: Mapping[str, Any], changes: Sequence[Change]) -> Document:
 
 
 def _apply_inside(container: Any, change: Change) -> None:
-    shown = "/" + "/".join(change.path)
     *way, last = change.path[1:]
     for key in way:
         container = _get(container, key)
         if container is _MISSING:
-            raise Invalid(f"{shown}: there is no {key!r}")
+            raise change.refused(f"member {key!r} not found in the document above it")
     if isinstance(container, list):
-        _apply_to_list(container, last, change, shown)
+        _apply_to_list(container, last, change)
     elif not isinstance(container, dict):
-        raise Invalid(f"{shown}: what it is part of has no parts")
+        raise change.refused(f"Cannot apply token {last!r} to non-container type {type(container)}")
     elif change.op != "add" and last not in container:
-        raise Invalid(f"{shown}: there is no {last!r}")
+        raise change.refused(f"can't {change.op} a non-existent object {last!r}")
     elif change.op == "remove":
         del container[last]
     else:
         container[last] = change.value
 
 
-def _apply_to_list(container: list[Any], last: str, change: Change, shown: str) -> None:
+def _apply_to_list(container: list[Any], last: str, change: Change) -> None:
     if change.op == "add" and last == "-":
         container.append(change.value)
         return
     index = _index(last)
-    if index is None or index >= len(container) + (change.op == "add"):
-        raise Invalid(f"{shown}: there is no item {last!r}")
+    if index is None:
+        raise change.refused(f"{last!r} is not a valid sequence index")
+    if index >= len(container) + (change.op == "add"):
+        raise change.refused(f"index {last!r} is out of bounds of {len(container)} items")
     if change.op == "add":
         container.insert(index, change.value)
     elif change.op == "remove":

@@ -57,4 +57,6 @@ def remove(session: Session, group: Portgroup) -> None:
 
 def _check_empty(session: Session, group: Portgroup) -> None:
     if session.scalar(select(Port.id).where(Port.portgroup_id == group.id).limit(1)):
-        raise Invalid(f"Port group {group.uuid} has ports; remove those first.")
+        raise Invalid(
+            f"Cannot complete the requested action because portgroup {group.uuid} contains ports."
+        )

@@ -68,7 +68,7 @@ def _by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
         query = select(Portgroup.id).where(Portgroup.uuid == uuid).with_for_update()
         found = session.scalar(query)
         if uuid is not None and found is None:
-            raise Invalid(f"portgroup_uuid: there is no port group {uuid}")
+            raise Invalid(f"Portgroup {uuid} could not be found (portgroup_uuid)")
         values["portgroup_id"] = found
     return parts.by_column(session, values)
 

@@ -4,7 +4,7 @@ Power: a change of power that somebody asks for becomes an operation.
 
 from sqlalchemy.orm import Session
 
-from app.errors import Conflict, Invalid, NodeLocked
+from app.errors import Conflict, IllegalMove, Invalid, NodeLocked
 from app.models import Node
 from app.services import history, operations, planning, targets
 from app.services.caller import Caller
@@ -27,12 +27,10 @@ def request(
     The caller has locked the node's row. Raises Invalid, Conflict, NodeLocked, Unavailable.
     """
     if state not in TARGETS:
-        raise Invalid(f"target: {state!r} is no power state; there are {', '.join(TARGETS)}")
+        why = f"{state!r} is no power state; there are {', '.join(TARGETS)}"
+        raise IllegalMove(state, node.uuid, node.provision_state, why)
     if node.provision_state in FORBIDDEN_IN:
-        raise Invalid(
-            f'The requested action "{state}" can not be performed on node "{node.uuid}" while it'
-            f' is in state "{node.provision_state}".'
-        )
+        raise IllegalMove(state, node.uuid, node.provision_state)
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):

@@ -176,7 +176,7 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     """
     event = VERBS.get(verb)
     if event is None:
-        raise Invalid(f'The requested action "{verb}" could not be understood.')
+        raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
     leaves = State(node.provision_state)
     if node.reservation is not None:
         waits = MACHINE[leaves].moves.get(Event.WAIT)
@@ -199,11 +199,7 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     require_served(session, node)
     target = targets.of_node(session, node)
     _validate(target, how.validates)
-    _check_boot_mode(target, event)
-    request = how.asks(session, node, arguments)
-    wrong = [*_wrong(target, how, request), *children.problems(session, request.steps)]
-    if wrong and not how.fails:
-        raise Invalid("; ".join(wrong))
+    request, wrong = _asked(session, node, target, event, arguments)
     rows = [] if wrong else how.plan(of(session), node, target, request)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
@@ -215,6 +211,14 @@ def _may_end(session: Session, node: Node, event: Event) -> bool:
     if admission.is_queued(session, node):
         return True
     return event is Event.ABORT and aborts.is_possible(session, node)
+
+
+def check_deployment(session: Session, node: Node, target: Target) -> None:
+    """
+    What is to be deployed is possible, as far as it is known without the caller's steps: the boot
+    mode, the traits of the instance, the steps of their templates. Raises Invalid.
+    """
+    _asked(session, node, target, Event.DEPLOY, {})
 
 
 def leads_to(intent: Intent) -> State:
@@ -272,6 +276,19 @@ def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> 
             f"Node {node.uuid} is retired and cannot become {_INTO_SERVICE[event]}; first set its"
             " field 'retired' to false."
         )
+
+
+def _asked(
+    session: Session, node: Node, target: Target, event: Event, arguments: Arguments
+) -> tuple[planning.Request, list[str]]:
+    """What a verb is asked to do, and what is wrong with its steps. Raises Invalid."""
+    how = _VERBS[event]
+    _check_boot_mode(target, event)
+    request = how.asks(session, node, arguments)
+    wrong = [*_wrong(target, how, request), *children.problems(session, request.steps)]
+    if wrong and not how.fails:
+        raise Invalid("; ".join(wrong))
+    return request, wrong
 
 
 def _check_boot_mode(target: Target, event: Event) -> None:

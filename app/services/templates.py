@@ -25,15 +25,23 @@ def steps_of(session: Session, node: Node) -> list[dict[str, Any]]:
     """
     The steps that the traits of the node's instance bring along.
 
-    Raises Invalid when the instance asks for a trait that the node lacks, or when two templates
-    have the same step.
+    Raises Invalid when the instance's traits are no list of texts, when the node lacks one of them,
+    or when two templates have the same step.
     """
     wanted = node.instance_info.get("traits") or []
     if not wanted:
         return []
+    if not isinstance(wanted, list) or not all(isinstance(trait, str) for trait in wanted):
+        raise Invalid(
+            f"Error parsing traits from Node {node.uuid} instance_info field. A list of strings is"
+            " expected."
+        )
     lacking = sorted(set(wanted) - set(traits.of_node(session, node)))
     if lacking:
-        raise Invalid(f"instance_info/traits: node {node.uuid} lacks {', '.join(lacking)}")
+        raise Invalid(
+            "instance_info/traits: Cannot specify instance traits that are not also set on the"
+            f" node. Node {node.uuid} is missing traits {', '.join(lacking)}"
+        )
     found = session.scalars(
         select(DeployTemplate).where(DeployTemplate.name.in_(wanted)).order_by(DeployTemplate.id)
     ).all()

@@ -37,7 +37,9 @@ def is_trait(text: str) -> bool:
 def check_count(traits: Collection[str]) -> None:
     """Raises Invalid for more than a node or a runbook may have."""
     if len(traits) > MOST:
-        raise Invalid(f"traits: {len(traits)} are too many; there may be {MOST}")
+        raise Invalid(
+            f"traits: {len(traits)} would exceed the maximum number of traits per node ({MOST})"
+        )
 
 
 def of_node(session: Session, node: Node) -> list[str]:
@@ -69,7 +71,7 @@ def remove(session: Session, node: Node, trait: str) -> None:
     _change(node)
     row = session.get(NodeTrait, (node.id, trait))
     if row is None:
-        raise NotFound("trait", trait)
+        raise NotFound("trait", trait, f"Node {node.uuid} doesn't have a trait '{{ident}}'")
     session.delete(row)
 
 

@@ -50,7 +50,8 @@ def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
     Give a VIF to the best free port or port group of a node whose row is locked.
 
     vif: `id`; `port_uuid` or `portgroup_uuid` where it must go; what the network interface
-    understands. Raises Invalid when nothing is free, Conflict, NodeLocked.
+    understands. Raises Invalid when no fitting place is free, NodeLocked, and Conflict only when
+    the VIF is attached already: Nova takes every 409 for that, and goes on.
     """
     _check_free(node)
     network = _network(session, node)
@@ -59,21 +60,19 @@ def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
     places = _places(session, node)
     for place in places:
         if place.internal_info.get(TENANT) == vif["id"]:
-            raise Conflict(f"VIF {vif['id']} is already attached to {_named(place)}.")
+            raise Conflict(
+                f"Unable to attach VIF because VIF {vif['id']} is already attached to Ironic"
+                f" {_named(place)}."
+            )
     members: Mapping[int, list[Port]] = _members(places)
     free = [place for place in _free(places, members) if _may_hold(place, vif)]
     if not free:
-        raise Invalid(
-            f"VIF {vif['id']} needs a port or port group of node {node.uuid}; none that it may have"
-            " is free."
-        )
+        raise _nowhere(vif, f"node {node.uuid} needs one, or a port group, that it may have")
     wanted = network.physical_networks(vif)
     fitting = [place for place in free if _fits(_physical_network(place, members), wanted)]
     if not fitting:
-        raise Conflict(
-            f"VIF {vif['id']} can only be reached on physical network {', '.join(sorted(wanted))};"
-            f" no free port or port group of node {node.uuid} is on it."
-        )
+        networks = ", ".join(sorted(wanted))
+        raise _nowhere(vif, f"no free one of node {node.uuid} is on physical network {networks}")
     best = max(fitting, key=lambda place: _preference(place, members))
     best.internal_info = {**best.internal_info, TENANT: vif["id"]}
     best.updated_at = now()
@@ -90,7 +89,13 @@ def detach(session: Session, node: Node, vif: str) -> None:
             del info[TENANT]
             place.internal_info, place.updated_at = info, now()
             return
-    raise Invalid(f"VIF {vif} is not attached to node {node.uuid}.")
+    raise Invalid(
+        f"Unable to detach VIF {vif} from node {node.uuid} because it is not attached to it."
+    )
+
+
+def _nowhere(vif: Mapping[str, Any], why: str) -> Invalid:
+    return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {why}.")
 
 
 def _check_free(node: Node) -> None:

@@ -49,5 +49,5 @@ def _refusal(what: str, volume: VolumeConnector | VolumeTarget, node: Node) -> I
     kind = kind_of(type(volume))
     return Invalid(  # clients of old look for its first words
         f'The requested action "{kind} {what}" can not be performed on node "{node.uuid}" while it'
-        f' is in power state "{node.power_state}"; power it off first.'
+        f' is in state "{node.power_state}": power it off first.'
     )

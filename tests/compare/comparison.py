@@ -2,7 +2,8 @@
 Two answers to one request: what differs between them.
 
 What must differ (URLs, UUIDs, times, the ids of requests) is replaced by a word for it first. What
-people read is compared by its type only, a link to the next page part by part.
+people read is compared by its type only, a link to the next page part by part. The text of an error
+has to contain the words of Ironic's, in their order.
 """
 
 import json
@@ -25,6 +26,14 @@ IGNORED = {
 }  # fmt: skip
 #: Methods that we answer wherever there is something, and Ironic hardly anywhere.
 EVERYWHERE = {"HEAD", "OPTIONS"}
+#: The text of an error, where the body of its answer would be.
+WORDS = "words"
+#: What an error quotes of the request: it is told in many ways, and matched by nobody's script.
+_QUOTED = re.compile(
+    r"""'\{.*\}'|(?<![a-z])'[^']*'|"[^"]*"|\[.*\]|\{.*\}|<[^>]*>|[^\sa-z]*[\d_/][^\s,;:()]*"""
+)
+#: A list of what would be right begins after it.
+_LISTED = re.compile(r"(?<=are:)|(?<=updated:)")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?")
 _SECRET = re.compile(r"[\w-]{40,}")
@@ -96,26 +105,30 @@ def _body(data: bytes, plain: Any) -> Any:
     except ValueError:
         return f"<text {plain(data.decode(errors='replace'))[:_LONGEST]}>"
     if isinstance(document, dict) and (error := _error(document)):
-        return {"error": error}
+        shape, words = error
+        return {"error": shape, WORDS: plain(words)}
     return _each(document, plain)
 
 
-def _error(document: Mapping[str, Any]) -> str | None:
-    """The shape of an error, of which there are a few; None for what is none."""
+def _error(document: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The shape of an error, of which there are a few, and its text; None for what is none."""
     message = document.get("error_message")
     if message is None:
-        return "flat" if document.keys() == {"faultcode", "faultstring"} else None
+        flat = document.keys() == {"faultcode", "faultstring"}
+        return ("flat", str(document["faultstring"])) if flat else None
     if not isinstance(message, str):
-        return "not encoded"
+        return "not encoded", ""
     try:
         inner = json.loads(message)
     except ValueError:
-        return "text"
+        return "text", message
     if not isinstance(inner, dict):
-        return "no object"
+        return "no object", message
     keys = "+".join(sorted(inner))
     shape = {"code+description+title": "router", "debuginfo+faultcode+faultstring": "handler"}
-    return f"{shape.get(keys, keys)} {inner.get('faultcode', inner.get('code'))}"
+    code = inner.get("faultcode", inner.get("code"))
+    text = inner.get("faultstring", inner.get("description"))
+    return f"{shape.get(keys, keys)} {code}", str(text or "")
 
 
 def _each(part: Any, plain: Any) -> Any:
@@ -175,11 +188,20 @@ def _header(name: str, one: Answer) -> str | None:
 def _differing(path: str, theirs: Any, ours: Any) -> Iterator[Difference]:
     place = path or "body"
     name = path.rpartition(".")[2]
-    if _kind(theirs) != _kind(ours):
+    if place == WORDS:
+        if not says(ours, theirs):
+            yield Difference(place, json.dumps(theirs.partition("\n")[0]), json.dumps(ours))
+    elif _kind(theirs) != _kind(ours):
         yield Difference(place, _told(theirs), _told(ours))
     elif isinstance(theirs, dict):
         if name in OPAQUE:
             return
+        mine, yours = [*_common(theirs, ours)], [*_common(ours, theirs)]
+        if mine != yours and name != "next":  # whose parts are those of a query
+            at = next(
+                i for i, (one, other) in enumerate(zip(mine, yours, strict=True)) if one != other
+            )
+            yield Difference(f"order of {place}", _told(mine[at:]), _told(yours[at:]))
         for key in (*theirs, *(each for each in ours if each not in theirs)):
             inner = f"{path}.{key}" if path else str(key)
             if key not in ours:
@@ -202,6 +224,22 @@ def _differing(path: str, theirs: Any, ours: Any) -> Iterator[Difference]:
             yield from _differing(f"{path}[]", one, other)
     elif theirs != ours and name not in FREE:
         yield Difference(place, _told(theirs), _told(ours))
+
+
+def _common(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    return (key for key in one if key in other)
+
+
+def says(text: str, words: str) -> bool:
+    """
+    Whether a text has the words of another's first line, in their order, each run of them whole;
+    what is quoted there, and lists of what would be right, need not be alike.
+    """
+    told = _LISTED.split(words.lower().partition("\n")[0])[0]
+    runs = (re.findall(r"[a-z]+", run) for run in _QUOTED.split(told))
+    wanted = [rf"\b{' '.join(run)}\b" for run in runs if run]
+    found = " ".join(re.findall(r"[a-z]+", text.lower()))
+    return re.search(".*".join(wanted), found) is not None
 
 
 def _identities(items: list[Any]) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ REASONS = {
     "Additions": "addition",
     "Owed to the set-up": "set-up",
     "Defects of Ironic": "defect",
+    "Told in other words": "words",
 }
 HEAD = ("request", "what", "Ironic", "Ingot", "why")
 _CELLS = re.compile(r"(?<!\\)\|")

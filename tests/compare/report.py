@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.compare.comparison import Difference
+from tests.compare.comparison import WORDS, Difference
 from tests.compare.known import Known
 
 
@@ -31,6 +31,7 @@ class Report:
     def add(self, finding: Finding) -> None:
         """Count a request."""
         self.counts["sent"] += 1
+        self.counts["in other words"] += any(each.what == WORDS for each in finding.differences)
         left = [each for each in finding.differences if not self._is_known(finding.label, each)]
         if left:
             self.unlisted.append(Finding(finding.table, finding.label, left))
@@ -62,5 +63,6 @@ class Report:
         counts = self.counts
         return (
             f"{counts['sent']} requests: {counts['equal']} answered alike, {counts['listed']}"
-            f" differ with a reason, {counts['unlisted']} without"
+            f" differ with a reason, {counts['unlisted']} without; {counts['in other words']} are"
+            " errors in other words"
         )

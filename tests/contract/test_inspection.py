@@ -230,10 +230,10 @@ def test_older_versions_do_not_have_rules(api):
     [
         ({"actions": []}, "actions"),
         ({"actions": None}, "actions"),
-        ({"actions": [{"op": "odd", "args": {}}]}, "actions: 0: op"),
+        ({"actions": [{"op": "odd", "args": {}}]}, "0: op: 'odd' is none of fail"),
         ({"actions": [{"op": "fail", "args": {}}]}, "msg"),
         ({"actions": [{**ACTION, "colour": 1}]}, "colour"),
-        ({"conditions": [{"op": "odd", "args": []}]}, "conditions: 0: op"),
+        ({"conditions": [{"op": "odd", "args": []}]}, "0: op: 'odd' is none of eq"),
         ({"conditions": [{**CONDITION, "multiple": "odd"}]}, "multiple"),
         ({"priority": -1}, "priority"),
         ({"priority": 10000}, "priority"),

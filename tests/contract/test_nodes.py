@@ -41,8 +41,8 @@ def test_before_enrolment_was_known_new_nodes_were_available(api):
     ("body", "status", "says"),
     [
         ({}, 400, "driver"),
-        ({"driver": "nonesuch"}, 400, "no live conductor has loaded 'nonesuch'"),
-        ({"driver": "fake-hardware", "conductor_group": "far"}, 400, "'far'"),
+        ({"driver": "nonesuch"}, 400, "supports driver nonesuch for"),
+        ({"driver": "fake-hardware", "conductor_group": "far"}, 400, 'group "far"'),
         ({"driver": "fake-hardware", "power_interface": "steam"}, 400, "steam"),
         ({"driver": "fake-hardware", "colour": "red"}, 400, "colour"),
         ({"driver": "fake-hardware", "provision_state": "active"}, 400, "provision_state"),
@@ -393,6 +393,40 @@ def test_a_node_is_checked_without_asking_its_bmc(api):
     assert False is results["power"]["result"]
     assert "redfish_address" in results["power"]["reason"]
     assert "vendor" not in results
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits", "told"),
+    [
+        (["CUSTOM_A"], True, ""),
+        (["CUSTOM_A", "CUSTOM_C", "CUSTOM_B"], False, "is missing traits CUSTOM_B, CUSTOM_C"),
+        ("CUSTOM_A", False, "A list of strings is expected"),
+        ([{"trait": "CUSTOM_A"}], False, "A list of strings is expected"),
+    ],
+)
+def test_a_node_is_not_valid_for_traits_with_which_it_would_not_be_deployed(
+    api, wanted, fits, told
+):
+    path = f"/v1/nodes/{api.node(provision_state='available')['uuid']}"
+    api("PUT", f"{path}/traits", {"traits": ["CUSTOM_A"]})
+    api("PATCH", path, [{"op": "add", "path": "/instance_info/traits", "value": wanted}])
+    results = api("GET", f"{path}/validate").json
+    deployed = api("PUT", f"{path}/states/provision", {"target": "active"})
+
+    assert (fits, 202 if fits else 400) == (results["deploy"]["result"], deployed.status_code)
+    if not fits:
+        assert told in results["deploy"]["reason"]
+        assert results["deploy"]["reason"] == fault(deployed)["faultstring"]
+    assert results["power"]["result"]
+
+
+@pytest.mark.parametrize("asked", ["rack1", "RACK1", "Rack1"])
+def test_a_conductor_group_is_found_in_any_case(api, asked):
+    api.node(conductor_group="rack1", name="here")
+    api.node(conductor_group="rack2", name="there")
+    found = api("GET", f"/v1/nodes?conductor_group={asked}").json["nodes"]
+
+    assert ["here"] == [each["name"] for each in found]
 
 
 def test_an_identifier_that_can_be_none_is_refused(api):

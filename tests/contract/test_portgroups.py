@@ -105,7 +105,8 @@ def test_names_and_addresses_are_unique(api, node, field):
     answer = api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], field: value})
 
     assert 409 == answer.status_code
-    assert f"A portgroup with {field} {value} already exists." == fault(answer)["faultstring"]
+    told = {"address": "MAC address"}.get(field, field)
+    assert f"A portgroup with {told} {value} already exists." == fault(answer)["faultstring"]
 
 
 @pytest.mark.parametrize(

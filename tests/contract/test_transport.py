@@ -149,7 +149,10 @@ def test_a_body_that_is_no_object_is_told_so(api):
         fault(api("POST", "/v1/nodes", body))["faultstring"]
         for body in ([], {"driver": "fake-hardware", "extra": []})
     ]
-    assert ["Must be a JSON object.", "extra: Must be a JSON object."] == told
+    assert [
+        "Schema error for node: [] is not of type 'object'",
+        "Schema error for node: [] is not of type 'object', 'null' (extra)",
+    ] == told
 
 
 def test_what_a_handler_refuses_is_encoded_twice(api):

@@ -99,7 +99,7 @@ def test_a_vif_is_attached_once_and_detached(api, node, ports):
     assert {"tenant_vif_port_id": "v1"} == api("GET", "/v1/ports/p1").json["internal_info"]
     again, another = attach(api), attach(api, "v2")
     assert (409, 400) == (again.status_code, another.status_code)
-    assert f"VIF v1 is already attached to port {uuid}." == fault(again)["faultstring"]
+    assert f"VIF v1 is already attached to Ironic port {uuid}" in fault(again)["faultstring"]
     assert 409 == api("DELETE", f"/v1/ports/{uuid}").status_code
     assert 204 == api("DELETE", "/v1/nodes/n1/vifs/v1").status_code
     assert 400 == api("DELETE", "/v1/nodes/n1/vifs/v1").status_code
@@ -166,7 +166,7 @@ def test_a_place_may_be_named(api, node, ports):
 
 @pytest.mark.parametrize(
     ("network", "holder", "status"),
-    [("p1", "a", 204), ("p2", "b", 204), ("p3", None, 409), (None, "a", 204)],
+    [("p1", "a", 204), ("p2", "b", 204), ("p3", None, 400), (None, "a", 204)],
 )
 def test_a_vif_goes_where_its_physical_network_is(api, node, ports, network, holder, status):
     ports(a={"physical_network": "p1"}, b={"physical_network": "p2"})
@@ -174,3 +174,17 @@ def test_a_vif_goes_where_its_physical_network_is(api, node, ports, network, hol
 
     assert status == attach(api, **fields).status_code
     assert ({"v1": holder} if holder else {}) == holders(api)
+
+
+@pytest.mark.parametrize("placed", [{}, {"physical_network": "p3"}])
+def test_a_vif_without_a_fitting_port_is_no_conflict(api, node, ports, placed):
+    """Clients take a 409 for a VIF that is attached already."""
+    ports(a={"physical_network": "p1"})
+    if not placed:
+        assert 204 == attach(api, "v0").status_code
+    answer = attach(api, **placed)
+
+    assert 400 == answer.status_code
+    told = fault(answer)["faultstring"]
+    assert told.startswith("Unable to attach VIF v1, not enough free physical ports: ")
+    assert node["uuid"] in told

@@ -130,7 +130,10 @@ def test_what_must_be_unique_is(api, node, part, field):
     again = make(api, node, part, **fields)
 
     assert 409 == again.status_code
-    told = f"A volume {part.removesuffix('s')} with {field} {first[field]} already exists."
+    told = {
+        "boot_index": f"A volume target with boot index '{first[field]}' for the same node",
+    }.get(field, f"A volume {part.removesuffix('s')} with {field} {first[field]}")
+    told += " already exists."
     assert told == fault(again)["faultstring"]
     if part == "targets":  # each node counts its own
         assert 201 == make(api, api.node(), part).status_code

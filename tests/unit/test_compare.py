@@ -22,8 +22,8 @@ def answer(body=b"", status=200, base="http://127.0.0.1:1", known=None, **header
         (b'{"a": "2026-01-01T00:00:00.000001+00:00"}', b'{"a": "2027-02-02T03:04:05.600000+00:00"}'),
         (b'{"last_error": "no"}', b'{"last_error": "never"}'),
         (b'{"driver_internal_info": {"a": 1}}', b'{"driver_internal_info": {"b": 2}}'),
-        (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"x\\", \\"debuginfo\\": null}"}',
-         b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"y\\", \\"debuginfo\\": null}"}'),
+        (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"is x\\", \\"debuginfo\\": null}"}',
+         b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"a: is x y\\", \\"debuginfo\\": null}"}'),
         (b'[{"uuid": "0b7c2f4e-1111-4222-8333-000000000000"}]', b"[]"),
         (b'{"next": "http://127.0.0.1:1/v1/a?limit=1&x=%20"}',
          b'{"next": "http://127.0.0.1:2/v1/a?x=+&limit=1"}'),
@@ -41,18 +41,42 @@ def test_what_must_differ_does_not_count(theirs, ours):
         (b'{"a": {"b": [{"c": 1}]}}', b'{"a": {"b": [{"c": 2}]}}', Difference("a.b[].c", "1", "2")),
         (b"[1]", b"[1, 2]", Difference("body", "[1]", "[1, 2]")),
         (b'{"a": true}', b'{"a": 1}', Difference("a", "true", "1")),
+        (b'[{"a": 1, "b": 2, "c": 3}]', b'[{"a": 1, "c": 3, "b": 2}]',
+         Difference("order of []", '["b", "c"]', '["c", "b"]')),
+        (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"is x\\", \\"debuginfo\\": null}"}',
+         b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"is y\\", \\"debuginfo\\": null}"}',
+         Difference("words", '"is x"', '"is y"')),
         (b'{"last_error": null}', b'{"last_error": "no"}', Difference("last_error", "null", '"no"')),
         (b'{"t": "2026-01-01T00:00:00+00:00"}', b'{"t": "2026-01-01T00:00:00"}',
          Difference("t", '"<time+00:00>"', '"<time>"')),
         (b'{"next": "http://127.0.0.1:1/a?limit=1"}', b'{"next": "http://127.0.0.1:1/a?limit=2"}',
          Difference("next.limit", '"1"', '"2"')),
-        (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"x\\", \\"debuginfo\\": null}"}',
+        (b'{"error_message": "{\\"faultcode\\": \\"Client\\", \\"faultstring\\": \\"\\", \\"debuginfo\\": null}"}',
          b'{"error_message": {"faultcode": "Client"}}',
          Difference("error", '"handler Client"', '"not encoded"')),
     ],
 )  # fmt: skip
 def test_fields_types_values_and_the_shapes_of_errors_count(theirs, ours, found):
     assert [found] == differences(answer(theirs), answer(ours))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ("Schema error for node: 5 is not of type 'string' (name)", "Schema error for node: 6 is not of type 'string', 'null'", True),
+        ("name: 5 is not of type 'string'", "Schema error for node: 5 is not of type 'string'", False),
+        ("Node a, of rack b, could not be found", "Node a could not be found", False),
+        ("a node B could not be found", "Node B could not be found.", True),
+        ("could not be found: Node b", "Node 0b7c2f4e-1111 could not be found", False),
+        ("Couldn't apply patch '{'op': 'x'}'. Reason: can't remove 'a'", "Couldn't apply patch '{'op': 'y', 'v': \"z\"}'. Reason: can't remove 'prop'", True),
+        ("Cannot patch /a. Only the following can be updated: b", "Cannot patch /a. Only the following can be updated: b, c", True),
+        ("it is reserved", "The word is reserved. Reserved words are: a, b", False),
+        ("anything", "", True),
+        ("", "", True),
+    ],
+)  # fmt: skip
+def test_an_error_has_to_say_the_words_of_the_other_in_their_order(text, words, says):
+    assert says is comparison.says(text, words)
 
 
 def test_the_status_and_headers_count():
@@ -122,7 +146,10 @@ def test_a_report_tells_what_is_not_listed_and_what_was_not_seen():
     report.add(Finding("t", "GET /v1", []))
     report.add(Finding("t", "GET /v1", [tag]))
     report.add(Finding("t", "GET /v1/nodes", [tag, other]))
-    assert "3 requests: 1 answered alike, 1 differ with a reason, 1 without" == report.summary()
+    assert (
+        "3 requests: 1 answered alike, 1 differ with a reason, 1 without; 0 are errors in other words"
+        == (report.summary())
+    )
     assert ["== t", "GET /v1/nodes", "    a: Ironic 1, Ingot 2"] == list(report.lines())
     assert ['* {"a": "x|y"}'] == [each.request for each in report.stale]
 

@@ -18,8 +18,18 @@ from app.services.traits import is_trait
 NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
+#: Checks that a text or a list has something in it.
+FILLED = validate.Length(1, error="{input!r} should be non-empty")
 TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
+
+
+def within(least: int, most: int | None = None) -> list[validate.Validator]:
+    """Check that a number is at least one, and at most another."""
+    return [
+        validate.Range(least, error="{input!r} is less than the minimum of {min}"),
+        validate.Range(max=most, error="{input!r} is greater than the maximum of {max}"),
+    ]
 
 
 class Text(fields.String):
@@ -30,11 +40,13 @@ class Text(fields.String):
     ) -> None:
         allowed = [str(choice) for choice in choices]
         checked = (
-            validate.OneOf(allowed, error="{input!r} is not one of {choices}.")
+            validate.OneOf(allowed, error=f"{{input!r}} is not one of {allowed}")
             if allowed
-            else validate.Length(shortest, longest)
+            else validate.Length(
+                max=longest, error="{input!r} is too long: at most {max} characters"
+            )
         )
-        super().__init__(validate=checked, **kwargs)
+        super().__init__(validate=[FILLED, checked] if shortest else checked, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -49,7 +61,7 @@ class Uuid(Text):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_uuid(text):
-            raise ValidationError(f"Expected a UUID but received {text!r}.")
+            raise ValidationError(f"Expected UUID for {{name}}: {text}")
         return str(UUID(text))
 
 
@@ -67,7 +79,9 @@ class Name(Text):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not _NAME.fullmatch(text) or is_uuid(text):
-            raise ValidationError("Must be letters, digits and -._~, and no UUID.")
+            raise ValidationError(
+                f"{{naming}} invalid name {text!r}: letters, digits and -._~, but no UUID"
+            )
         return text
 
 
@@ -77,7 +91,7 @@ class Ident(Text):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_ident(text):
-            raise ValidationError(f"Expected a UUID or name but received {text!r}.")
+            raise ValidationError(f"Expected UUID or name for {{name}}: {text}")
         return text
 
 
@@ -87,7 +101,7 @@ class Trait(Text):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_trait(text):
-            raise ValidationError(f"{text!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait.")
+            raise ValidationError(not_a_trait(text))
         return text
 
 
@@ -97,7 +111,9 @@ class Mac(Text):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
         if not is_mac(text):
-            raise ValidationError(f"Expected a MAC address with colons but received {text!r}.")
+            raise ValidationError(
+                f"Expected valid MAC address for {{name}}: {text!r} is not a 'mac-address'"
+            )
         return text.lower()
 
 
@@ -107,9 +123,14 @@ class Flag(fields.Field[bool]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
         if isinstance(value, bool):
             return value
-        word = value.lower() if isinstance(value, str) else ""
+        if not isinstance(value, str):
+            raise ValidationError("Not a valid boolean.")
+        word = value.lower()
         if word not in TRUE | FALSE:
-            raise ValidationError(f"{value!r} is neither true nor false.")
+            allowed = ", ".join(map(repr, sorted(TRUE | FALSE)))
+            raise ValidationError(
+                f"Invalid {{name}}: Unrecognized value {value!r}, acceptable values are: {allowed}"
+            )
         return word in TRUE
 
 
@@ -160,10 +181,19 @@ class Flat(Schema):
 class PageQuery(Schema):
     """How a list is cut into pages."""
 
-    limit = fields.Integer(validate=validate.Range(1), metadata={"description": "Most items"})
+    limit = fields.Integer(
+        validate=validate.Range(1, error="Limit must be positive"),
+        error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
+        metadata={"description": "Most items"},
+    )
     marker = Text(metadata={"description": "UUID of the last item of the page before"})
     sort_key = Text(metadata={"description": "The field to sort by"})
-    sort_dir = Text(choices=("asc", "desc"))
+    sort_dir = fields.String(
+        validate=validate.OneOf(
+            ("asc", "desc"),
+            error="Invalid sort direction: {input}. Acceptable values are 'asc' or 'desc'",
+        )
+    )
 
 
 class ListQuery(PageQuery):
@@ -181,6 +211,13 @@ class FieldsQuery(Schema):
 
 class NoQuery(Schema):
     """Nothing."""
+
+
+def not_a_trait(text: str) -> str:
+    return (
+        f"{text!r} is not valid under any of the given schemas. Possible root cause: {text!r} does"
+        " not match '^CUSTOM_[A-Z0-9_]+$', nor is it a standard trait"
+    )
 
 
 def is_mac(text: str) -> bool:

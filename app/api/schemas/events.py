@@ -1,8 +1,8 @@
 """What other services report."""
 
-from marshmallow import Schema, fields, validate
+from marshmallow import Schema, fields
 
-from app.api.schemas.common import Mac, Text, Uuid
+from app.api.schemas.common import FILLED, Mac, Text, Uuid
 
 KINDS = ("network.bind_port", "network.unbind_port", "network.delete_port")
 
@@ -22,4 +22,4 @@ class Event(Schema):
 class Events(Schema):
     """What happened, in order."""
 
-    events = fields.List(fields.Nested(Event), required=True, validate=validate.Length(1))
+    events = fields.List(fields.Nested(Event), required=True, validate=FILLED)

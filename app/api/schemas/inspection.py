@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from marshmallow import INCLUDE, Schema, ValidationError, fields, validate
+from marshmallow import INCLUDE, Schema, ValidationError, fields
 
-from app.api.schemas.common import Flag, ListQuery, Text, Uuid
+from app.api.schemas.common import FILLED, Flag, ListQuery, Text, Uuid, within
 from drivers.inspection.rules import PHASES, problems
 
 
@@ -23,7 +23,7 @@ class Inventory(Schema):
     class Meta:
         unknown = INCLUDE
 
-    interfaces = fields.List(fields.Nested(Interface), required=True, validate=validate.Length(1))
+    interfaces = fields.List(fields.Nested(Interface), required=True, validate=FILLED)
     bmc_address = Text(allow_none=True)
     bmc_v6address = Text(allow_none=True)
 
@@ -73,7 +73,7 @@ class Operations(fields.List[dict[str, Any]]):
 def _whole(condition: dict[str, Any]) -> dict[str, Any]:
     """With `multiple` where there is a loop, and only there."""
     if condition.get("loop"):
-        return {"multiple": "any", **condition}
+        return {**condition, "multiple": condition.get("multiple", "any")}
     return {name: value for name, value in condition.items() if name not in ("loop", "multiple")}
 
 
@@ -82,16 +82,16 @@ class RuleChange(Schema):
 
     description = Text(allow_none=True)
     phase = Text(choices=PHASES, allow_none=True)
-    priority = Whole(strict=True, allow_none=True, validate=validate.Range(0, 9999))
+    priority = Whole(strict=True, allow_none=True, validate=within(0, 9999))
     sensitive = Flag(allow_none=True)
     conditions = Operations("conditions", allow_none=True)
-    actions = Operations("actions", validate=validate.Length(1))
+    actions = Operations("actions", validate=FILLED)
 
 
 RuleCreate = RuleChange.from_dict(
     {
         "uuid": Uuid(allow_none=True),
-        "actions": Operations("actions", required=True, validate=validate.Length(1)),
+        "actions": Operations("actions", required=True, validate=FILLED),
     },
     name="RuleCreate",
 )

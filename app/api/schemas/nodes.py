@@ -13,6 +13,7 @@ from app.api.schemas.common import (
     Name,
     Text,
     Uuid,
+    within,
 )
 from app.models import Fault
 from app.services.power import TARGETS
@@ -61,7 +62,10 @@ class NodeFields(Schema):
             if size is None:
                 continue
             if isinstance(size, bool) or not str(size).isdecimal():
-                raise ValidationError(f"{key} must be a whole number, not {size!r}.")
+                raise ValidationError(
+                    "The following properties for node should be non-negative integers, but"
+                    f" provided values are: {{{key!r}: {size!r}}}"
+                )
 
     @validates("network_data")
     def _network(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
@@ -139,7 +143,7 @@ class PowerTarget(Schema):
     """A power state to reach."""
 
     target = Text(required=True, metadata={"enum": TARGETS})
-    timeout = fields.Integer(allow_none=True, validate=validate.Range(1, 2**31 - 1))
+    timeout = fields.Integer(allow_none=True, validate=within(1, 2**31 - 1))
 
 
 class Step(Schema):
@@ -160,14 +164,14 @@ class Step(Schema):
 class OrderedStep(Step):
     """A step of a manual clean or of a service."""
 
-    order = fields.Integer(validate=validate.Range(0))
+    order = fields.Integer(validate=within(0))
 
 
 class DeployStep(Step):
     """A step to run with a deployment, in place of the driver's of that name."""
 
     args = fields.Dict(keys=fields.String(), required=True)
-    priority = fields.Float(required=True, validate=validate.Range(0))
+    priority = fields.Float(required=True, validate=within(0))
 
 
 class ProvisionTarget(Schema):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, validate
+from marshmallow import Schema, ValidationError, fields
 
-from app.api.schemas.common import Document, Flag, Name, Text, Trait, Uuid
+from app.api.schemas.common import FILLED, Document, Flag, Name, Text, Trait, Uuid, within
 from app.api.schemas.nodes import Step
 
 LARGEST = 2**31 - 1
@@ -14,7 +14,7 @@ class Rank(fields.Float):
     """A number from 0 on, or its text; a whole one stays whole, and with `whole` it must be one."""
 
     def __init__(self, *, whole: bool = False, **kwargs: Any) -> None:
-        super().__init__(validate=validate.Range(0, LARGEST), **kwargs)
+        super().__init__(validate=within(0, LARGEST), **kwargs)
         self._whole = whole
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,9 @@ class Steps(fields.List[dict[str, Any]]):
 
     def __init__(self, step: type[KeptStep], **kwargs: Any) -> None:
         super().__init__(
-            fields.Nested(step), validate=[validate.Length(1), self._each_once], **kwargs
+            fields.Nested(step),
+            validate=[FILLED, self._each_once],
+            **kwargs,
         )
 
     @staticmethod

@@ -1,8 +1,8 @@
 """What comes in about volume connectors and targets."""
 
-from marshmallow import Schema, fields, validate
+from marshmallow import Schema, fields
 
-from app.api.schemas.common import Document, Ident, ListQuery, Text, Uuid
+from app.api.schemas.common import Document, Ident, ListQuery, Text, Uuid, within
 
 LARGEST = 2**31 - 1
 _new_uuid = {"uuid": Uuid(allow_none=True), "node_uuid": Uuid(required=True)}
@@ -31,7 +31,7 @@ class BootIndex(fields.Integer):
     """A whole number, not one in quotes."""
 
     def __init__(self, **kwargs: object) -> None:
-        super().__init__(strict=True, validate=validate.Range(-LARGEST, LARGEST), **kwargs)  # type: ignore[arg-type]
+        super().__init__(strict=True, validate=within(-LARGEST, LARGEST), **kwargs)  # type: ignore[arg-type]
 
 
 class TargetChange(Schema):

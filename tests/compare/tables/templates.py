@@ -160,6 +160,7 @@ TABLE = [
           *available(f"of_{number}"),
           put(f"/v1/nodes/{{of_{number}}}/traits", {"traits": ["CUSTOM_WANTED", "CUSTOM_BROKEN"]}),
           change(f"/v1/nodes/{{of_{number}}}", ("replace", "/instance_info", {"traits": traits})),
+          get(f"/v1/nodes/{{of_{number}}}/validate", note=f"{traits}"),
           verb("active", f"of_{number}"), get(f"/v1/nodes/{{of_{number}}}/states", note=f"{traits}"),
           get(f"/v1/nodes/{{of_{number}}}/bios", note=f"{traits}")
       )],

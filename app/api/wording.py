@@ -1,0 +1,132 @@
+"""
+The texts of what is wrong with a document: Ironic's words, which scripts match on, then the place.
+
+    Schema error for node: 'xxx' is too long: at most 80 characters (resource_class)
+
+Ironic checks some bodies as a whole, by JSON schema; the members of others, and parameters, are
+arguments to it. Fields may say `{name}` for their own name, and `{naming}` for what a name is for.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from marshmallow import Schema, ValidationError, fields
+
+from app.api.schemas.common import Document, Flag
+
+#: Schemas of bodies that Ironic checks as a whole -> what it calls them; some have no name.
+WHOLE: Mapping[str, str] = {
+    "NodeCreate": "node", "PortCreate": "port", "PortgroupCreate": "portgroup",
+    "ChassisCreate": "chassis", "ConnectorCreate": "connector", "TargetCreate": "target",
+    "TemplateCreate": "template", "RunbookCreate": "runbook", "Vif": "vif", "Traits": "body",
+    "VirtualMedium": "vmedia", "Report": "data", "AllocationCreate": "", "RuleCreate": "",
+    "Events": "",
+}  # fmt: skip
+#: Where webargs has found a document: the first part of the place of what is wrong with it.
+LOCATIONS = {"query", "json", "json_or_query"}
+#: What marshmallow says of a value of the wrong type.
+MISTYPED = {
+    "Not a valid string.", "Not a valid list.", "Not a valid mapping type.", "Not a valid integer.",
+    "Not a valid number.", "Not a valid boolean.", "Invalid type.", "Invalid input type.",
+    "Field may not be null.",
+}  # fmt: skip
+REQUIRED, UNKNOWN = "Missing data for required field.", "Unknown field."
+#: The first of these that a field is, and what JSON schema calls its values.
+TYPES: tuple[tuple[type, str], ...] = (
+    (Document, "object"), (fields.Dict, "object"), (fields.List, "array"), (Flag, "boolean"),
+    (fields.Integer, "integer"), (fields.Float, "number"), (fields.String, "string"),
+)  # fmt: skip
+_OF_SCHEMA = re.compile(
+    r"is not of type|required property|Additional properties|too (long|short)|should be non-empty"
+    r"|does not match|is not one of|m(in|ax)imum of"
+)
+
+Place = tuple[str | int, ...]
+
+
+def told(error: ValidationError, schema: Schema, changed: str = "") -> str:
+    """
+    What is wrong with a document, on one line.
+
+    changed: what a patch is to change, as "Node UUID"; empty where something is made.
+    """
+    whole = "patch" if changed else WHOLE.get(type(schema).__name__)
+    problems = []
+    for place, message in _leaves(error.messages, ()):
+        words = _words(message, place, error.data, schema, whole=whole is not None)
+        words = words.replace("{naming}", _naming(whole, changed))
+        shown = "/".join(str(part) for part in place)
+        problems.append(words if not shown or shown in words else f"{words} ({shown})")
+    text = "; ".join(problems)
+    if not _OF_SCHEMA.search(text) or text.startswith("Invalid "):
+        return text
+    return f"Schema error for {whole}: {text}" if whole else f"Schema error: {text}"
+
+
+def _naming(kind: str | None, changed: str) -> str:
+    if changed:
+        return f"{changed}: Cannot change name to"
+    return f"Cannot create {kind or 'allocation'} with"
+
+
+def _leaves(messages: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Marshmallow's tree of complaints as (where, what)."""
+    if isinstance(messages, Mapping):
+        for name, inner in messages.items():
+            left_out = name == "_schema" or (not place and name in LOCATIONS)
+            yield from _leaves(inner, place if left_out else (*place, name))
+    elif isinstance(messages, list | tuple):
+        for each in messages:
+            yield from _leaves(each, place)
+    else:
+        yield place, str(messages)
+
+
+def _words(message: str, place: Place, data: Any, schema: Schema, *, whole: bool) -> str:
+    name = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
+    inside = not whole and len(place) > 1
+    words = message.replace("{name}", name)
+    if message == REQUIRED:
+        words = f"{name!r} is a required property"
+        if not (whole or inside):
+            return f"Missing mandatory parameter: {name}"
+    elif message == UNKNOWN:
+        words = f"Additional properties are not allowed ({name!r} was unexpected)"
+        if not (whole or inside):
+            return f"Unexpected arguments: {name}"
+    elif message in MISTYPED:
+        value, wanted = _value(data, place), _types(schema, place)
+        words = f"{value!r} is not of type {', '.join(map(repr, wanted))}"
+        if not (whole or inside):
+            needed = next((name for name, each in schema.fields.items() if each.required), "")
+            if place:
+                return f"Expected {wanted[0]} for {name}: {value!r}"
+            if needed:
+                return f"Missing mandatory parameter: {needed}: {words}"
+    return f"Invalid {place[0]}: {words}" if inside else words
+
+
+def _value(data: Any, place: Place) -> Any:
+    """What is at a place of a document."""
+    for part in place:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _types(schema: Schema, place: Place) -> list[str]:
+    """The types of JSON schema that a value at a place may have."""
+    found: Any = schema
+    for part in place:
+        if isinstance(found, fields.Nested):
+            found = found.schema
+        if isinstance(found, Schema):
+            known = {field.data_key or key: field for key, field in found.fields.items()}
+            found = known.get(str(part))
+        else:
+            found = getattr(found, "inner", None)
+    kind = next((name for type_, name in TYPES if isinstance(found, type_)), "object")
+    return [kind, "null"] if getattr(found, "allow_none", False) else [kind]
