@@ -40,6 +40,14 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.line(f"{name}: {why}")
 
 
+@pytest.fixture(autouse=True)
+def usual_umask():
+    """Commands that are run inside the test process set its umask for good."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture(scope="session")
 def postgresql_server():
     try:

@@ -35,7 +35,7 @@ from drivers.target import Target
 from drivers.tls import announced
 from workers import claims, leaving, outages, returned
 from workers.claims import Attempt, Conductor
-from workers.forwarding import forward
+from workers.forwarding import send_again
 from workers.patience import OUT_OF_REACH, patiently
 
 logger = log.get(__name__)
@@ -101,7 +101,7 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
         leaving.hand_over(conductor, message.operation)
     elif rest is None or rest.cursor != position:
         with outages.borne(RUN):
-            forward(conductor.runtime, message.operation)
+            send_again(conductor.runtime, message.operation)
     elif not conductor.runtime.send(rest):
         logger.warning("message.not_sent", operation=message.operation)
 

@@ -17,15 +17,25 @@ logger = log.get(__name__)
 
 def forward(runtime: Runtime, operation: str) -> None:
     """Send an operation, by its UUID, where it belongs, unless it has been claimed."""
+    if send_again(runtime, operation):
+        logger.info("message.forwarded", operation=operation)
+
+
+def send_again(runtime: Runtime, operation: str) -> bool:
+    """
+    Send a new chain of an operation, by its UUID, to the node's owner.
+
+    False: there is nothing to send, as it is claimed, over, or not yet admitted.
+    """
     with runtime.transaction() as session:
         found = session.scalar(select(Operation.id).where(Operation.uuid == operation))
         if found is None:
-            return
+            return False
         node, row = operations.lock_operation(session, found)
         if row.state != OperationState.QUEUED or row.sent_at is None:
-            return
-        logger.info("message.forwarded", operation=operation, needs=row.version)
+            return False
         operations.send(session, node, row)
+    return True
 
 
 def forward_newer(runtime: Runtime, operation: str) -> None:

@@ -123,10 +123,12 @@ def _translated(error: Exception, bmc: "Access") -> tuple[HardwareError | None, 
     status = getattr(error, "status_code", None)
     said = rule.says.format(
         bmc=f"BMC {bmc.address}",
-        error=error,
+        error=bmc.scrub(str(error)),
         kind=type(error).__name__,
         cause=type(cause).__name__,
         status=status,
-        words=f"{status}: {getattr(error, 'detail', None) or getattr(error, 'code', '')}",
+        words=bmc.scrub(
+            f"{status}: {getattr(error, 'detail', None) or getattr(error, 'code', '')}"
+        ),
     )
-    return rule.error(text(bmc.scrub(said), _LONGEST) or "unknown error"), rule.gap
+    return rule.error(text(said, _LONGEST) or "unknown error"), rule.gap

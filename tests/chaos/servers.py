@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.ports import free_port
 from tests.processes import children
 from workers import redis_server
 
+#: Seconds in which each session of PostgreSQL has read its settings again, also when it is busy.
+RELOADS = 1.0
 #: Ends all connections but our own.
 CUT = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -99,6 +102,7 @@ class PostgreSQL:
     def only_read(self):
         self.server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         self.server.execute("SELECT pg_reload_conf()")
+        time.sleep(RELOADS)
 
     def write_again(self):
         self.server.execute("ALTER SYSTEM RESET default_transaction_read_only")

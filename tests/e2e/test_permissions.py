@@ -5,7 +5,6 @@ import os
 import sqlite3
 import stat
 
-import pytest
 import requests
 
 from drivers.simulator.simulator import running
@@ -14,13 +13,6 @@ from tests.ports import free_port
 
 #: Slow enough to look at what a machine boots before it is withdrawn.
 PACE = {"boot_seconds": 5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
-
-
-@pytest.fixture(autouse=True)
-def usual_umask():
-    before = os.umask(0o022)
-    yield
-    os.umask(before)
 
 
 def modes(folder):

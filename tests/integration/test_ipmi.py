@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,7 +86,7 @@ def target(
     return Target(
         "uuid",
         "node",
-        driver=None,
+        driver=SimpleNamespace(management=management()),
         driver_info={
             "ipmi_address": "127.0.0.1",
             "ipmi_port": port,

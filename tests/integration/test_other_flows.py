@@ -348,7 +348,10 @@ def test_a_step_fails_by_the_error_that_the_specs_name_or_by_what_is_no_outcome(
     def jammed(*_):
         raise CleanStepFailed("the shredder is full")
 
-    for polish, told in ((jammed, "the shredder is full"), (lambda *_: "clean wait", "no outcome")):
+    for polish, told in (
+        (jammed, "the shredder is full"),
+        (lambda *_: "clean wait", "not an outcome"),
+    ):
         monkeypatch.setattr(AcmeManagement, "polish", polish)
         node = world.node()
         assert "clean failed" == world.do(node, "clean", clean_steps=[POLISH])

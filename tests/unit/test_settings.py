@@ -261,6 +261,7 @@ def test_every_setting_is_read_by_something():
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"api\.disallow_(clean|deploy|service)_steps": "app/services/planning.py: disallow_{flow}_",
+        r"conductor\.(clean|verify)_step_priority_override": "drivers/steps.py: PRIORITY_OVERRIDES",
         r"conductor\.max_concurrent_(clean|deploy)": "app/services/admission.py: max_concurrent_{",
         r"conductor\.poweroff_in_(clean|service)fail": "app/services/outcomes.py: poweroff_in_{flow}",
         r"conductor\.(deploy|rescue)_(kernel|ramdisk)(_by_arch)?": "drivers/boot/ramdisks.py: {kind}_{",

@@ -12,6 +12,7 @@ from drivers.boot import dnsmasq, files, scripts
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement
 from drivers.target import Agent, Nic, VolumeConnector, VolumeTarget
+from tests import debian
 from tests.conftest import not_run
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, target
 
@@ -326,7 +327,8 @@ def test_a_node_names_its_ramdisk_or_the_settings_do(node, info, settings, kerne
 
 @pytest.fixture
 def dnsmasq_program():
-    program = shutil.which("dnsmasq", path=f"{os.environ['PATH']}:/usr/sbin")
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    program = debian.provide(lambda: shutil.which("dnsmasq", path=path), "dnsmasq-base")
     if program is None:
         not_run("dnsmasq")
     return program
