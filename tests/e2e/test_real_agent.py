@@ -169,6 +169,7 @@ def test_inspection_keeps_the_inventory_and_makes_properties_of_it(world):
     node = world.show()
     assert {
         "cpu_arch": "x86_64", "cpus": 1, "memory_mb": 1024, "local_gb": 0,
+        "vendor": "Sushy Emulator",
     } == node["properties"]  # fmt: skip
     assert ("power off", None) == (node["power_state"], node["inspection_started_at"])
     found = world.fleet.get(f"nodes/{world.node}/inventory")

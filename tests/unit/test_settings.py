@@ -266,6 +266,7 @@ def test_every_setting_is_read_by_something():
         r"conductor\.poweroff_in_(clean|service)fail": "app/services/outcomes.py: poweroff_in_{flow}",
         r"conductor\.(deploy|rescue)_(kernel|ramdisk)(_by_arch)?": "drivers/boot/ramdisks.py: {kind}_{",
         r"(pxe|redfish)\.kernel_append_params": "drivers/boot/command_line.py: options[group]",
+        r"deploy\.(delete|create)_configuration_priority": "drivers/agent/raid.py: priority_settings",
         r"deploy\.configdrive_use_object_store": "app/settings.py: check=must_be_false",
     }
     words = {path: _words(path) for path in _sources()}

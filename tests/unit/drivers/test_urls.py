@@ -161,7 +161,7 @@ def test_the_kickstart_template_of_a_node_is_never_a_file(place, options, allowe
 
 
 def test_installers_are_started_only_where_the_settings_enable_them():
-    with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*'anaconda'"):
+    with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*anaconda"):
         load().driver("fake-hardware", {"deploy": "anaconda"})
     named = load(enabled_interfaces={"deploy": ["direct", "anaconda"]})
     assert "anaconda" == named.driver("redfish", {"deploy": "anaconda"}).deploy.name
