@@ -64,6 +64,7 @@ from app.api.shapes import (
 from app.api.templates import CHANGE as TEMPLATE_CHANGE
 from app.api.templates import TEMPLATE
 from app.api.volumes import CONNECTOR, CONNECTOR_CHANGE, TARGET, TARGET_CHANGE
+from app.flows import QUEUES
 from app.models import (
     AllocationState,
     BiosSetting,
@@ -76,7 +77,6 @@ from app.models import (
     OperationStep,
 )
 from app.models.operation import StepState
-from app.services.admission import LIMITED
 from app.services.patch import OPERATIONS
 from app.states import State
 from drivers.interfaces import KINDS
@@ -224,7 +224,7 @@ OPERATION_STEP = exactly({
     "step": TEXT, "args": DOCUMENT,
 })  # fmt: skip
 ADMISSION = exactly({
-    "class": one_of(sorted(set(LIMITED.values()))), "conductor_group": maybe(TEXT),
+    "class": one_of(sorted(QUEUES)), "conductor_group": maybe(TEXT),
     "limit": WHOLE, "place": WHOLE, "queued": WHOLE,
     "held_by": many(exactly({
         "kind": TEXT, "state": one_of(OperationState), "operations": WHOLE, "since": TIME,

@@ -16,7 +16,7 @@ from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app import log
+from app import flows, log
 from app.db import age, utcnow
 from app.models import ACTIVE, Fault, Node, Operation, OperationState, StepState, Watermark
 from app.runtime import of
@@ -165,7 +165,7 @@ def _give_up(session: Session, node: Node, operation: Operation) -> None:
     operation.error = faults.described("restored", reason) | {"step": None, "retryable": False}
     outcomes.end(session, node, operation, OperationState.FAILED)
     if operation.moves_node:
-        enter_failed(session, node, moves.HISTORY_TYPE.get(operation.kind, operation.kind), reason)
+        enter_failed(session, node, flows.event_type(operation.kind), reason)
     node.target_power_state = None
 
 
