@@ -13,6 +13,7 @@ from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSourc
 from app.services import faults, moves, planning, targets
 from app.services.operations import append, pending, steps_of
 from app.states import MACHINE, Event, Kind, State
+from drivers.errors import FailureCode
 
 
 def may_interrupt(step: OperationStep) -> bool:
@@ -60,7 +61,7 @@ def begin(
     operation.aborting = True
     where = "before it began" if operation.is_queued else f"in step {step.label}"
     operation.error = faults.described(
-        "aborted", f"By request, the {operation.kind} operation was aborted {where}."
+        FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
     state = State(node.provision_state)
     moves.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)

@@ -13,6 +13,7 @@ from app import flows
 from app.db import after, age
 from app.models import Node, Operation, OperationState, OperationStep
 from app.runtime import of
+from drivers.errors import FailureCode
 from drivers.steps import Failed, Outcome, Wait
 
 
@@ -45,7 +46,7 @@ def in_time(
         step.remaining = limit
     elif step.remaining <= seconds:
         reason = f"Timeout reached in step {step.label}: the machine did not get there in time"
-        return Failed(reason, "timeout")
+        return Failed(reason, FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds
     pause = min(outcome.poll_after, step.remaining)

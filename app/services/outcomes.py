@@ -49,6 +49,7 @@ from app.services.operations import (
     steps_of,
 )
 from app.states import MACHINE, Event, Kind, State
+from drivers.errors import FailureCode
 from drivers.steps import Failed, Flow, Hold, Wait
 
 logger = log.get(__name__)
@@ -71,7 +72,9 @@ def done(
     if step.collects:
         wrong = _replan(session, node, operation, step)
         if wrong:
-            return fail(session, node, operation, step, Failed("; ".join(wrong), "invalid_steps"))
+            return fail(
+                session, node, operation, step, Failed("; ".join(wrong), FailureCode.INVALID_STEPS)
+            )
     if step.event:
         fire(session, node, operation, Event(step.event))
     return _go_on(session, node, operation, step)
@@ -111,7 +114,7 @@ def hold(
     """An operator goes on; no deadline runs. Returns whether there is a next step to run now."""
     if Event.HOLD not in MACHINE[State(node.provision_state)].moves:
         reason = f"{step.label}: a node cannot be held while it is {node.provision_state}"
-        return fail(session, node, operation, step, Failed(reason, "not_supported"))
+        return fail(session, node, operation, step, Failed(reason, FailureCode.NOT_SUPPORTED))
     step.state, step.progress = StepState.WAITING, dict(outcome.progress)
     operation.state = OperationState.HELD
     operation.wake_at = operation.deadline_at = step.deadline_at = None
@@ -141,7 +144,7 @@ def fail(
     """
     if step.child:
         children.release(session, operation)
-    if failure.code == "version_mismatch" and _begins_again(session, operation, step):
+    if failure.code == FailureCode.VERSION_MISMATCH and _begins_again(session, operation, step):
         hand_out(session, node, operation)
         return False
     step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), failure.reason
@@ -382,7 +385,7 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
             return
     waited = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
     reason = "; ".join([waited, *waits.facts(session, node, operation)])
-    fail_waiting(session, node, operation, step, Failed(reason, "timeout"))
+    fail_waiting(session, node, operation, step, Failed(reason, FailureCode.TIMEOUT))
 
 
 def fail_waiting(

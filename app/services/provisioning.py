@@ -40,7 +40,7 @@ from app.services.rescue_password import hashed
 from app.services.steps import Asked, offered, problems
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.agent.image import boot_mode
-from drivers.errors import HardwareError
+from drivers.errors import FailureCode, HardwareError
 from drivers.steps import Flow
 from drivers.target import Target
 
@@ -252,7 +252,8 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
             started.asked_steps = [dict(each) for each in intent.steps]
         history.begins(session, node, intent.rows, caller.user_id)
         return
-    error = faults.described("invalid_steps", "; ".join(intent.wrong)) if intent.wrong else None
+    code = FailureCode.INVALID_STEPS
+    error = faults.described(code, "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
     outcomes.log_end(node, finished)
     outcomes.fire(session, node, finished, Event.FAIL if error else Event.DONE)
