@@ -15,8 +15,8 @@ from app.states import Kind, State
 from drivers.steps import Flow
 
 S, K = State, OperationKind
-#: Kinds of states.
-Kinds = tuple[Kind, ...]
+#: Kinds of states: of those of a flow, the ones in which something holds.
+StateKinds = tuple[Kind, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class ProvisionFlow:
 
     #: the key of its frame in the drivers' `frames`
     name: str
-    #: the operations that start it
-    kinds: tuple[OperationKind, ...]
+    #: kinds of the operations that start it
+    operations: tuple[OperationKind, ...]
     busy: State
     wait: State | None = None
     hold: State | None = None
@@ -67,15 +67,15 @@ class ProvisionFlow:
     #: prefix of the event types of history entries about its steps
     steps_event: str | None = None
     #: the agent may look its node up in these states
-    looks_up: Kinds = ()
+    looks_up: StateKinds = ()
     #: it may in these as well, where agents are kept running between operations
-    looks_up_if_kept: Kinds = ()
+    looks_up_if_kept: StateKinds = ()
     #: heartbeats are recorded in these states
-    heard: Kinds = ()
+    heard: StateKinds = ()
     #: a machine whose agent never called in the wait state is booted again
     boots_again: bool = False
     #: fields of the node may be changed in these states
-    changeable: Kinds = ()
+    changeable: StateKinds = ()
 
     @property
     def under_way(self) -> Mapping[Kind, State]:
@@ -83,25 +83,25 @@ class ProvisionFlow:
         states = {Kind.BUSY: self.busy, Kind.WAIT: self.wait, Kind.HOLD: self.hold}
         return {kind: state for kind, state in states.items() if state is not None}
 
-    def states(self, kinds: Kinds) -> frozenset[State]:
+    def states(self, kinds: StateKinds) -> frozenset[State]:
         """Those of its states that are of these kinds."""
         return frozenset(state for kind, state in self.under_way.items() if kind in kinds)
 
 
 VERIFY = ProvisionFlow(
-    name="verify", kinds=(K.MANAGE,), busy=S.VERIFYING, failed=S.ENROLL,
+    name="verify", operations=(K.MANAGE,), busy=S.VERIFYING, failed=S.ENROLL,
     step_flow=Flow.VERIFY, cleanup=False, checks_bmc=True,
     event_type="verify", changeable=(Kind.BUSY,),
 )  # fmt: skip
 INSPECT = ProvisionFlow(
-    name="inspect", kinds=(K.INSPECT,),
+    name="inspect", operations=(K.INSPECT,),
     busy=S.INSPECTING, wait=S.INSPECT_WAIT, failed=S.INSPECT_FAIL,
     callback_timeout="inspect_wait_timeout", event_type="introspection",
     # the first that is heard of the agent is its report: hence no `boots_again`
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.WAIT,), changeable=(Kind.BUSY, Kind.WAIT),
 )  # fmt: skip
 CLEAN = ProvisionFlow(
-    name="clean", kinds=(K.PROVIDE, K.CLEAN),
+    name="clean", operations=(K.PROVIDE, K.CLEAN),
     busy=S.CLEANING, wait=S.CLEAN_WAIT, hold=S.CLEAN_HOLD, failed=S.CLEAN_FAIL,
     step_flow=Flow.CLEAN, forbidden_steps="disallow_clean_steps", limit=CLEANINGS,
     callback_timeout="clean_callback_timeout", power_off_on_failure="poweroff_in_cleanfail",
@@ -109,7 +109,7 @@ CLEAN = ProvisionFlow(
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), boots_again=True,
 )  # fmt: skip
 DEPLOY = ProvisionFlow(
-    name="deploy", kinds=(K.ACTIVE, K.REBUILD),
+    name="deploy", operations=(K.ACTIVE, K.REBUILD),
     busy=S.DEPLOYING, wait=S.DEPLOY_WAIT, hold=S.DEPLOY_HOLD, failed=S.DEPLOY_FAIL,
     step_flow=Flow.DEPLOY, forbidden_steps="disallow_deploy_steps", limit=DEPLOYMENTS,
     callback_timeout="deploy_callback_timeout",
@@ -117,26 +117,26 @@ DEPLOY = ProvisionFlow(
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), boots_again=True,
 )  # fmt: skip
 DELETE = ProvisionFlow(
-    name="delete", kinds=(K.DELETED,), busy=S.DELETING, failed=S.ERROR,
+    name="delete", operations=(K.DELETED,), busy=S.DELETING, failed=S.ERROR,
     limit=CLEANINGS, event_type="unprovision",
 )  # fmt: skip
 ADOPT = ProvisionFlow(
-    name="adopt", kinds=(K.ADOPT,), busy=S.ADOPTING, failed=S.ADOPT_FAIL,
+    name="adopt", operations=(K.ADOPT,), busy=S.ADOPTING, failed=S.ADOPT_FAIL,
     cleanup=False, checks_bmc=True, event_type="adoption",
 )  # fmt: skip
 RESCUE = ProvisionFlow(
-    name="rescue", kinds=(K.RESCUE,),
+    name="rescue", operations=(K.RESCUE,),
     busy=S.RESCUING, wait=S.RESCUE_WAIT, failed=S.RESCUE_FAIL,
     callback_timeout="rescue_callback_timeout", fault=Fault.RESCUE_ABORT_FAILURE,
     event_type="rescue",
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT), boots_again=True,
 )  # fmt: skip
 UNRESCUE = ProvisionFlow(
-    name="unrescue", kinds=(K.UNRESCUE,), busy=S.UNRESCUING, failed=S.UNRESCUE_FAIL,
+    name="unrescue", operations=(K.UNRESCUE,), busy=S.UNRESCUING, failed=S.UNRESCUE_FAIL,
     event_type="rescue",
 )  # fmt: skip
 SERVICE = ProvisionFlow(
-    name="service", kinds=(K.SERVICE,),
+    name="service", operations=(K.SERVICE,),
     busy=S.SERVICING, wait=S.SERVICE_WAIT, hold=S.SERVICE_HOLD, failed=S.SERVICE_FAIL,
     step_flow=Flow.SERVICE, forbidden_steps="disallow_service_steps",
     callback_timeout="service_callback_timeout", power_off_on_failure="poweroff_in_servicefail",
@@ -148,14 +148,14 @@ SERVICE = ProvisionFlow(
 FLOWS = (VERIFY, INSPECT, CLEAN, DEPLOY, DELETE, ADOPT, RESCUE, UNRESCUE, SERVICE)
 
 _EVENT_TYPES: Mapping[str, str] = {
-    **{kind: flow.event_type for flow in FLOWS for kind in flow.kinds},
+    **{kind: flow.event_type for flow in FLOWS for kind in flow.operations},
     **dict.fromkeys(BESIDE, "conductor"),
     K.CONSOLE: "console",
     K.DISCOVERY: INSPECT.event_type,
 }
 #: Kind of operation -> its limit; other kinds are never queued.
 LIMITED: Mapping[str, Limit] = {
-    kind: flow.limit for flow in FLOWS for kind in flow.kinds if flow.limit
+    kind: flow.limit for flow in FLOWS for kind in flow.operations if flow.limit
 }
 #: Queue -> its limit.
 QUEUES: Mapping[str, Limit] = {limit.queue: limit for limit in LIMITED.values()}

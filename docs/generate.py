@@ -127,7 +127,7 @@ def states() -> Lines:
 
 def _facts(flow: ProvisionFlow) -> Iterator[str]:
     yield flow.name
-    yield code(*flow.kinds)
+    yield code(*flow.operations)
     yield flow.step_flow or ""
     yield code(flow.callback_timeout)
     yield code(flow.limit.setting) if flow.limit else ""

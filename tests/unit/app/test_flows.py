@@ -59,7 +59,7 @@ def test_every_setting_that_a_flow_names_exists():
 
 
 def test_every_kind_of_operation_belongs_to_one_flow_or_leaves_the_provision_state_alone():
-    counts = Counter([*BESIDE, *(kind for flow in FLOWS for kind in flow.kinds)])
+    counts = Counter([*BESIDE, *(kind for flow in FLOWS for kind in flow.operations)])
     assert dict.fromkeys(OperationKind, 1) == counts
 
 
