@@ -184,6 +184,10 @@ VERBS: Mapping[str, Event] = {
 }
 
 
+#: Stable states in which a node has no instance.
+WITHOUT_INSTANCE = frozenset({S.ENROLL, S.MANAGEABLE, S.AVAILABLE})
+
+
 def of_kind(*kinds: Kind) -> frozenset[State]:
     """All states in which the given kinds of actor act."""
     return frozenset(state for state, row in MACHINE.items() if row.kind in kinds)

@@ -14,11 +14,12 @@ from typing import Any
 
 from app import log, options
 from app.api import rules, versions
+from app.flows import FLOWS, ProvisionFlow
 from app.main import create_app
 from app.runtime import Runtime
 from app.settings import Settings
 from app.settings import load as load_settings
-from app.states import MACHINE, VERBS, Event, Kind, State, of_kind
+from app.states import MACHINE, VERBS, WITHOUT_INSTANCE, Event, Kind, State, of_kind
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.interface import Interface
 from drivers.interfaces import Deploy
@@ -70,6 +71,31 @@ def states() -> Lines:
         turns = {Event.WAIT, Event.HOLD, Event.FAIL, Event.UNHOLD}
         family = {busy, *(to for event, to in MACHINE[busy].moves.items() if event in turns)}
         yield from diagram(family, set(Event), beyond=True)
+    yield "## What belongs to each flow\n"
+    yield "From [app/flows.py](../app/flows.py). `operations`: the kinds that start it, as"
+    yield "`GET /v1/operations` has them. `event type`: of entries in the node's history. Options"
+    yield "are those of `[conductor]`; the last one powers the machine off after a failure before"
+    yield "the first step.\n"
+    yield from table(
+        (
+            "flow",
+            "operations",
+            "steps",
+            "callback timeout",
+            "limit",
+            "fault",
+            "event type",
+            "power off",
+        ),
+        (_facts(flow) for flow in FLOWS),
+    )
+    yield "What the agent may do in states of the flow, and where a node may be changed although it"
+    yield "is in transition. With fast track, an agent may also look its node up, and its"
+    yield f"heartbeats are recorded, in {code(*_in_order(WITHOUT_INSTANCE))}.\n"
+    yield from table(
+        ("flow", "lookup", "lookup, fast track only", "heartbeats", "booted again", "changes"),
+        (_rights(flow) for flow in FLOWS if flow.changeable or flow.looks_up or flow.heard),
+    )
     yield "## What can be asked for\n"
     yield '`PUT /v1/nodes/<node>/states/provision` with `{"target": ...}`. A node in a busy'
     yield "state is reserved: it takes nothing.\n"
@@ -97,6 +123,25 @@ def states() -> Lines:
             for state, row in MACHINE.items()
         ),
     )
+
+
+def _facts(flow: ProvisionFlow) -> Iterator[str]:
+    yield flow.name
+    yield code(*flow.operations)
+    yield flow.step_flow or ""
+    yield code(flow.callback_timeout)
+    yield code(flow.limit.setting) if flow.limit else ""
+    yield flow.fault or ""
+    yield flow.event_type
+    yield code(flow.power_off_on_failure) if flow.power_off_on_failure else ""
+
+
+def _rights(flow: ProvisionFlow) -> Iterator[str]:
+    yield flow.name
+    for kinds in (flow.looks_up, flow.looks_up_if_kept, flow.heard):
+        yield code(*_in_order(flow.states(kinds)))
+    yield code(flow.wait) if flow.boots_again else ""
+    yield code(*_in_order(flow.states(flow.changeable)))
 
 
 def diagram(chosen: Iterable[State], events: set[Event], *, beyond: bool = False) -> Lines:

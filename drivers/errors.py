@@ -21,81 +21,116 @@ A step may raise any of them: the worker turns it into `Failed`. `retryable` say
 same order may succeed later without anybody changing anything.
 """
 
+from enum import StrEnum
+
+
+class FailureCode(StrEnum):
+    """
+    Codes of failed steps and operations. A driver may use codes of its own beside them.
+
+    `app.services.faults` has the cause and the hint that operators read.
+    """
+
+    HARDWARE_ERROR = "hardware_error"
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+    BUSY = "busy"
+    UNEXPECTED_ANSWER = "unexpected_answer"
+    NOT_SUPPORTED = "not_supported"
+    NOT_FOUND = "not_found"
+    INVALID_DRIVER_INFO = "invalid_driver_info"
+    BAD_IMAGE = "bad_image"
+    BAD_ARGUMENT = "bad_argument"
+    INSPECTION_FAILED = "inspection_failed"
+    STEP_FAILED = "step_failed"
+    AGENT_BUSY = "agent_busy"
+    AGENT_FAILED = "agent_failed"
+    VERSION_MISMATCH = "version_mismatch"
+    LEASE_LOST = "lease_lost"
+    # given by the service itself
+    INVALID_STEPS = "invalid_steps"
+    TIMEOUT = "timeout"
+    CONDUCTOR_DIED = "conductor_died"
+    ABORTED = "aborted"
+    RESTORED = "restored"
+    INCONSISTENT = "inconsistent"
+    DEFECT = "defect"
+
 
 class HardwareError(Exception):
     """The machine, its BMC or its agent did not do what it was asked."""
 
     retryable = False
-    code = "hardware_error"
+    code: str = FailureCode.HARDWARE_ERROR
 
 
 class Unreachable(HardwareError):
     """No answer in time."""
 
     retryable = True
-    code = "unreachable"
+    code = FailureCode.UNREACHABLE
 
 
 class Refused(HardwareError):
     """The BMC or the agent refused the order."""
 
-    code = "refused"
+    code = FailureCode.REFUSED
 
 
 class Busy(Refused):
     """The BMC refused for the moment; the same order may succeed later."""
 
     retryable = True
-    code = "busy"
+    code = FailureCode.BUSY
 
 
 class Unexpected(HardwareError):
     """The BMC or the agent answered something that makes no sense."""
 
     retryable = True
-    code = "unexpected_answer"
+    code = FailureCode.UNEXPECTED_ANSWER
 
 
 class NotSupported(HardwareError):
     """This machine or this driver cannot do what was asked."""
 
-    code = "not_supported"
+    code = FailureCode.NOT_SUPPORTED
 
 
 class NotFound(HardwareError):
     """The machine or its BMC has no part of the name that the caller gave."""
 
-    code = "not_found"
+    code = FailureCode.NOT_FOUND
 
 
 class InvalidDriverInfo(HardwareError):
     """The node's settings do not let its driver work."""
 
-    code = "invalid_driver_info"
+    code = FailureCode.INVALID_DRIVER_INFO
 
 
 class BadImage(HardwareError):
     """An image cannot be had, or is not what it is said to be."""
 
-    code = "bad_image"
+    code = FailureCode.BAD_IMAGE
 
 
 class BadArgument(HardwareError):
     """A step cannot use an argument that it was given."""
 
-    code = "bad_argument"
+    code = FailureCode.BAD_ARGUMENT
 
 
 class InspectionFailed(HardwareError):
     """What was found cannot be used, or a rule says that it must not be."""
 
-    code = "inspection_failed"
+    code = FailureCode.INSPECTION_FAILED
 
 
 class StepFailed(HardwareError):
     """A step could not do its work."""
 
-    code = "step_failed"
+    code = FailureCode.STEP_FAILED
 
 
 class CleanStepFailed(StepFailed):
@@ -118,10 +153,10 @@ class AgentBusy(HardwareError):
     """The agent is running another command."""
 
     retryable = True
-    code = "agent_busy"
+    code = FailureCode.AGENT_BUSY
 
 
 class LeaseLost(HardwareError):
     """Another conductor was given this node; no further order may be sent."""
 
-    code = "lease_lost"
+    code = FailureCode.LEASE_LOST

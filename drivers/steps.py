@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from drivers.errors import FailureCode
+
 Progress = Mapping[str, Any]
 Method = TypeVar("Method", bound=Callable[..., Any])
 MARK = "__ingot_step__"
@@ -76,7 +78,7 @@ class Failed:
     """The step, and with it the operation, has failed for `reason` (one sentence, no secrets)."""
 
     reason: str
-    code: str = "step_failed"
+    code: str = FailureCode.STEP_FAILED
     retryable: bool = False
 
 

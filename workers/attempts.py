@@ -16,7 +16,15 @@ from sqlalchemy.orm import Session
 from app import killpoints, log
 from app.chain import RUN
 from app.db import after, call_after_commit, reason, trouble
-from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, Port
+from app.models import (
+    AgentRecord,
+    Node,
+    Operation,
+    OperationState,
+    OperationStep,
+    Port,
+    StepSource,
+)
 from app.runtime import Message, Runtime
 from app.services import (
     children,
@@ -227,7 +235,13 @@ def call(target: Target, step: OperationStep) -> Any:
 def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
     """Whether the step is done and changes nothing but that the next one is to be run."""
     step = attempt.step
-    more = attempt.reports or step.event or step.collects or step.child or step.source == "tidy"
+    more = (
+        attempt.reports
+        or step.event
+        or step.collects
+        or step.child
+        or step.source == StepSource.TIDY
+    )
     return isinstance(outcome, Done) and attempt.has_next and not more
 
 

@@ -11,13 +11,11 @@ from sqlalchemy import select
 from app import log
 from app.models import AgentRecord, Node
 from app.runtime import Runtime
-from app.states import MACHINE, Kind, State
+from app.states import MACHINE, WITHOUT_INSTANCE, Kind, State
 from drivers.boot import cache, files
 
 logger = log.get(__name__)
 
-#: Where a node has no instance.
-_EMPTY = (State.ENROLL, State.MANAGEABLE, State.AVAILABLE)
 #: Most nodes asked for at once.
 PAGE = 500
 
@@ -62,5 +60,5 @@ def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
     """What a node in this state may still boot or fetch; agent: one runs, and is kept running."""
     if busy or MACHINE[state].kind is not Kind.STABLE:
         return {files.RAMDISK, files.INSTANCE, files.KICKSTART, files.IMAGE}
-    found = set() if state in _EMPTY else {files.INSTANCE}
+    found = set() if state in WITHOUT_INSTANCE else {files.INSTANCE}
     return found | ({files.RAMDISK} if agent else set())

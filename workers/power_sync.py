@@ -19,7 +19,8 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from app import log
-from app.models import Fault, Node
+from app.flows import FLOWS
+from app.models import Fault, Node, OperationKind
 from app.ring import Member, owner
 from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, reports, targets
@@ -37,7 +38,7 @@ PAGE, THREADS = 500, 32
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
 #: States in which a BMC is not asked, as its address and password may be wrong.
-_LEFT_ALONE = (State.ENROLL, State.ADOPT_FAIL)
+_LEFT_ALONE = [flow.failed for flow in FLOWS if flow.checks_bmc]
 #: States in which an operation switches the machine, between two looks of a step or by its agent.
 _IN_MOTION = of_kind(Kind.BUSY, Kind.WAIT)
 _HELD = of_kind(Kind.HOLD)
@@ -251,7 +252,7 @@ def _read(runtime: Runtime, row: _Row, state: str) -> None:
         operations.start(
             row.session,
             node,
-            "power",
+            OperationKind.POWER,
             planning.power(wanted, None),
             {"target": wanted, "timeout": None},
             _SYSTEM,

@@ -29,6 +29,7 @@ from app.models import (
 )
 from app.runtime import Runtime, of
 from app.services import admission, conductors, operations, outcomes, waking
+from drivers.errors import FailureCode
 from drivers.steps import Failed, Resume
 
 logger = log.get(__name__)
@@ -326,7 +327,7 @@ def _take_over(judge: Callable[[Session], set[str]]) -> Act:
         if step.deaths >= most:
             cause = "the conductor died" if dead else "its deadline passed"
             reason = f"{step.label}: {cause} {step.deaths} times while it ran"
-            failure = Failed(reason, "conductor_died")
+            failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
             if not outcomes.fail(session, node, operation, step, failure):
                 return True
         elif step.resume == Resume.RESTART:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from drivers.errors import HardwareError
+from drivers.errors import FailureCode, HardwareError
 from drivers.steps import Done, Failed, Hold, Outcome, Wait
 
 #: The longest pause or timeout, in seconds, that a step may ask for: a year.
@@ -65,7 +65,9 @@ def failure(label: str, error: BaseException) -> Failed:
     told = _said(error)
     if not isinstance(error, Unusable):
         told = f"{type(error).__name__}: {told}"
-    return Failed(f"{label} has a defect: {told}", "defect", isinstance(error, MemoryError))
+    return Failed(
+        f"{label} has a defect: {told}", FailureCode.DEFECT, isinstance(error, MemoryError)
+    )
 
 
 def _json(outcome: Outcome, field: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from flask import Response
 from sqlalchemy.orm import Session
 from werkzeug.exceptions import MethodNotAllowed
 
+from app import flows
 from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
@@ -21,6 +22,7 @@ from app.services import power, provisioning
 from app.services.resting import await_rest
 from app.states import VERBS, allows
 from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
+from drivers.steps import Flow
 
 node_states = Routes("states", "What a node is doing, and what it should do")
 
@@ -174,7 +176,8 @@ def check_arguments(verb: str, arguments: Fields) -> None:
 
 def check_allowed(name: str, steps: Sequence[Mapping[str, Any]]) -> None:
     """No step that the operator forbids. Raises Invalid."""
-    forbidden = getattr(runtime().settings.api, f"disallow_{name}")
+    setting = flows.of_steps(Flow(name.removesuffix("_steps"))).forbidden_steps
+    forbidden = getattr(runtime().settings.api, setting) if setting else ()
     for step in steps:
         label = f"{step.get('interface')}.{step['step']}"
         if label in forbidden:

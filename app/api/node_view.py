@@ -40,6 +40,7 @@ from app.prepared import Prepared
 from app.services import conductors, operations
 from app.services.node_rules import INTERFACES
 from app.states import Kind, of_kind
+from drivers.steps import Flow
 
 View = dict[str, Any]
 #: A unique column, and the value in it.
@@ -52,7 +53,7 @@ Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
 
 #: Columns that hold JSON documents and need no masking.
 OPEN = ("properties", "extra", "network_data", "raid_config", "target_raid_config")
-STEPS = {"clean_step": "clean", "deploy_step": "deploy", "service_step": "service"}
+STEPS = {"clean_step": Flow.CLEAN, "deploy_step": Flow.DEPLOY, "service_step": Flow.SERVICE}
 #: Columns of tables with at most one row for a node.
 JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid")}
 LINKED = ("ports", "states", "portgroups", "volume")

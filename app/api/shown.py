@@ -64,6 +64,7 @@ from app.api.shapes import (
 from app.api.templates import CHANGE as TEMPLATE_CHANGE
 from app.api.templates import TEMPLATE
 from app.api.volumes import CONNECTOR, CONNECTOR_CHANGE, TARGET, TARGET_CHANGE
+from app.flows import QUEUES
 from app.models import (
     AllocationState,
     BiosSetting,
@@ -72,11 +73,12 @@ from app.models import (
     Node,
     NodeHistory,
     Operation,
+    OperationKind,
     OperationState,
     OperationStep,
+    StepSource,
+    StepState,
 )
-from app.models.operation import StepState
-from app.services.admission import LIMITED
 from app.services.patch import OPERATIONS
 from app.states import State
 from drivers.interfaces import KINDS
@@ -182,7 +184,7 @@ REHEARSAL = exactly(
         "node_uuid": UUID, "target": TEXT, "from": one_of(State), "to": TEXT, "accepted": FLAG,
         "refused": many(exactly({"status": maybe(WHOLE), "reason": TEXT})),
         "steps": many(exactly(
-            {**STEP, "source": TEXT, "in_band": FLAG, "child_node": maybe(UUID)},
+            {**STEP, "source": one_of(StepSource), "in_band": FLAG, "child_node": maybe(UUID)},
         )),
     },
     optional=["to"],
@@ -216,18 +218,21 @@ CONDUCTOR = some(
     always=["links"],
 )  # fmt: skip
 OPERATION = exactly({
-    **columns(Operation, operations.SHOWN), "state": one_of(OperationState),
+    **columns(Operation, operations.SHOWN),
+    "kind": one_of(OperationKind), "state": one_of(OperationState),
     "arguments": DOCUMENT, "node_uuid": UUID, "node_name": maybe(TEXT), "links": ref("Links"),
 })  # fmt: skip
 OPERATION_STEP = exactly({
-    **columns(OperationStep, operations.STEP_SHOWN), "state": one_of(StepState),
+    **columns(OperationStep, operations.STEP_SHOWN),
+    "source": one_of(StepSource), "state": one_of(StepState),
     "step": TEXT, "args": DOCUMENT,
 })  # fmt: skip
 ADMISSION = exactly({
-    "class": one_of(sorted(set(LIMITED.values()))), "conductor_group": maybe(TEXT),
+    "class": one_of(sorted(QUEUES)), "conductor_group": maybe(TEXT),
     "limit": WHOLE, "place": WHOLE, "queued": WHOLE,
     "held_by": many(exactly({
-        "kind": TEXT, "state": one_of(OperationState), "operations": WHOLE, "since": TIME,
+        "kind": one_of(OperationKind), "state": one_of(OperationState),
+        "operations": WHOLE, "since": TIME,
     })),
 })  # fmt: skip
 VENDOR_FUNCTION = exactly({

@@ -35,6 +35,42 @@ class OperationState(StrEnum):
     ABORTED = "aborted"
 
 
+class OperationKind(StrEnum):
+    """The verb or the request that an operation carries out."""
+
+    MANAGE = "manage"
+    PROVIDE = "provide"
+    CLEAN = "clean"
+    ACTIVE = "active"
+    REBUILD = "rebuild"
+    DELETED = "deleted"
+    INSPECT = "inspect"
+    ADOPT = "adopt"
+    RESCUE = "rescue"
+    UNRESCUE = "unrescue"
+    SERVICE = "service"
+    # beside the provision state
+    POWER = "power"
+    BOOT_MODE = "boot_mode"
+    SECURE_BOOT = "secure_boot"
+    VIRTUAL_MEDIA = "vmedia"
+    CONSOLE = "console"
+    VENDOR = "vendor"
+    DISCOVERY = "discovery"
+
+
+class StepSource(StrEnum):
+    """Where a step of an operation comes from."""
+
+    FRAME = "frame"  # the frame around the steps of a flow, or a single call of an interface
+    TIDY = "tidy"  # the cleanup after a failure or an abort
+    DRIVER = "driver"
+    AGENT = "agent"
+    TEMPLATE = "template"
+    RUNBOOK = "runbook"
+    CALLER = "caller"
+
+
 class StepState(StrEnum):
     """Where a step stands."""
 
@@ -54,8 +90,16 @@ ACTIVE = (
     OperationState.HELD,
 )
 ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABORTED)
-#: Kinds of operations that leave the node in its provision state, whatever comes of them.
-BESIDE = ("power", "boot_mode", "secure_boot", "vmedia", "console", "vendor", "discovery")
+#: Kinds of operations that leave the node in its provision state, whether they succeed or fail.
+BESIDE = (
+    OperationKind.POWER,
+    OperationKind.BOOT_MODE,
+    OperationKind.SECURE_BOOT,
+    OperationKind.VIRTUAL_MEDIA,
+    OperationKind.CONSOLE,
+    OperationKind.VENDOR,
+    OperationKind.DISCOVERY,
+)
 #: Has a slot of its queue; waits for one.
 HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS NULL")
 QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")
@@ -169,16 +213,15 @@ class OperationStep(Base):
     """
     One step of an operation.
 
-    source: driver, agent, template, runbook, caller, or frame: what surrounds the steps of a flow.
-    flow: the step list that it belongs to, None for frames. event: what happens to the node when
-    it is done. collects: the agent's steps are known after it, and the rest is planned anew.
-    deaths: conductors that died while they ran it. progress: of its last `Wait`. deadline_at: when
-    it has failed by its own limit, whatever it waits for; timeout: that limit in seconds;
-    remaining: what is left of it when the machine is next looked at, where it is looked at. tries,
-    backoff: how often it is tried in all when faults are transient, and the seconds before the
-    second try; faults: how many there were, `error` has the last. abort_after: the operation is
-    aborted when this step, which must not be interrupted, has ended. child: UUID of the child node
-    that it is run on instead.
+    source: a `StepSource`. flow: the step list that it belongs to, None for frames. event: what
+    happens to the node when it is done. collects: the agent's steps are known after it, and the
+    rest is planned anew. deaths: conductors that died while they ran it. progress: of its last
+    `Wait`. deadline_at: when it has failed by its own limit, whatever it waits for; timeout: that
+    limit in seconds; remaining: what is left of it when the machine is next looked at, where it is
+    looked at. tries, backoff: how often it is tried in all when faults are transient, and the
+    seconds before the second try; faults: how many there were, `error` has the last. abort_after:
+    the operation is aborted when this step, which must not be interrupted, has ended. child: UUID
+    of the child node that it is run on instead.
     """
 
     __tablename__ = "operation_steps"

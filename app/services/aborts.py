@@ -4,22 +4,16 @@ Aborts: an operation that somebody has stopped, from the request to the end of i
 The node enters its failed state at once, and stays reserved there until the machine is tidied up.
 """
 
-from collections.abc import Mapping
-
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from app.models import ACTIVE, BESIDE, Fault, Node, Operation, OperationStep, StepState
+from app import flows
+from app.flows import ProvisionFlow
+from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSource, StepState
 from app.services import faults, moves, planning, targets
 from app.services.operations import append, pending, steps_of
 from app.states import MACHINE, Event, Kind, State
-
-#: Where a node is put into maintenance when it could not be tidied up, and with which fault.
-_FAULTS: Mapping[State, Fault] = {
-    State.CLEAN_FAIL: Fault.CLEAN_FAILURE,
-    State.RESCUE_FAIL: Fault.RESCUE_ABORT_FAILURE,
-    State.SERVICE_FAIL: Fault.SERVICE_FAILURE,
-}
+from drivers.errors import FailureCode
 
 
 def may_interrupt(step: OperationStep) -> bool:
@@ -48,7 +42,11 @@ def of_node(node: Node) -> tuple[ColumnElement[bool], ...]:
 
 
 def begin(
-    session: Session, node: Node, operation: Operation, step: OperationStep, flow: str | None
+    session: Session,
+    node: Node,
+    operation: Operation,
+    step: OperationStep,
+    flow: ProvisionFlow | None,
 ) -> bool:
     """
     Stop an operation at a step, and plan what tidies up. Returns whether there is anything to do.
@@ -63,15 +61,16 @@ def begin(
     operation.aborting = True
     where = "before it began" if operation.is_queued else f"in step {step.label}"
     operation.error = faults.described(
-        "aborted", f"By request, the {operation.kind} operation was aborted {where}."
+        FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
     state = State(node.provision_state)
     moves.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
     moves.settle(session, node, state, Event.ABORT, operation)
     rows = steps_of(session, operation)
-    if flow is None or operation.is_queued or not any(row.source == "frame" for row in rows):
-        return False  # nothing was prepared
-    tidy = planning.tidy_abort(targets.of_node(session, node), flow)
+    prepared = any(row.source == StepSource.FRAME for row in rows)
+    if flow is None or not (flow.cleanup and prepared) or operation.is_queued:
+        return False
+    tidy = planning.tidy_abort(targets.of_node(session, node), flow.name)
     last = rows[-1].position
     append(session, operation, tidy, last + 1)
     if tidy:
@@ -85,14 +84,15 @@ def arrive(session: Session, node: Node, operation: Operation) -> None:
     bad = [
         row
         for row in steps_of(session, operation)
-        if row.source == "tidy" and row.state == StepState.FAILED
+        if row.source == StepSource.TIDY and row.state == StepState.FAILED
     ]
     if bad:
         node.last_error = (
             f"{node.last_error or ''} Tidying up failed in {bad[0].label}: {bad[0].error}".strip()
         )
-        if state in _FAULTS:
-            moves.leave_to_operator(node, _FAULTS[state])
+        flow = flows.failed_in(state)
+        if flow and flow.fault:
+            moves.leave_to_operator(node, flow.fault)
     elif state is State.SERVICE_FAIL:
         moves.move(node, Event.ABORT)
         moves.settle(session, node, state, Event.ABORT, operation)

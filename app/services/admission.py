@@ -13,41 +13,35 @@ away meanwhile. On SQLite all writers come one after the other.
 """
 
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from app import db
+from app.flows import LIMITED, QUEUES
 from app.models import Node, Operation
 from app.runtime import Runtime, of
 from app.settings import Settings
 
-#: Kind of operation -> what limits it; other kinds are never queued.
-LIMITED: Mapping[str, str] = {
-    "active": "deploy",
-    "rebuild": "deploy",
-    "provide": "clean",
-    "clean": "clean",
-    "deleted": "clean",
-}
 #: Most operations that may enter a queue's slots at the same moment, on PostgreSQL.
 LANES = 8
 
 
 def queue_of(settings: Settings, node: Node, kind: str) -> str | None:
     """The queue of an operation: `class`, or `class/conductor group`; None: it is not limited."""
-    limited = LIMITED.get(kind)
-    if limited and node.conductor_group and settings.conductor.max_concurrent_per_conductor_group:
-        return f"{limited}/{node.conductor_group}"
-    return limited
+    limit = LIMITED.get(kind)
+    if limit is None:
+        return None
+    if node.conductor_group and settings.conductor.max_concurrent_per_conductor_group:
+        return f"{limit.queue}/{node.conductor_group}"
+    return limit.queue
 
 
 def limit_of(settings: Settings, queue: str) -> int:
     """How many operations of a queue may be under way."""
-    limit: int = getattr(settings.conductor, f"max_concurrent_{queue.partition('/')[0]}")
-    return limit
+    limit = QUEUES[queue.partition("/")[0]]
+    return int(getattr(settings.conductor, limit.setting))
 
 
 _QUEUE = Operation.queue == bindparam("queue")

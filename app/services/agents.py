@@ -12,13 +12,12 @@ from sqlalchemy.orm import Session
 
 from app.db import age, now
 from app.errors import NodeLocked, NotFound
+from app.flows import FLOWS
 from app.models import AgentRecord, Node, Port
 from app.runtime import of
 from app.settings import Settings
-from app.states import State
+from app.states import WITHOUT_INSTANCE
 from drivers.agent.fast_track import chosen
-
-S = State
 
 
 class LookupRefused(NotFound):
@@ -33,13 +32,10 @@ class LookupRefused(NotFound):
         self.why, self.node = why, node
 
 
-#: Where a machine may ask which node it is.
-EXPECTING = {
-    S.DEPLOYING, S.DEPLOY_WAIT, S.CLEANING, S.CLEAN_WAIT, S.INSPECTING, S.INSPECT_WAIT,
-    S.RESCUING, S.RESCUE_WAIT, S.SERVICE_WAIT,
-}  # fmt: skip
-#: Where it may also do so when agents are kept running between operations.
-FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE, S.SERVICING, S.SERVICE_HOLD}
+#: States in which an agent may look its node up.
+EXPECTING = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
+#: States in which it may do so as well where agents are kept running between operations.
+FAST_TRACK = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
 
 MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
 _MAC = re.compile(MAC)
@@ -112,7 +108,7 @@ def _just_given(session: Session, agent: AgentRecord) -> bool:
 
 
 def _expected(settings: Settings, node: Node) -> bool:
-    state = State(node.provision_state)
+    state = node.provision_state
     return state in EXPECTING or (state in FAST_TRACK and fast_track(settings, node.driver_info))
 
 

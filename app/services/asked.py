@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid
-from app.models import Node
+from app.models import Node, StepSource
 from app.runtime import of
 from app.services import planning, runbooks, steps, templates
 from app.states import State
@@ -31,9 +31,9 @@ def to_service(session: Session, node: Node, arguments: Arguments) -> planning.R
 
 def to_deploy(session: Session, node: Node, arguments: Arguments) -> planning.Request:
     """The caller's steps, and those of templates that the caller does not name himself."""
-    own = steps.read(session, node, arguments.get("deploy_steps") or (), "caller")
+    own = steps.read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
     named = {(each["interface"], each["step"]) for each in own}
-    more = steps.read(session, node, templates.steps_of(session, node), "template")
+    more = steps.read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
     chosen = [
         each
         for each in more
@@ -69,7 +69,7 @@ def _in_order(session: Session, node: Node, arguments: Arguments, name: str) -> 
     if "runbook" in arguments:
         return _by_runbook(session, node, arguments["runbook"])
     return planning.Request(
-        steps.read(session, node, arguments[name], "caller"),
+        steps.read(session, node, arguments[name], StepSource.CALLER),
         disable_ramdisk=bool(arguments.get("disable_ramdisk")),
         state=State(node.provision_state),
     )
@@ -80,5 +80,7 @@ def _by_runbook(
 ) -> planning.Request:
     found, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
     return planning.Request(
-        steps.read(session, node, found, "runbook"), disable_ramdisk, State(node.provision_state)
+        steps.read(session, node, found, StepSource.RUNBOOK),
+        disable_ramdisk,
+        State(node.provision_state),
     )

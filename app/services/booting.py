@@ -13,15 +13,14 @@ from sqlalchemy.orm import Session
 
 from app import log
 from app.db import age
+from app.flows import FLOWS
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
 from app.runtime import Runtime
 from app.services import limits, operations, targets, waking
-from app.states import State
 
 logger = log.get(__name__)
 
-#: In an inspection nothing is heard of an agent until it has found everything.
-_STATES = (State.DEPLOY_WAIT, State.CLEAN_WAIT, State.RESCUE_WAIT, State.SERVICE_WAIT)
+_STATES = [flow.wait for flow in FLOWS if flow.boots_again]
 _BOOTS, _OFF = "boot.prepare_ramdisk", "power.power_off"
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Text, bindparam, func, literal, select, updat
 from app import killpoints, log
 from app.db import now, retrying
 from app.errors import Invalid, NodeLocked, NotFound
+from app.flows import FLOWS
 from app.models import AgentRecord, Node, Operation, OperationState
 from app.prepared import Prepared
 from app.runtime import Runtime
@@ -18,18 +19,12 @@ from app.services import waking
 from app.services.agents import fast_track
 from app.services.idents import key_of
 from app.settings import Settings
-from app.states import State
+from app.states import WITHOUT_INSTANCE
 
 logger = log.get(__name__)
 
-S = State
-#: Where a sign of life is recorded.
-LISTENING = {
-    S.DEPLOYING, S.DEPLOY_WAIT, S.DEPLOY_HOLD, S.CLEANING, S.CLEAN_WAIT, S.CLEAN_HOLD,
-    S.INSPECT_WAIT, S.RESCUING, S.RESCUE_WAIT, S.SERVICING, S.SERVICE_WAIT, S.SERVICE_HOLD,
-}  # fmt: skip
-#: Where it is also recorded when agents are kept running between operations.
-LISTENING_ON_FAST_TRACK = {S.ENROLL, S.MANAGEABLE, S.AVAILABLE}
+#: States in which a heartbeat is recorded.
+LISTENING = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: What an agent may say of a command of its own.
 STATUSES = ("start", "end", "error")
 
@@ -190,10 +185,9 @@ def _record(
     _check(settings.agent.require_tls, sign, row.url, row.verify_ca)
     if row.url is None and row.reservation is not None:
         raise NodeLocked(row.uuid, row.reservation)
-    state = State(row.provision_state)
-    if state not in LISTENING and not (
-        state in LISTENING_ON_FAST_TRACK and fast_track(settings, row.driver_info)
-    ):
+    state = row.provision_state
+    kept = state in WITHOUT_INSTANCE and fast_track(settings, row.driver_info)
+    if state not in LISTENING and not kept:
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
     if not _HEARD.first(connection, {**_told(sign), "node": row.id}):  # forgotten in between

@@ -9,6 +9,7 @@ from uuid import uuid4
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
+from app import flows
 from app.db import utcnow
 from app.models import Node, NodeHistory, OperationStep
 from app.runtime import of
@@ -19,12 +20,6 @@ from app.states import State
 LONGEST_USER = 64
 #: Of a change, fields that are named, and characters of each.
 MOST_NAMES, LONGEST_NAME = 30, 100
-#: State -> Ironic's name of the flow of steps that is at work in it.
-_FLOWS: Mapping[str, str] = {
-    State.CLEANING: "automated_cleaning",
-    State.DEPLOYING: "deployment",
-    State.SERVICING: "servicing",
-}
 
 
 def add(
@@ -130,9 +125,10 @@ def ends(
 def _flow(session: Session, node: Node) -> str | None:
     if not of(session).settings.conductor.record_step_flows_in_history:
         return None
-    manual = node.target_provision_state == State.MANAGEABLE
-    flow = _FLOWS.get(node.provision_state)
-    return "manual_cleaning" if manual and flow == _FLOWS[State.CLEANING] else flow
+    flow = flows.busy_in(node.provision_state)
+    if flow is flows.CLEAN and node.target_provision_state == State.MANAGEABLE:
+        return "manual_cleaning"
+    return flow.steps_event if flow else None
 
 
 def _title(flow: str) -> str:

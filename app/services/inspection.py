@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app import log
 from app.db import now
 from app.errors import AlreadyExists, Invalid, NotFound, ServiceError
+from app.flows import INSPECT
 from app.models import (
     ACTIVE,
     AgentRecord,
@@ -23,6 +24,7 @@ from app.models import (
     NodeInventory,
     NodeTrait,
     Operation,
+    OperationKind,
     OperationStep,
     Port,
 )
@@ -50,7 +52,7 @@ from drivers.interfaces import KINDS
 
 logger = log.get(__name__)
 
-EXPECTING = (State.INSPECTING, State.INSPECT_WAIT)
+EXPECTING = tuple(INSPECT.under_way.values())
 #: What an agent says when it knows of no address of its BMC.
 NO_ADDRESS = (None, "", "0.0.0.0", "::/0", "::")  # noqa: S104 - nothing listens there
 
@@ -90,7 +92,7 @@ def receive(
     session.flush()
     if discovers:
         plan = planning.single("inspect", "process", {})
-        operations.start(session, node, "discovery", plan, {}, Caller())
+        operations.start(session, node, OperationKind.DISCOVERY, plan, {}, Caller())
     else:
         waking.agent_called(session, node.id)
     return node, token
@@ -156,7 +158,7 @@ def _expects(session: Session, node: Node) -> bool:
     operation = session.scalar(
         select(Operation).where(
             Operation.node_id == node.id,
-            Operation.kind == "inspect",
+            Operation.kind == OperationKind.INSPECT,
             Operation.state.in_(ACTIVE),
         )
     )

@@ -4,26 +4,17 @@ Limits: how often a step is tried, and how long its machine may take.
 Every function runs inside the caller's transaction.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from app import flows
 from app.db import after, age
 from app.models import Node, Operation, OperationState, OperationStep
 from app.runtime import of
-from app.states import MACHINE, Event, State
+from drivers.errors import FailureCode
 from drivers.steps import Failed, Outcome, Wait
-
-#: How long a machine may take to call back in a state: the option of [conductor].
-CALLBACK_TIMEOUT: Mapping[State, str] = {
-    State.CLEANING: "clean_callback_timeout",
-    State.DEPLOYING: "deploy_callback_timeout",
-    State.INSPECTING: "inspect_wait_timeout",
-    State.RESCUING: "rescue_callback_timeout",
-    State.SERVICING: "service_callback_timeout",
-}
 
 
 def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:
@@ -55,7 +46,7 @@ def in_time(
         step.remaining = limit
     elif step.remaining <= seconds:
         reason = f"Timeout reached in step {step.label}: the machine did not get there in time"
-        return Failed(reason, "timeout")
+        return Failed(reason, FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds
     pause = min(outcome.poll_after, step.remaining)
@@ -75,16 +66,9 @@ def callback_timeout(session: Session, node: Node) -> float:
     From when it is waited for: Ironic counts inspections from their start, but here that may have
     been in a queue for long before the machine was switched on.
     """
-    busy = busy_state(State(node.provision_state))
-    option = CALLBACK_TIMEOUT.get(busy, "deploy_callback_timeout")
-    return float(getattr(of(session).settings.conductor, option))
-
-
-def busy_state(state: State) -> State:
-    """The busy state of the flow that a state is part of."""
-    row = MACHINE[state]
-    state = row.moves.get(Event.UNHOLD, state)
-    return MACHINE[state].moves.get(Event.RESUME, state)
+    # the cleanup after an abort runs in a state in which no flow is under way
+    flow = flows.under_way_in(node.provision_state) or flows.DEPLOY
+    return float(getattr(of(session).settings.conductor, flow.callback_timeout))
 
 
 def allow_for(session: Session, seconds: float) -> None:

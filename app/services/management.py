@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
-from app.models import Fault, Node
+from app.models import Fault, Node, OperationKind
 from app.services import nodes, operations, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import require_served
@@ -29,7 +29,14 @@ def request_boot_mode(session: Session, node: Node, mode: str, caller: Caller) -
     """Bring the machine to a boot mode. Raises Invalid, Conflict, NodeLocked, Unavailable."""
     _not_in_transition(node)
     _validated(session, node, "management", "set_boot_mode")
-    _begin(session, node, "boot_mode", ("management", "change_boot_mode"), {"mode": mode}, caller)
+    _begin(
+        session,
+        node,
+        OperationKind.BOOT_MODE,
+        ("management", "change_boot_mode"),
+        {"mode": mode},
+        caller,
+    )
 
 
 def request_secure_boot(session: Session, node: Node, state: bool, caller: Caller) -> None:
@@ -37,7 +44,7 @@ def request_secure_boot(session: Session, node: Node, state: bool, caller: Calle
     _not_in_transition(node)
     _validated(session, node, "management", "set_secure_boot")
     call = ("management", "change_secure_boot")
-    _begin(session, node, "secure_boot", call, {"state": state}, caller)
+    _begin(session, node, OperationKind.SECURE_BOOT, call, {"state": state}, caller)
 
 
 def attach_virtual_media(
@@ -50,7 +57,14 @@ def attach_virtual_media(
     """
     _check_media(session, node)
     arguments = {"device_type": device_type, "image_url": image_url}
-    _begin(session, node, "vmedia", ("management", "attach_virtual_media"), arguments, caller)
+    _begin(
+        session,
+        node,
+        OperationKind.VIRTUAL_MEDIA,
+        ("management", "attach_virtual_media"),
+        arguments,
+        caller,
+    )
 
 
 def detach_virtual_media(
@@ -59,7 +73,14 @@ def detach_virtual_media(
     """Show the machine no images of these types any more. Raises as above."""
     _check_media(session, node)
     arguments = {"device_types": list(device_types)}
-    _begin(session, node, "vmedia", ("management", "detach_virtual_media"), arguments, caller)
+    _begin(
+        session,
+        node,
+        OperationKind.VIRTUAL_MEDIA,
+        ("management", "detach_virtual_media"),
+        arguments,
+        caller,
+    )
 
 
 def request_console(session: Session, node: Node, enabled: bool, caller: Caller) -> None:
@@ -67,7 +88,7 @@ def request_console(session: Session, node: Node, enabled: bool, caller: Caller)
     method = "start_console" if enabled else "stop_console"
     _validated(session, node, "console", method)
     if node.console_enabled != enabled:
-        _begin(session, node, "console", ("console", method), {}, caller)
+        _begin(session, node, OperationKind.CONSOLE, ("console", method), {}, caller)
 
 
 def set_target_raid_config(session: Session, node: Node, config: Mapping[str, Any]) -> None:
@@ -126,13 +147,13 @@ def request_vendor_call(
 ) -> None:
     """Call an asynchronous vendor function. Raises Invalid, NodeLocked, Unavailable."""
     given = {"function": name, "arguments": dict(arguments)}
-    _begin(session, node, "vendor", ("vendor", "call_as_step"), given, caller)
+    _begin(session, node, OperationKind.VENDOR, ("vendor", "call_as_step"), given, caller)
 
 
 def _begin(  # noqa: PLR0917 - what an operation is made of
     session: Session,
     node: Node,
-    kind: str,
+    kind: OperationKind,
     call: tuple[str, str],
     arguments: Mapping[str, Any],
     caller: Caller,

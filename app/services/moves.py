@@ -2,13 +2,15 @@
 Moves: the one function that changes a provision state, and what belongs to certain moves.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from app import flows
 from app.db import now, utcnow
 from app.errors import IllegalMove
+from app.flows import ProvisionFlow
 from app.models import (
     AgentRecord,
     Allocation,
@@ -23,29 +25,9 @@ from app.states import MACHINE, Event, Kind, State
 from drivers.agent.fast_track import chosen
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.interfaces import Boot
+from drivers.steps import Flow
 
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
-
-#: Kind of operation -> Ironic's word for it in the history of a node.
-HISTORY_TYPE: Mapping[str, str] = {
-    "manage": "verify",
-    "provide": "cleaning",
-    "clean": "cleaning",
-    "active": "deploying",
-    "rebuild": "deploying",
-    "deleted": "unprovision",
-    "inspect": "introspection",
-    "discovery": "introspection",
-    "adopt": "adoption",
-    "service": "servicing",
-    "rescue": "rescue",
-    "unrescue": "rescue",
-    "power": "conductor",
-    "boot_mode": "conductor",
-    "secure_boot": "conductor",
-    "vmedia": "conductor",
-    "vendor": "conductor",
-}
 
 
 def move(node: Node, event: Event, target: State | None = None) -> None:
@@ -130,7 +112,7 @@ def _service_failed(session: Session, node: Node, operation: Operation) -> None:
         select(OperationStep.id)
         .where(
             OperationStep.operation_id == operation.id,
-            OperationStep.flow == "service",
+            OperationStep.flow == Flow.SERVICE,
             OperationStep.attempts > 0,
         )
         .limit(1)
@@ -173,39 +155,29 @@ def _power_unknown(session: Session, node: Node, operation: Operation) -> None:
     node.power_state = None
 
 
-_EFFECTS: Mapping[tuple[State, Event], tuple[Callable[[Session, Node, Operation], None], ...]] = {
-    (State.DELETING, Event.CLEAN): (_wipe_instance,),
-    (State.DELETING, Event.FAIL): (_wipe_instance,),
-    (State.CLEANING, Event.DONE): (_clean_succeeded, _release_agent),
-    (State.CLEANING, Event.MANAGE): (_clean_succeeded, _release_agent),
-    (State.CLEANING, Event.FAIL): (_clean_failed, _forget_agent),
-    (State.DEPLOYING, Event.DONE): (_forget_agent,),
-    (State.DEPLOYING, Event.FAIL): (_forget_agent,),
-    (State.SERVICING, Event.DONE): (_service_succeeded, _forget_agent),
-    (State.SERVICING, Event.FAIL): (_service_failed, _forget_agent),
-    (State.SERVICE_FAIL, Event.ABORT): (_service_succeeded,),
-    (State.INSPECTING, Event.DONE): (_forget_report, _release_agent),
-    (State.INSPECTING, Event.FAIL): (_forget_report, _forget_agent),
-    (State.INSPECTING, Event.ABORT): (_forget_report, _forget_agent),
-    (State.INSPECT_WAIT, Event.ABORT): (_forget_report, _forget_agent),
-    (State.RESCUING, Event.DONE): (_forget_password, _forget_agent),
-    (State.RESCUING, Event.FAIL): (_forget_password, _forget_agent),
-    (State.UNRESCUING, Event.DONE): (_forget_password, _forget_agent),
-    (State.ADOPTING, Event.FAIL): (_power_unknown,),
-    (State.RESCUING, Event.ABORT): (_forget_password, _forget_agent),
-    (State.RESCUE_WAIT, Event.ABORT): (_forget_password, _forget_agent),
-    **dict.fromkeys(
-        (
-            (state, Event.ABORT)
-            for state in (
-                State.CLEANING, State.CLEAN_WAIT, State.CLEAN_HOLD,
-                State.DEPLOYING, State.DEPLOY_WAIT, State.DEPLOY_HOLD,
-                State.SERVICING, State.SERVICE_WAIT, State.SERVICE_HOLD,
-            )
-        ),
-        (_forget_agent,),
-    ),
-}  # fmt: skip
+Effect = Callable[[Session, Node, Operation], None]
+_OF_FLOW: Sequence[tuple[ProvisionFlow, Sequence[Event], Sequence[Effect]]] = (
+    (flows.INSPECT, (Event.DONE,), (_forget_report, _release_agent)),
+    (flows.INSPECT, (Event.FAIL, Event.ABORT), (_forget_report, _forget_agent)),
+    (flows.CLEAN, (Event.DONE, Event.MANAGE), (_clean_succeeded, _release_agent)),
+    (flows.CLEAN, (Event.FAIL,), (_clean_failed, _forget_agent)),
+    (flows.CLEAN, (Event.ABORT,), (_forget_agent,)),
+    (flows.DEPLOY, (Event.DONE, Event.FAIL, Event.ABORT), (_forget_agent,)),
+    (flows.DELETE, (Event.CLEAN, Event.FAIL), (_wipe_instance,)),
+    (flows.ADOPT, (Event.FAIL,), (_power_unknown,)),
+    (flows.RESCUE, (Event.DONE, Event.FAIL, Event.ABORT), (_forget_password, _forget_agent)),
+    (flows.UNRESCUE, (Event.DONE,), (_forget_password, _forget_agent)),
+    (flows.SERVICE, (Event.DONE,), (_service_succeeded, _forget_agent)),
+    (flows.SERVICE, (Event.FAIL,), (_service_failed, _forget_agent)),
+    (flows.SERVICE, (Event.ABORT,), (_forget_agent,)),
+)
+#: A flow ends in its busy state; it is aborted in any of its states.
+_EFFECTS: Mapping[tuple[State, Event], Sequence[Effect]] = {
+    (state, event): effects
+    for flow, events, effects in _OF_FLOW
+    for event in events
+    for state in (flow.under_way.values() if event is Event.ABORT else (flow.busy,))
+} | {(flows.SERVICE.failed, Event.ABORT): (_service_succeeded,)}
 
 
 def forget_agent(agent: AgentRecord) -> None:

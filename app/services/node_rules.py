@@ -11,12 +11,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict, Invalid
+from app.flows import FLOWS, INSPECT
 from app.models import Chassis, Node
 from app.runtime import of
 from app.services import conductors
 from app.services.idents import identified, is_uuid
 from app.services.patch import Change
-from app.states import State
+from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
 from drivers.agent.image import wanted_boot_mode
 from drivers.interfaces import KINDS
 
@@ -26,13 +27,11 @@ RESERVED_NAMES = {
     "maintenance", "management", "states", "vendor_passthru", "detail", "validate",
 }  # fmt: skip
 #: States under way to a target in which fields may be changed all the same.
-CHANGEABLE = {
-    State.DEPLOY_FAIL, State.INSPECTING, State.INSPECT_FAIL, State.INSPECT_WAIT, State.CLEAN_FAIL,
-    State.ERROR, State.VERIFYING, State.ADOPT_FAIL, State.RESCUE_FAIL, State.UNRESCUE_FAIL,
-    State.SERVICE_HOLD, State.SERVICE_FAIL,
-}  # fmt: skip
+CHANGEABLE = (of_kind(Kind.FAILED) | {State.ERROR}).union(
+    *(flow.states(flow.changeable) for flow in FLOWS)
+)
 #: States in which interfaces and the resource class may be changed.
-UNUSED = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE, State.AVAILABLE}
+UNUSED = WITHOUT_INSTANCE.union(INSPECT.under_way.values())
 RETIREMENT = {"retired", "retired_reason"}
 RETIRED_REASON = "The retired_reason field can only be set when retired is True"
 

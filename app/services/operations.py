@@ -22,8 +22,10 @@ from app.models import (
     BESIDE,
     Node,
     Operation,
+    OperationKind,
     OperationState,
     OperationStep,
+    StepSource,
     StepState,
 )
 from app.runtime import Link, Message, Runtime, of
@@ -105,7 +107,7 @@ _STEPS_OF_ALL = (
 def start(  # noqa: PLR0917 - the columns of a row
     session: Session,
     node: Node,
-    kind: str,
+    kind: OperationKind,
     rows: Sequence[OperationStep],
     arguments: Mapping[str, Any],
     caller: Caller,
@@ -147,7 +149,7 @@ def start(  # noqa: PLR0917 - the columns of a row
 def record_finished(
     session: Session,
     node: Node,
-    kind: str,
+    kind: OperationKind,
     caller: Caller,
     error: Mapping[str, Any] | None = None,
 ) -> Operation:
@@ -319,7 +321,7 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
 def go_back(session: Session, operation: Operation, position: int) -> None:
     """Run again what was planned from a position on; the caller hands the operation out."""
     for row in steps_of(session, operation):
-        if row.position >= position and row.source != "tidy":
+        if row.position >= position and row.source != StepSource.TIDY:
             row.state, row.progress = StepState.PENDING, {}
             row.deadline_at = row.remaining = None
     operation.cursor = position

@@ -5,13 +5,13 @@ Every function runs inside the caller's transaction, with the node's row locked,
 between two states of an operation: it goes on, waits, is held, fails or ends here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from app import log
+from app import flows, log
 from app.db import after, age, now, utcnow
 from app.errors import Invalid
 from app.models import (
@@ -19,8 +19,10 @@ from app.models import (
     AgentRecord,
     Node,
     Operation,
+    OperationKind,
     OperationState,
     OperationStep,
+    StepSource,
     StepState,
 )
 from app.runtime import of
@@ -47,22 +49,13 @@ from app.services.operations import (
     steps_of,
 )
 from app.states import MACHINE, Event, Kind, State
+from drivers.errors import FailureCode
 from drivers.steps import Failed, Flow, Hold, Wait
 
 logger = log.get(__name__)
 
 #: How often an automated clean begins again because the agent has changed.
 RESTARTS = 3
-#: The flow whose frame and steps are at work in a state.
-FLOW_OF: Mapping[State, str] = {
-    State.CLEANING: "clean",
-    State.DEPLOYING: "deploy",
-    State.DELETING: "delete",
-    State.INSPECTING: "inspect",
-    State.RESCUING: "rescue",
-    State.UNRESCUING: "unrescue",
-    State.SERVICING: "service",
-}
 
 
 def done(
@@ -79,7 +72,9 @@ def done(
     if step.collects:
         wrong = _replan(session, node, operation, step)
         if wrong:
-            return fail(session, node, operation, step, Failed("; ".join(wrong), "invalid_steps"))
+            return fail(
+                session, node, operation, step, Failed("; ".join(wrong), FailureCode.INVALID_STEPS)
+            )
     if step.event:
         fire(session, node, operation, Event(step.event))
     return _go_on(session, node, operation, step)
@@ -119,7 +114,7 @@ def hold(
     """An operator goes on; no deadline runs. Returns whether there is a next step to run now."""
     if Event.HOLD not in MACHINE[State(node.provision_state)].moves:
         reason = f"{step.label}: a node cannot be held while it is {node.provision_state}"
-        return fail(session, node, operation, step, Failed(reason, "not_supported"))
+        return fail(session, node, operation, step, Failed(reason, FailureCode.NOT_SUPPORTED))
     step.state, step.progress = StepState.WAITING, dict(outcome.progress)
     operation.state = OperationState.HELD
     operation.wake_at = operation.deadline_at = step.deadline_at = None
@@ -149,11 +144,11 @@ def fail(
     """
     if step.child:
         children.release(session, operation)
-    if failure.code == "version_mismatch" and _begins_again(session, operation, step):
+    if failure.code == FailureCode.VERSION_MISMATCH and _begins_again(session, operation, step):
         hand_out(session, node, operation)
         return False
     step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), failure.reason
-    if step.source != "tidy":
+    if step.source != StepSource.TIDY:
         operation.error = faults.document(step, failure)
         rest = [row for row in pending(session, operation) if row.position > step.position]
         for row in rest:
@@ -180,15 +175,15 @@ def _go_on(session: Session, node: Node, operation: Operation, step: OperationSt
 
 
 def _tidy_rows(session: Session, node: Node, operation: Operation) -> list[OperationStep]:
-    flow = FLOW_OF.get(State(node.provision_state))
+    flow = flows.busy_in(node.provision_state)
     rows = steps_of(session, operation)
-    if flow is None or not any(row.source == "frame" for row in rows):
-        return []  # nothing was prepared
-    settings = of(session).settings.conductor
+    prepared = any(row.source == StepSource.FRAME for row in rows)
+    if flow is None or not (flow.cleanup and prepared):
+        return []
     begun = any(row.flow and row.attempts for row in rows)
-    off = not begun and getattr(settings, f"poweroff_in_{flow}fail", False)
-    target = targets.of_node(session, node)
-    return planning.tidy(target, flow, power_off=off)
+    setting = None if begun else flow.power_off_on_failure
+    off = bool(setting and getattr(of(session).settings.conductor, setting))
+    return planning.tidy(targets.of_node(session, node), flow.name, power_off=off)
 
 
 def _replan(
@@ -199,7 +194,9 @@ def _replan(
 
     Returns what is wrong with the steps that were asked for, now that all are known.
     """
-    flow = Flow(FLOW_OF[State(node.provision_state)])
+    under_way = flows.busy_in(node.provision_state)
+    flow = under_way.step_flow if under_way else None
+    assert flow is not None  # only frames of step flows have a step that collects
     rest = [row for row in pending(session, operation) if row.position > step.position]
     before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
@@ -226,7 +223,7 @@ def _begins_again(session: Session, operation: Operation, step: OperationStep) -
     """
     rows = steps_of(session, operation)
     lists = next((row for row in rows if row.collects), None)
-    if step.flow != Flow.CLEAN or operation.kind == "clean" or lists is None:
+    if step.flow != Flow.CLEAN or operation.kind == OperationKind.CLEAN or lists is None:
         return False
     lists.faults += 1
     if lists.faults > RESTARTS:
@@ -237,8 +234,7 @@ def _begins_again(session: Session, operation: Operation, step: OperationStep) -
 
 def abort(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
     """Stop an operation at a step of it; the machine is tidied up at once."""
-    state = State(node.provision_state)
-    flow = FLOW_OF.get(limits.busy_state(state))
+    flow = flows.under_way_in(node.provision_state)
     children.release(session, operation)
     tidies = aborts.begin(session, node, operation, step, flow)
     record_error(session, node, operation)
@@ -308,7 +304,7 @@ def end(session: Session, node: Node, operation: Operation, state: OperationStat
 
 def log_end(node: Node, operation: Operation) -> None:
     """Log that an operation has ended: a failure as a warning that says of what and for whom."""
-    facts = {"operation": operation.uuid, "node": node.uuid, "kind": operation.kind}
+    facts = {"operation": operation.uuid, "node": node.uuid, "kind": str(operation.kind)}
     if operation.state != OperationState.FAILED:
         logger.info("operation.ended", **facts, state=str(operation.state))
         return
@@ -362,7 +358,7 @@ def record_error(session: Session, node: Node, operation: Operation) -> None:
     history.add(
         session,
         node,
-        moves.HISTORY_TYPE.get(operation.kind, operation.kind),
+        flows.event_type(operation.kind),
         node.last_error or "",
         "ERROR",
         user=operation.requested_by,
@@ -389,7 +385,7 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
             return
     waited = f"Timeout reached while waiting for the agent of node {node.uuid} in step {step.label}"
     reason = "; ".join([waited, *waits.facts(session, node, operation)])
-    fail_waiting(session, node, operation, step, Failed(reason, "timeout"))
+    fail_waiting(session, node, operation, step, Failed(reason, FailureCode.TIMEOUT))
 
 
 def fail_waiting(

@@ -6,11 +6,13 @@ after. Steps run by decreasing priority, unless somebody asked for them in an or
 same functions plan what will be done and, once the agent has reported its steps, the rest anew.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.models import Node, OperationStep
+from app import flows
+from app.flows import ProvisionFlow
+from app.models import Node, OperationStep, StepSource
 from app.runtime import Runtime
 from app.services.steps import Asked, Key, needs_ramdisk, of_driver, offered
 from app.states import Event, State
@@ -57,6 +59,7 @@ class Request:
 
 
 PLAIN = Request()
+Plan = Callable[[Runtime, Node, Target, Request], Rows]
 
 
 def verify(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
@@ -76,7 +79,9 @@ def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
         return []
     if request.steps:
         return manual_clean(runtime, node, target, request)
-    return _framed(runtime, frame(target, "clean"), _flow_rows(runtime, target, Flow.CLEAN))
+    return _framed(
+        runtime, frame(target, flows.CLEAN.name), _flow_rows(runtime, target, Flow.CLEAN)
+    )
 
 
 def cleans(runtime: Runtime, node: Node) -> bool:
@@ -103,7 +108,7 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
             for key, step in own.items()
             if step.interface != "deploy" or step.priorities[Flow.DEPLOY] >= MEGA_STEP
         }
-    around = frame(target, "deploy")
+    around = frame(target, flows.DEPLOY.name)
     rows = _merged(runtime, own, request.steps)
     _restart_into_agent(rows, around.collect or _NO_STEP)
     return _framed(runtime, around, rows)
@@ -111,19 +116,19 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
 
 def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
     """Tear down, also what is left of a rescue, then clean as `clean` does."""
-    down = [*frame(target, "delete").before]
+    down = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
-        down = [*frame(target, "rescue").on_failure, *down]
+        down = [*frame(target, flows.RESCUE.name).on_failure, *down]
     rows = [_frame_row(runtime, *row) for row in down]
     rows[-1].event = Event.CLEAN
     return rows + clean(runtime, node, target, request)
 
 
-def framework(flow: str) -> Any:
+def framework(flow: ProvisionFlow) -> Plan:
     """A plan of a flow that has no steps of its own, only its frame."""
 
     def plan(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-        return _framed(runtime, frame(target, flow), [])
+        return _framed(runtime, frame(target, flow.name), [])
 
     return plan
 
@@ -140,7 +145,7 @@ def single(interface: str, name: str, args: Mapping[str, Any]) -> Rows:
 
 def frame(target: Target, flow: str) -> Frame:
     deploy = target.driver.deploy
-    inspects = flow == "inspect"
+    inspects = flow == flows.INSPECT.name
     found = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
     if flow == Flow.DEPLOY and not deploy.has_decomposed_deploy_steps():
         found = replace(found, collect=None)
@@ -163,7 +168,9 @@ def tidy_abort(target: Target, flow: str) -> Rows:
 
 def _tidying(labels: Iterable[tuple[str, str]]) -> Rows:
     return [
-        OperationStep(**{**_FRAME, "source": "tidy"}, interface=interface, name=name, args={})
+        OperationStep(
+            **{**_FRAME, "source": StepSource.TIDY}, interface=interface, name=name, args={}
+        )
         for interface, name in labels
     ]
 
@@ -248,9 +255,10 @@ def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
 
 def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
     """All that is run without being asked for, in order."""
-    forbidden = getattr(runtime.settings.api, f"disallow_{flow}_steps", ())
+    setting = flows.of_steps(flow).forbidden_steps
+    forbidden = getattr(runtime.settings.api, setting) if setting else ()
     rows = [
-        _step_row(runtime, flow, step, "agent" if step.in_band else "driver")
+        _step_row(runtime, flow, step, StepSource.AGENT if step.in_band else StepSource.DRIVER)
         for step in known.values()
     ]
     return _sorted([row for row in rows if row.priority and row.label not in forbidden], flow)
@@ -274,7 +282,7 @@ def priority_of(runtime: Runtime, flow: Flow, step: Step) -> float:
     return priority
 
 
-def _step_row(runtime: Runtime, flow: Flow, step: Step, source: str) -> OperationStep:
+def _step_row(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> OperationStep:
     conductor, retry = runtime.settings.conductor, step.retry
     return OperationStep(
         interface=step.interface,
@@ -318,13 +326,18 @@ def _asked_row(
         abortable = own or flow is Flow.DEPLOY
         resume = Resume.PROBE if in_band else Resume.RERUN
         step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band, resume)
-    row = _step_row(runtime, flow, step, asked["source"])
+    row = _step_row(runtime, flow, step, StepSource(asked["source"]))
     row.args, row.child = dict(asked["args"]), child
     row.priority = asked.get("priority", row.priority)
     return row
 
 
-_FRAME: Mapping[str, Any] = {"priority": 0, "source": "frame", "collects": False, "tries": 1}
+_FRAME: Mapping[str, Any] = {
+    "priority": 0,
+    "source": StepSource.FRAME,
+    "collects": False,
+    "tries": 1,
+}
 
 
 def _frame_row(runtime: Runtime, interface: str, name: str) -> OperationStep:

@@ -5,7 +5,7 @@ Power: a change of power that somebody asks for becomes an operation.
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict, IllegalMove, Invalid, NodeLocked
-from app.models import Node
+from app.models import Node, OperationKind
 from app.services import history, operations, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import require_served
@@ -50,7 +50,7 @@ def request(
     operations.start(
         session,
         node,
-        "power",
+        OperationKind.POWER,
         planning.power(state, timeout),
         {"target": state, "timeout": timeout},
         caller,

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app import flows
 from app.errors import (
     Conflict,
     IllegalMove,
@@ -18,7 +19,7 @@ from app.errors import (
     NodeLocked,
     NodeProtected,
 )
-from app.models import Fault, Node, OperationStep
+from app.models import Fault, Node, OperationKind, OperationStep, StepSource
 from app.runtime import Runtime, of
 from app.services import (
     aborts,
@@ -39,12 +40,11 @@ from app.services.rescue_password import hashed
 from app.services.steps import Asked, offered, problems
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.agent.image import boot_mode
-from drivers.errors import HardwareError
+from drivers.errors import FailureCode, HardwareError
 from drivers.steps import Flow
 from drivers.target import Target
 
 Arguments = Mapping[str, Any]
-Plan = Callable[[Runtime, Node, Target, planning.Request], list[OperationStep]]
 Asking = Callable[[Session, Node, Arguments], planning.Request]
 
 
@@ -60,8 +60,8 @@ class Verb:
     in maintenance takes it. protected: whether a protected node refuses it.
     """
 
-    kind: str
-    plan: Plan
+    kind: OperationKind
+    plan: planning.Plan
     asks: Asking = asked.nothing
     flow: Flow | None = None
     fails: bool = False
@@ -75,38 +75,38 @@ _INSTANCE = ("power", "deploy", "boot", "network", "storage")
 
 #: Event -> how; MANAGE works only where the node must be verified first.
 _VERBS: Mapping[Event, Verb] = {
-    Event.MANAGE: Verb("manage", planning.verify),
-    Event.PROVIDE: Verb("provide", planning.clean, asked.by_settings, Flow.CLEAN),
+    Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
+    Event.PROVIDE: Verb(OperationKind.PROVIDE, planning.clean, asked.by_settings, Flow.CLEAN),
     Event.CLEAN: Verb(
-        "clean", planning.manual_clean, asked.to_clean, Flow.CLEAN, fails=True,
+        OperationKind.CLEAN, planning.manual_clean, asked.to_clean, Flow.CLEAN, fails=True,
         target=State.MANAGEABLE, validates=("power", "network"), in_maintenance=False,
     ),
     Event.DEPLOY: Verb(
-        "active", planning.deploy, asked.to_deploy, Flow.DEPLOY,
+        OperationKind.ACTIVE, planning.deploy, asked.to_deploy, Flow.DEPLOY,
         validates=_INSTANCE, in_maintenance=False,
     ),
     Event.REBUILD: Verb(
-        "rebuild", planning.deploy, asked.to_deploy, Flow.DEPLOY,
+        OperationKind.REBUILD, planning.deploy, asked.to_deploy, Flow.DEPLOY,
         validates=_INSTANCE, in_maintenance=False, protected=True,
     ),
     Event.DELETE: Verb(
-        "deleted", planning.delete, asked.by_settings, Flow.CLEAN,
+        OperationKind.DELETED, planning.delete, asked.by_settings, Flow.CLEAN,
         validates=("power",), protected=True,
     ),
     Event.INSPECT: Verb(
-        "inspect", planning.framework("inspect"), validates=("power", "inspect"),
+        OperationKind.INSPECT, planning.framework(flows.INSPECT), validates=("power", "inspect"),
     ),
-    Event.ADOPT: Verb("adopt", planning.framework("adopt"), validates=("power",)),
+    Event.ADOPT: Verb(OperationKind.ADOPT, planning.framework(flows.ADOPT), validates=("power",)),
     Event.RESCUE: Verb(
-        "rescue", planning.framework("rescue"),
+        OperationKind.RESCUE, planning.framework(flows.RESCUE),
         validates=("power", "rescue", "network"), in_maintenance=False,
     ),
     Event.UNRESCUE: Verb(
-        "unrescue", planning.framework("unrescue"),
+        OperationKind.UNRESCUE, planning.framework(flows.UNRESCUE),
         validates=("power", "rescue", "network"), in_maintenance=False,
     ),
     Event.SERVICE: Verb(
-        "service", planning.service, asked.to_service, Flow.SERVICE, fails=True,
+        OperationKind.SERVICE, planning.service, asked.to_service, Flow.SERVICE, fails=True,
         validates=("power", "network"), in_maintenance=False,
     ),
 }  # fmt: skip
@@ -118,15 +118,17 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
         outcomes.request_abort(session, node)
         return
     past = operations.of_node(session, node.id)
-    failed = next((each for each in past if each.kind == "service"), None)
-    prepared = failed and any(row.source == "frame" for row in operations.steps_of(session, failed))
+    failed = next((each for each in past if each.kind == OperationKind.SERVICE), None)
+    prepared = failed and any(
+        row.source == StepSource.FRAME for row in operations.steps_of(session, failed)
+    )
     target = targets.of_node(session, node)
     rows = planning.tidy_abort(target, Flow.SERVICE) if prepared else []
     if rows:
-        operations.start(session, node, "service", rows, {}, caller).aborting = True
+        operations.start(session, node, OperationKind.SERVICE, rows, {}, caller).aborting = True
     else:
         state = State(node.provision_state)
-        finished = operations.record_finished(session, node, "service", caller)
+        finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
         moves.move(node, Event.ABORT)
         moves.settle(session, node, state, Event.ABORT, finished)
 
@@ -254,7 +256,8 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
             started.asked_steps = [dict(each) for each in intent.steps]
         history.begins(session, node, intent.rows, caller.user_id)
         return
-    error = faults.described("invalid_steps", "; ".join(intent.wrong)) if intent.wrong else None
+    code = FailureCode.INVALID_STEPS
+    error = faults.described(code, "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
     outcomes.log_end(node, finished)
     outcomes.fire(session, node, finished, Event.FAIL if error else Event.DONE)

@@ -16,12 +16,13 @@ from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app import log
+from app import flows, log
 from app.db import age, utcnow
 from app.models import ACTIVE, Fault, Node, Operation, OperationState, StepState, Watermark
 from app.runtime import of
 from app.services import faults, history, limits, moves, operations, outcomes
 from app.states import MACHINE, Event, Kind, State
+from drivers.errors import FailureCode
 
 logger = log.get(__name__)
 
@@ -162,10 +163,13 @@ def _give_up(session: Session, node: Node, operation: Operation) -> None:
     )
     for row in operations.pending(session, operation):
         row.state = StepState.SKIPPED
-    operation.error = faults.described("restored", reason) | {"step": None, "retryable": False}
+    operation.error = faults.described(FailureCode.RESTORED, reason) | {
+        "step": None,
+        "retryable": False,
+    }
     outcomes.end(session, node, operation, OperationState.FAILED)
     if operation.moves_node:
-        enter_failed(session, node, moves.HISTORY_TYPE.get(operation.kind, operation.kind), reason)
+        enter_failed(session, node, flows.event_type(operation.kind), reason)
     node.target_power_state = None
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid
-from app.models import Node
+from app.models import Node, StepSource
 from drivers import reserved
 from drivers.agent import in_band
 from drivers.errors import HardwareError
@@ -46,7 +46,7 @@ def of_driver(target: Target, flow: Flow) -> list[Step]:
 
 
 def read(
-    session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: str
+    session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: StepSource
 ) -> list[dict[str, Any]]:
     """
     What is asked for, in the order in which it is to be run, once for each child node if so wished.

@@ -16,6 +16,7 @@ from app.runtime import of
 from app.sentences import joined
 from app.services import admission, conductors, operations, waits
 from app.states import MACHINE, VERBS, Kind, State
+from drivers.errors import FailureCode
 
 #: Refused lookups that an answer lists, at most.
 MOST_REFUSED = 3
@@ -105,7 +106,7 @@ def _last_failed(found: Sequence[Operation]) -> Operation | None:
 
 
 def _timed_out(error: Mapping[str, Any] | None) -> bool:
-    return error is not None and error.get("code") == "timeout"
+    return error is not None and error.get("code") == FailureCode.TIMEOUT
 
 
 def _maintenance(node: Node, message: str | None) -> str | None:

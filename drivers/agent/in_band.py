@@ -14,7 +14,7 @@ from typing import Any
 
 from drivers.agent import client
 from drivers.agent.hooks import run_hook
-from drivers.errors import AgentBusy, NotSupported, Unexpected, Unreachable
+from drivers.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
 from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, nest
 from drivers.target import Target
 
@@ -254,9 +254,11 @@ def _outcome(
     if verdict is Verdict.MISMATCH:
         return Failed(
             f"{_what(order)}: the agent's hardware managers have changed since it listed its steps",
-            code="version_mismatch",
+            code=FailureCode.VERSION_MISMATCH,
         )
-    return Failed(f"{_what(order)}: {client.complaint(target, dict(command))}", code="agent_failed")
+    return Failed(
+        f"{_what(order)}: {client.complaint(target, dict(command))}", code=FailureCode.AGENT_FAILED
+    )
 
 
 def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
@@ -275,7 +277,9 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
     if not isinstance(outcome, Done):
         return outcome
     if target.reports["hardware_manager_version"] != progress["version"]:
-        return Failed("the agent's hardware managers changed at a reboot", code="version_mismatch")
+        return Failed(
+            "the agent's hardware managers changed at a reboot", code=FailureCode.VERSION_MISMATCH
+        )
     return Done(progress["result"])
 
 

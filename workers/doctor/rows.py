@@ -14,6 +14,7 @@ from app.models.base import Base
 from app.ring import owner
 from app.services import conductors, faults, operations, outcomes, restoration
 from app.states import Kind, of_kind
+from drivers.errors import FailureCode
 from workers import reconciler
 from workers.doctor.checks import Finding, Patient
 
@@ -104,7 +105,7 @@ def give_up(patient: Patient, finding: Finding) -> None:
         for row in operations.pending(session, operation):
             row.state = StepState.SKIPPED
         reason = f"The node was {node.provision_state}, a state in which nothing is going on"
-        operation.error = faults.described("inconsistent", reason) | {
+        operation.error = faults.described(FailureCode.INCONSISTENT, reason) | {
             "step": None,
             "retryable": False,
         }

@@ -1,0 +1,163 @@
+"""Flows: each declaration is complete, and no vocabulary has words outside its enum."""
+
+import ast
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from app import flows
+from app.flows import FLOWS
+from app.models import BESIDE, Fault, OperationKind
+from app.services.admission import limit_of
+from app.services.faults import KNOWN
+from app.settings import Api, Conductor, load
+from app.states import MACHINE, Event, Kind, State, of_kind
+from drivers.builtin import HARDWARE_TYPES, INTERFACES
+from drivers.errors import FailureCode
+from drivers.registry import load as load_drivers
+from drivers.steps import Flow
+
+ROOT = Path(__file__).parents[3]
+#: Codes of which no more is known than their message says.
+WITHOUT_HINT = {
+    FailureCode.HARDWARE_ERROR,
+    FailureCode.NOT_FOUND,
+    FailureCode.STEP_FAILED,
+    FailureCode.LEASE_LOST,  # ends an attempt, never an operation
+}
+
+
+def test_every_busy_wait_and_hold_state_belongs_to_exactly_one_flow():
+    counts = Counter(state for flow in FLOWS for state in flow.under_way.values())
+    assert dict.fromkeys(of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD), 1) == counts
+
+
+def test_every_failed_state_belongs_to_exactly_one_flow():
+    counts = Counter(flow.failed for flow in FLOWS)
+    assert {1} == set(counts.values())
+    assert of_kind(Kind.FAILED) <= set(counts)
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_the_states_of_a_flow_are_those_that_its_moves_lead_to(flow):
+    assert {kind: MACHINE[state].kind for kind, state in flow.under_way.items()} == {
+        kind: kind for kind in flow.under_way
+    }
+    moves = MACHINE[flow.busy].moves
+    assert (flow.wait, flow.hold) == (moves.get(Event.WAIT), moves.get(Event.HOLD))
+    assert flow.failed == moves[Event.FAIL]
+
+
+def test_every_setting_that_a_flow_names_exists():
+    conductor = {flow.callback_timeout for flow in FLOWS}
+    conductor |= {flow.power_off_on_failure for flow in FLOWS} - {None}
+    conductor |= {flow.limit.setting for flow in FLOWS if flow.limit}
+    assert conductor <= {each.name for each in fields(Conductor)}
+    assert {flow.forbidden_steps for flow in FLOWS} - {None} <= {each.name for each in fields(Api)}
+
+
+def test_every_kind_of_operation_belongs_to_one_flow_or_leaves_the_provision_state_alone():
+    counts = Counter([*BESIDE, *(kind for flow in FLOWS for kind in flow.operations)])
+    assert dict.fromkeys(OperationKind, 1) == counts
+
+
+def test_every_step_flow_is_run_by_one_flow():
+    assert set(Flow) == {flow.step_flow for flow in FLOWS} - {None}
+    assert [flows.of_steps(each).step_flow for each in Flow] == list(Flow)
+
+
+def test_the_frames_of_drivers_are_those_of_flows():
+    registry = load_drivers([each.name for each in HARDWARE_TYPES], INTERFACES)
+    deploys = [each for kinds in registry.types.values() for each in kinds["deploy"].values()]
+    framed = {name for each in deploys for name in each.frames}
+    assert framed == {flow.name for flow in FLOWS} - {flows.VERIFY.name, flows.INSPECT.name}
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_flow_is_found_by_its_states(state):
+    flow = flows.under_way_in(state)
+    assert (flow is not None) == (MACHINE[state].kind in (Kind.BUSY, Kind.WAIT, Kind.HOLD))
+    assert flows.busy_in(state) == (flow if MACHINE[state].kind is Kind.BUSY else None)
+
+
+def test_the_entries_of_an_operation_in_the_history_have_ironics_event_type():
+    assert {kind: flows.event_type(kind) for kind in OperationKind} == {
+        "manage": "verify", "provide": "cleaning", "clean": "cleaning", "active": "deploying",
+        "rebuild": "deploying", "deleted": "unprovision", "inspect": "introspection",
+        "discovery": "introspection", "adopt": "adoption", "service": "servicing",
+        "rescue": "rescue", "unrescue": "rescue", "power": "conductor", "boot_mode": "conductor",
+        "secure_boot": "conductor", "vmedia": "conductor", "vendor": "conductor",
+        "console": "console",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kinds", "option"),
+    [
+        (("active", "rebuild"), "max_concurrent_deploy"),
+        (("provide", "clean", "deleted"), "max_concurrent_clean"),
+    ],
+)
+def test_the_operations_of_a_limit_share_a_queue(kinds, option):
+    settings = load({f"INGOT_CONDUCTOR_{option.upper()}": "7"})
+    (queue,) = {flows.LIMITED[kind].queue for kind in kinds}
+    assert [7, 7] == [limit_of(settings, queue), limit_of(settings, f"{queue}/group")]
+    assert set(kinds) == {kind for kind, limit in flows.LIMITED.items() if limit.queue == queue}
+
+
+def test_the_faults_of_flows_are_those_that_maintenance_ends_with():
+    by_flow = {flow.name: flow.fault for flow in FLOWS if flow.fault}
+    assert by_flow == {
+        "clean": Fault.CLEAN_FAILURE,
+        "rescue": Fault.RESCUE_ABORT_FAILURE,
+        "service": Fault.SERVICE_FAILURE,
+    }
+
+
+def test_every_failure_code_has_a_hint_or_is_listed_as_having_none():
+    assert set(FailureCode) - set(KNOWN) == WITHOUT_HINT
+    assert set(KNOWN) <= set(FailureCode)
+
+
+def test_no_failure_code_is_a_bare_string():
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("app", "drivers", "workers")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in bare_codes(ast.parse(path.read_text()))
+    ]
+    assert [] == found
+
+
+def bare_codes(tree):
+    """Where a module gives a failure a code that is a literal."""
+    failures = {"described"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "drivers.steps":
+            failures |= {alias.name for alias in node.names if alias.name == "Failed"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+            place = {"Failed": 1, "described": 0}.get(name)
+            if name in failures and place is not None:
+                codes = [each.value for each in node.keywords if each.arg == "code"]
+                codes += node.args[place : place + 1]
+                yield from (each for each in codes if isinstance(each, ast.Constant))
+        elif isinstance(node, ast.ClassDef) and any("Error" in ast.unparse(b) for b in node.bases):
+            for each in node.body:
+                if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "code":
+                    yield from [each.value] if isinstance(each.value, ast.Constant) else []
+
+
+def test_a_bare_code_is_found():
+    text = """
+from drivers.steps import Failed
+class Odd(HardwareError):
+    code = "odd"
+def step():
+    faults.described("odd", "why")
+    return Failed("why", "odd") or Failed("why", code="odd") or Failed("why", FailureCode.BUSY)
+"""
+    assert [4, 6, 7, 7] == sorted(each.lineno for each in bare_codes(ast.parse(text)))
