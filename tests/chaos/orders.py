@@ -9,7 +9,7 @@ step of the agent's the mark of its step, a firmware update the URL of its image
 from dataclasses import dataclass
 
 #: Commands that only ask, or that may be given any number of times.
-QUESTIONS = {"sync", "get_partition_uuids", "collect_system_logs"}
+QUESTIONS = {"sync", "get_partition_uuids", "collect_system_logs", "get_hardware_info"}
 #: What is said when nothing of an agent is left.
 ENDS = ("boots ", "is off", "the agent dies", "finds no bootable device")
 
