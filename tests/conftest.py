@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+import structlog
 from sqlalchemy import create_engine
 
 from app import db
@@ -46,6 +47,19 @@ def usual_umask():
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture(autouse=True)
+def usual_logging(monkeypatch):
+    """Logging that a test configures ends with it, and no logger keeps that configuration."""
+    configure = structlog.configure
+    monkeypatch.setattr(
+        structlog,
+        "configure",
+        lambda **options: configure(**{**options, "cache_logger_on_first_use": False}),
+    )
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -52,8 +52,8 @@ def test_operations_are_chosen_by_what_they_are(api, asked, query, found):
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("kind=deploy", "kind: 'deploy' is not one of manage, provide"),
-        ("state=happy", "state: 'happy' is not one of queued, running"),
+        ("kind=deploy", "'deploy' is not one of ['manage', 'provide',"),
+        ("state=happy", "'happy' is not one of ['queued', 'running',"),
         ("colour=red", "colour"),
         ("sort_key=error", "sort_key"),
         ("marker=x", "marker"),

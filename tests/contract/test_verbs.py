@@ -141,7 +141,7 @@ def test_a_protected_node_refuses_what_would_destroy_it(api, verb):
                      "ramdisk_kernel_arguments": "quiet && shell ||"},
          "instance_info/ramdisk_kernel_arguments: a boot loader would run"),
         (None, {"deploy_interface": "anaconda", "ks_template": "file:///proc/self/environ"},
-         "'anaconda'"),
+         "anaconda"),
     ],
 )  # fmt: skip
 def test_a_deployment_whose_node_names_files_or_commands_is_refused_before_it_begins(

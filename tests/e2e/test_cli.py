@@ -275,7 +275,7 @@ def test_lists_are_read_page_after_page(ingot, fleet):
         (("why", "nobody"), 1, MISSING),
         (("show", ""), 2, "'' names nothing"),
         (("show", ".."), 2, "'..' names nothing"),
-        (("list", "--state", "happy"), 1, "provision_state: 'happy' is not one of"),
+        (("list", "--state", "happy"), 1, "'happy' is not one of ['enroll', 'verifying',"),
         (("list", "-c", "uuid,colour"), 1, "Field(s) colour are not valid"),
         (("create", "--driver", "abacus"), 1, "abacus"),
         (("create",), 2, "--driver is needed: The hardware type"),

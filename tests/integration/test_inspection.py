@@ -179,7 +179,10 @@ def test_rules_apply_by_priority_and_what_they_say_of_node_and_ports_is_written(
         ({"op": "set-attribute", "args": ["name", "taken"]}, "name taken already exists"),
         ({"op": "set-attribute", "args": ["name", "states"]}, "reserved"),
         ({"op": "set-attribute", "args": ["resource_class", "x" * 81]}, "too long"),
-        ({"op": "set-attribute", "args": ["deploy_interface", "odd"]}, "no deploy interface"),
+        (
+            {"op": "set-attribute", "args": ["deploy_interface", "odd"]},
+            "deploy_interface: Could not find",
+        ),
     ],
 )
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -36,7 +36,7 @@ def test_templates_of_the_traits_that_an_instance_asks_for_add_their_steps(insid
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B"]})
     assert [second] == of_templates(inside, node)
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_C"]})
-    with pytest.raises(Invalid, match="lacks CUSTOM_C"):
+    with pytest.raises(Invalid, match="missing traits CUSTOM_C"):
         of_templates(inside, node)
 
 
