@@ -7,9 +7,10 @@ first heartbeat calls `continue_deploy`, later ones ask `deploy_is_done`, and th
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from drivers.steps import Done, Outcome, Wait, nest
+from drivers.steps import Done, Outcome, Wait, run_parts
 from drivers.target import Target
 
 if TYPE_CHECKING:
@@ -37,4 +38,5 @@ def run(interface: "Deploy", target: Target) -> Outcome:
 
 
 def _part(target: Target, phase: str, method: Callable[[Target], Outcome | None]) -> Outcome:
-    return nest(method(target.part(phase)), phase, {"phase": phase})
+    progress = {**target.progress, "phase": phase}
+    return run_parts(replace(target, progress=progress), {phase: method})

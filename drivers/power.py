@@ -87,9 +87,8 @@ class Power(Interface):
             if not isinstance(outcome, Done):
                 return outcome
             progress = {"phase": "on"}
-            if target.progress:  # written down, lest one that is on again counts as never off
-                return Wait(progress, poll_after=0)
-            if _has_given_token(target):  # forgotten in the row before the next asks for its own
+            # recorded: that the machine was off, if it took its time; that its agent is forgotten
+            if target.progress or _has_given_token(target):
                 return Wait(progress, poll_after=0)
         return self._reach(target, POWER_ON, POWER_ON, progress, timeout)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drivers.interfaces import REBOOT
-from drivers.steps import Arg, Done, Hold, Outcome, Wait, nest
+from drivers.steps import Arg, Done, Hold, Outcome, Wait, run_parts
 from drivers.target import Target
 
 SECONDS = Arg("seconds", "How long to wait; without it, until the agent's next heartbeat")
@@ -16,11 +16,7 @@ SECONDS = Arg("seconds", "How long to wait; without it, until the agent's next h
 
 def power_on(target: Target, *, ramdisk: bool) -> Outcome:
     """The machine is on; into the agent again, where the flow has one."""
-    prepared = _prepare(target, ramdisk)
-    if not isinstance(prepared, Done):
-        return prepared
-    power = target.driver.power
-    return nest(power.power_on(target.part("power")), "power", {"prepared": True})
+    return _start(target, target.driver.power.power_on, ramdisk=ramdisk)
 
 
 def power_off(target: Target, *, ramdisk: bool) -> Outcome:
@@ -30,11 +26,8 @@ def power_off(target: Target, *, ramdisk: bool) -> Outcome:
 
 def reboot(target: Target, *, ramdisk: bool) -> Outcome:
     """The machine was off and is on again; in the agent, where the flow has one."""
-    prepared = _prepare(target, ramdisk)
-    if not isinstance(prepared, Done):
-        return prepared
-    changed = target.driver.power.change(target.part("power"), REBOOT)
-    return nest(changed, "power", {"prepared": True})
+    power = target.driver.power
+    return _start(target, lambda part: power.change(part, REBOOT), ramdisk=ramdisk)
 
 
 def hold(target: Target, *, ramdisk: bool) -> Outcome:
@@ -55,10 +48,9 @@ def wait(target: Target, *, ramdisk: bool, seconds: float | None = None) -> Outc
     return Wait({"waited": True}, poll_after=longest if seconds is None else min(seconds, longest))
 
 
-def _prepare(target: Target, ramdisk: bool) -> Outcome:
-    if not ramdisk or target.progress.get("prepared"):
-        return Done()
-    return nest(target.driver.boot.boot_agent_next(target.part("boot")), "boot", {})
+def _start(target: Target, start: Callable[[Target], Outcome], *, ramdisk: bool) -> Outcome:
+    boot = {"boot": target.driver.boot.boot_agent_next} if ramdisk else {}
+    return run_parts(target, {**boot, "power": start})
 
 
 Method = Callable[..., Outcome]

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from drivers.errors import FailureCode
+from drivers.target import Target
 
 Progress = Mapping[str, Any]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -96,15 +97,29 @@ class Hold:
 Outcome = Done | Wait | Failed | Hold
 
 
-def nest(outcome: Outcome | None, name: str, progress: Progress) -> Outcome:
+def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | None]]) -> Outcome:
     """
-    The outcome of one part of a step, as an outcome of the step.
+    Run the parts of a step in order: `Done` after the last part, else the outcome of the first part
+    that is not done.
 
-    A `Wait` keeps the part's progress under `name`, beside the step's own `progress`.
+    The progress of a part is kept under its name, beside the progress of the step itself. A call
+    resumes at the last part that has progress, without calling the parts before it. A reported
+    `agent_token` is recorded before the next part begins: that part may start the machine.
     """
-    if isinstance(outcome, Wait):
-        return replace(outcome, progress={**progress, name: dict(outcome.progress)})
-    return Done() if outcome is None else outcome
+    names = list(parts)
+    own = {name: value for name, value in target.progress.items() if name not in parts}
+    first = max((at for at, name in enumerate(names) if name in target.progress), default=0)
+    outcome: Outcome = Done()
+    for name in names[first:]:
+        if name != names[first] and "agent_token" in target.reports:
+            return Wait({**own, name: {}}, poll_after=0)
+        returned = parts[name](replace(target, progress=target.progress.get(name, {})))
+        outcome = Done() if returned is None else returned
+        if isinstance(outcome, Wait | Hold):
+            return replace(outcome, progress={**own, name: dict(outcome.progress)})
+        if not isinstance(outcome, Done):
+            return outcome
+    return outcome
 
 
 @dataclass(frozen=True, slots=True)

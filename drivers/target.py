@@ -7,7 +7,7 @@ reports together with the outcome, in one fenced transaction.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from drivers.errors import InvalidDriverInfo
@@ -149,10 +149,6 @@ class Target:
         token was made beforehand for the boot media (IPA_PROTOCOL, "Agent token").
         """
         self.reports["agent"] = None
-
-    def part(self, name: str) -> "Target":
-        """This target for one part of a step; see `steps.nest`, which keeps its progress."""
-        return replace(self, progress=self.progress.get(name, {}))
 
     def option(self, group: str, name: str) -> Any:
         """A setting; `driver_info` of the node overrides it where it carries the same name."""

@@ -9,7 +9,7 @@ from drivers.agent.flows import AgentFlows
 from drivers.boot import command_line, kickstart, ramdisks
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
-from drivers.steps import Done, Failed, Outcome, Wait, nest, step
+from drivers.steps import Done, Failed, Outcome, Wait, run_parts, step
 from drivers.target import Target
 
 _FIELDS = ("kernel", "ramdisk", "stage2")
@@ -69,14 +69,10 @@ class AnacondaDeploy(AgentFlows):
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
         """The installer has started, and has said that it has ended."""
-        progress, status = target.progress, target.agent.status
-        if not progress.get("started") and not status:
-            if "power" not in progress:
-                prepared = target.driver.boot.prepare_instance(target.part("boot"))
-                outcome = nest(prepared, "boot", {})
-                if not isinstance(outcome, Done):
-                    return outcome
-            outcome = nest(target.driver.power.power_on(target.part("power")), "power", {})
+        status = target.agent.status
+        if not target.progress.get("started") and not status:
+            boot, power = target.driver.boot, target.driver.power
+            outcome = run_parts(target, {"boot": boot.prepare_instance, "power": power.power_on})
             if not isinstance(outcome, Done):
                 return outcome
         if status == "error":

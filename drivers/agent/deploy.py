@@ -26,7 +26,7 @@ from drivers.agent.flows import AgentFlows
 from drivers.errors import HardwareError, LeaseLost, Unreachable
 from drivers.interface import Frame
 from drivers.interfaces import POWER_OFF
-from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, nest, step
+from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, run_parts, step
 from drivers.target import Target
 
 
@@ -87,18 +87,12 @@ class AgentDeploy(AgentFlows):
     @step(deploy=0)
     def boot_agent(self, target: Target) -> Outcome:
         """The agent runs on a machine that boots from a volume, for the sake of its own steps."""
-        progress = target.progress
-        if "agent" not in progress:
-            outcome = nest(target.driver.boot.boot_agent_next(target.part("boot")), "boot", {})
-            if not isinstance(outcome, Done):
-                return outcome
-            if "agent_token" in target.reports:  # it is written before the machine starts
-                return Wait({"agent": {}}, poll_after=0)
-        return nest(self._await_agent(target.part("agent")), "agent", {})
+        boot = target.driver.boot.boot_agent_next
+        return run_parts(target, {"boot": boot, "agent": self._await_agent})
 
     def _await_agent(self, target: Target) -> Outcome:
         if not target.progress.get("booted") and not fast_track.runs(target):
-            outcome = nest(target.driver.power.power_on(target.part("power")), "power", {})
+            outcome = run_parts(target, {"power": target.driver.power.power_on})
             if not isinstance(outcome, Done):
                 return outcome
             if not target.agent.url:  # else it was faster than our look at the power state
@@ -108,13 +102,11 @@ class AgentDeploy(AgentFlows):
     @step(deploy=60, resume=Resume.PROBE)
     def prepare_instance_boot(self, target: Target) -> Outcome:
         """The machine boots the instance from its disk from now on."""
-        progress = target.progress
-        if not progress.get("bootable") and self._needs_bootloader(target):
+        if "boot" not in target.progress and self._needs_bootloader(target):
             outcome = self._install_bootloader(target)
             if not isinstance(outcome, Done):
                 return outcome
-        prepared = target.driver.boot.boot_instance_next(target.part("boot"))
-        return nest(prepared, "boot", {"bootable": True})
+        return run_parts(target, {"boot": target.driver.boot.boot_instance_next})
 
     @step(deploy=40, resume=Resume.PROBE)
     def tear_down_agent(self, target: Target) -> Outcome:
@@ -124,21 +116,20 @@ class AgentDeploy(AgentFlows):
         The instance's boot is prepared again if a step has booted the agent since
         `prepare_instance_boot`.
         """
-        if "boot" not in target.progress:
-            outcome = self._end_agent(target)
-            if not isinstance(outcome, Done):
-                return outcome
-        prepared = target.driver.boot.boot_instance_next(target.part("boot"))
-        return nest(prepared, "boot", {})
+        driver = target.driver
+        parts = {"power": driver.power.power_off, "boot": driver.boot.boot_instance_next}
+        if not parts.keys() & target.progress.keys():
+            leaving = self._end_agent(target)
+            if leaving is not None:
+                return leaving
+        return run_parts(target, parts)
 
     @step(deploy=30)
     def switch_to_tenant_network(self, target: Target) -> Outcome:
         """The machine is on the networks of its tenant."""
         network = target.driver.network
-        removed = nest(network.remove_provisioning_network(target.part("old")), "old", {})
-        if not isinstance(removed, Done):
-            return removed
-        return nest(network.configure_tenant_networks(target.part("new")), "new", {})
+        old, new = network.remove_provisioning_network, network.configure_tenant_networks
+        return run_parts(target, {"old": old, "new": new})
 
     @step(deploy=20)
     def boot_instance(self, target: Target) -> Outcome:
@@ -169,22 +160,17 @@ class AgentDeploy(AgentFlows):
             return Wait({"no_mode": True}, poll_after=0)  # an old agent finds the mode out itself
         return outcome
 
-    def _end_agent(self, target: Target) -> Outcome:
+    def _end_agent(self, target: Target) -> Wait | None:
         """
-        The agent is asked to switch off; when the machine is still on after
-        `[agent]post_deploy_get_power_state_retries` looks, the BMC does it.
+        Ask the agent to power off, and wait for it; None once the machine is off, or the BMC has to
+        power it off: after `[agent]post_deploy_get_power_state_retries` looks.
         """
-        power, options = target.driver.power, target.options["agent"]
-        if "power" in target.progress:
-            return nest(power.power_off(target.part("power")), "power", {})
-        looks = target.progress.get("looks")
+        options, looks = target.options["agent"], target.progress.get("looks")
         if target.disable_power_off:
             self._dismiss(target, "system.lockdown")
-            return Done()
-        if power.get_power_state(target) == POWER_OFF:
-            target.forget_agent()
-            target.report(power_state=POWER_OFF)
-            return Done()
+            return None
+        if target.driver.power.get_power_state(target) == POWER_OFF:
+            return None
         if looks is None:
             looks = 0
             if logs.wanted(target, failed=False):
@@ -192,9 +178,9 @@ class AgentDeploy(AgentFlows):
             by_bmc = str(target.driver_info.get("deploy_forces_oob_reboot")).lower() == "true"
             dismissed = self._dismiss(target, None if by_bmc else "standby.power_off")
             if by_bmc or not dismissed:
-                return nest(power.power_off(target.part("power")), "power", {})
+                return None
         if looks >= options["post_deploy_get_power_state_retries"]:
-            return nest(power.power_off(target.part("power")), "power", {})
+            return None
         interval = float(options["post_deploy_get_power_state_retry_interval"])
         return Wait({"looks": looks + 1}, poll_after=interval)
 

@@ -15,7 +15,7 @@ from typing import Any
 from drivers.agent import client
 from drivers.agent.hooks import run_hook
 from drivers.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
-from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, nest
+from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, run_parts
 from drivers.target import Target
 
 #: the key by which a step that we sent is known again in the agent's list
@@ -265,10 +265,8 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
     """Boot the agent again, wait for it, and see that its steps are still the same."""
     driver = target.driver
     if progress["rebooting"] is True:
-        prepared = nest(driver.boot.boot_agent_next(target.part("boot")), "boot", progress)
-        if not isinstance(prepared, Done):
-            return prepared
-        outcome = nest(driver.power.reboot(target.part("power")), "power", progress)
+        parts = {"boot": driver.boot.boot_agent_next, "power": driver.power.reboot}
+        outcome = run_parts(target, parts)
         if not isinstance(outcome, Done):
             return outcome
         # called again at once: what we know of the agent is from before the reboot

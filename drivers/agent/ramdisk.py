@@ -6,7 +6,7 @@ from drivers.agent.flows import AgentFlows
 from drivers.boot import command_line, ramdisks, words
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Frame
-from drivers.steps import Done, Outcome, nest, step
+from drivers.steps import Done, Outcome, run_parts, step
 from drivers.target import Target
 
 
@@ -63,8 +63,5 @@ class RamdiskDeploy(AgentFlows):
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
         """The machine has started its ramdisk."""
-        if "power" not in target.progress:
-            outcome = nest(target.driver.boot.prepare_instance(target.part("boot")), "boot", {})
-            if not isinstance(outcome, Done):
-                return outcome
-        return nest(target.driver.power.power_on(target.part("power")), "power", {})
+        boot, power = target.driver.boot, target.driver.power
+        return run_parts(target, {"boot": boot.prepare_instance, "power": power.power_on})

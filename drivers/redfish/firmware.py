@@ -1,6 +1,7 @@
 """Redfish: firmware versions and updates."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from drivers.errors import (
@@ -15,7 +16,7 @@ from drivers.interfaces import Firmware
 from drivers.redfish import client, software
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
-from drivers.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
+from drivers.steps import Arg, Done, Failed, Outcome, Resume, Wait, run_parts, step
 from drivers.target import Target
 
 UPDATES = Arg(
@@ -48,60 +49,65 @@ class RedfishFirmware(Redfish, Firmware):
         """
         Update firmware, then restart the machine.
 
-        Each update is ordered once: the BMC's tasks are noted before, and one that is new is ours,
-        whoever died meanwhile.
+        The BMC's tasks are recorded before an update is ordered: a new task belongs to this step,
+        also when the conductor that ordered it has died.
         """
         _check(settings)
-        progress = target.progress
-        number = int(progress.get("number", 0))
-        if "good" in progress:
-            return self._come_back(target, number)
-        if number < len(settings):
-            return self._update(target, settings[number], number)
-        outcome = through_restart(target.part("end"), lambda: None, lambda: True)
-        if isinstance(outcome, Wait):
-            return Wait({"number": number, "end": dict(outcome.progress)}, outcome.poll_after)
+        number = int(target.progress.get("number", 0))
+        if "good" in target.progress:
+            outcome = self._come_back(target, number)
+        elif number == len(settings):
+            outcome = run_parts(target, {"end": _restart})
+        elif "task" in target.progress:
+            outcome = self._follow(target, number, settings[number]["component"])
+        else:
+            outcome = self._order(target, number, settings[number])
         if isinstance(outcome, Done):
             self._read(target, {each["component"]: each["url"] for each in settings})
+        if isinstance(outcome, Wait):
+            limit = float(target.options["redfish"]["firmware_update_overall_timeout"])
+            return replace(outcome, timeout=limit or None)
         return outcome
 
-    def _update(self, target: Target, setting: dict[str, Any], number: int) -> Outcome:
-        component, task = setting["component"], target.progress.get("task")
-        look = float(target.options["redfish"]["firmware_update_status_interval"])
-        if task is None:
-            known = target.progress.get("known")
-            with client.turn(target, self.bmcs) as bmc:
-                if known is None:
-                    return Wait({"number": number, "known": bmc.tasks()}, 0, self._limit(target))
-                # ordered by an attempt that died, or whose answer was lost
-                task = next((each for each in bmc.tasks() if each not in known), None)
-                if task is None:
-                    target.before_order()
-                    task = software.update(bmc, component, setting["url"])
-            return Wait({"number": number, "task": task}, look, self._limit(target))
+    def _order(self, target: Target, number: int, setting: dict[str, Any]) -> Outcome:
+        """Record the BMC's tasks; then order the update, unless one of its tasks is new."""
+        known = target.progress.get("known")
+        with client.turn(target, self.bmcs) as bmc:
+            tasks = bmc.tasks()
+            if known is None:
+                return Wait({"number": number, "known": tasks}, poll_after=0)
+            # ordered by an attempt that died, or whose answer was lost
+            task = next((each for each in tasks if each not in known), None)
+            if task is None:
+                target.before_order()
+                task = software.update(bmc, setting["component"], setting["url"])
+        return Wait({"number": number, "task": task}, _interval(target))
+
+    def _follow(self, target: Target, number: int, component: str) -> Outcome:
+        """Poll the task of an update; the BMC may be unreachable while it restarts."""
+        task = target.progress["task"]
+        running = {"number": number, "task": task}
         try:
             with client.turn(target, self.bmcs) as bmc:
                 failure = bmc.task_failure(task)
-        except Unreachable as error:  # a BMC that is updated restarts
+        except Unreachable as error:
             since = float(target.progress.get("silent_since", time.time()))
             if time.time() - since > target.options["redfish"]["firmware_update_bmc_timeout"]:
                 return Failed(f"the BMC is gone since {component} was updated: {error}")
-            progress = {"number": number, "task": task, "silent_since": since}
-            return Wait(progress, look, self._limit(target))
+            return Wait({**running, "silent_since": since}, _interval(target))
         if failure is None:
             good = {"good": 0, "updated_at": time.time()} if component == "bmc" else {}
-            return Wait({"number": number + 1, **good}, 0.1, self._limit(target))
+            return Wait({"number": number + 1, **good}, 0.1)
         if failure:
             return Failed(f"the update of {component} failed: {failure}")
-        return Wait({"number": number, "task": task}, look, self._limit(target))
+        return Wait(running, _interval(target))
 
     def _come_back(self, target: Target, number: int) -> Outcome:
         """An updated BMC is back once it has told its versions several times in a row."""
         options = target.options["redfish"]
-        gap = float(options["firmware_update_validation_interval"])
         good, updated_at = int(target.progress["good"]), float(target.progress["updated_at"])
         if good >= options["firmware_update_required_successes"]:
-            return Wait({"number": number}, 0.1, self._limit(target))
+            return Wait({"number": number}, 0.1)
         try:
             self._read(target)
         except HardwareError as error:
@@ -109,10 +115,7 @@ class RedfishFirmware(Redfish, Firmware):
                 return Failed(f"the BMC does not work as it should since it was updated: {error}")
             good = -1
         progress = {"number": number, "good": good + 1, "updated_at": updated_at}
-        return Wait(progress, gap, self._limit(target))
-
-    def _limit(self, target: Target) -> float | None:
-        return float(target.options["redfish"]["firmware_update_overall_timeout"]) or None
+        return Wait(progress, float(options["firmware_update_validation_interval"]))
 
     def _read(self, target: Target, flashed: dict[str, str] | None = None) -> None:
         with client.turn(target, self.bmcs) as bmc:
@@ -125,6 +128,14 @@ class RedfishFirmware(Redfish, Firmware):
                 for each in components
             ]
         )
+
+
+def _restart(target: Target) -> Outcome:
+    return through_restart(target, lambda: None, lambda: True)
+
+
+def _interval(target: Target) -> float:
+    return float(target.options["redfish"]["firmware_update_status_interval"])
 
 
 def _check(settings: list[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ its own. A controller that changes volumes only at a restart gets one for each j
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from drivers import raid_schema
@@ -19,7 +20,7 @@ from drivers.redfish.interface import Redfish
 from drivers.redfish.raid_plan import GIB, LEVELS
 from drivers.redfish.restart import LOOK, through_restart
 from drivers.redfish.storage import Controller, Volume, read
-from drivers.steps import Arg, Done, Outcome, Resume, Wait, nest, step
+from drivers.steps import Arg, Done, Outcome, Resume, Wait, run_parts, step
 from drivers.target import Target
 
 _FLAG = {"type": "boolean"}
@@ -94,7 +95,7 @@ class RedfishRaid(Redfish, Raid):
             with client.turn(target, self.bmcs) as bmc:  # what cannot be built deletes nothing
                 _creations(config, disks, [replace(each, volumes=()) for each in read(bmc)])
         if delete and not progress.get("deleted"):
-            outcome = nest(self.delete_configuration(target.part("delete")), "delete", {})
+            outcome = run_parts(target, {"delete": self.delete_configuration})
             return Wait({"deleted": True}, poll_after=0) if isinstance(outcome, Done) else outcome
         if "jobs" not in progress:
             with client.turn(target, self.bmcs) as bmc:
@@ -110,7 +111,7 @@ class RedfishRaid(Redfish, Raid):
             with client.turn(target, self.bmcs) as bmc:
                 target.report(raid_config=_shown(read(bmc)))
             return Done()
-        outcome = nest(self._do(target.part("job"), jobs[number]), "job", progress)
+        outcome = run_parts(target, {"job": lambda part: self._do(part, jobs[number])})
         if isinstance(outcome, Done):
             return Wait({**progress, "number": number + 1, "job": {}}, poll_after=0)
         return outcome
@@ -152,8 +153,8 @@ class RedfishRaid(Redfish, Raid):
                 return _is_done(_volumes(read(bmc)), job, progress["before"])
 
         if job["apply"] == "OnReset" or (task and job["apply"] is None):
-            outcome = through_restart(target.part("restart"), lambda: None, settled)
-            return nest(outcome, "restart", progress)
+            restart = partial(through_restart, order=lambda: None, settled=settled)
+            return run_parts(target, {"restart": restart})
         return Done() if settled() else Wait(progress, poll_after=LOOK)
 
 

@@ -4,11 +4,10 @@ Redfish: what takes effect only at a restart: order it, restart the machine, loo
 A flow that has an agent has it again afterwards: it is booted anew, and waited for.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from drivers.interfaces import REBOOT
-from drivers.steps import Done, Outcome, Wait, nest
+from drivers.steps import Done, Outcome, Wait, run_parts
 from drivers.target import Target
 
 #: Seconds between looks.
@@ -23,24 +22,20 @@ def through_restart(
 
     order: tells the machine what to do, once. settled: whether it has done it.
     """
-    progress: Mapping[str, Any] = target.progress
+    driver, progress = target.driver, target.progress
     if not progress.get("ordered"):
         target.before_order()
         order()
         # written down first: after the restart, what was ordered looks as if it had always been so
         return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
     if not progress.get("restarted"):
-        if progress["agent"] and "restart" not in progress:
-            booted = target.driver.boot.boot_agent_next(target.part("boot"))
-            prepared = nest(booted, "boot", progress)
-            if not isinstance(prepared, Done):
-                return prepared
-        turned = target.driver.power.change(target.part("restart"), REBOOT)
-        outcome = nest(turned, "restart", progress)
+        boot = {"boot": driver.boot.boot_agent_next} if progress["agent"] else {}
+        outcome = run_parts(
+            target, {**boot, "restart": lambda part: driver.power.change(part, REBOOT)}
+        )
         if not isinstance(outcome, Done):
             return outcome
-        progress = {**progress, "restarted": True}
-        return Wait(progress, poll_after=LOOK)
+        return Wait({**progress, "restarted": True}, poll_after=LOOK)
     if (progress["agent"] and target.agent.url is None) or not settled():
         return Wait(progress, poll_after=LOOK)
     return Done()

@@ -311,6 +311,11 @@ def test_a_firmware_update_is_ordered_once(server, machine, monkeypatch, seconds
     assert {"BIOS": "1.2.0", "BMC": "2.30"} == machine.firmware
 
 
+def test_a_reboot_starts_the_machine_once_however_often_its_conductor_dies(server, machine):
+    assert Done() == finish_with_deaths(server, "power", "reboot")
+    assert ("On", 1) == (machine.power, ordered(machine, "power on"))
+
+
 def test_bios_settings_end_as_they_were_asked_for(server, machine):
     wanted = [{"name": "NumLock", "value": "Off"}]
     arguments = {"settings": wanted}
