@@ -5,6 +5,7 @@ Their names win over those of interfaces; the interface that they are asked for 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from drivers.interfaces import REBOOT
@@ -50,7 +51,11 @@ def wait(target: Target, *, ramdisk: bool, seconds: float | None = None) -> Outc
 
 def _start(target: Target, start: Callable[[Target], Outcome], *, ramdisk: bool) -> Outcome:
     boot = {"boot": target.driver.boot.boot_agent_next} if ramdisk else {}
-    return run_parts(target, {**boot, "power": start})
+    outcome = run_parts(target, {**boot, "power": start})
+    if isinstance(outcome, Wait) and "power" in outcome.progress:  # the first wait sets the limit
+        limit = float(target.options["conductor"]["power_state_change_timeout"])
+        return replace(outcome, timeout=outcome.timeout or limit)
+    return outcome
 
 
 Method = Callable[..., Outcome]

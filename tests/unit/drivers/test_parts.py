@@ -150,6 +150,11 @@ def test_the_boot_of_the_agent_is_prepared_once_while_the_machine_restarts(node,
     assert [1] == prepared
 
 
+@pytest.mark.parametrize("step", [power_on, reboot])
+def test_the_limit_of_a_power_change_holds_when_a_token_is_recorded_first(node, step):
+    assert Wait({"power": {}}, 0, 60) == step(node)
+
+
 #: What the release before recorded in the middle of a step -> the parts that are still to be run.
 RECORDED = [
     (power_on, {"prepared": True, "power": {"ordered": True, "looks": 1}}, ["power"]),
