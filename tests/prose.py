@@ -91,7 +91,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     elif path.suffix == ".md":
         yield from _markdown(source)
     else:
-        yield from _python(re.sub(r"^[^#\n]+", "", source, flags=re.MULTILINE))
+        yield from _python(re.sub(r"^[^#\n]+", "=", source, flags=re.MULTILINE))
 
 
 def _python(source: str) -> Iterator[tuple[int, str]]:
