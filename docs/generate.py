@@ -279,9 +279,9 @@ def policy() -> Lines:
     yield 'With `auth_strategy = "keystone"`, every request is checked against rules. Their names'
     yield "and defaults are Ironic's, and their language is that of"
     yield "[oslo.policy](https://docs.openstack.org/oslo.policy/latest/). YAML files"
-    yield "replace single rules: `[oslo_policy]policy_file`, and files in `[oslo_policy]policy_dirs`."
-    yield "A changed file is read again within seconds. With `noauth` and `http_basic` every request"
-    yield "is allowed, and only the rules for secrets apply.\n"
+    yield "replace single rules: `[oslo_policy]policy_file`, and files in"
+    yield "`[oslo_policy]policy_dirs`. A changed file is read again within seconds. With `noauth`"
+    yield "and `http_basic` every request is allowed, and only the rules for secrets apply.\n"
     yield "```yaml"
     yield "# owners decide when their machines are serviced, members of the system do not"
     yield '"baremetal:node:set_maintenance": "rule:owner_member"'
