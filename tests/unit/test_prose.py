@@ -42,6 +42,11 @@ def test_banned_phrases_become_fewer():
     assert not fewer, "lower the list: `python -m tests.prose --lower`"
 
 
+def test_no_page_of_the_documentation_has_a_banned_phrase():
+    pages = ("docs/", "compose/", "README.md")
+    assert [] == [path for path in prose.allowed() if path.startswith(pages)]
+
+
 @pytest.mark.parametrize("rule", prose.RULES)
 def test_each_rule_matches_its_example_and_not_the_better_wording(rule, tmp_path):
     bad, good = EXAMPLES[rule]
