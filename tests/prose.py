@@ -63,7 +63,7 @@ _TRIGGERS = re.compile(
 )
 _LITERALS = re.compile(
     r"""(?P<comment>\#[^\n]*)"""
-    r"""|(?P<quotes>\"{3}|'{3})(?P<long>(?:\\.|(?!(?P=quotes)).)*)(?P=quotes)"""
+    r"""|(?P<quotes>\"{3}|'{3})(?P<long>.*?)(?P=quotes)"""
     r"""|(?P<quote>["'])(?P<short>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)""",
     re.DOTALL,
 )
