@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 KEY := $(shell cat requirements/run.txt requirements/dev.txt pyproject.toml | cksum | tr -s ' \t' '-')
 RUN := $(VENV)/.run-$(KEY)
 DEV := $(VENV)/.dev-$(KEY)
-# what is enough to run: the development install has all of it
+# The run-time install is enough; the development install includes it.
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -19,7 +19,7 @@ help:  ## Show this
 
 setup: $(DEV)  ## Make .venv with everything that the other targets need
 
-demo: $(READY)  ## Start everything and take machines through their life before your eyes
+demo: $(READY)  ## Start the service and take simulated machines through their life cycle
 	@$(BIN)/python -m workers.demo $(ARGS)
 
 up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
@@ -28,10 +28,10 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-test-slow: $(DEV)  ## Run the tests that `make test` leaves out: more faults, each for half a minute
+test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
 
-fuzz: $(DEV)  ## Ask the API what nobody would ask, for FUZZ_SECONDS (600)
+fuzz: $(DEV)  ## Send random requests to the API, for FUZZ_SECONDS (600)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) $(BIN)/python -m pytest tests/contract/test_fuzz.py \
 	  -o timeout=0 --show-capture=no $(ARGS)
 
@@ -45,7 +45,7 @@ check: $(DEV)  ## Format, lint, types, import contracts, generated docs
 docs: $(DEV)  ## Write the generated docs
 	$(BIN)/python -m docs.generate
 
-bench: $(DEV)  ## Measure what the README promises
+bench: $(DEV)  ## Run the benchmarks
 	$(BIN)/python -m tests.bench $(ARGS)
 
 model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger world (five minutes)
@@ -54,19 +54,19 @@ model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger wo
 chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --nodes 300 --seed N")
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-compare-ironic: $(DEV)  ## Ask Ironic and Ingot the same, show where they differ
+compare-ironic: $(DEV)  ## Send the same requests to Ironic and Ingot, show the differences
 	$(BIN)/python -m tests.compare $(ARGS)
 
-lab: $(DEV)  ## Virtual machines, real BMCs and the real agent through their lives (root, Debian 12)
+lab: $(DEV)  ## Test life cycles with virtual machines, real BMCs and the real agent (root, Debian 12)
 	$(BIN)/python -m tests.lab
 
-lab-faults: $(DEV)  ## The same machines through what may go wrong with them
+lab-faults: $(DEV)  ## Test injected faults on the machines of the lab
 	$(BIN)/python -m tests.lab faults
 
-lab-up: $(DEV)  ## The lab, left standing to play with
+lab-up: $(DEV)  ## Start the lab and leave it running
 	$(BIN)/python -m tests.lab up
 
-lab-down: $(DEV)  ## Take down what lab-up left standing
+lab-down: $(DEV)  ## Stop the lab of lab-up
 	$(BIN)/python -m tests.lab down
 
 lock:  ## Pin the requirements again (needs uv)
@@ -75,7 +75,7 @@ lock:  ## Pin the requirements again (needs uv)
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done
 
-clean:  ## Remove what was installed and cached
+clean:  ## Remove installed and cached files
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
 
 $(BIN)/python:

@@ -132,7 +132,7 @@ def heartbeat(sign: dict[str, Any], ident: str) -> Response:
 @agents.at("POST", "/heartbeat", since=HEARTBEAT_SINCE)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
 def heartbeat_of_named_node(sign: dict[str, Any]) -> Response:
-    """The same, of the node that the body names; not without authentication"""
+    """Record the heartbeat of the node that the body names; only with authentication"""
     return heartbeat_of(sign.pop("node_ident"), sign)
 
 

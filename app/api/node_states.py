@@ -83,7 +83,7 @@ def change_power(fields: Fields, ident: str) -> Response:
 @node_states.at("PUT", "/nodes/<ident>/states/provision", rule="baremetal:node:set_provision_state")
 @node_states.arguments(ProvisionTarget, location="json_or_query")
 def change_provision_state(fields: Fields, ident: str) -> Response:
-    """Ask for a change of the provision state; with `dry_run`, only for what it would be"""
+    """Request a change of the provision state; with `dry_run`, return its steps only"""
     verb, dry_run = fields.pop("target"), fields.pop("dry_run", False)
     if verb not in versions.LATE_VERBS:
         versions.require(versions.VERBS.get(verb, versions.MIN), f"target {verb}")

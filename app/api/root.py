@@ -30,7 +30,7 @@ def _version() -> dict[str, Any]:
 
 
 def discover() -> Response:
-    """Which versions the service speaks. A browser is sent to the documentation."""
+    """List the API versions. Redirect browsers to the documentation."""
     accepted = request.accept_mimetypes
     if accepted.best_match(("application/json", "text/html")) == "text/html":
         return Response(status=302, headers={"Location": f"{host()}/docs", "Vary": "Accept"})
@@ -59,7 +59,7 @@ OLDEST = ("chassis", "nodes", "ports", "drivers")
 
 @root.at("GET", "")
 def show_v1() -> Response:
-    """Which collections there are"""
+    """List the collections"""
     base = host()
     docs = {"href": f"{base}/docs", "rel": "describedby", "type": "text/html"}
     found = {

@@ -35,7 +35,7 @@ class StepsQuery(Schema):
 )
 @steps.arguments(StepsQuery, location="query")
 def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:
-    """List the steps of a node; 202 while its agent has not told them yet"""
+    """List the steps of a node; 202 while its agent has not listed them yet"""
     with runtime().reading() as session:
         node = node_of(session, ident)
         found = catalogue.steps_of(session, node, FLOWS[flow], query.get("min_priority"))

@@ -78,14 +78,14 @@ def _list(resource: Resource[Any], query: Query, ident: str | None = None) -> Re
 @volumes.at("GET", "/volume", since=SINCE)
 @volumes.arguments(NoQuery, location="query")
 def show_volume(_query: Query) -> Response:
-    """Which collections there are of volumes"""
+    """List the collections of volumes"""
     return _overview("volume/")
 
 
 @volumes.at("GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get")
 @volumes.arguments(NoQuery, location="query")
 def show_volume_of_node(_query: Query, ident: str) -> Response:
-    """Which collections there are of a node's volumes"""
+    """List the collections of a node's volumes"""
     id_of(ident)
     return _overview(f"nodes/{ident}/volume/")
 

@@ -285,7 +285,7 @@ class FakeVendor(Vendor):
 
     @step(service=0, needs_ramdisk=False)
     def trigger_servicewait(self, target: Target) -> Outcome:
-        """Wait until somebody wakes the operation."""
+        """Wait until the operation is resumed."""
         return Done() if target.progress else Wait({"triggered": True})
 
     @passthru("POST", description="Test if the value of bar is kazoo")

@@ -19,7 +19,7 @@ PROPERTIES = {
     "ipmi_cipher_suite": "cipher suite to use (0-255); negotiated by default. Optional.",
     "ipmi_hex_kg_key": "BMC key (Kg) as 40 hexadecimal digits. Optional.",
     "ipmi_protocol_version": "2.0 (default) or 1.5. Optional.",
-    "ipmi_client": "what speaks IPMI: pyghmi or ipmitool; default is [ipmi]client. Optional.",
+    "ipmi_client": "IPMI client: pyghmi or ipmitool; default is [ipmi]client. Optional.",
     "ipmi_disable_boot_timeout": "keep a boot device longer than 60 s after it was set; default is"
     " [ipmi]disable_boot_timeout. Optional.",
 }

@@ -68,11 +68,11 @@ class Verdict:
 #: The rows of the table that must be 0.
 ROWS = {
     "stuck": "operations or nodes stuck",
-    "lost": "operations lost, or there that nobody asked for",
-    "astray": "nodes neither where asked nor in an explained failure",
+    "lost": "operations lost, or without a request",
+    "astray": "nodes neither in the requested state nor in an explained failure",
     "unexplained": "failed operations on machines without a fault",
     "fenced": "steps recorded by a worker that did not hold them",
-    "second": "second starts of an order that ran or was done",
+    "second": "second starts of an order that was running or complete",
     "left": "leases, messages, boot media, temporary files or processes left over",
 }
 
@@ -182,9 +182,9 @@ def _judge_node(verdict, ledger, node, done, ill):
         wanted = {"enroll"}
     last = [each for each in done if each["kind"] != "power"][-1:]
     if state in wanted:
-        name = "nodes where asked"
+        name = "nodes in the requested state"
     elif state in FAILED and uuid in ill and last and last[0]["state"] == "failed":
-        name = "nodes in a failure that a fault explains"
+        name = "nodes in a failure caused by an injected fault"
     else:
         name = "nodes astray"
         verbs = [each.verb for each in ledger.accepted[uuid]][-3:]

@@ -9,7 +9,7 @@ from tests.chaos.judge import ROWS
 
 def rows(figures):
     """A Markdown table of name -> figure."""
-    lines = ["| what | count |", "| --- | ---: |"]
+    lines = ["| measure | count |", "| --- | ---: |"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in figures.items())])
 
 
@@ -19,15 +19,15 @@ def shown(facts, storm, ledger, verdict):
     must = {f"**{text}**": len(verdict.wrong.get(name, ())) for name, text in ROWS.items()}
     asked = {
         "requests sent": ledger.counts["sent"],
-        "of these without an answer, or with a 5xx, and repeated": ledger.counts["unanswered"]
+        "of these without an answer, or with a 5xx, and retried": ledger.counts["unanswered"]
         + sum(n for name, n in ledger.counts.items() if name.startswith("answered")),
         "accepted": ledger.counts["accepted"],
         "refused (state, lock)": ledger.counts["refused"],
     }
     proofs = {
-        "late writes of given-up workers that the fence refused": counts["refused writes"],
-        "steps taken over from the dead": counts["takeovers"],
-        "orders under way when their process was stopped (second starts, allowed for)": counts[
+        "late writes of workers declared dead, refused by the fence": counts["refused writes"],
+        "steps taken over from dead conductors": counts["takeovers"],
+        "orders pending when their process was stopped (accepted second starts)": counts[
             "orders under way when their process was stopped"
         ],
     }
@@ -35,19 +35,19 @@ def shown(facts, storm, ledger, verdict):
         name: counts.get(name, 0)
         for name in (
             "operations", "operations succeeded", "operations failed", "operations aborted",
-            "claims", "nodes", "nodes where asked", "nodes in a failure that a fault explains",
+            "claims", "nodes", "nodes in the requested state", "nodes in a failure caused by an injected fault",
             "agent commands", "image writes", "RAID creations", "firmware updates",
         )
     }  # fmt: skip
     parts = [
         rows(facts),
-        "What must be 0:",
+        "Must be 0:",
         rows(must),
-        "That the protection was put to the test:",
+        "Evidence that the protection was exercised:",
         rows(proofs),
-        "What was asked and done:",
+        "Requests and work:",
         rows(asked | plain),
-        f"What happened to it, {storm.counts.total()} times:",
+        f"Disturbances, {storm.counts.total()} in total:",
         rows(dict(sorted(storm.counts.items(), key=lambda each: -each[1]))),
     ]
     return "\n\n".join(parts) + "\n"

@@ -2,7 +2,7 @@
 The differences that are meant, read from docs/compatibility.md: each section of it is a reason,
 each row of its tables a difference.
 
-    | request | what | Ironic | Ingot | why |
+    | request | part | Ironic | Ingot | reason |
 
 `*` stands for any text in each of the first four cells.
 """
@@ -19,11 +19,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 REASONS = {
     "Decided by the specs": "spec",
     "Additions": "addition",
-    "Owed to the set-up": "set-up",
+    "Caused by the set-up": "set-up",
     "Defects of Ironic": "defect",
-    "Told in other words": "words",
+    "Worded differently": "words",
 }
-HEAD = ("request", "what", "Ironic", "Ingot", "why")
+HEAD = ("request", "part", "Ironic", "Ingot", "reason")
 _CELLS = re.compile(r"(?<!\\)\|")
 
 

@@ -130,7 +130,8 @@ class World:
         return [
             index
             for index, each in enumerate(state.conductors)
-            if each.fresh and (self.understands(each) or self.without == "sending to who can")
+            if each.fresh
+            and (self.understands(each) or self.without == "sending to a capable receiver")
         ]
 
     def sent(self, state: State) -> Iterator[State]:

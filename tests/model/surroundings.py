@@ -168,7 +168,7 @@ def _sign(world: World, state: State, index: int) -> Iterator[Edge]:
         mark = conductor.mark if conductor.asked else ABOVE
         yield Edge(label, True, with_conductor(state, index, alive._replace(mark=mark)))
         return
-    asks = conductor.asked == "" and world.without != "witness at a sign of life"
+    asks = conductor.asked == "" and world.without != "witness at a heartbeat"
     if asks or ABOVE in (conductor.mark, conductor.asked):
         yield from _noticed(world, state, label)
         return

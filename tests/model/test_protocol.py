@@ -51,14 +51,14 @@ NEEDED = [
     ("mark in the record", ("restore",), "nothing is recorded in a restored database"),
     ("age of the mark", ("restore", "stop"), CLAIMED),
     ("date of the mark", ("restore", "stop"), CLAIMED),
-    ("witness at a sign of life", ("restore", "stop"), CLAIMED),
+    ("witness at a heartbeat", ("restore", "stop"), CLAIMED),
     ("witness at the start", ("restore", "death"), CLAIMED),
     ("note of the work", ("restore",), "what was worked on since the backup is in doubt"),
     ("admission in the claim", ("restore",), "nothing is claimed before it is admitted"),
 ]  # fmt: skip
 #: The same of two releases in one fleet, or of two conductors that are exchanged for older ones.
 NEEDED_OF_RELEASES = [
-    ("sending to who can", (1, 2), (), "nothing is sent to who does not understand it"),
+    ("sending to a capable receiver", (1, 2), (), "nothing is sent to who does not understand it"),
     ("kind of a message", (2, 2), ("death", EXCHANGE),
      "no message of a newer release is read"),
     ("version in the claim", (2, 2), ("death", EXCHANGE),

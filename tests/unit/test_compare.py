@@ -114,14 +114,14 @@ def test_a_label_tells_all_of_a_request():
 ROWS = r"""
 ## Additions
 
-| request | what | Ironic | Ingot | why |
+| request | part | Ironic | Ingot | reason |
 | --- | --- | --- | --- | --- |
 | `GET *` | `header etag` | `absent` | `*` | a tag |
 | `* {"a": "x\|y"}` | `status` | `500` | `4*` | clear |
 
 ## Elsewhere
 
-| request | what | Ironic | Ingot | why |
+| request | part | Ironic | Ingot | reason |
 | --- | --- | --- | --- | --- |
 | `*` | `*` | `*` | `*` | not a reason |
 """
