@@ -1,5 +1,5 @@
 """
-The pages of the documentation that are read off the code.
+The pages of the documentation that are read off the code, and one module of the command line.
 
 `python -m docs.generate` writes them; `--check` writes nothing, names those that are stale, and
 exits 1 if there are any.
@@ -20,6 +20,7 @@ from app.runtime import Runtime
 from app.settings import Settings
 from app.settings import load as load_settings
 from app.states import MACHINE, VERBS, WITHOUT_INSTANCE, Event, Kind, State, of_kind
+from docs import node_fields
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.interface import Interface
 from drivers.interfaces import Deploy
@@ -27,7 +28,7 @@ from drivers.registry import Registry, load
 from drivers.steps import Flow, Step
 from workers.cli import toml
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 HEAD = "<!-- Written by `make docs`; what is changed here is lost. -->\n"
 
 Lines = Iterator[str]
@@ -247,6 +248,10 @@ def api() -> Lines:
     for tag, rows in by_tag.items():
         yield f"## {tag.replace('_', ' ').capitalize()}\n"
         yield from table(("method", "path", "since", "what it does", "answers", "rule"), rows)
+    yield "## The fields of a node\n"
+    yield "`since`: the version that introduced it. `set by`: the requests that may set it. `rule`:"
+    yield "the rule for PATCH. `filter`: the version that introduced the parameter of lists.\n"
+    yield from table(node_fields.HEAD, node_fields.rows())
 
 
 def _answers(about: Mapping[str, Any]) -> str:
@@ -401,20 +406,22 @@ def _rows(rows: Iterable[tuple[str, str]]) -> str:
 
 
 PAGES: Mapping[str, Callable[[], Lines]] = {
-    "states.md": states,
-    "settings.md": settings,
-    "api.md": api,
-    "policy.md": policy,
-    "drivers-reference.md": drivers,
+    "docs/states.md": states,
+    "docs/settings.md": settings,
+    "docs/api.md": api,
+    "docs/policy.md": policy,
+    "docs/drivers-reference.md": drivers,
+    "app/cli/node_fields.py": node_fields.options,
 }
 
 
 def render(name: str) -> str:
     """The text of a page."""
-    return HEAD + "\n".join(PAGES[name]()).rstrip() + "\n"
+    head = HEAD if name.endswith(".md") else ""
+    return head + "\n".join(PAGES[name]()).rstrip() + "\n"
 
 
-def stale(folder: Path = HERE) -> list[str]:
+def stale(folder: Path = ROOT) -> list[str]:
     """The pages that are missing or differ from what the code says."""
 
     def text(path: Path) -> str | None:
@@ -428,11 +435,11 @@ def main(arguments: Sequence[str]) -> int:
     names = stale()
     if "--check" not in arguments:
         for name in names:
-            (HERE / name).write_text(render(name))
-            sys.stdout.write(f"written: docs/{name}\n")
+            (ROOT / name).write_text(render(name))
+            sys.stdout.write(f"written: {name}\n")
         return 0
     for name in names:
-        sys.stderr.write(f"stale: docs/{name}; run `make docs`\n")
+        sys.stderr.write(f"stale: {name}; run `make docs`\n")
     return 1 if names else 0
 
 
