@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, select
 
 from app.api.checks import OPERATE, OWN, SET_UP, SYSTEM_ADMIN, SYSTEM_WORK, USE, Rule
 from app.api.schemas.common import Document, Flag, Ident, Name, Text, Uuid
+from app.api.schemas.node_values import GroupName, NetworkData, Properties
 from app.models import Fault, Node
 from app.services import idents
 from app.states import State
@@ -80,9 +81,9 @@ class Field:
     update: Rule | str | None = None
     filter: Filter | None = None
     option: Option | None = None
-    #: Most nodes have a value of their own, so that it does not pay to encode it once per page.
+    #: Most nodes have a value of their own, so the view does not encode it once for many.
     varies: bool = False
-    #: The key of its alphabetical place in the view; empty: its name.
+    #: The sort key of its place in the view, which is alphabetical; empty: its name.
     place: str = ""
 
     @property
@@ -111,7 +112,7 @@ def _interface(kind: str) -> Field:
     )  # fmt: skip
 
 
-_group = Text(
+_group = GroupName(
     allow_none=True, metadata={"description": "Letters, digits, underscores, dashes, dots"}
 )
 _boot_mode = Text(16, allow_none=True, metadata={"description": "uefi or bios"})
@@ -123,7 +124,7 @@ FIELDS = (
     Field("driver", Text(shortest=1), update=_INTERFACES, filter=Filter(Text(), since=16),
           option=Option("The hardware type, as redfish")),
     Field("driver_info", Document(), update=OWN, option=Option("How to reach its BMC")),
-    Field("properties", Document(), update=OWN, option=Option("What it is made of", "property")),
+    Field("properties", Properties(), update=OWN, option=Option("What it is made of", "property")),
     Field("extra", Document(), update=_EXTRA,
           option=Option("Anything else that is worth remembering")),
     Field("instance_info", Document(), update=_INSTANCE, option=Option("What to deploy")),
@@ -160,7 +161,7 @@ FIELDS = (
           option=Option("It is to leave: no instance is put on it any more")),
     Field("retired_reason", Text(4096, allow_none=True), since=61, update=_RETIRE,
           option=Option("Why it is retired")),
-    Field("network_data", Document(), since=66, update=OWN,
+    Field("network_data", NetworkData(), since=66, update=OWN,
           option=Option("The network of its agent", whole=True)),
     Field("disable_power_off", Flag(allow_none=True), since=95, update=SYSTEM_ADMIN,
           option=Option("It must never be switched off"), place="deploy"),

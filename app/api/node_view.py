@@ -52,7 +52,7 @@ Columns = Mapping[str, Sequence[Any]]
 _NODES = Node.__table__.c
 
 
-def _is_of(name: str, kind: type) -> bool:
+def _has_type(name: str, kind: type) -> bool:
     """Whether a field has a column of this type."""
     return name in _NODES and isinstance(_NODES[name].type, kind)
 
@@ -61,7 +61,7 @@ def _is_of(name: str, kind: type) -> bool:
 OPEN = tuple(
     field.name
     for field in node_fields.FIELDS
-    if field.name not in DOCUMENTS and _is_of(field.name, JSON)
+    if field.name not in DOCUMENTS and _has_type(field.name, JSON)
 )
 STEPS = {f"{flow}_step": flow for flow in FLOWS}
 #: Columns of tables with at most one row for a node.
@@ -74,11 +74,11 @@ _PLACES = {
     **{name: place for place, name in enumerate(node_fields.HEAD, -len(node_fields.HEAD))},
     **{name: place for place, name in enumerate(("links", *node_fields.TAIL, *LINKED), 1)},
 }
-PLAIN = tuple(name for name in FULL if name in _NODES and not _is_of(name, JSON))
+PLAIN = tuple(name for name in FULL if name in _NODES and not _has_type(name, JSON))
 SORTABLE = frozenset(PLAIN)
 #: Fields that are the same in many nodes, or empty in most.
 RECURRING = frozenset(
-    name for name in PLAIN if name not in node_fields.VARYING and not _is_of(name, DateTime)
+    name for name in PLAIN if name not in node_fields.VARYING and not _has_type(name, DateTime)
 )
 #: The version from which every state is told.
 AGED = 39
@@ -178,7 +178,7 @@ def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -
         computed |= {*wanted} & {*TEXTS}
     own = [name for name in wanted if name in _NODES and name not in computed]
     shared = [_NODES[name] for name in own if name in RECURRING]
-    moments = frozenset(name for name in own if _is_of(name, DateTime))
+    moments = frozenset(name for name in own if _has_type(name, DateTime))
     columns: dict[str, ColumnElement[Any]] = {}
     if shared:
         columns["recurring"] = json_rows.together(shared).label("recurring")

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import requests
 
+from app.api import node_fields
+from app.models import node as model
+
 ROOT = Path(__file__).parents[2]
 SINCE, BEFORE = "1.110", "1.109"
 COLUMN = "    rack: Mapped[str | None] = mapped_column(String(8))\n"
@@ -87,6 +90,11 @@ class Extended:
         return done.stdout
 
 
+def within(module):
+    """The path of a module in the tree."""
+    return Path(module.__file__).relative_to(ROOT)
+
+
 def insert(path, before, text):
     found = path.read_text()
     assert 1 == found.count(before), path
@@ -99,8 +107,8 @@ def extended(tmp_path_factory):
     for name in ("app", "docs", "drivers", "migrations", "workers"):
         shutil.copytree(ROOT / name, folder / name)
     head = max(path.stem[:4] for path in (folder / "migrations/versions").glob("[0-9]*.py"))
-    insert(folder / "app/models/node.py", "    shard: Mapped", COLUMN)
-    insert(folder / "app/api/node_fields.py", '    Field("shard"', ROW)
+    insert(folder / within(model), "    shard: Mapped", COLUMN)
+    insert(folder / within(node_fields), '    Field("shard"', ROW)
     (folder / "migrations/versions/rack.py").write_text(MIGRATION.format(head=head))
     copy = Extended(folder, {**os.environ, "PYTHONPATH": str(folder)})
     command = [sys.executable, "-c", SERVE, str(folder / "ingot.db")]

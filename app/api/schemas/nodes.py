@@ -2,18 +2,10 @@
 
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, validate, validates, validates_schema
+from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
 from app.api import node_fields
-from app.api.schemas import network_data
-from app.api.schemas.common import (
-    Flag,
-    Ident,
-    ListQuery,
-    Text,
-    Uuid,
-    within,
-)
+from app.api.schemas.common import Flag, Ident, ListQuery, Text, Uuid, within
 from app.services.power import TARGETS
 from app.states import VERBS
 from drivers import reserved
@@ -24,33 +16,8 @@ STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid
 RESERVED_STEPS = tuple(reserved.METHODS)
 
 
-class NodeChecks(Schema):
-    """Checks of fields that their types do not make."""
-
-    @validates("properties")
-    def _sizes(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
-        for key in ("local_gb", "memory_mb"):
-            size = (value or {}).get(key)
-            if size is None:
-                continue
-            if isinstance(size, bool) or not str(size).isdecimal():
-                raise ValidationError(
-                    "The following properties for node should be non-negative integers, but"
-                    f" provided values are: {{{key!r}: {size!r}}}"
-                )
-
-    @validates("network_data")
-    def _network(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
-        network_data.check(value or {})
-
-    @validates("conductor_group")
-    def _group(self, value: str | None, **_kwargs: Any) -> None:
-        if value and not value.replace("_", "").replace("-", "").replace(".", "").isalnum():
-            raise ValidationError("Must be letters, digits, underscores, dashes and dots.")
-
-
-NodeChange = NodeChecks.from_dict(node_fields.CHANGED, name="NodeChange")
-NodeCreate = NodeChecks.from_dict(
+NodeChange = Schema.from_dict(node_fields.CHANGED, name="NodeChange")
+NodeCreate = Schema.from_dict(
     {**node_fields.CREATED, "driver": Text(shortest=1, required=True)}, name="NodeCreate"
 )
 
