@@ -11,6 +11,7 @@ from typing import Any
 from flask import current_app, g, request
 from sqlalchemy import Select, false, or_, select
 
+from app.api import node_fields
 from app.api.answers import runtime
 from app.api.auth import caller
 from app.api.masking import mask, redacted
@@ -20,7 +21,6 @@ from app.api.rules import RULES
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.models import Base, Node
 from app.states import State
-from drivers.interfaces import KINDS
 
 POLICY = "policy"
 USE_RUNBOOK = "baremetal:runbook:use"
@@ -29,22 +29,7 @@ _NODES = OWNED["/nodes/<>"]
 _RUNBOOKS = OWNED["/runbooks/<>"]
 
 #: Field of a node -> the rule for changing it, where that is not `baremetal:node:update`.
-NODE_FIELDS: Mapping[str, str] = {
-    "extra": "baremetal:node:update_extra",
-    "instance_info": "baremetal:node:update_instance_info",
-    "instance_name": "baremetal:node:update_instance_info",
-    "driver": "baremetal:node:update:driver_interfaces",
-    **{f"{kind}_interface": "baremetal:node:update:driver_interfaces" for kind in KINDS},
-    "retired_reason": "baremetal:node:update:retired",
-    **{
-        name: f"baremetal:node:update:{name}"
-        for name in (
-            "driver_info", "properties", "instance_uuid", "lessee",
-            "network_data", "name", "retired", "owner", "conductor_group", "parent_node",
-            "chassis_uuid", "shard", "disable_power_off",
-        )
-    },
-}  # fmt: skip
+NODE_FIELDS: Mapping[str, str] = {name: rule.name for name, rule in node_fields.RULES.items()}
 RUNBOOK_FIELDS: Mapping[str, str] = {
     "public": "baremetal:runbook:update:public",
     "owner": "baremetal:runbook:update:owner",

@@ -14,6 +14,7 @@ from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
+from app.api.node_steps import step_view
 from app.api.nodes import identified, key_of, locked, node_of
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
@@ -126,7 +127,7 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
             "to": provisioning.leads_to(intent),
             "refused": [{"status": None, "reason": each} for each in intent.wrong],
             "steps": [
-                node_view.step_view(row)
+                step_view(row)
                 | {"source": row.source, "in_band": row.in_band, "child_node": row.child}
                 for row in intent.rows
             ],

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 from sqlalchemy import (
+    JSON,
     ColumnElement,
     Connection,
     DateTime,
@@ -29,70 +30,56 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from app import ring
-from app.api import access, etags, json_rows, versions
+from app.api import access, etags, json_rows, node_fields, versions
 from app.api.answers import OPTIONS, host, json, links, runtime
 from app.api.auth import caller
-from app.api.masking import DOCUMENTS, HIDDEN, SHOWN_BY, TEXTS, mask, mask_text, redacted
+from app.api.masking import DOCUMENTS, SHOWN_BY, TEXTS, mask_text, redacted
+from app.api.node_steps import FLOWS, Progress, current_step, internal_info
 from app.api.owned import SEE_NODE
 from app.errors import NotFound
-from app.models import AgentRecord, Allocation, Node, NodeTrait, Operation, OperationStep
+from app.models import AgentRecord, Allocation, Node, NodeTrait
 from app.prepared import Prepared
 from app.services import conductors, operations
-from app.services.node_rules import INTERFACES
 from app.states import Kind, of_kind
-from drivers.steps import Flow
 
-View = dict[str, Any]
 #: A unique column, and the value in it.
 Key = tuple[str, str]
 #: A row, whoever has read it.
 Found = Sequence[Any]
 #: Column -> what the nodes of a page have there.
 Columns = Mapping[str, Sequence[Any]]
-Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
+
+_NODES = Node.__table__.c
+
+
+def _has_type(name: str, kind: type) -> bool:
+    """Whether a field has a column of this type."""
+    return name in _NODES and isinstance(_NODES[name].type, kind)
+
 
 #: Columns that hold JSON documents and need no masking.
-OPEN = ("properties", "extra", "network_data", "raid_config", "target_raid_config")
-STEPS = {"clean_step": Flow.CLEAN, "deploy_step": Flow.DEPLOY, "service_step": Flow.SERVICE}
+OPEN = tuple(
+    field.name
+    for field in node_fields.FIELDS
+    if field.name not in DOCUMENTS and _has_type(field.name, JSON)
+)
+STEPS = {f"{flow}_step": flow for flow in FLOWS}
 #: Columns of tables with at most one row for a node.
 JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid")}
-LINKED = ("ports", "states", "portgroups", "volume")
-#: Fields in the order in which Ironic shows them: clients print what they are given.
+LINKED = tuple(node_fields.LINKS)
 SHORT = ("uuid", "instance_uuid", "maintenance", "power_state", "provision_state", "name")
-FULL = (
-    "uuid", "created_at", "updated_at", "automated_clean", "bios_interface", "boot_interface",
-    "boot_mode", "clean_step", "conductor_group", "console_enabled", "console_interface",
-    "disable_power_off", "deploy_interface", "deploy_step", "description", "driver", "driver_info",
-    "driver_internal_info", "extra", "fault", "firmware_interface", "health",
-    "inspection_finished_at", "inspection_started_at", "inspect_interface", "instance_info",
-    "instance_name", "instance_uuid", "last_error", "lessee", "maintenance", "maintenance_reason",
-    "management_interface", "name", "network_data", "network_interface", "owner", "parent_node",
-    "power_interface", "power_state", "properties", "protected", "protected_reason",
-    "provision_state", "provision_updated_at", "raid_config", "raid_interface", "rescue_interface",
-    "reservation", "resource_class", "retired", "retired_reason", "secure_boot", "service_step",
-    "shard", "storage_interface", "target_power_state", "target_provision_state",
-    "target_raid_config", "traits", "vendor_interface", "conductor", "allocation_uuid",
-    "chassis_uuid",
-)  # fmt: skip
+FULL = node_fields.FULL
 #: Those that stand before or after all others, whatever was asked for first.
 _PLACES = {
-    **{name: -3 + place for place, name in enumerate(("uuid", "created_at", "updated_at"))},
-    **{name: 1 + place for place, name in enumerate(
-        ("links", "conductor", "allocation_uuid", "chassis_uuid", *LINKED)
-    )},
-}  # fmt: skip
-PLAIN = tuple(
-    name for name in FULL if name not in {*OPEN, *DOCUMENTS, *STEPS, *JOINED, "traits", "conductor"}
-)
+    **{name: place for place, name in enumerate(node_fields.HEAD, -len(node_fields.HEAD))},
+    **{name: place for place, name in enumerate(("links", *node_fields.TAIL, *LINKED), 1)},
+}
+PLAIN = tuple(name for name in FULL if name in _NODES and not _has_type(name, JSON))
 SORTABLE = frozenset(PLAIN)
 #: Fields that are the same in many nodes, or empty in most.
-RECURRING = (
-    "power_state", "target_power_state", "provision_state", "target_provision_state", "maintenance",
-    "maintenance_reason", "fault", "last_error", "reservation", "driver", "resource_class",
-    "conductor_group", "shard", "parent_node", "chassis_uuid", "automated_clean", "protected",
-    "protected_reason", "retired", "retired_reason", "disable_power_off", "console_enabled",
-    "boot_mode", "secure_boot", "health", *INTERFACES,
-)  # fmt: skip
+RECURRING = frozenset(
+    name for name in PLAIN if name not in node_fields.VARYING and not _has_type(name, DateTime)
+)
 #: The version from which every state is told.
 AGED = 39
 STATES = (
@@ -101,7 +88,6 @@ STATES = (
     "boot_mode", "secure_boot",
 )  # fmt: skip
 
-_NODES = Node.__table__.c
 #: Documents that are read as text: those that are shown as they are, then those that are masked.
 _TEXTS: Mapping[str, ColumnElement[str]] = {
     **{name: cast(_NODES[name], Text) for name in OPEN},
@@ -192,7 +178,7 @@ def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -
         computed |= {*wanted} & {*TEXTS}
     own = [name for name in wanted if name in _NODES and name not in computed]
     shared = [_NODES[name] for name in own if name in RECURRING]
-    moments = frozenset(name for name in own if isinstance(_NODES[name].type, DateTime))
+    moments = frozenset(name for name in own if _has_type(name, DateTime))
     columns: dict[str, ColumnElement[Any]] = {}
     if shared:
         columns["recurring"] = json_rows.together(shared).label("recurring")
@@ -341,10 +327,10 @@ def _add_work(connection: Connection, columns: Columns, told: Mapping[str, list[
         current = progress.get(key)
         if current:
             for name, flow in flows:
-                told[name][number] = _text(_current_step(current, flow))
+                told[name][number] = _text(current_step(current, flow))
         if internal and (current or urls[number] is not None):
             facts = {name: columns[name][number] for name in _AGENT_FACTS}
-            internal[number] = _with_agent(internal[number], facts, current)
+            internal[number] = internal_info(internal[number], facts, current)
 
 
 def _text(value: Any) -> str:
@@ -406,40 +392,3 @@ def _aged(state: str, version: int) -> str | None:
     if state == "inspect wait":
         return "inspecting"
     return None if state == "available" and version < 2 else state
-
-
-def _with_agent(document: str, facts: View, progress: Progress | None) -> str:
-    """The text of `driver_internal_info` with what Ironic keeps there and we in other tables."""
-    facts = {name: value for name, value in facts.items() if value is not None}
-    if "agent_secret_token" in facts:
-        facts["agent_secret_token"] = HIDDEN
-    if "agent_last_heartbeat" in facts:
-        facts["agent_last_heartbeat"] = json_rows.iso(facts["agent_last_heartbeat"])
-    for flow in STEPS.values():
-        steps = _steps(progress, flow)
-        if steps:
-            current = progress[1] if progress else None
-            facts[f"{flow}_steps"] = [step_view(each) for each in steps]
-            facts[f"{flow}_step_index"] = steps.index(current) if current in steps else None
-    return _text(orjson.loads(document) | facts) if facts else document
-
-
-def _steps(progress: Progress | None, flow: str) -> list[OperationStep]:
-    return [each for each in progress[2] if each.flow == flow] if progress else []
-
-
-def _current_step(progress: Progress, flow: str) -> View:
-    current = progress[1]
-    return step_view(current) if current is not None and current.flow == flow else {}
-
-
-def step_view(step: OperationStep) -> View:
-    """A step as Ironic shows it."""
-    return {
-        "interface": step.interface,
-        "step": step.name,
-        "args": mask(step.args) or None,
-        "priority": int(step.priority) if step.priority == int(step.priority) else step.priority,
-        "abortable": step.abortable,
-        "requires_ramdisk": step.requires_ramdisk,
-    }

@@ -7,7 +7,7 @@ from flask import Response, request
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api import access, etags, node_view, versions
+from app.api import access, etags, node_fields, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.errors import Misaddressed
@@ -43,11 +43,6 @@ CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
 #: Kinds of interfaces that a validation shows first.
 CORE = {"boot", "deploy", "management", "network", "power"}
-#: Query parameters that are compared with the column of their name.
-EQUAL = (
-    "instance_uuid", "instance_name", "maintenance", "provision_state", "driver",
-    "resource_class", "fault", "owner", "lessee", "retired", "chassis_uuid",
-)  # fmt: skip
 
 
 def key_of(ident: str) -> node_view.Key:
@@ -130,11 +125,9 @@ def listing(query: Query, *, detail: bool = False) -> Response:
 
 def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
-    for name in EQUAL:
+    for name, each in node_fields.FILTERS.items():
         if name in query:
-            selected = selected.where(columns[name] == query[name])
-    if "conductor_group" in query:  # stored in lower case
-        selected = selected.where(columns.conductor_group == query["conductor_group"].lower())
+            selected = selected.where(each.matches(columns[name], query[name]))
     if "associated" in query:
         free = columns.instance_uuid.is_(None)
         selected = selected.where(~free if query["associated"] else free)
@@ -144,21 +137,12 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     if "description_contains" in query:
         part = query["description_contains"]
         selected = selected.where(columns.description.contains(part, autoescape=True))
-    if "shard" in query:
-        selected = selected.where(columns.shard.in_(query["shard"].split(",")))
     if "sharded" in query:
         unsharded = columns.shard.is_(None)
         selected = selected.where(~unsharded if query["sharded"] else unsharded)
-    if "parent_node" in query:
-        selected = selected.where(columns.parent_node == _parent(query["parent_node"]))
-    elif not query.get("include_children"):
+    if "parent_node" not in query and not query.get("include_children"):
         selected = selected.where(columns.parent_node.is_(None))
     return selected
-
-
-def _parent(ident: str) -> Any:
-    """The UUID of a node that may be given by name, as a part of a query."""
-    return Select(Node.__table__.c.uuid).where(idents.identified(ident)).scalar_subquery()
 
 
 @nodes.at("POST", "/nodes", rule="baremetal:node:create")

@@ -9,26 +9,27 @@ request's target, and a check that needs a missing attribute fails.
 # ruff: noqa: E501 - a table: a rule, a line
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-BOTH = ("system", "project")
-SYSTEM = ("system",)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """
-    A default of the policy.
-
-    check: default expression. guards: the guarded action. scopes: kinds of tokens that can pass
-    the rule.
-    """
-
-    name: str
-    check: str
-    guards: str
-    scopes: tuple[str, ...] = BOTH
-
+from app.api import node_fields
+from app.api.checks import (
+    ALLOCATION_READ,
+    ALLOCATION_WORK,
+    LIST,
+    MANAGE,
+    OPERATE,
+    OWN,
+    RUNBOOK_WORK,
+    SEE,
+    SEE_WITHIN,
+    SET_UP,
+    SYSTEM,
+    SYSTEM_ADMIN,
+    SYSTEM_READ,
+    SYSTEM_WORK,
+    USE,
+    WIRE,
+    Rule,
+)
 
 #: Kinds of callers, which other rules refer to.
 PEOPLE = (
@@ -55,24 +56,6 @@ PEOPLE = (
     Rule("is_allocation_owner", "project_id:%(allocation.owner)s", "For older policy files"),
 )  # fmt: skip
 
-_SYSTEM_READ = "rule:system_reader"
-_SYSTEM_WORK = "rule:system_member"
-_SYSTEM_ADMIN = "rule:system_admin"
-_LIST = "rule:anybody_who_reads"
-_SEE = "rule:system_reader or rule:owner_reader or rule:lessee_reader or rule:service"
-_SEE_WITHIN = "rule:system_reader or rule:owner_reader or rule:service"
-_USE = "rule:system_member or rule:owner_member or rule:lessee_member or rule:service"
-_OPERATE = "rule:system_member or rule:owner_member or rule:lessee_manager or rule:service"
-_OWN = "rule:system_member or rule:owner_member or rule:service"
-_SET_UP = "rule:system_member or rule:owner_manager or rule:service"
-_MANAGE = "rule:system_member or rule:owner_manager or rule:lessee_manager or rule:service"
-_WIRE = "rule:system_admin or rule:owner_manager or rule:service"
-_ALLOCATION_READ = "rule:system_reader or (role:reader and project_id:%(allocation.owner)s)"
-_ALLOCATION_WORK = "rule:system_member or (role:member and project_id:%(allocation.owner)s)"
-_RUNBOOK_WORK = (
-    "rule:system_member or (role:manager and project_id:%(runbook.owner)s) or role:service"
-)
-
 #: What shows secrets that are masked otherwise.
 SECRETS = (
     Rule("show_password", "!", "Show secrets in `driver_info` and `driver_internal_info`"),
@@ -83,140 +66,125 @@ _NODE = "baremetal:node"
 NODE = (
     Rule(f"{_NODE}:create", "rule:system_admin or rule:system_service", "Enroll nodes of any owner, or of none"),
     Rule(f"{_NODE}:create:self_owned_node", "role:admin or role:service", "Enroll nodes that the caller's project owns, with `[api]project_admin_can_manage_own_nodes`"),
-    Rule(f"{_NODE}:list", _LIST, "List the nodes that the caller's project owns or leases"),
-    Rule(f"{_NODE}:list_all", _SYSTEM_READ, "List every node"),
-    Rule(f"{_NODE}:get", _SEE, "Show a node"),
-    Rule(f"{_NODE}:get:filter_threshold", _SYSTEM_READ, "See all fields of a node; else the next four rules decide"),
-    Rule(f"{_NODE}:get:last_error", _SEE_WITHIN, "See `last_error`"),
-    Rule(f"{_NODE}:get:reservation", _SEE_WITHIN, "See `reservation`"),
-    Rule(f"{_NODE}:get:driver_internal_info", _SEE_WITHIN, "See `driver_internal_info`"),
-    Rule(f"{_NODE}:get:driver_info", _SEE_WITHIN, "See `driver_info`"),
-    Rule(f"{_NODE}:update", _USE, "Change fields that have no rule of their own"),
-    Rule(f"{_NODE}:update_extra", _USE, "Change `extra`"),
-    Rule(f"{_NODE}:update_instance_info", _OPERATE, "Change `instance_info` and `instance_name`"),
-    Rule(f"{_NODE}:update:driver_info", _OWN, "Change `driver_info`"),
-    Rule(f"{_NODE}:update:properties", _OWN, "Change `properties`"),
-    Rule(f"{_NODE}:update:instance_uuid", _OWN, "Change `instance_uuid`"),
-    Rule(f"{_NODE}:update:lessee", _OWN, "Change `lessee`"),
-    Rule(f"{_NODE}:update:network_data", _OWN, "Change `network_data`"),
-    Rule(f"{_NODE}:update:name", _OWN, "Change `name`"),
-    Rule(f"{_NODE}:update:retired", _OWN, "Change `retired` and `retired_reason`"),
-    Rule(f"{_NODE}:update:driver_interfaces", _SET_UP, "Change `driver` and interfaces"),
-    Rule(f"{_NODE}:update:owner", _SYSTEM_WORK, "Change `owner`"),
-    Rule(f"{_NODE}:update_owner_provisioned", _SYSTEM_ADMIN, "Change `owner` of an active node", SYSTEM),
-    Rule(f"{_NODE}:update:conductor_group", _SYSTEM_WORK, "Change `conductor_group`"),
-    Rule(f"{_NODE}:update:parent_node", _SYSTEM_WORK, "Change `parent_node`"),
-    Rule(f"{_NODE}:update:chassis_uuid", _SYSTEM_ADMIN, "Change `chassis_uuid`"),
-    Rule(f"{_NODE}:update:shard", _SYSTEM_ADMIN, "Change `shard`"),
-    Rule(f"{_NODE}:update:disable_power_off", _SYSTEM_ADMIN, "Change `disable_power_off`"),
-    Rule(f"{_NODE}:disable_cleaning", _SYSTEM_ADMIN, "Set `automated_clean` to false", SYSTEM),
-    Rule(f"{_NODE}:delete", _SYSTEM_ADMIN, "Delete a node"),
+    Rule(f"{_NODE}:list", LIST, "List the nodes that the caller's project owns or leases"),
+    Rule(f"{_NODE}:list_all", SYSTEM_READ, "List every node"),
+    Rule(f"{_NODE}:get", SEE, "Show a node"),
+    Rule(f"{_NODE}:get:filter_threshold", SYSTEM_READ, "See all fields of a node; else the next four rules decide"),
+    Rule(f"{_NODE}:get:last_error", SEE_WITHIN, "See `last_error`"),
+    Rule(f"{_NODE}:get:reservation", SEE_WITHIN, "See `reservation`"),
+    Rule(f"{_NODE}:get:driver_internal_info", SEE_WITHIN, "See `driver_internal_info`"),
+    Rule(f"{_NODE}:get:driver_info", SEE_WITHIN, "See `driver_info`"),
+    Rule(f"{_NODE}:update", USE, "Change fields that have no rule of their own"),
+    *dict.fromkeys(node_fields.RULES.values()),
+    Rule(f"{_NODE}:update_owner_provisioned", SYSTEM_ADMIN, "Change `owner` of an active node", SYSTEM),
+    Rule(f"{_NODE}:disable_cleaning", SYSTEM_ADMIN, "Set `automated_clean` to false", SYSTEM),
+    Rule(f"{_NODE}:delete", SYSTEM_ADMIN, "Delete a node"),
     Rule(f"{_NODE}:delete:self_owned_node", "role:admin and project_id:%(node.owner)s", "Delete a node of the caller's project, with `[api]project_admin_can_manage_own_nodes`"),
-    Rule(f"{_NODE}:validate", _OPERATE, "Check a node's settings"),
-    Rule(f"{_NODE}:set_maintenance", _OPERATE, "Put a node into maintenance"),
-    Rule(f"{_NODE}:clear_maintenance", _OPERATE, "Take a node out of maintenance"),
-    Rule(f"{_NODE}:get_states", _SEE, "Show the states of a node"),
-    Rule(f"{_NODE}:set_power_state", _USE, "Change the power of a node"),
-    Rule(f"{_NODE}:set_boot_mode", _USE, "Change the boot mode of a node"),
-    Rule(f"{_NODE}:set_secure_boot", _USE, "Turn secure boot on or off"),
-    Rule(f"{_NODE}:set_provision_state", _OPERATE, "Request a change of the provision state"),
-    Rule(f"{_NODE}:set_provision_state:clean_steps", _OPERATE, "Request clean steps by name"),
-    Rule(f"{_NODE}:set_provision_state:service_steps", _OPERATE, "Request service steps by name"),
-    Rule(f"{_NODE}:set_raid_state", _OWN, "Set the target RAID configuration"),
-    Rule(f"{_NODE}:get_console", _OWN, "Show the console's address"),
-    Rule(f"{_NODE}:set_console_state", _OWN, "Start or stop the console"),
-    Rule(f"{_NODE}:get_boot_device", _SET_UP, "Show the boot device"),
-    Rule(f"{_NODE}:set_boot_device", _SET_UP, "Change the boot device"),
-    Rule(f"{_NODE}:get_indicator_state", _SEE, "Show indicators"),
-    Rule(f"{_NODE}:set_indicator_state", _OWN, "Change indicators"),
-    Rule(f"{_NODE}:inject_nmi", _SET_UP, "Interrupt the machine (NMI)"),
-    Rule(f"{_NODE}:vif:list", _SEE, "List attached network interfaces"),
-    Rule(f"{_NODE}:vif:attach", _OPERATE, "Attach a network interface"),
-    Rule(f"{_NODE}:vif:detach", _OPERATE, "Detach a network interface"),
-    Rule(f"{_NODE}:vmedia:get", _SEE, "List virtual media"),
-    Rule(f"{_NODE}:vmedia:attach", _USE, "Attach virtual media"),
-    Rule(f"{_NODE}:vmedia:detach", _USE, "Detach virtual media"),
-    Rule(f"{_NODE}:traits:list", _SEE, "List traits"),
-    Rule(f"{_NODE}:traits:set", _SET_UP, "Set traits"),
-    Rule(f"{_NODE}:traits:delete", _SET_UP, "Remove traits"),
-    Rule(f"{_NODE}:bios:get", _SEE, "Show BIOS settings"),
-    Rule(f"{_NODE}:firmware:get", _SEE, "Show firmware versions"),
-    Rule(f"{_NODE}:history:get", _SEE_WITHIN, "Show the history and the operations of a node"),
-    Rule(f"{_NODE}:inventory:get", _SEE_WITHIN, "Show the inventory"),
-    Rule(f"{_NODE}:vendor_passthru", _SYSTEM_ADMIN, "Call vendor functions of a node"),
+    Rule(f"{_NODE}:validate", OPERATE, "Check a node's settings"),
+    Rule(f"{_NODE}:set_maintenance", OPERATE, "Put a node into maintenance"),
+    Rule(f"{_NODE}:clear_maintenance", OPERATE, "Take a node out of maintenance"),
+    Rule(f"{_NODE}:get_states", SEE, "Show the states of a node"),
+    Rule(f"{_NODE}:set_power_state", USE, "Change the power of a node"),
+    Rule(f"{_NODE}:set_boot_mode", USE, "Change the boot mode of a node"),
+    Rule(f"{_NODE}:set_secure_boot", USE, "Turn secure boot on or off"),
+    Rule(f"{_NODE}:set_provision_state", OPERATE, "Request a change of the provision state"),
+    Rule(f"{_NODE}:set_provision_state:clean_steps", OPERATE, "Request clean steps by name"),
+    Rule(f"{_NODE}:set_provision_state:service_steps", OPERATE, "Request service steps by name"),
+    Rule(f"{_NODE}:set_raid_state", OWN, "Set the target RAID configuration"),
+    Rule(f"{_NODE}:get_console", OWN, "Show the console's address"),
+    Rule(f"{_NODE}:set_console_state", OWN, "Start or stop the console"),
+    Rule(f"{_NODE}:get_boot_device", SET_UP, "Show the boot device"),
+    Rule(f"{_NODE}:set_boot_device", SET_UP, "Change the boot device"),
+    Rule(f"{_NODE}:get_indicator_state", SEE, "Show indicators"),
+    Rule(f"{_NODE}:set_indicator_state", OWN, "Change indicators"),
+    Rule(f"{_NODE}:inject_nmi", SET_UP, "Interrupt the machine (NMI)"),
+    Rule(f"{_NODE}:vif:list", SEE, "List attached network interfaces"),
+    Rule(f"{_NODE}:vif:attach", OPERATE, "Attach a network interface"),
+    Rule(f"{_NODE}:vif:detach", OPERATE, "Detach a network interface"),
+    Rule(f"{_NODE}:vmedia:get", SEE, "List virtual media"),
+    Rule(f"{_NODE}:vmedia:attach", USE, "Attach virtual media"),
+    Rule(f"{_NODE}:vmedia:detach", USE, "Detach virtual media"),
+    Rule(f"{_NODE}:traits:list", SEE, "List traits"),
+    Rule(f"{_NODE}:traits:set", SET_UP, "Set traits"),
+    Rule(f"{_NODE}:traits:delete", SET_UP, "Remove traits"),
+    Rule(f"{_NODE}:bios:get", SEE, "Show BIOS settings"),
+    Rule(f"{_NODE}:firmware:get", SEE, "Show firmware versions"),
+    Rule(f"{_NODE}:history:get", SEE_WITHIN, "Show the history and the operations of a node"),
+    Rule(f"{_NODE}:inventory:get", SEE_WITHIN, "Show the inventory"),
+    Rule(f"{_NODE}:vendor_passthru", SYSTEM_ADMIN, "Call vendor functions of a node"),
     Rule(f"{_NODE}:ipa_heartbeat", "", "Send heartbeats: agents, without a token"),
 )  # fmt: skip
 
 NETWORK = (
-    Rule("baremetal:port:get", _SEE, "Show a port"),
-    Rule("baremetal:port:list", _LIST, "List ports of nodes of the caller's project"),
-    Rule("baremetal:port:list_all", _SYSTEM_READ, "List every port"),
-    Rule("baremetal:port:create", _WIRE, "Create a port"),
-    Rule("baremetal:port:update", _SET_UP, "Change a port"),
-    Rule("baremetal:port:delete", _WIRE, "Delete a port"),
-    Rule("baremetal:portgroup:get", _SEE, "Show a port group"),
-    Rule("baremetal:portgroup:list", _LIST, "List port groups of nodes of the caller's project"),
-    Rule("baremetal:portgroup:list_all", _SYSTEM_READ, "List every port group"),
-    Rule("baremetal:portgroup:create", _WIRE, "Create a port group"),
-    Rule("baremetal:portgroup:update", _SET_UP, "Change a port group"),
-    Rule("baremetal:portgroup:delete", _WIRE, "Delete a port group"),
+    Rule("baremetal:port:get", SEE, "Show a port"),
+    Rule("baremetal:port:list", LIST, "List ports of nodes of the caller's project"),
+    Rule("baremetal:port:list_all", SYSTEM_READ, "List every port"),
+    Rule("baremetal:port:create", WIRE, "Create a port"),
+    Rule("baremetal:port:update", SET_UP, "Change a port"),
+    Rule("baremetal:port:delete", WIRE, "Delete a port"),
+    Rule("baremetal:portgroup:get", SEE, "Show a port group"),
+    Rule("baremetal:portgroup:list", LIST, "List port groups of nodes of the caller's project"),
+    Rule("baremetal:portgroup:list_all", SYSTEM_READ, "List every port group"),
+    Rule("baremetal:portgroup:create", WIRE, "Create a port group"),
+    Rule("baremetal:portgroup:update", SET_UP, "Change a port group"),
+    Rule("baremetal:portgroup:delete", WIRE, "Delete a port group"),
 )  # fmt: skip
 
 VOLUME = (
-    Rule("baremetal:volume:get", _SEE, "Show a volume connector or target"),
-    Rule("baremetal:volume:list", _LIST, "List volume connectors and targets of nodes of the caller's project"),
-    Rule("baremetal:volume:list_all", _SYSTEM_READ, "List every volume connector and target"),
-    Rule("baremetal:volume:create", _MANAGE, "Create a volume connector or target"),
-    Rule("baremetal:volume:update", _OPERATE, "Change a volume connector or target"),
-    Rule("baremetal:volume:delete", _MANAGE, "Delete a volume connector or target"),
+    Rule("baremetal:volume:get", SEE, "Show a volume connector or target"),
+    Rule("baremetal:volume:list", LIST, "List volume connectors and targets of nodes of the caller's project"),
+    Rule("baremetal:volume:list_all", SYSTEM_READ, "List every volume connector and target"),
+    Rule("baremetal:volume:create", MANAGE, "Create a volume connector or target"),
+    Rule("baremetal:volume:update", OPERATE, "Change a volume connector or target"),
+    Rule("baremetal:volume:delete", MANAGE, "Delete a volume connector or target"),
     Rule("baremetal:volume:view_target_properties", "rule:system_reader or role:admin", "See `properties` of a volume target"),
 )  # fmt: skip
 
 ALLOCATION = (
-    Rule("baremetal:allocation:get", _ALLOCATION_READ, "Show an allocation"),
-    Rule("baremetal:allocation:list", _LIST, "List allocations of the caller's project"),
-    Rule("baremetal:allocation:list_all", _SYSTEM_READ, "List every allocation"),
+    Rule("baremetal:allocation:get", ALLOCATION_READ, "Show an allocation"),
+    Rule("baremetal:allocation:list", LIST, "List allocations of the caller's project"),
+    Rule("baremetal:allocation:list_all", SYSTEM_READ, "List every allocation"),
     Rule("baremetal:allocation:create", "rule:system_member or role:member", "Create an allocation that the caller's project owns"),
-    Rule("baremetal:allocation:create_restricted", _SYSTEM_WORK, "Create an allocation of any owner, or of none"),
-    Rule("baremetal:allocation:update", _ALLOCATION_WORK, "Change an allocation"),
-    Rule("baremetal:allocation:delete", _ALLOCATION_WORK, "Delete an allocation"),
+    Rule("baremetal:allocation:create_restricted", SYSTEM_WORK, "Create an allocation of any owner, or of none"),
+    Rule("baremetal:allocation:update", ALLOCATION_WORK, "Change an allocation"),
+    Rule("baremetal:allocation:delete", ALLOCATION_WORK, "Delete an allocation"),
 )  # fmt: skip
 
 RUNBOOK = (
     Rule("baremetal:runbook:get", "rule:system_reader or (role:reader and project_id:%(runbook.owner)s) or role:service", "Show a runbook that is not public"),
-    Rule("baremetal:runbook:list", _LIST, "List public runbooks and those of the caller's project"),
-    Rule("baremetal:runbook:list_all", _SYSTEM_READ, "List every runbook"),
+    Rule("baremetal:runbook:list", LIST, "List public runbooks and those of the caller's project"),
+    Rule("baremetal:runbook:list_all", SYSTEM_READ, "List every runbook"),
     Rule("baremetal:runbook:create", "rule:system_member or role:manager or role:service", "Create a runbook that the caller's project owns"),
-    Rule("baremetal:runbook:update", _RUNBOOK_WORK, "Change a runbook"),
-    Rule("baremetal:runbook:update:public", _SYSTEM_WORK, "Change `public` of a runbook"),
-    Rule("baremetal:runbook:update:owner", _SYSTEM_WORK, "Change `owner` of a runbook; create one of any owner, or public"),
-    Rule("baremetal:runbook:delete", _RUNBOOK_WORK, "Delete a runbook"),
-    Rule("baremetal:runbook:use", _RUNBOOK_WORK, "Run a runbook that is not public"),
+    Rule("baremetal:runbook:update", RUNBOOK_WORK, "Change a runbook"),
+    Rule("baremetal:runbook:update:public", SYSTEM_WORK, "Change `public` of a runbook"),
+    Rule("baremetal:runbook:update:owner", SYSTEM_WORK, "Change `owner` of a runbook; create one of any owner, or public"),
+    Rule("baremetal:runbook:delete", RUNBOOK_WORK, "Delete a runbook"),
+    Rule("baremetal:runbook:use", RUNBOOK_WORK, "Run a runbook that is not public"),
 )  # fmt: skip
 
 WHOLE = (
-    Rule("baremetal:chassis:get", _SYSTEM_READ, "List and show chassis", SYSTEM),
-    Rule("baremetal:chassis:create", _SYSTEM_ADMIN, "Create a chassis", SYSTEM),
-    Rule("baremetal:chassis:update", _SYSTEM_WORK, "Change a chassis", SYSTEM),
-    Rule("baremetal:chassis:delete", _SYSTEM_ADMIN, "Delete a chassis", SYSTEM),
-    Rule("baremetal:driver:get", _SYSTEM_READ, "List and show drivers", SYSTEM),
-    Rule("baremetal:driver:get_properties", _SYSTEM_READ, "Show the properties of a driver", SYSTEM),
-    Rule("baremetal:driver:get_raid_logical_disk_properties", _SYSTEM_READ, "Show the RAID properties of a driver", SYSTEM),
-    Rule("baremetal:driver:vendor_passthru", _SYSTEM_ADMIN, "Call vendor functions of a driver", SYSTEM),
+    Rule("baremetal:chassis:get", SYSTEM_READ, "List and show chassis", SYSTEM),
+    Rule("baremetal:chassis:create", SYSTEM_ADMIN, "Create a chassis", SYSTEM),
+    Rule("baremetal:chassis:update", SYSTEM_WORK, "Change a chassis", SYSTEM),
+    Rule("baremetal:chassis:delete", SYSTEM_ADMIN, "Delete a chassis", SYSTEM),
+    Rule("baremetal:driver:get", SYSTEM_READ, "List and show drivers", SYSTEM),
+    Rule("baremetal:driver:get_properties", SYSTEM_READ, "Show the properties of a driver", SYSTEM),
+    Rule("baremetal:driver:get_raid_logical_disk_properties", SYSTEM_READ, "Show the RAID properties of a driver", SYSTEM),
+    Rule("baremetal:driver:vendor_passthru", SYSTEM_ADMIN, "Call vendor functions of a driver", SYSTEM),
     Rule("baremetal:driver:ipa_lookup", "", "Look up a node: agents, without a token"),
     Rule("baremetal:driver:ipa_continue_inspection", "", "Send inspection data: agents, without a token"),
-    Rule("baremetal:conductor:get", _SYSTEM_READ, "List and show conductors"),
-    Rule("baremetal:shards:get", _SYSTEM_READ, "List shards"),
-    Rule("baremetal:events:post", _SYSTEM_ADMIN, "Report events", SYSTEM),
-    Rule("baremetal:deploy_template:get", _SYSTEM_READ, "List and show deploy templates"),
-    Rule("baremetal:deploy_template:create", _SYSTEM_ADMIN, "Create a deploy template"),
-    Rule("baremetal:deploy_template:update", _SYSTEM_ADMIN, "Change a deploy template"),
-    Rule("baremetal:deploy_template:delete", _SYSTEM_ADMIN, "Delete a deploy template"),
-    Rule("baremetal:inspection_rule:get", _SYSTEM_READ, "Show an inspection rule"),
-    Rule("baremetal:inspection_rule:list_all", _SYSTEM_READ, "List inspection rules"),
-    Rule("baremetal:inspection_rule:create", _SYSTEM_ADMIN, "Create an inspection rule"),
-    Rule("baremetal:inspection_rule:update", _SYSTEM_ADMIN, "Change an inspection rule"),
-    Rule("baremetal:inspection_rule:delete", _SYSTEM_ADMIN, "Delete an inspection rule"),
+    Rule("baremetal:conductor:get", SYSTEM_READ, "List and show conductors"),
+    Rule("baremetal:shards:get", SYSTEM_READ, "List shards"),
+    Rule("baremetal:events:post", SYSTEM_ADMIN, "Report events", SYSTEM),
+    Rule("baremetal:deploy_template:get", SYSTEM_READ, "List and show deploy templates"),
+    Rule("baremetal:deploy_template:create", SYSTEM_ADMIN, "Create a deploy template"),
+    Rule("baremetal:deploy_template:update", SYSTEM_ADMIN, "Change a deploy template"),
+    Rule("baremetal:deploy_template:delete", SYSTEM_ADMIN, "Delete a deploy template"),
+    Rule("baremetal:inspection_rule:get", SYSTEM_READ, "Show an inspection rule"),
+    Rule("baremetal:inspection_rule:list_all", SYSTEM_READ, "List inspection rules"),
+    Rule("baremetal:inspection_rule:create", SYSTEM_ADMIN, "Create an inspection rule"),
+    Rule("baremetal:inspection_rule:update", SYSTEM_ADMIN, "Change an inspection rule"),
+    Rule("baremetal:inspection_rule:delete", SYSTEM_ADMIN, "Delete an inspection rule"),
 )  # fmt: skip
 
 #: Subject -> its rules, in the order of the documentation.

@@ -11,6 +11,7 @@ from typing import Any
 from flask import g
 from werkzeug.datastructures import Headers
 
+from app.api import node_fields
 from app.errors import NotAcceptable
 from drivers.interfaces import KINDS
 
@@ -32,20 +33,7 @@ _VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"
 # fmt: off
 #: resource -> field -> minor version that it appeared in
 FIELDS: Mapping[str, Mapping[str, int]] = {
-    "node": {
-        "name": 5, "driver_internal_info": 3, "clean_step": 7, "deploy_step": 44,
-        "service_step": 87,
-        "inspection_started_at": 6, "inspection_finished_at": 6, "raid_config": 12,
-        "target_raid_config": 12, "states": 14, "resource_class": 21,
-        **{f"{kind}_interface": 31 for kind in KINDS},
-        "network_interface": 20, "storage_interface": 33, "traits": 37, "rescue_interface": 38,
-        "bios_interface": 40, "fault": 42, "conductor_group": 46, "automated_clean": 47,
-        "protected": 48, "protected_reason": 48, "conductor": 49, "owner": 50, "description": 51,
-        "allocation_uuid": 52, "retired": 61, "retired_reason": 61, "lessee": 65,
-        "network_data": 66, "boot_mode": 75, "secure_boot": 75, "shard": 82, "parent_node": 83,
-        "firmware_interface": 86, "disable_power_off": 95, "instance_name": 104, "health": 109,
-        "portgroups": 24, "volume": 32,
-    },
+    "node": node_fields.SINCE,
     "port": {
         "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19, "portgroup_uuid": 24,
         "physical_network": 34, "is_smartnic": 53, "name": 88, "node_ident": 94,
@@ -84,10 +72,8 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
 #: collection -> query parameter -> minor version that it appeared in
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "nodes": {
-        "fields": 8, "provision_state": 9, "driver": 16, "resource_class": 21, "fault": 42,
-        "reset_interfaces": 45, "conductor_group": 46, "conductor": 49, "owner": 50, "lessee": 65,
-        "shard": 82, "sharded": 82, "include_children": 83, "parent_node": 83,
-        "instance_name": 104,
+        "fields": 8, "reset_interfaces": 45, "conductor": 49, "sharded": 82,
+        "include_children": 83, **node_fields.FILTERS_SINCE,
     },
     "ports": {"fields": 8, "portgroup": 24, "shard": 82, "conductor_groups": 99},
     "portgroups": {"shard": 106, "conductor_groups": 99},

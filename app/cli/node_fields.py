@@ -1,7 +1,7 @@
-"""The fields of a node that an operator sets."""
+"""The fields of a node that an operator sets. Written by `make docs`; do not edit."""
 
+# fmt: off
 from app.cli.fields import Field, Fields, Kind
-from drivers.interfaces import KINDS
 
 FIELDS = Fields(
     (
@@ -20,16 +20,28 @@ FIELDS = Fields(
         Field("description", "A few words about it"),
         Field("shard", "The part of the fleet that it belongs to"),
         Field("parent_node", "The node that it is a part of"),
-        Field("chassis_uuid", "The chassis that it is in", said="chassis"),
+        Field("chassis_uuid", "The chassis that it is in", Kind.TEXT, "chassis"),
         Field("automated_clean", "Clean it before it becomes available", Kind.FLAG),
         Field("protected", "Nothing may destroy its instance", Kind.FLAG),
         Field("protected_reason", "Why it is protected"),
         Field("retired", "It is to leave: no instance is put on it any more", Kind.FLAG),
         Field("retired_reason", "Why it is retired"),
-        Field("disable_power_off", "It must never be switched off", Kind.FLAG),
         Field("network_data", "The network of its agent", Kind.JSON),
-        *(Field(f"{kind}_interface", f"Its {kind} interface") for kind in KINDS),
+        Field("disable_power_off", "It must never be switched off", Kind.FLAG),
+        Field("bios_interface", "Its bios interface"),
+        Field("boot_interface", "Its boot interface"),
+        Field("console_interface", "Its console interface"),
+        Field("deploy_interface", "Its deploy interface"),
+        Field("firmware_interface", "Its firmware interface"),
+        Field("inspect_interface", "Its inspect interface"),
+        Field("management_interface", "Its management interface"),
+        Field("network_interface", "Its network interface"),
+        Field("power_interface", "Its power interface"),
+        Field("raid_interface", "Its raid interface"),
+        Field("rescue_interface", "Its rescue interface"),
+        Field("storage_interface", "Its storage interface"),
+        Field("vendor_interface", "Its vendor interface"),
     ),
     required=("driver",),
-    later=("protected", "protected_reason"),  # a node is made unprotected
+    later=("protected", "protected_reason"),
 )

@@ -186,11 +186,12 @@ def test_every_event_of_the_log_that_is_named_is_logged():
 
 def test_pages_that_are_missing_or_changed_are_named(tmp_path):
     for name in generate.PAGES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(generate.render(name))
     assert [] == generate.stale(tmp_path)
-    (tmp_path / "api.md").unlink()
-    (tmp_path / "states.md").write_text("old")
-    assert ["states.md", "api.md"] == generate.stale(tmp_path)
+    (tmp_path / "docs/api.md").unlink()
+    (tmp_path / "app/cli/node_fields.py").write_text("old")
+    assert ["docs/api.md", "app/cli/node_fields.py"] == generate.stale(tmp_path)
 
 
 def test_the_tests_that_the_specs_page_names_exist():

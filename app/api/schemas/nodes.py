@@ -2,24 +2,13 @@
 
 from typing import Any
 
-from marshmallow import Schema, ValidationError, fields, validate, validates, validates_schema
+from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
-from app.api.schemas import network_data
-from app.api.schemas.common import (
-    Document,
-    Flag,
-    Ident,
-    ListQuery,
-    Name,
-    Text,
-    Uuid,
-    within,
-)
-from app.models import Fault
+from app.api import node_fields
+from app.api.schemas.common import Flag, Ident, ListQuery, Text, Uuid, within
 from app.services.power import TARGETS
-from app.states import VERBS, State
+from app.states import VERBS
 from drivers import reserved
-from drivers.interfaces import KINDS
 
 #: Interfaces whose steps may be asked for.
 STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid")
@@ -27,101 +16,26 @@ STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid
 RESERVED_STEPS = tuple(reserved.METHODS)
 
 
-class NodeFields(Schema):
-    """What may be set when a node is made, and changed later."""
-
-    name = Name(allow_none=True, null=False)
-    driver = Text(shortest=1)
-    driver_info = Document()
-    properties = Document()
-    extra = Document()
-    instance_info = Document()
-    instance_uuid = Uuid(allow_none=True)
-    instance_name = Text(shortest=1, allow_none=True)
-    resource_class = Text(80, allow_none=True)
-    conductor_group = Text(
-        allow_none=True, metadata={"description": "Letters, digits, underscores, dashes, dots"}
-    )
-    owner = Text(allow_none=True)
-    lessee = Text(allow_none=True)
-    description = Text(4096, allow_none=True)
-    shard = Text(allow_none=True)
-    parent_node = Ident(allow_none=True)
-    chassis_uuid = Uuid(allow_none=True)
-    automated_clean = Flag(allow_none=True)
-    retired = Flag(allow_none=True)
-    retired_reason = Text(4096, allow_none=True)
-    network_data = Document()
-    disable_power_off = Flag(allow_none=True)
-    maintenance = Flag(allow_none=True)
-
-    @validates("properties")
-    def _sizes(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
-        for key in ("local_gb", "memory_mb"):
-            size = (value or {}).get(key)
-            if size is None:
-                continue
-            if isinstance(size, bool) or not str(size).isdecimal():
-                raise ValidationError(
-                    "The following properties for node should be non-negative integers, but"
-                    f" provided values are: {{{key!r}: {size!r}}}"
-                )
-
-    @validates("network_data")
-    def _network(self, value: dict[str, Any] | None, **_kwargs: Any) -> None:
-        network_data.check(value or {})
-
-    @validates("conductor_group")
-    def _group(self, value: str | None, **_kwargs: Any) -> None:
-        if value and not value.replace("_", "").replace("-", "").replace(".", "").isalnum():
-            raise ValidationError("Must be letters, digits, underscores, dashes and dots.")
-
-
-_interfaces = {f"{kind}_interface": Text(shortest=1, allow_none=True) for kind in KINDS}
-NodeChange = NodeFields.from_dict(
-    {
-        **_interfaces,
-        "protected": Flag(allow_none=True),
-        "protected_reason": Text(4096, allow_none=True),
-    },
-    name="NodeChange",
-)
-NodeCreate = NodeFields.from_dict(
-    {
-        **_interfaces,
-        "uuid": Uuid(allow_none=True),
-        "driver": Text(shortest=1, required=True),
-        "boot_mode": Text(16, allow_none=True, metadata={"description": "uefi or bios"}),
-        "secure_boot": Flag(allow_none=True),
-        "console_enabled": Flag(allow_none=True),
-    },
-    name="NodeCreate",
+NodeChange = Schema.from_dict(node_fields.CHANGED, name="NodeChange")
+NodeCreate = Schema.from_dict(
+    {**node_fields.CREATED, "driver": Text(shortest=1, required=True)}, name="NodeCreate"
 )
 
 
-class NodeFilters(ListQuery):
-    """Which nodes to list."""
+class NodeQuery(ListQuery):
+    """Which nodes to list, beside the filters by fields."""
 
-    instance_uuid = Uuid()
-    instance_name = Text()
     associated = Flag()
-    maintenance = Flag()
-    provision_state = Text(choices=State)
-    driver = Text()
-    resource_class = Text()
-    fault = Text(choices=Fault)
-    conductor_group = Text()
     conductor = Text()
-    owner = Text()
-    lessee = Text()
     project = Text()
     description_contains = Text()
-    retired = Flag()
-    shard = Text(4096)
     sharded = Flag()
     include_children = Flag()
-    parent_node = Ident()
-    chassis_uuid = Uuid()
+
+
+NodeFilters = NodeQuery.from_dict(
+    {name: each.value for name, each in node_fields.FILTERS.items()}, name="NodeFilters"
+)
 
 
 class NodePatchQuery(Schema):

@@ -1,5 +1,7 @@
 """Every field of everything, made and changed with a value of every type."""
 
+from app.api.node_fields import CHANGED, CREATED
+from drivers.interfaces import KINDS
 from tests.compare.asks import STEP, change, get, node, post
 
 _VALUES = (None, True, 5, 1.5, "", "text", "two words", "true", [], {"a": 1})
@@ -8,11 +10,8 @@ _NODE = {"node_uuid": "{node}"}
 _KINDS = {
     "chassis": (lambda number: {}, ("description", "extra")),
     "nodes": (lambda number: {"driver": "fake-hardware"}, (
-        "name", "driver", "driver_info", "properties", "extra", "instance_info", "instance_uuid",
-        "instance_name", "chassis_uuid", "resource_class", "conductor_group", "owner", "lessee",
-        "description", "shard", "parent_node", "automated_clean", "protected", "protected_reason",
-        "retired", "retired_reason", "network_data", "disable_power_off", "maintenance",
-        "boot_mode", "secure_boot", "console_enabled", "bios_interface", "network_interface",
+        *sorted({*CREATED, *CHANGED} - {"uuid", *(f"{kind}_interface" for kind in KINDS)}),
+        "bios_interface", "network_interface",
     )),
     "ports": (lambda number: {**_NODE, "address": f"52:54:00:09:{number >> 8:02x}:{number & 255:02x}"}, (
         "address", "node_uuid", "extra", "local_link_connection", "pxe_enabled", "portgroup_uuid",

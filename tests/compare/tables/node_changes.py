@@ -1,5 +1,6 @@
 """Changes of a node by JSON patches: what may be changed, to what, in which state and version."""
 
+from app.api.node_fields import SINCE
 from tests.compare.asks import UUID, Raw, around, available, change, get, node, patch, put, verb
 
 _NODE = "/v1/nodes/{node}"
@@ -96,18 +97,15 @@ _SINGLE = (
     ("replace", "/network_interface", "noop"), ("replace", "/storage_interface", "fake"),
     ("remove", "/storage_interface"), ("replace", "/vendor_interface", 5),
 )  # fmt: skip
-#: field -> the first minor version that has it, and a value
-_SINCE = {
-    "name": (5, "aged"), "resource_class": (21, "x"), "network_interface": (20, "noop"),
-    "boot_interface": (31, "fake"),
-    "storage_interface": (33, "noop"), "rescue_interface": (38, "fake"),
-    "bios_interface": (40, "fake"), "conductor_group": (46, ""),
-    "automated_clean": (47, True), "protected": (48, False), "owner": (50, "x"),
-    "description": (51, "x"), "retired": (61, False),
-    "lessee": (65, "x"), "network_data": (66, {"links": [], "networks": [], "services": []}),
-    "shard": (82, "x"), "parent_node": (83, None),
-    "firmware_interface": (86, "fake"), "disable_power_off": (95, False),
-    "instance_name": (104, "x"),
+#: Fields that older versions do not have -> a value
+_NEWER = {
+    "name": "aged", "resource_class": "x", "network_interface": "noop", "boot_interface": "fake",
+    "storage_interface": "noop", "rescue_interface": "fake", "bios_interface": "fake",
+    "conductor_group": "", "automated_clean": True, "protected": False, "owner": "x",
+    "description": "x", "retired": False, "lessee": "x",
+    "network_data": {"links": [], "networks": [], "services": []}, "shard": "x",
+    "parent_node": None, "firmware_interface": "fake", "disable_power_off": False,
+    "instance_name": "x",
 }  # fmt: skip
 #: What depends on the state of the node.
 _IN_STATE = (
@@ -166,11 +164,11 @@ TABLE = [
     *around(change(f"{_NODE}?reset_interfaces=true", ("replace", "/driver", "fake-hardware")), 45),
     # versions
     *[ask
-      for field, (since, value) in _SINCE.items() for ask in around(change(_NODE, ("replace", f"/{field}", value)), since)],
+      for field, value in _NEWER.items() for ask in around(change(_NODE, ("replace", f"/{field}", value)), SINCE[field])],
     *[ask
-      for field, (since, value) in _SINCE.items() if field not in ("name", "automated_clean")
+      for field, value in _NEWER.items() if field not in ("name", "automated_clean")
       for ask in (
-          change(_NODE, ("remove", f"/{field}"), at=f"1.{since - 1}"),
+          change(_NODE, ("remove", f"/{field}"), at=f"1.{SINCE[field] - 1}"),
           *([change(_NODE, ("replace", f"/{field}", False))] if value is False else [])
       )],
     *around(change(_NODE, ("remove", "/chassis_uuid")), 25),

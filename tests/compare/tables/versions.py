@@ -1,5 +1,6 @@
 """What each version shows of each kind of thing, lists and choices of fields among it."""
 
+from app.api.node_fields import FIELDS
 from tests.compare.asks import STEP, around, at_each, available, get, node, post, put, verb
 
 _BIOS = {**STEP, "args": {"settings": [{"name": "virt", "value": "on"}]}}
@@ -99,17 +100,9 @@ _PROSE = ("/history", "/logical_disk_properties")
 #: collection -> field -> the minor version from which it can be chosen, and sorted by
 _FIELDS = {
     "nodes": {
-        "name": 5, "inspection_started_at": 6, "clean_step": 8, "raid_config": 12,
-        "target_raid_config": 12, "network_interface": 20, "resource_class": 21,
-        **{f"{kind}_interface": 31 for kind in (
-            "boot", "console", "deploy", "inspect", "management", "power", "raid", "vendor")},
-        "storage_interface": 33, "traits": 37, "rescue_interface": 38, "bios_interface": 40,
-        "fault": 42, "deploy_step": 44, "conductor_group": 46, "automated_clean": 47,
-        "protected": 48, "protected_reason": 48, "conductor": 49, "owner": 50, "description": 51,
-        "allocation_uuid": 52, "retired": 61, "retired_reason": 61, "lessee": 65,
-        "network_data": 66, "boot_mode": 75, "secure_boot": 75, "shard": 82, "parent_node": 83,
-        "firmware_interface": 86, "service_step": 87, "disable_power_off": 95,
-        "instance_name": 104, "health": 109,
+        **{field.name: field.since for field in FIELDS if field.since > 1
+           and field.name not in ("driver_internal_info", "inspection_finished_at")},
+        "clean_step": 8,  # older versions have no parameter to choose it by
     },
     "ports": {
         "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19, "portgroup_uuid": 24,

@@ -1,0 +1,41 @@
+"""
+Checks of the policy that several rules share, and the shape of a rule.
+
+A check is an expression of oslo.policy; `rule:` refers to one of `app.api.rules.PEOPLE`.
+"""
+
+from dataclasses import dataclass
+
+BOTH = ("system", "project")
+SYSTEM = ("system",)
+
+SYSTEM_READ = "rule:system_reader"
+SYSTEM_WORK = "rule:system_member"
+SYSTEM_ADMIN = "rule:system_admin"
+LIST = "rule:anybody_who_reads"
+SEE = "rule:system_reader or rule:owner_reader or rule:lessee_reader or rule:service"
+SEE_WITHIN = "rule:system_reader or rule:owner_reader or rule:service"
+USE = "rule:system_member or rule:owner_member or rule:lessee_member or rule:service"
+OPERATE = "rule:system_member or rule:owner_member or rule:lessee_manager or rule:service"
+OWN = "rule:system_member or rule:owner_member or rule:service"
+SET_UP = "rule:system_member or rule:owner_manager or rule:service"
+MANAGE = "rule:system_member or rule:owner_manager or rule:lessee_manager or rule:service"
+WIRE = "rule:system_admin or rule:owner_manager or rule:service"
+ALLOCATION_READ = "rule:system_reader or (role:reader and project_id:%(allocation.owner)s)"
+ALLOCATION_WORK = "rule:system_member or (role:member and project_id:%(allocation.owner)s)"
+RUNBOOK_WORK = (
+    "rule:system_member or (role:manager and project_id:%(runbook.owner)s) or role:service"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """
+    check: who passes, if no file says otherwise. guards: what one needs it for. scopes: the kinds
+    of tokens that can pass at all.
+    """
+
+    name: str
+    check: str
+    guards: str
+    scopes: tuple[str, ...] = BOTH

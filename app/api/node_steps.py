@@ -1,0 +1,66 @@
+"""
+The steps of a node's operation and its agent, as a node shows them: `clean_step` and its kin, and
+the keys of `driver_internal_info` that Ironic keeps there and this service in other tables.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from app.api import json_rows
+from app.api.answers import OPTIONS
+from app.api.masking import HIDDEN, mask
+from app.models import Operation, OperationStep
+from drivers.steps import Flow
+
+View = dict[str, Any]
+#: The operation in progress, its current step, and all its steps.
+Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
+
+#: Flows whose steps a node shows.
+FLOWS = (Flow.CLEAN, Flow.DEPLOY, Flow.SERVICE)
+
+
+def step_view(step: OperationStep) -> View:
+    """A step as Ironic shows it."""
+    return {
+        "interface": step.interface,
+        "step": step.name,
+        "args": mask(step.args) or None,
+        "priority": int(step.priority) if step.priority == int(step.priority) else step.priority,
+        "abortable": step.abortable,
+        "requires_ramdisk": step.requires_ramdisk,
+    }
+
+
+def current_step(progress: Progress, flow: Flow) -> View:
+    """The current step, if it belongs to the flow; else empty."""
+    current = progress[1]
+    return step_view(current) if current is not None and current.flow == flow else {}
+
+
+def internal_info(document: str, agent: Mapping[str, Any], progress: Progress | None) -> str:
+    """
+    The JSON text of `driver_internal_info` with the agent and the steps in progress.
+
+    document: the text without them. agent: keys of the agent, None for those without a value.
+    """
+    facts = {name: value for name, value in agent.items() if value is not None}
+    if "agent_secret_token" in facts:
+        facts["agent_secret_token"] = HIDDEN
+    if "agent_last_heartbeat" in facts:
+        facts["agent_last_heartbeat"] = json_rows.iso(facts["agent_last_heartbeat"])
+    for flow in FLOWS:
+        steps = _steps(progress, flow)
+        if steps:
+            current = progress[1] if progress else None
+            facts[f"{flow}_steps"] = [step_view(each) for each in steps]
+            facts[f"{flow}_step_index"] = steps.index(current) if current in steps else None
+    if not facts:
+        return document
+    return orjson.dumps(orjson.loads(document) | facts, option=OPTIONS).decode()
+
+
+def _steps(progress: Progress | None, flow: Flow) -> list[OperationStep]:
+    return [each for each in progress[2] if each.flow == flow] if progress else []

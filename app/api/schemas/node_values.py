@@ -1,0 +1,41 @@
+"""Types of values that only nodes have."""
+
+from typing import Any
+
+from marshmallow import ValidationError
+
+from app.api.schemas import network_data
+from app.api.schemas.common import Document, Text
+
+
+class Properties(Document):
+    """The properties of a machine; its sizes are numbers."""
+
+    def _validate(self, value: dict[str, Any]) -> None:
+        super()._validate(value)
+        for key in ("local_gb", "memory_mb"):
+            size = value.get(key)
+            if size is None:
+                continue
+            if isinstance(size, bool) or not str(size).isdecimal():
+                raise ValidationError(
+                    "The following properties for node should be non-negative integers, but"
+                    f" provided values are: {{{key!r}: {size!r}}}"
+                )
+
+
+class NetworkData(Document):
+    """The network configuration of the agent, as OpenStack's metadata has it."""
+
+    def _validate(self, value: dict[str, Any]) -> None:
+        super()._validate(value)
+        network_data.check(value)
+
+
+class GroupName(Text):
+    """The name of a conductor group, or empty."""
+
+    def _validate(self, value: str) -> None:
+        super()._validate(value)
+        if value and not value.replace("_", "").replace("-", "").replace(".", "").isalnum():
+            raise ValidationError("Must be letters, digits, underscores, dashes and dots.")
