@@ -18,8 +18,7 @@ from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
-from app.api import auth, bodies, documentation, errors, heartbeats, policy, root, routes, versions
-from app.api.access import POLICY
+from app.api import auth, bodies, errors, heartbeats, root, routes, versions
 from app.api.agents import agents
 from app.api.allocations import allocations
 from app.api.answers import RUNTIME, Wsgi, json, signature
@@ -34,7 +33,10 @@ from app.api.machine_states import machine_states
 from app.api.management import management
 from app.api.node_states import node_states
 from app.api.nodes import nodes
+from app.api.openapi import document
 from app.api.operations import operations
+from app.api.policy.enforce import POLICY
+from app.api.policy.file import make as make_policy
 from app.api.portgroups import portgroups
 from app.api.ports import ports
 from app.api.routes import Json
@@ -80,7 +82,7 @@ def create_app(runtime: Runtime) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.extensions[RUNTIME] = runtime
-    app.extensions[POLICY] = policy.make(runtime.settings)
+    app.extensions[POLICY] = make_policy(runtime.settings)
     app.config.update(
         API_TITLE="Ingot",
         API_VERSION=f"1.{versions.MAX}",
@@ -89,11 +91,11 @@ def create_app(runtime: Runtime) -> Flask:
         OPENAPI_JSON_PATH="openapi.json",
         PROPAGATE_EXCEPTIONS=False,
     )
-    api = Api(app, spec_kwargs={"marshmallow_plugin": documentation.Marshmallow()})
+    api = Api(app, spec_kwargs={"marshmallow_plugin": document.Marshmallow()})
     for blueprint in BLUEPRINTS:
         api.register_blueprint(blueprint)
     root.register(app)
-    app.add_url_rule("/docs", view_func=documentation.page)
+    app.add_url_rule("/docs", view_func=document.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))
     turns = Turns(runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads)
@@ -122,7 +124,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        return documentation.document(self._app, self.spec)
+        return document.document(self._app, self.spec)
 
     def _openapi_json(self) -> Response:
         return json(self.document)

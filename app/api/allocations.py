@@ -7,9 +7,10 @@ from flask import Response
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
-from app.api import access, versions
+from app.api import versions
 from app.api.answers import empty, runtime
 from app.api.nodes import identified
+from app.api.policy import enforce
 from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
@@ -80,7 +81,7 @@ def create_allocation(fields: dict[str, Any]) -> Response:
     node = fields.pop("node", None)
     if node is not None and versions.current() < BACKFILL_SINCE:
         raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")
-    fields = access.own("allocation", fields)
+    fields = enforce.own("allocation", fields)
 
     def make(session: Session) -> Allocation:
         if node is not None:

@@ -7,12 +7,13 @@ from flask import Response, request
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api import access, etags, node_view, versions
+from app.api import etags, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.errors import Misaddressed
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.patching import patched
+from app.api.policy import enforce
 from app.api.routes import Routes, body
 from app.api.schemas.common import FieldsQuery, NoQuery, is_host_name, is_ident
 from app.api.schemas.nodes import (
@@ -121,7 +122,7 @@ def listing(query: Query, *, detail: bool = False) -> Response:
     with runtime().looking() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        selected = _filtered(access.narrowed(read.query, Node), query)
+        selected = _filtered(enforce.narrowed(read.query, Node), query)
         rows = connection.execute(cut(connection, selected, Node, page)).all()
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
@@ -168,7 +169,7 @@ def create_node(fields: dict[str, Any]) -> Response:
     versions.check_body("node", fields)
     if not _is_name(fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
-    fields = access.own("node", fields)
+    fields = enforce.own("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
 
     def work(session: Session) -> Response:
@@ -211,7 +212,7 @@ def change_node(query: Query, ident: str) -> Response:
             if "chassis_uuid" in values and values["chassis_uuid"] is None:
                 versions.require(25, "removal of chassis_uuid")
             if "owner" in values:
-                access.check_new_owner(node)
+                enforce.check_new_owner(node)
             service.change(
                 session,
                 node,
@@ -269,7 +270,7 @@ def list_children(_query: Query, ident: str) -> Response:
         if node is None:
             raise NotFound("node", ident)
         found = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
-        children = session.scalars(access.narrowed(found, Node)).all()
+        children = session.scalars(enforce.narrowed(found, Node)).all()
     link = {"href": f"{host()}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
     return json({"children": children, "links": link})
 

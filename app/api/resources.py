@@ -18,11 +18,12 @@ from marshmallow import Schema
 from sqlalchemy import JSON, ColumnElement, FromClause, Row, Select, Text, cast, select
 from sqlalchemy.orm import Session
 
-from app.api import access, versions
+from app.api import versions
 from app.api.answers import empty, host, json, links, runtime
 from app.api.errors import Misaddressed
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.patching import asked, patched
+from app.api.policy import enforce
 from app.api.schemas.common import is_ident
 from app.errors import NotFound
 from app.models import Base
@@ -135,7 +136,7 @@ class Resource(Generic[Model]):
         wanted = shape(query, self.name, short=self.short, full=self.full, detail=detail)
         page = page_of(query, self.name, sortable=self.sortable)
         with runtime().reading() as session:
-            selected = access.narrowed(narrow(self.query(wanted)), self.model)
+            selected = enforce.narrowed(narrow(self.query(wanted)), self.model)
             selected = cut(session, selected, self.model, page)
             rows = session.execute(selected).all()
         last = rows[-1].uuid if len(rows) == page.limit else None

@@ -23,11 +23,12 @@ from webargs.multidictproxy import MultiDictProxy
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
-from app.api import access, versions
+from app.api import versions
 from app.api.answers import OPTIONS
 from app.api.auth import caller
 from app.api.errors import TooDeep
-from app.api.owned import owned_at
+from app.api.policy import enforce
+from app.api.policy.targets import owned_at
 from app.api.wording import told
 from app.errors import Invalid, TooLarge
 
@@ -203,7 +204,7 @@ class Routes(flask_smorest.Blueprint):
                     kwargs[named] = itself.full_name(kwargs[named])
                 restricted = rule is not None and caller().restricted
                 if rule and restricted:  # who may not, is not told of versions either
-                    access.check(rule, owned, kwargs.get(named), lambda: body(request))
+                    enforce.check(rule, owned, kwargs.get(named), lambda: body(request))
                 if versions.current() < since:
                     if gone == 406:
                         versions.require(since, f"{method} {path}")
@@ -221,7 +222,7 @@ class Routes(flask_smorest.Blueprint):
                     versions.check_query(query, request.args)
                 answer = view(*args, **kwargs)
                 if restricted:
-                    access.confirm_narrowed(view)
+                    enforce.confirm_narrowed(view)
                 return answer
 
             name, full = view.__name__, f"{self.url_prefix}{path}"

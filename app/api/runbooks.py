@@ -7,9 +7,10 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api import access, versions
+from app.api import versions
 from app.api.answers import empty, host, json, runtime
 from app.api.masking import mask
+from app.api.policy import enforce
 from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery, NoQuery
@@ -55,7 +56,7 @@ def list_runbooks(query: Query) -> Response:
 def create_runbook(fields: dict[str, Any]) -> Response:
     """Create a runbook"""
     versions.check_body("runbook", fields)
-    fields = access.own("runbook", fields)
+    fields = enforce.own("runbook", fields)
     if versions.current() < TRAITS_SINCE and not is_trait(fields["name"]):
         raise Invalid(f"name: {fields['name']!r} is not a trait, as it has to be before 1.112")
     return RUNBOOK.create(lambda session: service.create(session, fields))

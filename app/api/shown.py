@@ -31,15 +31,7 @@ from app.api.inspection_rules import CHANGE as RULE_CHANGE
 from app.api.inspection_rules import RULE
 from app.api.management import COMPONENTS
 from app.api.masking import DOCUMENTS
-from app.api.portgroups import CHANGE as PORTGROUP_CHANGE
-from app.api.portgroups import PORTGROUP
-from app.api.ports import CHANGE as PORT_CHANGE
-from app.api.ports import PORT
-from app.api.resources import Resource
-from app.api.runbooks import CHANGE as RUNBOOK_CHANGE
-from app.api.runbooks import RUNBOOK
-from app.api.schemas.management import INDICATOR_STATES
-from app.api.shapes import (
+from app.api.openapi.shapes import (
     ANYTHING,
     DOCUMENT,
     FLAG,
@@ -61,6 +53,14 @@ from app.api.shapes import (
     some,
     versioned,
 )
+from app.api.portgroups import CHANGE as PORTGROUP_CHANGE
+from app.api.portgroups import PORTGROUP
+from app.api.ports import CHANGE as PORT_CHANGE
+from app.api.ports import PORT
+from app.api.resources import Resource
+from app.api.runbooks import CHANGE as RUNBOOK_CHANGE
+from app.api.runbooks import RUNBOOK
+from app.api.schemas.management import INDICATOR_STATES
 from app.api.templates import CHANGE as TEMPLATE_CHANGE
 from app.api.templates import TEMPLATE
 from app.api.volumes import CONNECTOR, CONNECTOR_CHANGE, TARGET, TARGET_CHANGE

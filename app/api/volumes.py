@@ -6,10 +6,10 @@ from typing import Any
 from flask import Response
 from sqlalchemy import Select
 
-from app.api import access
 from app.api.answers import host, json, links
 from app.api.nodes import id_of
 from app.api.parts import filtered
+from app.api.policy import enforce
 from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
@@ -50,7 +50,7 @@ TARGET: Resource[VolumeTarget] = Resource(
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: VolumeTarget.__table__.join(Node.__table__),
-    masked={"properties": access.target_properties},
+    masked={"properties": enforce.target_properties},
 )  # fmt: skip
 CONNECTOR_CHANGE = ConnectorChange()
 TARGET_CHANGE = TargetChange()

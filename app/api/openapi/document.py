@@ -12,13 +12,13 @@ from flask import Flask, Response
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app.api import auth, idempotency, versions
+from app.api.openapi.shapes import TEXT, WHOLE, Shape, exactly, maybe, one_of, ref, versioned
 from app.api.routes import PARAMETER, Route, Routes, summary
 from app.api.schemas.common import NAME, Flag, Ident, Mac, Name, Uuid, Words
-from app.api.shapes import TEXT, WHOLE, Shape, exactly, maybe, one_of, ref, versioned
 from app.api.shown import EXCHANGES, JSON, SHAPES, Exchange
 from app.services.agents import MAC
 
-PAGE = Path(__file__).with_name("documentation.html")
+PAGE = Path(__file__).with_name("page.html")
 ABOUT = f"""\
 OpenStack Ironic's API, and what Ingot adds to it. A request asks for a version with the header
 `{versions.HEADER}`; without one it gets 1.{versions.MIN}. `x-since` tells from which version on

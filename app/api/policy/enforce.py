@@ -14,9 +14,9 @@ from sqlalchemy import Select, false, or_, select
 from app.api.answers import runtime
 from app.api.auth import caller
 from app.api.masking import mask, redacted
-from app.api.owned import NOTHING, OF_NODE, OWNED, SEE_NODE, Facts, Owned, of_node
-from app.api.policy import Policy
-from app.api.rules import RULES
+from app.api.policy.defaults import RULES
+from app.api.policy.file import Policy
+from app.api.policy.targets import NOTHING, OF_NODE, OWNED, SEE_NODE, Facts, Owned, of_node
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.models import Base, Node
 from app.states import State
