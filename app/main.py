@@ -21,7 +21,7 @@ from app import log
 from app.api import auth, bodies, errors, heartbeats, root, routes, versions
 from app.api.agents import agents
 from app.api.allocations import allocations
-from app.api.answers import RUNTIME, Wsgi, json, signature
+from app.api.answers import RUNTIME, Wsgi, json
 from app.api.chassis import chassis
 from app.api.conductors import conductors
 from app.api.drivers import drivers
@@ -35,11 +35,11 @@ from app.api.node_states import node_states
 from app.api.nodes import nodes
 from app.api.openapi import document
 from app.api.operations import operations
+from app.api.parsing import Json
 from app.api.policy.enforce import POLICY
 from app.api.policy.file import make as make_policy
 from app.api.portgroups import portgroups
 from app.api.ports import ports
-from app.api.routes import Json
 from app.api.runbooks import runbooks
 from app.api.shards import shards
 from app.api.steps import steps
@@ -158,7 +158,7 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
         headers = response.headers
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # there is no content
-        headers.extend(signature(g.request_id, None if g.unrouted else g.version))
+        headers.extend(versions.signature(g.request_id, None if g.unrouted else g.version))
         written = request.method not in READS and not request.path.startswith(HEARTBEATS)
         if written or log.debugging():
             _log_answer(response, logger.info if written else logger.debug)

@@ -12,7 +12,7 @@ from marshmallow import INCLUDE
 from app import log
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
-from app.api.nodes import key_of
+from app.api.node_identifiers import key_of
 from app.api.routes import Routes
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import empty, runtime
-from app.api.nodes import identified
+from app.api.node_identifiers import id_of, identified
 from app.api.policy import enforce
 from app.api.resources import Resource
 from app.api.routes import Routes
@@ -139,17 +139,8 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation_of_node(_query: Query, ident: str) -> Response:
     """Give a node back"""
-    with runtime().reading() as session:
-        condition = _of_node(session, ident)
-    _remove(condition, f"of node {ident}")
+    _remove(Allocation.__table__.c.node_id == id_of(ident), f"of node {ident}")
     return empty(204)
-
-
-def _of_node(session: Session, ident: str) -> ColumnElement[bool]:
-    node_id = session.scalar(select(Node.id).where(identified(ident)))
-    if node_id is None:
-        raise NotFound("node", ident)
-    return Allocation.__table__.c.node_id == node_id
 
 
 def _remove(condition: ColumnElement[bool], shown: str) -> None:

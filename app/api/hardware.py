@@ -5,11 +5,10 @@ from typing import Any
 
 from flask import Response
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import host, json, links, runtime
-from app.api.nodes import identified
+from app.api.node_identifiers import node_of
 from app.api.paging import chosen
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
@@ -17,7 +16,6 @@ from app.api.schemas.management import SettingsQuery
 from app.errors import Invalid, NotAcceptable, NotFound
 from app.models import BiosSetting, FirmwareComponent, Node
 from app.services import inventory as inventory_service
-from app.services import nodes
 
 hardware = Routes("hardware", "What is known of machines")
 
@@ -38,11 +36,6 @@ COMPONENT = (
 )  # fmt: skip
 
 
-def _node(session: Session, ident: str) -> Node:
-    identified(ident)
-    return nodes.find(session, ident)
-
-
 @hardware.at("GET", BIOS, since=40, rule="baremetal:node:bios:get")
 @hardware.arguments(SettingsQuery, location="query")
 def list_bios_settings(query: Query, ident: str) -> Response:
@@ -56,7 +49,7 @@ def list_bios_settings(query: Query, ident: str) -> Response:
     if fields is not None:
         wanted = (*TIMES, *chosen(fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
     with runtime().reading() as session:
-        node = _node(session, ident)
+        node = node_of(session, ident)
         rows = session.scalars(
             select(BiosSetting).where(BiosSetting.node_id == node.id).order_by(BiosSetting.name)
         ).all()
@@ -68,7 +61,7 @@ def list_bios_settings(query: Query, ident: str) -> Response:
 def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
     """Show a BIOS setting of a machine"""
     with runtime().reading() as session:
-        node = _node(session, ident)
+        node = node_of(session, ident)
         row = session.get(BiosSetting, (node.id, name))
     if row is None:
         raise NotFound(
@@ -94,7 +87,7 @@ def list_firmware(query: Query, ident: str) -> Response:
         except NotAcceptable as error:  # as Ironic answers it
             raise Invalid(str(error)) from error
     with runtime().reading() as session:
-        node = _node(session, ident)
+        node = node_of(session, ident)
         rows = session.scalars(
             select(FirmwareComponent)
             .where(FirmwareComponent.node_id == node.id)
@@ -109,5 +102,5 @@ def list_firmware(query: Query, ident: str) -> Response:
 def show_inventory(_query: Any, ident: str) -> Response:
     """Show what inspection found in a machine"""
     with runtime().reading() as session:
-        found = inventory_service.find(session, _node(session, ident))
+        found = inventory_service.find(session, node_of(session, ident))
         return json({"inventory": found.inventory, "plugin_data": found.plugin_data})

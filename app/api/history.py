@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import host, json, runtime
-from app.api.nodes import identified
+from app.api.node_identifiers import identified
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery

@@ -10,7 +10,7 @@ from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
 from app.api.management import ask
-from app.api.nodes import identified, locked
+from app.api.node_identifiers import locked, node_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import (
@@ -21,7 +21,6 @@ from app.api.schemas.management import (
 )
 from app.models import Node
 from app.services import management as service
-from app.services import nodes as nodes_service
 from app.services.caller import Caller
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
@@ -80,9 +79,8 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
 @machine_states.arguments(NoQuery, location="query")
 def show_console(_query: Any, ident: str) -> Response:
     """Show how to reach the console of a machine"""
-    identified(ident)
     with runtime().reading() as session:
-        node = nodes_service.find(session, ident)
+        node = node_of(session, ident)
     info = ask(ident, "get_console") if node.console_enabled else None
     return json({"console_enabled": node.console_enabled, "console_info": info})
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, json, links, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.nodes import identified, locked
+from app.api.node_identifiers import identified, locked
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import BootDevice, DeviceTypes, IndicatorState, VirtualMedium

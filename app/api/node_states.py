@@ -14,7 +14,7 @@ from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.nodes import identified, key_of, locked, node_of
+from app.api.node_identifiers import identified, key_of, locked, node_of
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.errors import Invalid, NotFound, ServiceError

@@ -7,15 +7,16 @@ from flask import Response, request
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api import etags, node_view, versions
+from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
-from app.api.errors import Misaddressed
+from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
 from app.api.paging import chosen, collection, page_of, shape
+from app.api.parsing import body
 from app.api.patching import patched
 from app.api.policy import enforce
-from app.api.routes import Routes, body
-from app.api.schemas.common import FieldsQuery, NoQuery, is_host_name, is_ident
+from app.api.routes import Routes
+from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.schemas.nodes import (
     MaintenanceReason,
     NodeChange,
@@ -37,9 +38,6 @@ nodes = Routes("nodes", "Machines, and what is done to them")
 
 Query = Mapping[str, Any]
 
-NAMES_SINCE = 5
-#: Before it, a name is that of a host.
-ANY_NAMES_SINCE = 10
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
 #: Kinds of interfaces that a validation shows first.
@@ -49,53 +47,6 @@ EQUAL = (
     "instance_uuid", "instance_name", "maintenance", "provision_state", "driver",
     "resource_class", "fault", "owner", "lessee", "retired", "chassis_uuid",
 )  # fmt: skip
-
-
-def key_of(ident: str) -> node_view.Key:
-    """The key of the node that a path names. Raises Misaddressed, NotFound."""
-    if not is_ident(ident) or (not idents.is_uuid(ident) and not _is_name(ident)):
-        raise Misaddressed(f"Expected UUID or name for node: {ident}")
-    return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
-
-
-def identified(ident: str) -> Any:
-    """The condition for that node. Raises Misaddressed, NotFound."""
-    column, value = key_of(ident)
-    return Node.__table__.c[column] == value
-
-
-def _is_name(text: str) -> bool:
-    """Whether a node could have this name, as far as the request's version knows names."""
-    return not NAMES_SINCE <= versions.current() < ANY_NAMES_SINCE or is_host_name(text)
-
-
-def id_of(ident: str) -> int:
-    """The id of the node that a path or a filter names. Raises Invalid, NotFound."""
-    with runtime().reading() as session:
-        found = session.scalar(select(Node.id).where(identified(ident)))
-    if found is None:
-        raise NotFound("node", ident)
-    return found
-
-
-def node_of(session: Session, ident: str) -> Node:
-    """The node that a path names. Raises Misaddressed, NotFound."""
-    node = session.scalar(select(Node).where(identified(ident)))
-    if node is None:
-        raise NotFound("node", ident)
-    return node
-
-
-def locked(session: Session, ident: str) -> Node:
-    """
-    The node that a path names, its row locked.
-
-    Raises Invalid, NotFound, and PreconditionFailed when the request's If-Match is not met.
-    """
-    key_of(ident)
-    node = service.lock(session, ident)
-    etags.check(session, node)
-    return node
 
 
 @nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list")
@@ -167,7 +118,7 @@ def _parent(ident: str) -> Any:
 def create_node(fields: dict[str, Any]) -> Response:
     """Enroll a node"""
     versions.check_body("node", fields)
-    if not _is_name(fields.get("name") or "unnamed"):
+    if not is_name(fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
     fields = enforce.own("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
@@ -295,9 +246,8 @@ def validate_named_node(query: Query) -> Response:
 
 
 def _validate(ident: str) -> Response:
-    identified(ident)
     with runtime().reading() as session:
-        node = service.find(session, ident)
+        node = node_of(session, ident)
         try:
             target = targets.of_node(session, node)
             refused = {"deploy": _refused_deployment(session, node, target)}

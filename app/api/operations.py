@@ -7,7 +7,7 @@ from sqlalchemy import not_, select
 
 from app.api.answers import json, links, runtime
 from app.api.masking import mask
-from app.api.nodes import identified
+from app.api.node_identifiers import identified
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery

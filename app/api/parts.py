@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select
 
-from app.api.nodes import id_of
+from app.api.node_identifiers import id_of
 from app.models import Base, Node
 
 _NODES = Node.__table__.c

@@ -8,7 +8,7 @@ from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
 from app.api import versions
-from app.api.nodes import id_of
+from app.api.node_identifiers import id_of
 from app.api.parts import filtered
 from app.api.resources import Resource
 from app.api.routes import Routes

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.errors import Misaddressed
-from app.api.nodes import id_of
+from app.api.node_identifiers import id_of
 from app.api.parts import filtered
 from app.api.portgroups import BELOW_NODES_SINCE, PORTGROUP
 from app.api.resources import Resource

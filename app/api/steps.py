@@ -8,7 +8,7 @@ from flask import Response
 from marshmallow import Schema, fields
 
 from app.api.answers import json, runtime
-from app.api.nodes import node_of
+from app.api.node_identifiers import node_of
 from app.api.routes import Routes
 from app.services import catalogue
 from drivers.steps import Arg, Flow

@@ -7,8 +7,9 @@ from flask import Response, request
 from sqlalchemy.orm import Session
 
 from app.api.answers import empty, host, json, runtime
-from app.api.nodes import locked, node_of
-from app.api.routes import Routes, body
+from app.api.node_identifiers import locked, node_of
+from app.api.parsing import body
+from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, not_a_trait
 from app.api.schemas.templates import Traits
 from app.errors import Invalid

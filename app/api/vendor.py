@@ -9,11 +9,12 @@ from app.api.answers import JSON, empty, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
 from app.api.management import ask
-from app.api.nodes import identified, locked
-from app.api.routes import Routes, body
+from app.api.node_identifiers import locked, node_of
+from app.api.parsing import body
+from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.errors import Invalid
-from app.services import drivers, nodes
+from app.services import drivers
 from app.services import management as service
 from drivers import passthru
 
@@ -28,9 +29,8 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 @vendor.arguments(NoQuery, location="query")
 def list_functions(_query: Any, ident: str) -> Response:
     """List the vendor functions of a node"""
-    identified(ident)
     with runtime().reading() as session:
-        found = service.vendor_functions(session, nodes.find(session, ident))
+        found = service.vendor_functions(session, node_of(session, ident))
     return json({name: function.shown() for name, function in found.items()})
 
 
@@ -38,9 +38,8 @@ def _call(ident: str, name: str) -> Response:
     arguments = body(request)
     if not isinstance(arguments, dict):
         raise Invalid("The body of a vendor function must be an object: its arguments.")
-    identified(ident)
     with runtime().reading() as session:
-        node = nodes.find(session, ident)
+        node = node_of(session, ident)
         function = service.vendor_function(session, node, name, request.method, arguments)
     if function.asynchronous and function.exclusive:
         return _begin(ident, name, arguments)

@@ -8,7 +8,7 @@ from marshmallow import INCLUDE
 
 from app.api import versions
 from app.api.answers import empty, json, runtime
-from app.api.nodes import identified, locked
+from app.api.node_identifiers import locked, node_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
@@ -28,9 +28,8 @@ PLACED_SINCE = 67
 @vifs.arguments(NoQuery, location="query")
 def list_vifs(_query: Query, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
-    identified(ident)
     with runtime().reading() as session:
-        found = service.attached(session, nodes.find(session, ident))
+        found = service.attached(session, node_of(session, ident))
     return json({"vifs": [{"id": vif} for vif in found]})
 
 

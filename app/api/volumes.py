@@ -7,7 +7,7 @@ from flask import Response
 from sqlalchemy import Select
 
 from app.api.answers import host, json, links
-from app.api.nodes import id_of
+from app.api.node_identifiers import id_of
 from app.api.parts import filtered
 from app.api.policy import enforce
 from app.api.resources import Resource

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import json, links, runtime
 from app.api.auth import caller
-from app.api.nodes import node_of
+from app.api.node_identifiers import node_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.models import Node, Operation
