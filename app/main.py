@@ -5,8 +5,9 @@ The application: what every request passes through, and who answers it.
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
@@ -40,6 +41,7 @@ from app.api.policy.enforce import POLICY
 from app.api.policy.file import make as make_policy
 from app.api.portgroups import portgroups
 from app.api.ports import ports
+from app.api.routes import Route
 from app.api.runbooks import runbooks
 from app.api.shards import shards
 from app.api.steps import steps
@@ -94,7 +96,7 @@ def create_app(runtime: Runtime) -> Flask:
     api = Api(app, spec_kwargs={"marshmallow_plugin": document.Marshmallow()})
     for blueprint in BLUEPRINTS:
         api.register_blueprint(blueprint)
-    root.register(app)
+    api.outside = root.register(app)
     app.add_url_rule("/docs", view_func=document.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))
@@ -120,11 +122,18 @@ class Application(Flask):
 
 
 class Api(flask_smorest.Api):  # type: ignore[misc]
-    """Documents the routes; errors are told in Ironic's shapes, not in its own."""
+    """
+    Documents the routes; errors are told in Ironic's shapes, not in its own.
+
+    outside: the routes that no blueprint has.
+    """
+
+    outside: Sequence[Route] = ()
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        return document.document(self._app, self.spec)
+        declared = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *declared))
 
     def _openapi_json(self) -> Response:
         return json(self.document)

@@ -9,6 +9,17 @@ from sqlalchemy import select
 from app.api import versions
 from app.api.answers import host, json, links, runtime
 from app.api.node_identifiers import node_of
+from app.api.openapi.shapes import (
+    DOCUMENT,
+    LINKS,
+    Component,
+    column_shapes,
+    exactly,
+    many,
+    mapped,
+    some,
+    versioned,
+)
 from app.api.paging import chosen
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
@@ -35,8 +46,21 @@ COMPONENT = (
     "vendor", "model", "serial_number",
 )  # fmt: skip
 
+BIOS_SETTING = Component("BiosSetting", some(
+    {**column_shapes(BiosSetting, (*SETTING, *TIMES, *REGISTRY)), "links": LINKS}
+))  # fmt: skip
+FIRMWARE = Component(
+    "Firmware", versioned("firmware", some(column_shapes(FirmwareComponent, COMPONENT)))
+)
 
-@hardware.at("GET", BIOS, since=40, rule="baremetal:node:bios:get")
+
+@hardware.at(
+    "GET",
+    BIOS,
+    since=40,
+    rule="baremetal:node:bios:get",
+    returns=exactly({"bios": many(BIOS_SETTING)}),
+)
 @hardware.arguments(SettingsQuery, location="query")
 def list_bios_settings(query: Query, ident: str) -> Response:
     """List the BIOS settings of a machine"""
@@ -56,7 +80,9 @@ def list_bios_settings(query: Query, ident: str) -> Response:
     return json({"bios": [_setting(node, row, wanted) for row in rows]})
 
 
-@hardware.at("GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get")
+@hardware.at(
+    "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=mapped(BIOS_SETTING)
+)
 @hardware.arguments(NoQuery, location="query")
 def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
     """Show a BIOS setting of a machine"""
@@ -76,7 +102,13 @@ def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
     return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", host())}
 
 
-@hardware.at("GET", "/nodes/<ident>/firmware", since=86, rule="baremetal:node:firmware:get")
+@hardware.at(
+    "GET",
+    "/nodes/<ident>/firmware",
+    since=86,
+    rule="baremetal:node:firmware:get",
+    returns=exactly({"firmware": many(FIRMWARE)}),
+)
 @hardware.arguments(FieldsQuery, location="query")
 def list_firmware(query: Query, ident: str) -> Response:
     """List the firmware of a machine"""
@@ -97,7 +129,13 @@ def list_firmware(query: Query, ident: str) -> Response:
     return json({"firmware": shown})
 
 
-@hardware.at("GET", "/nodes/<ident>/inventory", since=81, rule="baremetal:node:inventory:get")
+@hardware.at(
+    "GET",
+    "/nodes/<ident>/inventory",
+    since=81,
+    rule="baremetal:node:inventory:get",
+    returns=exactly({"inventory": DOCUMENT, "plugin_data": DOCUMENT}),
+)
 @hardware.arguments(NoQuery, location="query")
 def show_inventory(_query: Any, ident: str) -> Response:
     """Show what inspection found in a machine"""

@@ -11,6 +11,9 @@ from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
+from app.api.node_shapes import NODE, NODES, TAG
+from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
+from app.api.openapi.shapes import FLAG, LINK, TEXT, UUID, Component, exactly, many, mapped
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.parsing import body
 from app.api.patching import patched
@@ -48,15 +51,19 @@ EQUAL = (
     "resource_class", "fault", "owner", "lessee", "retired", "chassis_uuid",
 )  # fmt: skip
 
+VALIDATION = Component(
+    "Validation", mapped(exactly({"result": FLAG, "reason": TEXT}, optional=["reason"]))
+)
 
-@nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list")
+
+@nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
 def list_nodes(query: Query) -> Response:
     """List nodes"""
     return listing(query)
 
 
-@nodes.at("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list")
+@nodes.at("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
 def list_node_details(query: Query) -> Response:
     """List nodes with all their fields"""
@@ -113,7 +120,9 @@ def _parent(ident: str) -> Any:
     return Select(Node.__table__.c.uuid).where(idents.identified(ident)).scalar_subquery()
 
 
-@nodes.at("POST", "/nodes", rule="baremetal:node:create")
+@nodes.at(
+    "POST", "/nodes", rule="baremetal:node:create", returns=Returns({201: NODE}, LOCATION | TAG)
+)
 @nodes.arguments(NodeCreate)
 def create_node(fields: dict[str, Any]) -> Response:
     """Enroll a node"""
@@ -129,7 +138,13 @@ def create_node(fields: dict[str, Any]) -> Response:
     return service.when_free(runtime(), work)
 
 
-@nodes.at("GET", "/nodes/<ident>", query="nodes", rule="baremetal:node:get")
+@nodes.at(
+    "GET",
+    "/nodes/<ident>",
+    query="nodes",
+    rule="baremetal:node:get",
+    returns=Returns({200: NODE}, TAG, fields=(*node_view.FULL, "links")),
+)
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
@@ -138,7 +153,14 @@ def show_node(query: Query, ident: str) -> Response:
     return node_view.tagged(key_of(ident), wanted)
 
 
-@nodes.at("PATCH", "/nodes/<ident>", query="nodes", rule="baremetal:node:update")
+@nodes.at(
+    "PATCH",
+    "/nodes/<ident>",
+    query="nodes",
+    rule="baremetal:node:update",
+    returns=Returns({200: NODE}, TAG),
+    takes=json_patch(CHANGE),
+)
 @nodes.arguments(NodePatchQuery, location="query")
 def change_node(query: Query, ident: str) -> Response:
     """Change a node by a JSON patch"""
@@ -178,7 +200,7 @@ def change_node(query: Query, ident: str) -> Response:
     return service.when_free(runtime(), work)
 
 
-@nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete")
+@nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Forget a node"""
@@ -186,7 +208,9 @@ def delete_node(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@nodes.at("PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance")
+@nodes.at(
+    "PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance", returns=ACCEPTED
+)
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
@@ -199,7 +223,12 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at("DELETE", "/nodes/<ident>/maintenance", rule="baremetal:node:clear_maintenance")
+@nodes.at(
+    "DELETE",
+    "/nodes/<ident>/maintenance",
+    rule="baremetal:node:clear_maintenance",
+    returns=ACCEPTED,
+)
 @nodes.arguments(NoQuery, location="query")
 def clear_maintenance(_query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
@@ -212,7 +241,13 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at("GET", "/nodes/<ident>/children", since=83, rule="baremetal:node:list")
+@nodes.at(
+    "GET",
+    "/nodes/<ident>/children",
+    since=83,
+    rule="baremetal:node:list",
+    returns=exactly({"children": many(UUID), "links": LINK}),
+)
 @nodes.arguments(NoQuery, location="query")
 def list_children(_query: Query, ident: str) -> Response:
     """List the nodes that are parts of a node"""
@@ -226,14 +261,14 @@ def list_children(_query: Query, ident: str) -> Response:
     return json({"children": children, "links": link})
 
 
-@nodes.at("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate")
+@nodes.at("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(NoQuery, location="query")
 def validate_node(_query: Query, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
     return _validate(ident)
 
 
-@nodes.at("GET", "/nodes/validate", rule="baremetal:node:validate")
+@nodes.at("GET", "/nodes/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(ValidateQuery, location="query")
 def validate_named_node(query: Query) -> Response:
     """Check a node's settings; the node is named in the query"""

@@ -1,14 +1,14 @@
 """
-Routes: how a handler says where it is, since when, and what it takes.
+Routes: how a handler says where it is, since when, what it takes and what it answers.
 
-    @nodes.at("GET", "/nodes/<ident>/history", since=78)
+    @nodes.at("GET", "/nodes/<ident>/history", since=78, returns=ENTRIES)
     @nodes.arguments(HistoryQuery, location="query")
     def list_history(query, ident): ...
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Never
 
@@ -20,6 +20,8 @@ from werkzeug.exceptions import NotFound as NoSuchRoute
 
 from app.api import versions
 from app.api.auth import caller
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import Shape
 from app.api.parsing import body, parser
 from app.api.policy import enforce
 from app.api.policy.targets import owned_at
@@ -43,10 +45,13 @@ class Route:
     handler: str
     summary: str
     tag: str
+    returns: Returns
     since: int = versions.MIN
     gone: int = 404
     query: str | None = None
     rule: str | None = None
+    takes: Shape | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class Routes(flask_smorest.Blueprint):
@@ -71,17 +76,27 @@ class Routes(flask_smorest.Blueprint):
         gone: int = 404,
         query: str | None = None,
         rule: str | None = None,
+        returns: Returns | Shape,
+        takes: Shape | None = None,
+        parameters: Mapping[str, str] | None = None,
+        name: str | None = None,
+        summary: str | None = None,
     ) -> Callable[[View], View]:
         """
         Answer `method` on `path` (and HEAD with GET) from a minor version on; older requests get
         `gone`: 404, 405 or 406. query: whose parameters' versions are checked. rule: of the
         policy, that callers must pass; None for what anybody may call. What it is asked about is
         what the path's first parameter names.
+
+        returns: the answers of success, or the JSON Schema of the only one, a 200. takes: that of a
+        body which no marshmallow schema reads. parameters: required query parameters that no schema
+        reads, name -> meaning. name, summary: those of the handler, if its function has others.
         """
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
         itself = owned if path.endswith(f"<{named}>") else None
 
         def decorate(view: View) -> View:
+            handler = name or view.__name__
             only_body = _places(view) == {"json"}
 
             @wraps(view)
@@ -108,15 +123,28 @@ class Routes(flask_smorest.Blueprint):
                     versions.check_query(query, request.args)
                 answer = view(*args, **kwargs)
                 if restricted:
-                    enforce.confirm_narrowed(view)
+                    enforce.confirm_narrowed(handler)
                 return answer
 
-            name, full = view.__name__, f"{self.url_prefix}{path}"
-            route = Route(method, full, name, summary(view), self.name, since, gone, query, rule)
-            self.declared.append(route)
+            self.declared.append(
+                Route(
+                    method=method,
+                    path=f"{self.url_prefix}{path}",
+                    handler=handler,
+                    summary=summary or summary_of(view),
+                    tag=self.name,
+                    since=since,
+                    gone=gone,
+                    query=query,
+                    rule=rule,
+                    returns=returns if isinstance(returns, Returns) else Returns({200: returns}),
+                    takes=takes,
+                    parameters=parameters or {},
+                )
+            )
             if gone == 404:
-                _HIDDEN_BEFORE[f"{self.name}.{name}"] = since
-            self.route(path, methods=[method], endpoint=name)(checked)
+                _HIDDEN_BEFORE[f"{self.name}.{handler}"] = since
+            self.route(path, methods=[method], endpoint=handler)(checked)
             return view
 
         return decorate
@@ -177,6 +205,6 @@ def hidden() -> bool:
     return all(minor < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in others)
 
 
-def summary(view: View) -> str:
+def summary_of(view: View) -> str:
     """What a handler does: the first line of its docstring."""
     return (view.__doc__ or "").strip().partition("\n")[0].rstrip(".")

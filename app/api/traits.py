@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import empty, host, json, runtime
 from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import ADDED, NO_CONTENT
+from app.api.openapi.shapes import TEXT, exactly, many
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, not_a_trait
@@ -22,6 +24,8 @@ Query = Mapping[str, Any]
 
 SINCE = 37
 
+TRAITS = exactly({"traits": many(TEXT)})
+
 
 def checked(trait: str) -> None:
     """The trait that a path names is one, and nothing comes in the body. Raises Invalid."""
@@ -34,7 +38,14 @@ def checked(trait: str) -> None:
         )
 
 
-@traits.at("GET", "/nodes/<ident>/traits", since=SINCE, gone=406, rule="baremetal:node:traits:list")
+@traits.at(
+    "GET",
+    "/nodes/<ident>/traits",
+    since=SINCE,
+    gone=406,
+    rule="baremetal:node:traits:list",
+    returns=TRAITS,
+)
 @traits.arguments(NoQuery, location="query")
 def list_traits(_query: Query, ident: str) -> Response:
     """List the traits of a node"""
@@ -43,7 +54,14 @@ def list_traits(_query: Query, ident: str) -> Response:
         return json({"traits": service.of_node(session, node)})
 
 
-@traits.at("PUT", "/nodes/<ident>/traits", since=SINCE, gone=405, rule="baremetal:node:traits:set")
+@traits.at(
+    "PUT",
+    "/nodes/<ident>/traits",
+    since=SINCE,
+    gone=405,
+    rule="baremetal:node:traits:set",
+    returns=NO_CONTENT,
+)
 @traits.arguments(Traits)
 def set_traits(fields: Query, ident: str) -> Response:
     """Set all traits of a node"""
@@ -61,6 +79,7 @@ def set_traits(fields: Query, ident: str) -> Response:
     since=SINCE,
     gone=405,
     rule="baremetal:node:traits:set",
+    returns=ADDED,
 )
 @traits.arguments(NoQuery, location="query")
 def add_trait(_query: Query, ident: str, trait: str) -> Response:
@@ -74,7 +93,13 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
 
 
-@traits.at("DELETE", "/nodes/<ident>/traits", since=SINCE, rule="baremetal:node:traits:delete")
+@traits.at(
+    "DELETE",
+    "/nodes/<ident>/traits",
+    since=SINCE,
+    rule="baremetal:node:traits:delete",
+    returns=NO_CONTENT,
+)
 @traits.arguments(NoQuery, location="query")
 def remove_traits(_query: Query, ident: str) -> Response:
     """Take all traits from a node"""
@@ -87,7 +112,11 @@ def remove_traits(_query: Query, ident: str) -> Response:
 
 
 @traits.at(
-    "DELETE", "/nodes/<ident>/traits/<trait>", since=SINCE, rule="baremetal:node:traits:delete"
+    "DELETE",
+    "/nodes/<ident>/traits/<trait>",
+    since=SINCE,
+    rule="baremetal:node:traits:delete",
+    returns=NO_CONTENT,
 )
 @traits.arguments(NoQuery, location="query")
 def remove_trait(_query: Query, ident: str, trait: str) -> Response:

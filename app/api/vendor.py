@@ -10,6 +10,18 @@ from app.api.auth import caller
 from app.api.idempotency import once
 from app.api.management import ask
 from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import (
+    ANYTHING,
+    DOCUMENT,
+    FLAG,
+    TEXT,
+    Component,
+    exactly,
+    many,
+    mapped,
+    one_of,
+)
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
@@ -24,8 +36,16 @@ NODE = "/nodes/<ident>/vendor_passthru"
 DRIVER = "/drivers/<name>/vendor_passthru"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
+VENDOR_FUNCTION = Component("VendorFunction", exactly({
+    "http_methods": many(one_of(METHODS)), "async": FLAG, "description": TEXT,
+    "attach": FLAG, "require_exclusive_lock": FLAG,
+}))  # fmt: skip
+CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-stream"))
 
-@vendor.at("GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru")
+
+@vendor.at(
+    "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=mapped(VENDOR_FUNCTION)
+)
 @vendor.arguments(NoQuery, location="query")
 def list_functions(_query: Any, ident: str) -> Response:
     """List the vendor functions of a node"""
@@ -91,8 +111,15 @@ def _routes_for(method: str) -> None:
         (call_driver_function, f"{DRIVER}/<function>", "baremetal:driver:vendor_passthru"),
         (call_named_driver_function, DRIVER, "baremetal:driver:vendor_passthru"),
     ):
-        view.__name__ = f"{view.__name__}_by_{method.lower()}"
-        vendor.at(method, path, rule=rule)(view)
+        vendor.at(
+            method,
+            path,
+            rule=rule,
+            returns=CALLED,
+            takes=DOCUMENT,
+            parameters={} if "<function>" in path else {"method": "Name of the function"},
+            name=f"{view.__name__}_by_{method.lower()}",
+        )(view)
 
 
 def _named() -> str:
@@ -102,7 +129,12 @@ def _named() -> str:
     return name
 
 
-@vendor.at("GET", f"{DRIVER}/methods", rule="baremetal:driver:vendor_passthru")
+@vendor.at(
+    "GET",
+    f"{DRIVER}/methods",
+    rule="baremetal:driver:vendor_passthru",
+    returns=mapped(VENDOR_FUNCTION),
+)
 @vendor.arguments(NoQuery, location="query")
 def list_driver_functions(_query: Any, name: str) -> Response:
     """List the vendor functions of a driver: none has any"""

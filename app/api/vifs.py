@@ -9,6 +9,8 @@ from marshmallow import INCLUDE
 from app.api import versions
 from app.api.answers import empty, json, runtime
 from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import TEXT, exactly, many
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
@@ -24,7 +26,13 @@ SINCE = 28
 PLACED_SINCE = 67
 
 
-@vifs.at("GET", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:list")
+@vifs.at(
+    "GET",
+    "/nodes/<ident>/vifs",
+    since=SINCE,
+    rule="baremetal:node:vif:list",
+    returns=exactly({"vifs": many(exactly({"id": TEXT}))}),
+)
 @vifs.arguments(NoQuery, location="query")
 def list_vifs(_query: Query, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
@@ -33,7 +41,9 @@ def list_vifs(_query: Query, ident: str) -> Response:
     return json({"vifs": [{"id": vif} for vif in found]})
 
 
-@vifs.at("POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach")
+@vifs.at(
+    "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
+)
 @vifs.arguments(Vif, unknown=INCLUDE)
 def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
@@ -43,7 +53,13 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     return empty(204)
 
 
-@vifs.at("DELETE", "/nodes/<ident>/vifs/<vif>", since=SINCE, rule="baremetal:node:vif:detach")
+@vifs.at(
+    "DELETE",
+    "/nodes/<ident>/vifs/<vif>",
+    since=SINCE,
+    rule="baremetal:node:vif:detach",
+    returns=NO_CONTENT,
+)
 @vifs.arguments(NoQuery, location="query")
 def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""

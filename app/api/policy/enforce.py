@@ -121,10 +121,10 @@ def _seen(owned: Owned, ident: str) -> tuple[Facts, bool]:
     return found
 
 
-def confirm_narrowed(view: Callable[..., Any]) -> None:
-    """Raises RuntimeError when a list was to be narrowed and the view has not done it: a bug."""
+def confirm_narrowed(handler: str) -> None:
+    """Raises RuntimeError when a list was to be narrowed and its handler has not done it: a bug."""
     if g.get("narrow_to") and not g.get("narrowed"):
-        raise RuntimeError(f"{view.__name__} does not narrow its list")
+        raise RuntimeError(f"{handler} does not narrow its list")
 
 
 def _narrow(rule: str) -> None:
