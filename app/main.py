@@ -5,8 +5,9 @@ The application: what every request passes through, and who answers it.
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
@@ -18,11 +19,10 @@ from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app import log
-from app.api import auth, bodies, documentation, errors, heartbeats, policy, root, routes, versions
-from app.api.access import POLICY
+from app.api import auth, bodies, errors, heartbeats, root, routes, versions
 from app.api.agents import agents
 from app.api.allocations import allocations
-from app.api.answers import RUNTIME, Wsgi, json, signature
+from app.api.answers import RUNTIME, Wsgi, json
 from app.api.chassis import chassis
 from app.api.conductors import conductors
 from app.api.drivers import drivers
@@ -34,10 +34,14 @@ from app.api.machine_states import machine_states
 from app.api.management import management
 from app.api.node_states import node_states
 from app.api.nodes import nodes
+from app.api.openapi import document
 from app.api.operations import operations
+from app.api.parsing import Json
+from app.api.policy.enforce import POLICY
+from app.api.policy.file import make as make_policy
 from app.api.portgroups import portgroups
 from app.api.ports import ports
-from app.api.routes import Json
+from app.api.routes import Route
 from app.api.runbooks import runbooks
 from app.api.shards import shards
 from app.api.steps import steps
@@ -80,7 +84,7 @@ def create_app(runtime: Runtime) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.extensions[RUNTIME] = runtime
-    app.extensions[POLICY] = policy.make(runtime.settings)
+    app.extensions[POLICY] = make_policy(runtime.settings)
     app.config.update(
         API_TITLE="Ingot",
         API_VERSION=f"1.{versions.MAX}",
@@ -89,11 +93,11 @@ def create_app(runtime: Runtime) -> Flask:
         OPENAPI_JSON_PATH="openapi.json",
         PROPAGATE_EXCEPTIONS=False,
     )
-    api = Api(app, spec_kwargs={"marshmallow_plugin": documentation.Marshmallow()})
+    api = Api(app, spec_kwargs={"marshmallow_plugin": document.Marshmallow()})
     for blueprint in BLUEPRINTS:
         api.register_blueprint(blueprint)
-    root.register(app)
-    app.add_url_rule("/docs", view_func=documentation.page)
+    api.outside = root.register(app)
+    app.add_url_rule("/docs", view_func=document.page)
     errors.register(app)
     _open(app, auth.make(runtime.settings))
     turns = Turns(runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads)
@@ -118,11 +122,18 @@ class Application(Flask):
 
 
 class Api(flask_smorest.Api):  # type: ignore[misc]
-    """Documents the routes; errors are told in Ironic's shapes, not in its own."""
+    """
+    Documents the routes; errors are told in Ironic's shapes, not in its own.
+
+    outside: the routes that no blueprint has.
+    """
+
+    outside: Sequence[Route] = ()
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        return documentation.document(self._app, self.spec)
+        declared = (blueprint.declared for blueprint in BLUEPRINTS)
+        return document.document(self.spec, chain(self.outside, *declared))
 
     def _openapi_json(self) -> Response:
         return json(self.document)
@@ -156,7 +167,7 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
         headers = response.headers
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # there is no content
-        headers.extend(signature(g.request_id, None if g.unrouted else g.version))
+        headers.extend(versions.signature(g.request_id, None if g.unrouted else g.version))
         written = request.method not in READS and not request.path.startswith(HEARTBEATS)
         if written or log.debugging():
             _log_answer(response, logger.info if written else logger.debug)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from app import log, options
-from app.api import rules, versions
+from app.api import versions
+from app.api.policy.defaults import SECTIONS
 from app.flows import FLOWS, ProvisionFlow
 from app.main import create_app
 from app.runtime import Runtime
@@ -297,7 +298,7 @@ def policy() -> Lines:
     yield "caller's project owns or leases, unless the rule `..._all` passes. A change of several"
     yield "fields needs the rule of each. `scope`: the kinds of tokens that can pass a rule, unless"
     yield "`[oslo_policy]enforce_scope` is off. [api.md](api.md) has the rule of each route.\n"
-    for section, members in rules.SECTIONS.items():
+    for section, members in SECTIONS.items():
         yield f"## {section}\n"
         yield from table(
             ("rule", "action", "default", "scope"),

@@ -12,7 +12,10 @@ from marshmallow import INCLUDE
 from app import log
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
-from app.api.nodes import key_of
+from app.api.node_identifiers import key_of
+from app.api.node_shapes import NODE
+from app.api.openapi.returns import ACCEPTED, Returns
+from app.api.openapi.shapes import DOCUMENT, UUID, Component, exactly
 from app.api.routes import Routes
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
@@ -36,8 +39,10 @@ SINCE = {
 }  # fmt: skip
 SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
 
+AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOCUMENT}))
 
-@agents.at("GET", "/lookup", since=22)
+
+@agents.at("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
 @agents.arguments(LookupQuery, location="query")
 def look_up(query: Mapping[str, Any]) -> Response:
     """
@@ -122,14 +127,14 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
     }
 
 
-@agents.at("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE)
+@agents.at("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
 @agents.arguments(Heartbeat, location="json_or_query")
 def heartbeat(sign: dict[str, Any], ident: str) -> Response:
     """Record that the agent of a node is alive, and wake what waits for it"""
     return heartbeat_of(ident, sign)
 
 
-@agents.at("POST", "/heartbeat", since=HEARTBEAT_SINCE)
+@agents.at("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
 def heartbeat_of_named_node(sign: dict[str, Any]) -> Response:
     """Record the heartbeat of the node that the body names; only with authentication"""
@@ -153,7 +158,11 @@ def check(settings: Settings, ident: str, sign: Mapping[str, Any], minor: int) -
             raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
 
 
-@agents.at("POST", "/continue_inspection")
+@agents.at(
+    "POST",
+    "/continue_inspection",
+    returns=Returns({202: {"anyOf": [exactly({"uuid": UUID}), AGENT_SETTINGS]}}),
+)
 @agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")
 def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Response:

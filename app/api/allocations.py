@@ -7,15 +7,19 @@ from flask import Response
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import Session
 
-from app.api import access, versions
+from app.api import versions
 from app.api.answers import empty, runtime
-from app.api.nodes import identified
+from app.api.node_identifiers import id_of, identified
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import one_of
+from app.api.policy import enforce
+from app.api.resource_routes import ResourceRoutes
 from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
 from app.api.schemas.common import FieldsQuery, NoQuery
 from app.errors import Invalid, NotFound
-from app.models import Allocation, Node
+from app.models import Allocation, AllocationState, Node
 from app.services import allocations as service
 from app.services import nodes, rows
 
@@ -33,25 +37,17 @@ _SHOWN = (
 ALLOCATION = Resource(
     name="allocation",
     path="allocations",
+    schema="Allocation",
     model=Allocation,
     short=tuple(name for name in _SHOWN if name != "links"),
     shown=_SHOWN,
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: Allocation.__table__.outerjoin(Node.__table__),
     named=SINCE,
+    shapes={"state": one_of(AllocationState)},
 )
-CHANGE = AllocationChange()
 #: Query parameters that are compared with the column of their name.
 EQUAL = ("resource_class", "state", "owner")
-
-
-@allocations.at(
-    "GET", "/allocations", since=SINCE, query="allocations", rule="baremetal:allocation:list"
-)
-@allocations.arguments(AllocationFilters, location="query")
-def list_allocations(query: Query) -> Response:
-    """List allocations"""
-    return ALLOCATION.listing(query, lambda selected: _filtered(selected, query))
 
 
 def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
@@ -72,46 +68,42 @@ def _node_id(ident: str) -> int:
     return found
 
 
-@allocations.at("POST", "/allocations", since=SINCE, gone=405, rule="baremetal:allocation:create")
-@allocations.arguments(AllocationCreate)
-def create_allocation(fields: dict[str, Any]) -> Response:
-    """Ask for a node"""
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     versions.check_body("allocation", fields)
-    node = fields.pop("node", None)
-    if node is not None and versions.current() < BACKFILL_SINCE:
+    if fields.get("node") is not None and versions.current() < BACKFILL_SINCE:
         raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")
-    fields = access.own("allocation", fields)
-
-    def make(session: Session) -> Allocation:
-        if node is not None:
-            return service.backfill(session, node, fields)
-        return service.create(session, fields)
-
-    return ALLOCATION.create(make)
+    return enforce.own("allocation", fields)
 
 
-@allocations.at("GET", "/allocations/<ident>", since=SINCE, rule="baremetal:allocation:get")
-@allocations.arguments(FieldsQuery, location="query")
-def show_allocation(query: Query, ident: str) -> Response:
-    """Show an allocation"""
-    return ALLOCATION.show(query, ident)
+def _create(session: Session, fields: Query) -> Allocation:
+    others = {name: value for name, value in fields.items() if name != "node"}
+    if fields.get("node") is not None:
+        return service.backfill(session, fields["node"], others)
+    return service.create(session, others)
 
 
-@allocations.at(
-    "PATCH",
-    "/allocations/<ident>",
-    since=CHANGE_SINCE,
+ROUTES = ResourceRoutes(
+    ALLOCATION,
+    allocations,
+    "allocation",
+    "allocations",
+    "baremetal:allocation",
+    since=SINCE,
     gone=405,
-    rule="baremetal:allocation:update",
 )
-@allocations.arguments(NoQuery, location="query")
-def change_allocation(_query: Query, ident: str) -> Response:
-    """Change an allocation by a JSON patch"""
-    return ALLOCATION.change(ident, CHANGE, rows.change)
+ROUTES.lists(AllocationFilters, _filtered, query="allocations")
+ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Ask for a node")
+ROUTES.shows()
+ROUTES.changes(AllocationChange(), rows.change, since=CHANGE_SINCE)
 
 
 @allocations.at(
-    "DELETE", "/allocations/<ident>", since=SINCE, gone=405, rule="baremetal:allocation:delete"
+    "DELETE",
+    "/allocations/<ident>",
+    since=SINCE,
+    gone=405,
+    rule="baremetal:allocation:delete",
+    returns=NO_CONTENT,
 )
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation(_query: Query, ident: str) -> Response:
@@ -120,7 +112,13 @@ def delete_allocation(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@allocations.at("GET", "/nodes/<ident>/allocation", since=SINCE, rule="baremetal:allocation:get")
+@allocations.at(
+    "GET",
+    "/nodes/<ident>/allocation",
+    since=SINCE,
+    rule="baremetal:allocation:get",
+    returns=ALLOCATION.component,
+)
 @allocations.arguments(FieldsQuery, location="query")
 def show_allocation_of_node(query: Query, ident: str) -> Response:
     """Show the allocation of a node"""
@@ -133,22 +131,17 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
 
 
 @allocations.at(
-    "DELETE", "/nodes/<ident>/allocation", since=SINCE, rule="baremetal:allocation:delete"
+    "DELETE",
+    "/nodes/<ident>/allocation",
+    since=SINCE,
+    rule="baremetal:allocation:delete",
+    returns=NO_CONTENT,
 )
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation_of_node(_query: Query, ident: str) -> Response:
     """Give a node back"""
-    with runtime().reading() as session:
-        condition = _of_node(session, ident)
-    _remove(condition, f"of node {ident}")
+    _remove(Allocation.__table__.c.node_id == id_of(ident), f"of node {ident}")
     return empty(204)
-
-
-def _of_node(session: Session, ident: str) -> ColumnElement[bool]:
-    node_id = session.scalar(select(Node.id).where(identified(ident)))
-    if node_id is None:
-        raise NotFound("node", ident)
-    return Allocation.__table__.c.node_id == node_id
 
 
 def _remove(condition: ColumnElement[bool], shown: str) -> None:

@@ -12,7 +12,6 @@ from flask import Response, current_app
 from flask.globals import request_ctx
 from werkzeug.sansio.utils import get_current_url
 
-from app.api import versions
 from app.runtime import Runtime
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -21,9 +20,6 @@ RUNTIME = "ingot"
 JSON = "application/json"
 #: our times are naive UTC; clients get "+00:00"
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS
-
-
-REQUEST_ID = ("Openstack-Request-Id", "X-Openstack-Request-Id")
 
 
 def runtime() -> Runtime:
@@ -49,12 +45,6 @@ def empty(status: int = 204, location: str | None = None) -> Response:
     if location:
         response.headers["Location"] = location
     return response
-
-
-def signature(request_id: str, minor: int | None) -> list[tuple[str, str]]:
-    """Headers of every answer; minor: the version that the request speaks, None if none."""
-    signed = [*versions.RANGE.items(), *((name, request_id) for name in REQUEST_ID)]
-    return signed if minor is None else [*signed, (versions.HEADER, f"1.{minor}")]
 
 
 def time(when: datetime | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from app import log
 from app.api.answers import Wsgi
-from app.api.routes import DEFAULT_LIMIT, limit_of
+from app.api.parsing import DEFAULT_LIMIT, limit_of
 
 logger = log.get(__name__)
 

@@ -8,6 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.api.answers import host, json, links, runtime
+from app.api.openapi.returns import Returns, listed
+from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, column_shapes, many, some
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery
@@ -25,6 +27,14 @@ View = dict[str, Any]
 SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
 SORTABLE = frozenset(FULL) - {"alive", "drivers"}
+
+CONDUCTOR = Component("Conductor", some(
+    {
+        **column_shapes(Conductor, (name for name in FULL if name not in ("alive", "drivers"))),
+        "alive": FLAG, "drivers": many(TEXT), "links": LINKS,
+    },
+    always=["links"],
+))  # fmt: skip
 
 
 def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -> list[View]:
@@ -45,7 +55,14 @@ def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -
     return result
 
 
-@conductors.at("GET", "/conductors", since=49, query="conductors", rule="baremetal:conductor:get")
+@conductors.at(
+    "GET",
+    "/conductors",
+    since=49,
+    query="conductors",
+    rule="baremetal:conductor:get",
+    returns=listed("conductors", CONDUCTOR, FULL, SORTABLE),
+)
 @conductors.arguments(ListQuery, location="query")
 def list_conductors(query: Query) -> Response:
     """List conductors"""
@@ -60,7 +77,12 @@ def list_conductors(query: Query) -> Response:
 
 
 @conductors.at(
-    "GET", "/conductors/<hostname>", since=49, query="conductors", rule="baremetal:conductor:get"
+    "GET",
+    "/conductors/<hostname>",
+    since=49,
+    query="conductors",
+    rule="baremetal:conductor:get",
+    returns=Returns({200: CONDUCTOR}, fields=(*FULL, "links")),
 )
 @conductors.arguments(FieldsQuery, location="query")
 def show_conductor(query: Query, hostname: str) -> Response:

@@ -8,6 +8,19 @@ from marshmallow import Schema
 
 from app.api import versions
 from app.api.answers import host, json, links, runtime
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import (
+    LINKS,
+    TEXT,
+    Component,
+    exactly,
+    many,
+    mapped,
+    maybe,
+    one_of,
+    some,
+    versioned,
+)
 from app.api.paging import chosen, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, Flag, NoQuery, Text, Words
@@ -27,6 +40,17 @@ FULL = (
     *(f"default_{kind}_interface" for kind in KINDS),
     *(f"enabled_{kind}_interfaces" for kind in KINDS),
 )
+
+DRIVER = Component("Driver", versioned("driver", some(
+    {
+        "name": TEXT, "hosts": many(TEXT), "type": one_of(["classic", "dynamic"]),
+        "properties": LINKS,
+        **{f"default_{kind}_interface": maybe(TEXT) for kind in KINDS},
+        **{f"enabled_{kind}_interfaces": many(TEXT) for kind in KINDS},
+        "links": LINKS,
+    },
+    always=["links"],
+)))  # fmt: skip
 
 
 class DriverQuery(Schema):
@@ -53,7 +77,13 @@ def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
     return {name: value for name, value in view.items() if name in {*wanted, "links"}}
 
 
-@drivers.at("GET", "/drivers", query="drivers", rule="baremetal:driver:get")
+@drivers.at(
+    "GET",
+    "/drivers",
+    query="drivers",
+    rule="baremetal:driver:get",
+    returns=Returns({200: exactly({"drivers": many(DRIVER)})}, fields=(*FULL, "links")),
+)
 @drivers.arguments(DriverQuery, location="query")
 def list_drivers(query: Query) -> Response:
     """List drivers"""
@@ -65,7 +95,13 @@ def list_drivers(query: Query) -> Response:
     return json({"drivers": [_view(each, wanted) for each in found.values()]})
 
 
-@drivers.at("GET", "/drivers/<name>", query="drivers", rule="baremetal:driver:get")
+@drivers.at(
+    "GET",
+    "/drivers/<name>",
+    query="drivers",
+    rule="baremetal:driver:get",
+    returns=Returns({200: DRIVER}, fields=(*FULL, "links")),
+)
 @drivers.arguments(FieldsQuery, location="query")
 def show_driver(query: Query, name: str) -> Response:
     """Show a driver"""
@@ -76,7 +112,12 @@ def show_driver(query: Query, name: str) -> Response:
         return json(_view(service.find(session, name), wanted))
 
 
-@drivers.at("GET", "/drivers/<name>/properties", rule="baremetal:driver:get_properties")
+@drivers.at(
+    "GET",
+    "/drivers/<name>/properties",
+    rule="baremetal:driver:get_properties",
+    returns=mapped(TEXT),
+)
 @drivers.arguments(NoQuery, location="query")
 def show_driver_properties(_query: Query, name: str) -> Response:
     """Show what a driver needs to know of a node"""
@@ -94,6 +135,7 @@ def show_driver_properties(_query: Query, name: str) -> Response:
     since=12,
     gone=406,
     rule="baremetal:driver:get_raid_logical_disk_properties",
+    returns=mapped(TEXT),
 )
 @drivers.arguments(NoQuery, location="query")
 def show_logical_disk_properties(_query: Query, name: str) -> Response:

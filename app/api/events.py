@@ -7,6 +7,7 @@ from flask import Response
 
 from app import log
 from app.api.answers import empty
+from app.api.openapi.returns import NO_CONTENT
 from app.api.routes import Routes
 from app.api.schemas.events import Events
 
@@ -15,7 +16,7 @@ events = Routes("events", "What other services report")
 logger = log.get(__name__)
 
 
-@events.at("POST", "/events", since=54, rule="baremetal:events:post")
+@events.at("POST", "/events", since=54, rule="baremetal:events:post", returns=NO_CONTENT)
 @events.arguments(Events)
 def report_events(fields: Mapping[str, Any]) -> Response:
     """Report events"""

@@ -5,11 +5,21 @@ from typing import Any
 
 from flask import Response
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import host, json, links, runtime
-from app.api.nodes import identified
+from app.api.node_identifiers import node_of
+from app.api.openapi.shapes import (
+    DOCUMENT,
+    LINKS,
+    Component,
+    column_shapes,
+    exactly,
+    many,
+    mapped,
+    some,
+    versioned,
+)
 from app.api.paging import chosen
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
@@ -17,7 +27,6 @@ from app.api.schemas.management import SettingsQuery
 from app.errors import Invalid, NotAcceptable, NotFound
 from app.models import BiosSetting, FirmwareComponent, Node
 from app.services import inventory as inventory_service
-from app.services import nodes
 
 hardware = Routes("hardware", "What is known of machines")
 
@@ -37,13 +46,21 @@ COMPONENT = (
     "vendor", "model", "serial_number",
 )  # fmt: skip
 
+BIOS_SETTING = Component("BiosSetting", some(
+    {**column_shapes(BiosSetting, (*SETTING, *TIMES, *REGISTRY)), "links": LINKS}
+))  # fmt: skip
+FIRMWARE = Component(
+    "Firmware", versioned("firmware", some(column_shapes(FirmwareComponent, COMPONENT)))
+)
 
-def _node(session: Session, ident: str) -> Node:
-    identified(ident)
-    return nodes.find(session, ident)
 
-
-@hardware.at("GET", BIOS, since=40, rule="baremetal:node:bios:get")
+@hardware.at(
+    "GET",
+    BIOS,
+    since=40,
+    rule="baremetal:node:bios:get",
+    returns=exactly({"bios": many(BIOS_SETTING)}),
+)
 @hardware.arguments(SettingsQuery, location="query")
 def list_bios_settings(query: Query, ident: str) -> Response:
     """List the BIOS settings of a machine"""
@@ -56,19 +73,21 @@ def list_bios_settings(query: Query, ident: str) -> Response:
     if fields is not None:
         wanted = (*TIMES, *chosen(fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
     with runtime().reading() as session:
-        node = _node(session, ident)
+        node = node_of(session, ident)
         rows = session.scalars(
             select(BiosSetting).where(BiosSetting.node_id == node.id).order_by(BiosSetting.name)
         ).all()
     return json({"bios": [_setting(node, row, wanted) for row in rows]})
 
 
-@hardware.at("GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get")
+@hardware.at(
+    "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=mapped(BIOS_SETTING)
+)
 @hardware.arguments(NoQuery, location="query")
 def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
     """Show a BIOS setting of a machine"""
     with runtime().reading() as session:
-        node = _node(session, ident)
+        node = node_of(session, ident)
         row = session.get(BiosSetting, (node.id, name))
     if row is None:
         raise NotFound(
@@ -83,7 +102,13 @@ def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
     return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", host())}
 
 
-@hardware.at("GET", "/nodes/<ident>/firmware", since=86, rule="baremetal:node:firmware:get")
+@hardware.at(
+    "GET",
+    "/nodes/<ident>/firmware",
+    since=86,
+    rule="baremetal:node:firmware:get",
+    returns=exactly({"firmware": many(FIRMWARE)}),
+)
 @hardware.arguments(FieldsQuery, location="query")
 def list_firmware(query: Query, ident: str) -> Response:
     """List the firmware of a machine"""
@@ -94,7 +119,7 @@ def list_firmware(query: Query, ident: str) -> Response:
         except NotAcceptable as error:  # as Ironic answers it
             raise Invalid(str(error)) from error
     with runtime().reading() as session:
-        node = _node(session, ident)
+        node = node_of(session, ident)
         rows = session.scalars(
             select(FirmwareComponent)
             .where(FirmwareComponent.node_id == node.id)
@@ -104,10 +129,16 @@ def list_firmware(query: Query, ident: str) -> Response:
     return json({"firmware": shown})
 
 
-@hardware.at("GET", "/nodes/<ident>/inventory", since=81, rule="baremetal:node:inventory:get")
+@hardware.at(
+    "GET",
+    "/nodes/<ident>/inventory",
+    since=81,
+    rule="baremetal:node:inventory:get",
+    returns=exactly({"inventory": DOCUMENT, "plugin_data": DOCUMENT}),
+)
 @hardware.arguments(NoQuery, location="query")
 def show_inventory(_query: Any, ident: str) -> Response:
     """Show what inspection found in a machine"""
     with runtime().reading() as session:
-        found = inventory_service.find(session, _node(session, ident))
+        found = inventory_service.find(session, node_of(session, ident))
         return json({"inventory": found.inventory, "plugin_data": found.plugin_data})

@@ -20,7 +20,7 @@ from werkzeug.datastructures import EnvironHeaders
 from app import log
 from app.api import versions
 from app.api.agents import check
-from app.api.answers import JSON, Wsgi, signature
+from app.api.answers import JSON, Wsgi
 from app.api.schemas.agents import Heartbeat
 from app.runtime import Runtime
 from app.services import heartbeats
@@ -60,7 +60,7 @@ def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
         if minor is None:
             environ["wsgi.input"] = BytesIO(body)
             return inner(environ, start_response)
-        headers = [("Content-Length", "0"), *signature(f"req-{uuid.uuid4()}", minor)]
+        headers = [("Content-Length", "0"), *versions.signature(f"req-{uuid.uuid4()}", minor)]
         start_response("202 ACCEPTED", headers)
         return ()
 

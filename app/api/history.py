@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import host, json, runtime
-from app.api.nodes import identified
+from app.api.node_identifiers import identified
+from app.api.openapi.returns import listed
+from app.api.openapi.shapes import LINKS, Component, column_shapes, some, versioned
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
@@ -31,6 +33,10 @@ SORTABLE = frozenset(FULL)
 #: In the short form an event is cut to this many characters, when it is longer than `LONGEST`.
 CUT, LONGEST = 251, 255
 
+ENTRY = Component("HistoryEntry", versioned("history", some(
+    {**column_shapes(NodeHistory, FULL), "links": LINKS}, always=["links"]
+)))  # fmt: skip
+
 
 def _view(entry: NodeHistory, node_uuid: str, wanted: Sequence[str]) -> View:
     view = {name: getattr(entry, name) for name in wanted}
@@ -45,7 +51,13 @@ def _node(session: Session, ident: str) -> Any:
     return row
 
 
-@history.at("GET", "/nodes/<ident>/history", since=78, rule="baremetal:node:history:get")
+@history.at(
+    "GET",
+    "/nodes/<ident>/history",
+    since=78,
+    rule="baremetal:node:history:get",
+    returns=listed("history", ENTRY, (), SORTABLE),
+)
 @history.arguments(HistoryQuery, location="query")
 def list_history(query: Mapping[str, Any], ident: str) -> Response:
     """List what happened to a node"""
@@ -70,7 +82,13 @@ def list_history(query: Mapping[str, Any], ident: str) -> Response:
     return json(collection("history", items, page, last=last))
 
 
-@history.at("GET", "/nodes/<ident>/history/<uuid>", since=78, rule="baremetal:node:history:get")
+@history.at(
+    "GET",
+    "/nodes/<ident>/history/<uuid>",
+    since=78,
+    rule="baremetal:node:history:get",
+    returns=ENTRY,
+)
 @history.arguments(NoQuery, location="query")
 def show_history(_query: Any, ident: str, uuid: str) -> Response:
     """Show one thing that happened to a node"""

@@ -4,13 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Response
-from sqlalchemy import Row
+from sqlalchemy import Row, Select
 from sqlalchemy.orm import Session
 
 from app.api.answers import empty, runtime
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import DOCUMENT, many, maybe
+from app.api.resource_routes import ResourceRoutes
 from app.api.resources import Resource
 from app.api.routes import Routes
-from app.api.schemas.common import FieldsQuery, NoQuery
+from app.api.schemas.common import NoQuery
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
 from app.models import InspectionRule
 from app.services import inspection_rules as service
@@ -32,6 +35,7 @@ def _shown(name: str) -> Callable[[Row[Any], str], Any]:
 RULE = Resource(
     name="inspection rule",
     path="inspection_rules",
+    schema="InspectionRule",
     model=InspectionRule,
     short=("uuid", "priority", "phase", "description"),
     shown=(
@@ -40,34 +44,35 @@ RULE = Resource(
     ),
     computed={"conditions": _shown("conditions"), "actions": _shown("actions")},
     sources={name: (name, "sensitive") for name in ("conditions", "actions")},
+    shapes={name: maybe(many(DOCUMENT)) for name in ("conditions", "actions")},
 )  # fmt: skip
-CHANGE = RuleChange()
 
 
-@inspection_rules.at(
-    "GET", "/inspection_rules", since=SINCE, rule="baremetal:inspection_rule:list_all"
-)
-@inspection_rules.arguments(RulesQuery, location="query")
-def list_inspection_rules(query: Query) -> Response:
-    """List inspection rules"""
+def _narrow(selected: Select[Any], query: Query) -> Select[Any]:
     phase = query.get("phase")
-    return RULE.listing(
-        query,
-        lambda selected: selected if phase is None else selected.where(_COLUMNS.phase == phase),
-    )
+    return selected if phase is None else selected.where(_COLUMNS.phase == phase)
 
 
-@inspection_rules.at(
-    "POST", "/inspection_rules", since=SINCE, gone=405, rule="baremetal:inspection_rule:create"
+ROUTES = ResourceRoutes(
+    RULE,
+    inspection_rules,
+    "inspection_rule",
+    "inspection_rules",
+    "baremetal:inspection_rule",
+    since=SINCE,
+    gone=405,
 )
-@inspection_rules.arguments(RuleCreate)
-def create_inspection_rule(fields: dict[str, Any]) -> Response:
-    """Create an inspection rule"""
-    return RULE.create(lambda session: service.create(session, fields))
+ROUTES.lists(RulesQuery, _narrow, rule="list_all")
+ROUTES.creates(RuleCreate, service.create)
 
 
 @inspection_rules.at(
-    "DELETE", "/inspection_rules", since=SINCE, gone=405, rule="baremetal:inspection_rule:delete"
+    "DELETE",
+    "/inspection_rules",
+    since=SINCE,
+    gone=405,
+    rule="baremetal:inspection_rule:delete",
+    returns=NO_CONTENT,
 )
 @inspection_rules.arguments(NoQuery, location="query")
 def delete_inspection_rules(_query: Query) -> Response:
@@ -76,36 +81,6 @@ def delete_inspection_rules(_query: Query) -> Response:
     return empty(204)
 
 
-@inspection_rules.at(
-    "GET", "/inspection_rules/<ident>", since=SINCE, rule="baremetal:inspection_rule:get"
-)
-@inspection_rules.arguments(FieldsQuery, location="query")
-def show_inspection_rule(query: Query, ident: str) -> Response:
-    """Show an inspection rule"""
-    return RULE.show(query, ident)
-
-
-@inspection_rules.at(
-    "PATCH",
-    "/inspection_rules/<ident>",
-    since=SINCE,
-    gone=405,
-    rule="baremetal:inspection_rule:update",
-)
-@inspection_rules.arguments(NoQuery, location="query")
-def change_inspection_rule(_query: Query, ident: str) -> Response:
-    """Change an inspection rule by a JSON patch"""
-    return RULE.change(ident, CHANGE, service.change)
-
-
-@inspection_rules.at(
-    "DELETE",
-    "/inspection_rules/<ident>",
-    since=SINCE,
-    gone=405,
-    rule="baremetal:inspection_rule:delete",
-)
-@inspection_rules.arguments(NoQuery, location="query")
-def delete_inspection_rule(_query: Query, ident: str) -> Response:
-    """Forget an inspection rule"""
-    return RULE.delete(ident, Session.delete)
+ROUTES.shows()
+ROUTES.changes(RuleChange(), service.change)
+ROUTES.deletes(Session.delete)

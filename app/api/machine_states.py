@@ -10,7 +10,9 @@ from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
 from app.api.management import ask
-from app.api.nodes import identified, locked
+from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import NO_CONTENT, STARTED
+from app.api.openapi.shapes import DOCUMENT, FLAG, exactly, maybe
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import (
@@ -21,7 +23,6 @@ from app.api.schemas.management import (
 )
 from app.models import Node
 from app.services import management as service
-from app.services import nodes as nodes_service
 from app.services.caller import Caller
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
@@ -42,7 +43,11 @@ def _accepted(ident: str, request: Request, target: Any, where: str = "states") 
 
 
 @machine_states.at(
-    "PUT", "/nodes/<ident>/states/boot_mode", since=76, rule="baremetal:node:set_boot_mode"
+    "PUT",
+    "/nodes/<ident>/states/boot_mode",
+    since=76,
+    rule="baremetal:node:set_boot_mode",
+    returns=STARTED,
 )
 @machine_states.arguments(BootModeTarget, location="json_or_query")
 def change_boot_mode(fields: Fields, ident: str) -> Response:
@@ -51,7 +56,11 @@ def change_boot_mode(fields: Fields, ident: str) -> Response:
 
 
 @machine_states.at(
-    "PUT", "/nodes/<ident>/states/secure_boot", since=76, rule="baremetal:node:set_secure_boot"
+    "PUT",
+    "/nodes/<ident>/states/secure_boot",
+    since=76,
+    rule="baremetal:node:set_secure_boot",
+    returns=STARTED,
 )
 @machine_states.arguments(SecureBootTarget, location="json_or_query")
 def change_secure_boot(fields: Fields, ident: str) -> Response:
@@ -65,6 +74,7 @@ def change_secure_boot(fields: Fields, ident: str) -> Response:
     since=12,
     gone=406,
     rule="baremetal:node:set_raid_state",
+    returns=NO_CONTENT,
 )
 @machine_states.arguments(RaidTarget)
 def set_target_raid_config(fields: Fields, ident: str) -> Response:
@@ -76,18 +86,22 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
     return once(work, empty(204))
 
 
-@machine_states.at("GET", CONSOLE, rule="baremetal:node:get_console")
+@machine_states.at(
+    "GET",
+    CONSOLE,
+    rule="baremetal:node:get_console",
+    returns=exactly({"console_enabled": FLAG, "console_info": maybe(DOCUMENT)}),
+)
 @machine_states.arguments(NoQuery, location="query")
 def show_console(_query: Any, ident: str) -> Response:
     """Show how to reach the console of a machine"""
-    identified(ident)
     with runtime().reading() as session:
-        node = nodes_service.find(session, ident)
+        node = node_of(session, ident)
     info = ask(ident, "get_console") if node.console_enabled else None
     return json({"console_enabled": node.console_enabled, "console_info": info})
 
 
-@machine_states.at("PUT", CONSOLE, rule="baremetal:node:set_console_state")
+@machine_states.at("PUT", CONSOLE, rule="baremetal:node:set_console_state", returns=STARTED)
 @machine_states.arguments(ConsoleTarget, location="json_or_query")
 def change_console(fields: Fields, ident: str) -> Response:
     """Start or stop the console of a machine"""

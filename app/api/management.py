@@ -8,10 +8,18 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, json, links, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.nodes import identified, locked
+from app.api.node_identifiers import identified, locked
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, exactly, many, maybe, one_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.api.schemas.management import BootDevice, DeviceTypes, IndicatorState, VirtualMedium
+from app.api.schemas.management import (
+    INDICATOR_STATES,
+    BootDevice,
+    DeviceTypes,
+    IndicatorState,
+    VirtualMedium,
+)
 from app.errors import Invalid
 from app.services import asking
 from app.services import management as service
@@ -25,6 +33,12 @@ INDICATORS = "/nodes/<ident>/management/indicators"
 MEDIA = "/nodes/<ident>/vmedia"
 COMPONENTS = ("chassis", "system", "disk", "power", "nic")
 
+INDICATOR = Component("Indicator", exactly({
+    "name": TEXT, "component": one_of(COMPONENTS), "readonly": FLAG,
+    "states": many(one_of(INDICATOR_STATES)), "links": LINKS,
+}))  # fmt: skip
+MEDIUM = exactly({"media_types": many(TEXT), "inserted": FLAG, "image": maybe(TEXT)})
+
 
 def ask(ident: str, what: str, /, **arguments: Any) -> Any:
     """What the conductor of the node that a path names answers; see `services.asking`."""
@@ -32,14 +46,19 @@ def ask(ident: str, what: str, /, **arguments: Any) -> Any:
     return asking.ask(runtime(), ident, what, **arguments)
 
 
-@management.at("GET", DEVICE, rule="baremetal:node:get_boot_device")
+@management.at(
+    "GET",
+    DEVICE,
+    rule="baremetal:node:get_boot_device",
+    returns=exactly({"boot_device": maybe(TEXT), "persistent": maybe(FLAG)}),
+)
 @management.arguments(NoQuery, location="query")
 def show_boot_device(_query: Any, ident: str) -> Response:
     """Show what a machine boots from"""
     return json(ask(ident, "get_boot_device"))
 
 
-@management.at("PUT", DEVICE, rule="baremetal:node:set_boot_device")
+@management.at("PUT", DEVICE, rule="baremetal:node:set_boot_device", returns=NO_CONTENT)
 @management.arguments(BootDevice, location="json_or_query")
 def set_boot_device(fields: Fields, ident: str) -> Response:
     """Choose what a machine boots from"""
@@ -48,7 +67,12 @@ def set_boot_device(fields: Fields, ident: str) -> Response:
     return empty(204)
 
 
-@management.at("GET", f"{DEVICE}/supported", rule="baremetal:node:get_boot_device")
+@management.at(
+    "GET",
+    f"{DEVICE}/supported",
+    rule="baremetal:node:get_boot_device",
+    returns=exactly({"supported_boot_devices": many(TEXT)}),
+)
 @management.arguments(NoQuery, location="query")
 def list_boot_devices(_query: Any, ident: str) -> Response:
     """List what a machine can boot from"""
@@ -56,7 +80,11 @@ def list_boot_devices(_query: Any, ident: str) -> Response:
 
 
 @management.at(
-    "PUT", "/nodes/<ident>/management/inject_nmi", since=29, rule="baremetal:node:inject_nmi"
+    "PUT",
+    "/nodes/<ident>/management/inject_nmi",
+    since=29,
+    rule="baremetal:node:inject_nmi",
+    returns=NO_CONTENT,
 )
 def inject_nmi(ident: str) -> Response:
     """Interrupt a machine, for its system to write a dump"""
@@ -64,7 +92,12 @@ def inject_nmi(ident: str) -> Response:
     return empty(204)
 
 
-@management.at("GET", INDICATORS, rule="baremetal:node:get_indicator_state")
+@management.at(
+    "GET",
+    INDICATORS,
+    rule="baremetal:node:get_indicator_state",
+    returns=exactly({"indicators": many(INDICATOR)}),
+)
 @management.arguments(NoQuery, location="query")
 def list_indicators(_query: Any, ident: str) -> Response:
     """List the lights of a machine"""
@@ -76,14 +109,24 @@ def list_indicators(_query: Any, ident: str) -> Response:
     return json({"indicators": found})
 
 
-@management.at("GET", f"{INDICATORS}/<indicator>", rule="baremetal:node:get_indicator_state")
+@management.at(
+    "GET",
+    f"{INDICATORS}/<indicator>",
+    rule="baremetal:node:get_indicator_state",
+    returns=exactly({"state": one_of(INDICATOR_STATES)}),
+)
 @management.arguments(NoQuery, location="query")
 def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
     """Show what a light does"""
     return json({"state": ask(ident, "get_indicator", **_light(indicator))})
 
 
-@management.at("PUT", f"{INDICATORS}/<indicator>", rule="baremetal:node:set_indicator_state")
+@management.at(
+    "PUT",
+    f"{INDICATORS}/<indicator>",
+    rule="baremetal:node:set_indicator_state",
+    returns=NO_CONTENT,
+)
 @management.arguments(IndicatorState, location="json_or_query")
 def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
     """Switch a light"""
@@ -102,14 +145,14 @@ def _light(indicator: str) -> Fields:
     return {"component": component, "name": name}
 
 
-@management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get")
+@management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=many(MEDIUM))
 @management.arguments(NoQuery, location="query")
 def list_virtual_media(_query: Any, ident: str) -> Response:
     """List the media that a BMC shows to its machine"""
     return json(ask(ident, "virtual_media"))
 
 
-@management.at("POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach")
+@management.at("POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach", returns=NO_CONTENT)
 @management.arguments(VirtualMedium)
 def attach_virtual_media(fields: Fields, ident: str) -> Response:
     """Show an image to a machine"""
@@ -124,7 +167,7 @@ def attach_virtual_media(fields: Fields, ident: str) -> Response:
     return once(work, empty(204))
 
 
-@management.at("DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach")
+@management.at("DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach", returns=NO_CONTENT)
 @management.arguments(DeviceTypes, location="query")
 def detach_virtual_media(query: Fields, ident: str) -> Response:
     """Take images away from a machine"""

@@ -16,7 +16,7 @@ from typing import Any
 import marshmallow
 from sqlalchemy import ColumnElement, select
 
-from app.api.checks import OPERATE, OWN, SET_UP, SYSTEM_ADMIN, SYSTEM_WORK, USE, Rule
+from app.api.policy.checks import OPERATE, OWN, SET_UP, SYSTEM_ADMIN, SYSTEM_WORK, USE, Rule
 from app.api.schemas.common import Document, Flag, Ident, Name, Text, Uuid
 from app.api.schemas.node_values import GroupName, NetworkData, Properties
 from app.models import Fault, Node

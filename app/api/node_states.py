@@ -14,14 +14,18 @@ from app.api import node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
+from app.api.node_identifiers import identified, key_of, locked, node_of
+from app.api.node_shapes import NODE_STATES, STEP
 from app.api.node_steps import step_view
-from app.api.nodes import identified, key_of, locked, node_of
+from app.api.openapi.returns import PROGRESS, STARTED, Returns
+from app.api.openapi.shapes import FLAG, TEXT, UUID, WHOLE, Component, exactly, many, maybe, one_of
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.errors import Invalid, NotFound, ServiceError
+from app.models import StepSource
 from app.services import power, provisioning
 from app.services.resting import await_rest
-from app.states import VERBS, allows
+from app.states import VERBS, State, allows
 from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
 from drivers.steps import Flow
 
@@ -48,8 +52,22 @@ TAKEN_BY: Mapping[str, tuple[str, ...]] = {
 }
 REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescue_password"}
 
+REHEARSED_STEP = exactly(
+    {**STEP, "source": one_of(StepSource), "in_band": FLAG, "child_node": maybe(UUID)}
+)
+REHEARSAL = Component("Rehearsal", exactly(
+    {
+        "node_uuid": UUID, "target": TEXT, "from": one_of(State), "to": TEXT, "accepted": FLAG,
+        "refused": many(exactly({"status": maybe(WHOLE), "reason": TEXT})),
+        "steps": many(REHEARSED_STEP),
+    },
+    optional=["to"],
+))  # fmt: skip
 
-@node_states.at("GET", "/nodes/<ident>/states", rule="baremetal:node:get_states")
+
+@node_states.at(
+    "GET", "/nodes/<ident>/states", rule="baremetal:node:get_states", returns=NODE_STATES
+)
 @node_states.arguments(StatesQuery, location="query")
 def show_states(query: Fields, ident: str) -> Response:
     """Show the states of a node; with `wait`, once nothing is under way any more"""
@@ -66,7 +84,9 @@ def show_states(query: Fields, ident: str) -> Response:
     return json(found)
 
 
-@node_states.at("PUT", "/nodes/<ident>/states/power", rule="baremetal:node:set_power_state")
+@node_states.at(
+    "PUT", "/nodes/<ident>/states/power", rule="baremetal:node:set_power_state", returns=STARTED
+)
 @node_states.arguments(PowerTarget, location="json_or_query")
 def change_power(fields: Fields, ident: str) -> Response:
     """Change the power of a node"""
@@ -81,7 +101,12 @@ def change_power(fields: Fields, ident: str) -> Response:
     return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
-@node_states.at("PUT", "/nodes/<ident>/states/provision", rule="baremetal:node:set_provision_state")
+@node_states.at(
+    "PUT",
+    "/nodes/<ident>/states/provision",
+    rule="baremetal:node:set_provision_state",
+    returns=Returns({202: None, 200: REHEARSAL}, PROGRESS),
+)
 @node_states.arguments(ProvisionTarget, location="json_or_query")
 def change_provision_state(fields: Fields, ident: str) -> Response:
     """Request a change of the provision state; with `dry_run`, return its steps only"""

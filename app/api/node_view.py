@@ -30,12 +30,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from app import ring
-from app.api import access, etags, json_rows, node_fields, versions
+from app.api import etags, json_rows, node_fields, versions
 from app.api.answers import OPTIONS, host, json, links, runtime
 from app.api.auth import caller
 from app.api.masking import DOCUMENTS, SHOWN_BY, TEXTS, mask_text, redacted
 from app.api.node_steps import FLOWS, Progress, current_step, internal_info
-from app.api.owned import SEE_NODE
+from app.api.policy import enforce
+from app.api.policy.targets import SEE_NODE
 from app.errors import NotFound
 from app.models import AgentRecord, Allocation, Node, NodeTrait
 from app.prepared import Prepared
@@ -295,7 +296,7 @@ def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[s
     """Computed field but `conductor` -> the text of its value, of each node."""
     told = {}
     for name in read.computed & {*DOCUMENTS}:
-        shown = access.shows(SHOWN_BY[name])
+        shown = enforce.shows(SHOWN_BY[name])
         masked = {text: mask_text(text, name, shown=shown) for text in set(columns[name])}
         told[name] = [masked[text] for text in columns[name]]
     for name in read.computed & {*TEXTS}:
@@ -309,7 +310,7 @@ def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[s
         _add_work(connection, columns, told)
     if caller().restricted:
         for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
-            for name in access.hidden(*whose) & read.computed:
+            for name in enforce.hidden(*whose) & read.computed:
                 told[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
     return told
 

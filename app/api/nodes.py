@@ -7,14 +7,19 @@ from flask import Response, request
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api import access, etags, node_fields, node_view, versions
+from app.api import node_fields, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
-from app.api.errors import Misaddressed
+from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
+from app.api.node_shapes import NODE, NODES, TAG
+from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
+from app.api.openapi.shapes import FLAG, LINK, TEXT, UUID, Component, exactly, many, mapped
 from app.api.paging import chosen, collection, page_of, shape
+from app.api.parsing import body
 from app.api.patching import patched
-from app.api.routes import Routes, body
-from app.api.schemas.common import FieldsQuery, NoQuery, is_host_name, is_ident
+from app.api.policy import enforce
+from app.api.routes import Routes
+from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.schemas.nodes import (
     MaintenanceReason,
     NodeChange,
@@ -36,70 +41,24 @@ nodes = Routes("nodes", "Machines, and what is done to them")
 
 Query = Mapping[str, Any]
 
-NAMES_SINCE = 5
-#: Before it, a name is that of a host.
-ANY_NAMES_SINCE = 10
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
 #: Kinds of interfaces that a validation shows first.
 CORE = {"boot", "deploy", "management", "network", "power"}
 
-
-def key_of(ident: str) -> node_view.Key:
-    """The key of the node that a path names. Raises Misaddressed, NotFound."""
-    if not is_ident(ident) or (not idents.is_uuid(ident) and not _is_name(ident)):
-        raise Misaddressed(f"Expected UUID or name for node: {ident}")
-    return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+VALIDATION = Component(
+    "Validation", mapped(exactly({"result": FLAG, "reason": TEXT}, optional=["reason"]))
+)
 
 
-def identified(ident: str) -> Any:
-    """The condition for that node. Raises Misaddressed, NotFound."""
-    column, value = key_of(ident)
-    return Node.__table__.c[column] == value
-
-
-def _is_name(text: str) -> bool:
-    """Whether a node could have this name, as far as the request's version knows names."""
-    return not NAMES_SINCE <= versions.current() < ANY_NAMES_SINCE or is_host_name(text)
-
-
-def id_of(ident: str) -> int:
-    """The id of the node that a path or a filter names. Raises Invalid, NotFound."""
-    with runtime().reading() as session:
-        found = session.scalar(select(Node.id).where(identified(ident)))
-    if found is None:
-        raise NotFound("node", ident)
-    return found
-
-
-def node_of(session: Session, ident: str) -> Node:
-    """The node that a path names. Raises Misaddressed, NotFound."""
-    node = session.scalar(select(Node).where(identified(ident)))
-    if node is None:
-        raise NotFound("node", ident)
-    return node
-
-
-def locked(session: Session, ident: str) -> Node:
-    """
-    The node that a path names, its row locked.
-
-    Raises Invalid, NotFound, and PreconditionFailed when the request's If-Match is not met.
-    """
-    key_of(ident)
-    node = service.lock(session, ident)
-    etags.check(session, node)
-    return node
-
-
-@nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list")
+@nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
 def list_nodes(query: Query) -> Response:
     """List nodes"""
     return listing(query)
 
 
-@nodes.at("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list")
+@nodes.at("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
 def list_node_details(query: Query) -> Response:
     """List nodes with all their fields"""
@@ -116,7 +75,7 @@ def listing(query: Query, *, detail: bool = False) -> Response:
     with runtime().looking() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        selected = _filtered(access.narrowed(read.query, Node), query)
+        selected = _filtered(enforce.narrowed(read.query, Node), query)
         rows = connection.execute(cut(connection, selected, Node, page)).all()
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
@@ -145,14 +104,16 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     return selected
 
 
-@nodes.at("POST", "/nodes", rule="baremetal:node:create")
+@nodes.at(
+    "POST", "/nodes", rule="baremetal:node:create", returns=Returns({201: NODE}, LOCATION | TAG)
+)
 @nodes.arguments(NodeCreate)
 def create_node(fields: dict[str, Any]) -> Response:
     """Enroll a node"""
     versions.check_body("node", fields)
-    if not _is_name(fields.get("name") or "unnamed"):
+    if not is_name(fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
-    fields = access.own("node", fields)
+    fields = enforce.own("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
 
     def work(session: Session) -> Response:
@@ -161,7 +122,13 @@ def create_node(fields: dict[str, Any]) -> Response:
     return service.when_free(runtime(), work)
 
 
-@nodes.at("GET", "/nodes/<ident>", query="nodes", rule="baremetal:node:get")
+@nodes.at(
+    "GET",
+    "/nodes/<ident>",
+    query="nodes",
+    rule="baremetal:node:get",
+    returns=Returns({200: NODE}, TAG, fields=(*node_view.FULL, "links")),
+)
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
@@ -170,7 +137,14 @@ def show_node(query: Query, ident: str) -> Response:
     return node_view.tagged(key_of(ident), wanted)
 
 
-@nodes.at("PATCH", "/nodes/<ident>", query="nodes", rule="baremetal:node:update")
+@nodes.at(
+    "PATCH",
+    "/nodes/<ident>",
+    query="nodes",
+    rule="baremetal:node:update",
+    returns=Returns({200: NODE}, TAG),
+    takes=json_patch(CHANGE),
+)
 @nodes.arguments(NodePatchQuery, location="query")
 def change_node(query: Query, ident: str) -> Response:
     """Change a node by a JSON patch"""
@@ -195,7 +169,7 @@ def change_node(query: Query, ident: str) -> Response:
             if "chassis_uuid" in values and values["chassis_uuid"] is None:
                 versions.require(25, "removal of chassis_uuid")
             if "owner" in values:
-                access.check_new_owner(node)
+                enforce.check_new_owner(node)
             service.change(
                 session,
                 node,
@@ -210,7 +184,7 @@ def change_node(query: Query, ident: str) -> Response:
     return service.when_free(runtime(), work)
 
 
-@nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete")
+@nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Forget a node"""
@@ -218,7 +192,9 @@ def delete_node(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@nodes.at("PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance")
+@nodes.at(
+    "PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance", returns=ACCEPTED
+)
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
 def set_maintenance(fields: Query, ident: str) -> Response:
     """Put a node into maintenance"""
@@ -231,7 +207,12 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at("DELETE", "/nodes/<ident>/maintenance", rule="baremetal:node:clear_maintenance")
+@nodes.at(
+    "DELETE",
+    "/nodes/<ident>/maintenance",
+    rule="baremetal:node:clear_maintenance",
+    returns=ACCEPTED,
+)
 @nodes.arguments(NoQuery, location="query")
 def clear_maintenance(_query: Query, ident: str) -> Response:
     """Take a node out of maintenance"""
@@ -244,7 +225,13 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at("GET", "/nodes/<ident>/children", since=83, rule="baremetal:node:list")
+@nodes.at(
+    "GET",
+    "/nodes/<ident>/children",
+    since=83,
+    rule="baremetal:node:list",
+    returns=exactly({"children": many(UUID), "links": LINK}),
+)
 @nodes.arguments(NoQuery, location="query")
 def list_children(_query: Query, ident: str) -> Response:
     """List the nodes that are parts of a node"""
@@ -253,19 +240,19 @@ def list_children(_query: Query, ident: str) -> Response:
         if node is None:
             raise NotFound("node", ident)
         found = select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id)
-        children = session.scalars(access.narrowed(found, Node)).all()
+        children = session.scalars(enforce.narrowed(found, Node)).all()
     link = {"href": f"{host()}/v1/nodes?parent_node={node.uuid}", "rel": "children"}
     return json({"children": children, "links": link})
 
 
-@nodes.at("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate")
+@nodes.at("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(NoQuery, location="query")
 def validate_node(_query: Query, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
     return _validate(ident)
 
 
-@nodes.at("GET", "/nodes/validate", rule="baremetal:node:validate")
+@nodes.at("GET", "/nodes/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(ValidateQuery, location="query")
 def validate_named_node(query: Query) -> Response:
     """Check a node's settings; the node is named in the query"""
@@ -278,9 +265,8 @@ def validate_named_node(query: Query) -> Response:
 
 
 def _validate(ident: str) -> Response:
-    identified(ident)
     with runtime().reading() as session:
-        node = service.find(session, ident)
+        node = node_of(session, ident)
         try:
             target = targets.of_node(session, node)
             refused = {"deploy": _refused_deployment(session, node, target)}

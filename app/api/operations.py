@@ -7,13 +7,38 @@ from sqlalchemy import not_, select
 
 from app.api.answers import json, links, runtime
 from app.api.masking import mask
-from app.api.nodes import identified
+from app.api.node_identifiers import identified
+from app.api.openapi.returns import listed
+from app.api.openapi.shapes import (
+    DOCUMENT,
+    LINKS,
+    TEXT,
+    TIME,
+    UUID,
+    WHOLE,
+    Component,
+    column_shapes,
+    exactly,
+    many,
+    maybe,
+    one_of,
+)
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.operations import OperationFilters
 from app.errors import NotFound
-from app.models import ACTIVE, Node, Operation, OperationStep
+from app.flows import QUEUES
+from app.models import (
+    ACTIVE,
+    Node,
+    Operation,
+    OperationKind,
+    OperationState,
+    OperationStep,
+    StepSource,
+    StepState,
+)
 from app.services import admission
 from app.services import operations as service
 from app.services.paging import cut
@@ -38,6 +63,29 @@ STEP_SHOWN = (
     "progress",
 )  # fmt: skip
 
+OPERATION = Component("Operation", exactly({
+    **column_shapes(Operation, SHOWN),
+    "kind": one_of(OperationKind), "state": one_of(OperationState),
+    "arguments": DOCUMENT, "node_uuid": UUID, "node_name": maybe(TEXT), "links": LINKS,
+}))  # fmt: skip
+OPERATION_STEP = Component("OperationStep", exactly({
+    **column_shapes(OperationStep, STEP_SHOWN),
+    "source": one_of(StepSource), "state": one_of(StepState),
+    "step": TEXT, "args": DOCUMENT,
+}))  # fmt: skip
+ADMISSION = Component("Admission", exactly({
+    "class": one_of(sorted(QUEUES)), "conductor_group": maybe(TEXT),
+    "limit": WHOLE, "place": WHOLE, "queued": WHOLE,
+    "held_by": many(exactly({
+        "kind": one_of(OperationKind), "state": one_of(OperationState),
+        "operations": WHOLE, "since": TIME,
+    })),
+}))  # fmt: skip
+WHOLE_OPERATION = exactly({
+    **OPERATION.schema["properties"],
+    "admission": maybe(ADMISSION), "steps": many(OPERATION_STEP),
+})  # fmt: skip
+
 
 def _view(operation: Operation, node_uuid: str, node_name: str | None) -> View:
     view = {name: getattr(operation, name) for name in SHOWN}
@@ -54,7 +102,12 @@ def _step(step: OperationStep) -> View:
     return view | {"step": step.name, "args": mask(step.args)}
 
 
-@operations.at("GET", "/nodes/<ident>/operations", rule="baremetal:node:history:get")
+@operations.at(
+    "GET",
+    "/nodes/<ident>/operations",
+    rule="baremetal:node:history:get",
+    returns=exactly({"operations": many(OPERATION)}),
+)
 @operations.arguments(NoQuery, location="query")
 def list_operations(_query: Any, ident: str) -> Response:
     """List the operations of a node, the newest first"""
@@ -67,7 +120,12 @@ def list_operations(_query: Any, ident: str) -> Response:
         return json({"operations": [_view(each, node.uuid, node.name) for each in found]})
 
 
-@operations.at("GET", "/operations", rule="baremetal:node:history:get")
+@operations.at(
+    "GET",
+    "/operations",
+    rule="baremetal:node:history:get",
+    returns=listed("operations", OPERATION, (), SORTABLE),
+)
 @operations.arguments(OperationFilters, location="query")
 def list_operations_of_all(query: Any) -> Response:
     """List the operations of all nodes, the newest first"""
@@ -87,7 +145,9 @@ def list_operations_of_all(query: Any) -> Response:
     return json(collection("operations", items, page, last=last))
 
 
-@operations.at("GET", "/operations/<uuid>", rule="baremetal:node:history:get")
+@operations.at(
+    "GET", "/operations/<uuid>", rule="baremetal:node:history:get", returns=WHOLE_OPERATION
+)
 @operations.arguments(NoQuery, location="query")
 def show_operation(_query: Any, uuid: str) -> Response:
     """Show an operation and its steps"""

@@ -1,5 +1,5 @@
 """
-Lists of what belongs to nodes: the filters that ports, port groups and volumes have in common.
+Lists of what belongs to nodes: what those of ports, port groups and volumes have in common.
 """
 
 from collections.abc import Mapping
@@ -7,10 +7,22 @@ from typing import Any
 
 from sqlalchemy import Select
 
-from app.api.nodes import id_of
+from app.api.node_identifiers import id_of
+from app.api.resources import Parent
 from app.models import Base, Node
 
 _NODES = Node.__table__.c
+
+
+def node_parent(model: type[Base], since: int) -> Parent:
+    """The node that a path names, as the parent of rows of `model`. since: of their list."""
+    return Parent(
+        "/nodes/<ident>",
+        "node",
+        "node",
+        lambda ident: model.__table__.c.node_id == id_of(ident),
+        since,
+    )
 
 
 def filtered(selected: Select[Any], query: Mapping[str, Any], model: type[Base]) -> Select[Any]:

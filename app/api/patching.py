@@ -9,7 +9,7 @@ from flask import request
 from marshmallow import Schema, ValidationError
 
 from app.api import versions
-from app.api.routes import body
+from app.api.parsing import body
 from app.api.wording import told
 from app.errors import Invalid
 from app.models import Base

@@ -3,23 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from app.api import versions
-from app.api.errors import Misaddressed
-from app.api.nodes import id_of
-from app.api.parts import filtered
+from app.api.parts import filtered, node_parent
 from app.api.portgroups import BELOW_NODES_SINCE, PORTGROUP
-from app.api.resources import Resource
+from app.api.resource_routes import ResourceRoutes
+from app.api.resources import Parent, Resource
 from app.api.routes import Routes
-from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
 from app.errors import Forbidden, Invalid, NotAcceptable
 from app.models import Node, Port, Portgroup
 from app.services import ports as service
-from app.services.idents import is_uuid
 
 ports = Routes("ports", "The network interfaces of nodes")
 
@@ -30,6 +26,7 @@ _GROUPS = Portgroup.__table__.c
 PORT = Resource(
     name="port",
     path="ports",
+    schema="Port",
     model=Port,
     short=("uuid", "address"),
     shown=(
@@ -46,7 +43,8 @@ PORT = Resource(
     source=lambda: Port.__table__.join(Node.__table__),
     named=versions.MIN,
 )  # fmt: skip
-CHANGE = PortChange()
+#: Fields of a new port that name its node.
+NODE = ("node_uuid", "node_ident")
 #: The version from which the physical network of a port is that of its group.
 GROUPED_SINCE = 102
 #: Of these filters at most one can be given, and none of GROUPED along with `conductor_groups`.
@@ -54,8 +52,7 @@ WHOSE = ({"node", "node_uuid"}, {"portgroup"}, {"shard"})
 GROUPED = {"node", "node_uuid", "portgroup", "address"}
 
 
-def _list(query: Query, condition: Any = None, *, detail: bool = False) -> Response:
-    """The ports that a query leaves, of those that meet a condition."""
+def _check_filters(query: Query) -> None:
     if sum(bool(names & query.keys()) for names in WHOSE) > 1:
         raise Forbidden("node, portgroup, shard: only one of them can be given")
     if "conductor_groups" in query and query.keys() & GROUPED:
@@ -64,88 +61,37 @@ def _list(query: Query, condition: Any = None, *, detail: bool = False) -> Respo
             " node_uuid: nor with address"
         )
 
-    def narrow(selected: Select[Any]) -> Select[Any]:
-        selected = filtered(selected, query, Port)
-        if condition is not None:
-            selected = selected.where(condition)
-        if "portgroup" in query:
-            selected = selected.where(_PORTS.portgroup_id == PORTGROUP.id_of(query["portgroup"]))
-        if "description_contains" in query:
-            part = query["description_contains"]
-            selected = selected.where(_PORTS.description.contains(part, autoescape=True))
-        return selected
 
-    return PORT.listing(query, narrow, detail=detail)
+def _narrow(selected: Select[Any], query: Query) -> Select[Any]:
+    selected = filtered(selected, query, Port)
+    if "portgroup" in query:
+        selected = selected.where(_PORTS.portgroup_id == PORTGROUP.id_of(query["portgroup"]))
+    if "description_contains" in query:
+        part = query["description_contains"]
+        selected = selected.where(_PORTS.description.contains(part, autoescape=True))
+    return selected
 
 
-@ports.at("GET", "/ports", query="ports", rule="baremetal:port:list")
-@ports.arguments(PortFilters, location="query")
-def list_ports(query: Query) -> Response:
-    """List ports"""
-    return _list(query)
-
-
-@ports.at("GET", "/ports/detail", query="ports", rule="baremetal:port:list")
-@ports.arguments(PortFilters, location="query")
-def list_port_details(query: Query) -> Response:
-    """List ports with all their fields"""
-    return _list(query, detail=True)
-
-
-@ports.at("GET", "/nodes/<ident>/ports", query="ports", rule="baremetal:port:list")
-@ports.arguments(PortFilters, location="query")
-def list_ports_of_node(query: Query, ident: str) -> Response:
-    """List the ports of a node"""
-    return _list(query, _PORTS.node_id == id_of(ident))
-
-
-@ports.at("GET", "/nodes/<ident>/ports/detail", query="ports", rule="baremetal:port:list")
-@ports.arguments(PortFilters, location="query")
-def list_port_details_of_node(query: Query, ident: str) -> Response:
-    """List the ports of a node with all their fields"""
-    return _list(query, _PORTS.node_id == id_of(ident), detail=True)
-
-
-@ports.at(
-    "GET",
-    "/portgroups/<ident>/ports",
-    since=BELOW_NODES_SINCE,
-    query="ports",
-    rule="baremetal:port:list",
-)
-@ports.arguments(PortFilters, location="query")
-def list_ports_of_portgroup(query: Query, ident: str) -> Response:
-    """List the ports of a port group"""
-    return _list(query, _PORTS.portgroup_id == PORTGROUP.id_of(ident))
-
-
-@ports.at(
-    "GET",
-    "/portgroups/<ident>/ports/detail",
-    since=BELOW_NODES_SINCE,
-    query="ports",
-    rule="baremetal:port:list",
-)
-@ports.arguments(PortFilters, location="query")
-def list_port_details_of_portgroup(query: Query, ident: str) -> Response:
-    """List the ports of a port group with all their fields"""
-    return _list(query, _PORTS.portgroup_id == PORTGROUP.id_of(ident), detail=True)
-
-
-ports.closed("/nodes/<ident>/ports")
-ports.closed("/portgroups/<ident>/ports", BELOW_NODES_SINCE)
-
-
-@ports.at("POST", "/ports", rule="baremetal:port:create")
-@ports.arguments(PortCreate)
-def create_port(fields: dict[str, Any]) -> Response:
-    """Create a port"""
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     versions.check_fields("port", fields)
     _check_link_version(fields)
-    idents = [fields.pop(name) for name in ("node_uuid", "node_ident") if name in fields]
-    if len(idents) != 1:
+    if sum(name in fields for name in NODE) != 1:
         raise Invalid("node_uuid or node_ident: exactly one of them is required")
-    return PORT.create(lambda session: service.create(session, idents[0], fields))
+    return fields
+
+
+def _create(session: Session, fields: Query) -> Port:
+    (node,) = (fields[name] for name in NODE if name in fields)
+    others = {name: value for name, value in fields.items() if name not in NODE}
+    return service.create(session, node, others)
+
+
+def _change(session: Session, port: Port, values: dict[str, Any]) -> None:
+    version = versions.current()
+    _check_link_version(values)
+    if "physical_network" in values and version >= GROUPED_SINCE and port.portgroup_id:
+        raise Invalid("physical_network: change that of the port's group instead")
+    service.change(session, port, values, inspecting_counts=version >= 39)
 
 
 def _check_link_version(values: Query) -> None:
@@ -156,32 +102,19 @@ def _check_link_version(values: Query) -> None:
         raise NotAcceptable("local_link_connection: vtep keys are known from version 1.90 to 1.104")
 
 
-@ports.at("GET", "/ports/<ident>", query="ports", rule="baremetal:port:get")
-@ports.arguments(FieldsQuery, location="query")
-def show_port(query: Query, ident: str) -> Response:
-    """Show a port"""
-    return PORT.show(query, ident)
-
-
-@ports.at("PATCH", "/ports/<ident>", rule="baremetal:port:update")
-@ports.arguments(NoQuery, location="query")
-def change_port(_query: Query, ident: str) -> Response:
-    """Change a port by a JSON patch"""
-    version = versions.current()
-
-    def apply(session: Session, port: Port, values: dict[str, Any]) -> None:
-        _check_link_version(values)
-        if "physical_network" in values and version >= GROUPED_SINCE and port.portgroup_id:
-            raise Invalid("physical_network: change that of the port's group instead")
-        service.change(session, port, values, inspecting_counts=version >= 39)
-
-    return PORT.change(ident, CHANGE, apply)
-
-
-@ports.at("DELETE", "/ports/<ident>", rule="baremetal:port:delete")
-@ports.arguments(NoQuery, location="query")
-def delete_port(_query: Query, ident: str) -> Response:
-    """Forget a port"""
-    if not is_uuid(ident):
-        raise Misaddressed(f"Expected UUID for port_uuid: {ident}")
-    return PORT.delete(ident, service.remove)
+PORTGROUP_PARENT = Parent(
+    "/portgroups/<ident>",
+    "portgroup",
+    "port group",
+    lambda ident: _PORTS.portgroup_id == PORTGROUP.id_of(ident),
+    BELOW_NODES_SINCE,
+)
+ROUTES = ResourceRoutes(PORT, ports, "port", "ports", "baremetal:port")
+for _parent in (None, node_parent(Port, versions.MIN), PORTGROUP_PARENT):
+    ROUTES.lists(
+        PortFilters, _narrow, parent=_parent, check=_check_filters, details=True, query="ports"
+    )
+ROUTES.creates(PortCreate, _create, prepare=_checked)
+ROUTES.shows(query="ports")
+ROUTES.changes(PortChange(), _change)
+ROUTES.deletes(service.remove, by_name=False)

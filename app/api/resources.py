@@ -1,9 +1,9 @@
 """
 Resources: what a kind of thing shows of its rows, and the answers that are the same for every kind.
 
-A `Resource` is declared once, as a table of its fields; lists, single items, their links, and how
-one is made, changed and forgotten follow from it. A page costs one query, whatever it shows;
-documents go from the database to the answer without being decoded.
+A `Resource` is declared once, as a table of its fields; lists, single items, their links and their
+JSON Schema follow from it, and `resource_routes` makes its routes. A page costs one query, whatever
+it shows; documents go from the database to the answer without being decoded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,26 +14,62 @@ from uuid import UUID
 
 import orjson
 from flask import Response
-from marshmallow import Schema
-from sqlalchemy import JSON, ColumnElement, FromClause, Row, Select, Text, cast, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    FromClause,
+    Join,
+    Row,
+    Select,
+    Text,
+    cast,
+    select,
+)
 from sqlalchemy.orm import Session
 
-from app.api import access, versions
-from app.api.answers import empty, host, json, links, runtime
+from app.api import versions
+from app.api.answers import host, json, links, runtime
 from app.api.errors import Misaddressed
+from app.api.openapi.returns import Returns, listed
+from app.api.openapi.shapes import (
+    LINKS,
+    Component,
+    Shape,
+    column_shape,
+    column_shapes,
+    some,
+    versioned,
+)
 from app.api.paging import chosen, collection, page_of, shape
-from app.api.patching import asked, patched
+from app.api.policy import enforce
 from app.api.schemas.common import is_ident
 from app.errors import NotFound
 from app.models import Base
 from app.services.idents import is_uuid
-from app.services.nodes import when_free
 from app.services.paging import cut
 
 Query = Mapping[str, Any]
 View = dict[str, Any]
 Model = TypeVar("Model", bound=Base)
 Narrow = Callable[[Select[Any]], Select[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """
+    A thing to which rows belong, and which the path of their list names.
+
+    path: of one. one: the noun in the names of handlers. label: the noun in summaries. condition:
+    that of its rows, from the identifier in the path; raises Misaddressed, NotFound. since: the
+    version of the list.
+    """
+
+    path: str
+    one: str
+    label: str
+    condition: Callable[[str], ColumnElement[bool]]
+    since: int = versions.MIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +83,14 @@ class Resource(Generic[Model]):
     `source` joins, and subqueries. computed: field -> its value, from a row and the URL that links
     begin with; what it needs of the row is in `sources`. masked: column -> what makes its document
     fit to be seen. links: sub-collections that an item links to. named: the minor version from
-    which a path may name an item instead of giving its UUID; None for never.
+    which a path may name an item instead of giving its UUID; None for never. schema: the name of
+    an item's JSON Schema. shapes: field -> its schema, for computed fields, and for others of which
+    more is known than their column tells.
     """
 
     name: str
     path: str
+    schema: str
     model: type[Model]
     short: tuple[str, ...]
     shown: tuple[str, ...]
@@ -62,6 +101,7 @@ class Resource(Generic[Model]):
     masked: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     links: tuple[str, ...] = ()
     named: int | None = None
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @cached_property
     def full(self) -> tuple[str, ...]:
@@ -82,6 +122,37 @@ class Resource(Generic[Model]):
     @cached_property
     def sortable(self) -> frozenset[str]:
         return frozenset(self.plain) - self._documents
+
+    @cached_property
+    def collection(self) -> str:
+        """The key of the items in the document of a list."""
+        return self.path.rpartition("/")[2]
+
+    @cached_property
+    def component(self) -> Component:
+        """The JSON Schema of an item."""
+        source = self.source() if self.source else None
+        inner = isinstance(source, Join) and not source.isouter
+        properties = column_shapes(self.model, self.plain)
+        for name, each in self.joined.items():
+            certain = inner and isinstance(each, Column) and not each.nullable
+            properties[name] = column_shape(name, each, nullable=not certain)
+        properties |= dict.fromkeys(self.links, LINKS)
+        missing = self.computed.keys() - self.shapes.keys()
+        if missing:
+            raise TypeError(f"{self.name}: no JSON Schema is declared for {missing}")
+        item = some({**properties, **self.shapes, "links": LINKS}, always=["links"])
+        return Component(self.schema, versioned(self.name, item))
+
+    @cached_property
+    def item(self) -> Returns:
+        """The answer that shows an item."""
+        return Returns({200: self.component}, fields=(*self.full, "links"))
+
+    @cached_property
+    def items(self) -> Returns:
+        """The answer that lists items."""
+        return listed(self.collection, self.component, self.full, self.sortable)
 
     def whole(self) -> list[str]:
         """Every field that the request's version has."""
@@ -135,12 +206,11 @@ class Resource(Generic[Model]):
         wanted = shape(query, self.name, short=self.short, full=self.full, detail=detail)
         page = page_of(query, self.name, sortable=self.sortable)
         with runtime().reading() as session:
-            selected = access.narrowed(narrow(self.query(wanted)), self.model)
+            selected = enforce.narrowed(narrow(self.query(wanted)), self.model)
             selected = cut(session, selected, self.model, page)
             rows = session.execute(selected).all()
         last = rows[-1].uuid if len(rows) == page.limit else None
-        name = self.path.rpartition("/")[2]
-        return json(collection(name, self.views(rows, wanted), page, last=last))
+        return json(collection(self.collection, self.views(rows, wanted), page, last=last))
 
     def show(self, query: Query, ident: str) -> Response:
         """One item, whole or only the `fields` of the query. Raises Misaddressed, NotFound."""
@@ -151,45 +221,6 @@ class Resource(Generic[Model]):
         if found is None:
             raise NotFound(self.name, ident)
         return json(found)
-
-    def create(self, make: Callable[[Session], Base]) -> Response:
-        """Write a new item, and show it as it was made. make: gives its row."""
-        view = when_free(runtime(), lambda session: self._written(session, make(session)))
-        return json(view, 201, location=view["links"][0]["href"])
-
-    def change(
-        self,
-        ident: str,
-        schema: Schema,
-        apply: Callable[[Session, Model, dict[str, Any]], None],
-    ) -> Response:
-        """
-        Change an item by the JSON patch that the request is. schema: of what may be changed.
-        apply: is given the row, and field -> new value, None for removed.
-
-        Raises Invalid, NotAcceptable, NotFound, and what `apply` raises.
-        """
-        changes = asked(self.name, schema)
-
-        def work(session: Session) -> View:
-            row = self.find(session, ident)
-            if changes:
-                apply(session, row, patched(schema, row, changes))
-            return self._written(session, row)
-
-        return json(when_free(runtime(), work))
-
-    def delete(self, ident: str, remove: Callable[[Session, Model], None]) -> Response:
-        """Forget an item. Raises Misaddressed, NotFound, and what `remove` raises."""
-        when_free(runtime(), lambda session: remove(session, self.find(session, ident)))
-        return empty(204)
-
-    def _written(self, session: Session, row: Any) -> View:
-        """An item as its transaction leaves it, whole, before anybody else changes it."""
-        session.flush()
-        written = self.model.__table__.c.uuid == row.uuid
-        wanted = self.whole()
-        return self.views(session.execute(self.query(wanted).where(written)).all(), wanted)[0]
 
     def identified(self, ident: str) -> ColumnElement[bool]:
         """The condition for the item that a path means. Raises Misaddressed."""

@@ -9,7 +9,9 @@ from sqlalchemy import text
 
 from app.api import versions
 from app.api.answers import host, json, links, runtime
-from app.api.routes import Routes
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, exactly, many, mapped, some
+from app.api.routes import Route, Routes, summary_of
 from app.api.schemas.common import TRUE
 from app.services import health
 
@@ -17,6 +19,24 @@ root = Routes("root", "What there is")
 
 #: The release of the service; a header, as clients know every field of the document.
 RELEASE = "X-Ingot-Release"
+
+VERSION = Component("Version", exactly(
+    {"id": TEXT, "links": LINKS, "status": TEXT, "min_version": TEXT, "version": TEXT}
+))  # fmt: skip
+VERSIONS = exactly({
+    "name": TEXT, "description": TEXT, "default_version": VERSION, "versions": many(VERSION),
+})  # fmt: skip
+V1 = some(
+    {
+        "id": TEXT, "links": LINKS, "media_types": mapped(TEXT), "version": VERSION,
+        **dict.fromkeys(versions.COLLECTIONS, LINKS),
+    },
+    always=["id", "links", "media_types", "version"],
+)  # fmt: skip
+HEALTH = exactly({
+    "detailed": FLAG,
+    "reasons": many({"anyOf": [TEXT, exactly({"class": TEXT, "reason": TEXT, "details": TEXT})]}),
+})  # fmt: skip
 
 
 def _version() -> dict[str, Any]:
@@ -57,7 +77,7 @@ def _release() -> str:
 OLDEST = ("chassis", "nodes", "ports", "drivers")
 
 
-@root.at("GET", "")
+@root.at("GET", "", returns=V1)
 def show_v1() -> Response:
     """List the collections"""
     base = host()
@@ -106,8 +126,17 @@ def healthcheck() -> Response:
     return json({"detailed": True, "reasons": reasons}, 200 if well else 503)
 
 
-def register(app: Flask) -> None:
-    """The routes outside of /v1."""
-    app.add_url_rule("/", view_func=discover)
-    if app.extensions["ingot"].settings.healthcheck.enabled:
-        app.add_url_rule("/healthcheck", view_func=healthcheck)
+#: The routes outside of /v1.
+DISCOVER = Route("GET", "/", "discover", summary_of(discover), "root", Returns({200: VERSIONS}))
+HEALTHCHECK = Route(
+    "GET", "/healthcheck", "healthcheck", summary_of(healthcheck), "root", Returns({200: HEALTH})
+)
+
+
+def register(app: Flask) -> list[Route]:
+    """Add the routes outside of /v1 that the settings enable."""
+    enabled = app.extensions["ingot"].settings.healthcheck.enabled
+    found = [(DISCOVER, discover), *([(HEALTHCHECK, healthcheck)] if enabled else [])]
+    for route, view in found:
+        app.add_url_rule(route.path, view_func=view)
+    return [route for route, _ in found]

@@ -1,150 +1,39 @@
 """
-Routes: how a handler says where it is, since when, and what it takes.
+Routes: how a handler says where it is, since when, what it takes and what it answers.
 
-    @nodes.at("GET", "/nodes/<ident>/history", since=78)
+    @nodes.at("GET", "/nodes/<ident>/history", since=78, returns=ENTRIES)
     @nodes.arguments(HistoryQuery, location="query")
     def list_history(query, ident): ...
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache, wraps
+from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Never
 
 import flask_smorest
-import orjson
-from flask import Request, request
+from flask import request
 from flask.globals import request_ctx
-from flask.json.provider import JSONProvider
-from marshmallow import RAISE, Schema, ValidationError, missing
-from webargs.flaskparser import FlaskParser
-from webargs.multidictproxy import MultiDictProxy
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
-from app.api import access, versions
-from app.api.answers import OPTIONS
+from app.api import versions
 from app.api.auth import caller
-from app.api.errors import TooDeep
-from app.api.owned import owned_at
-from app.api.wording import told
-from app.errors import Invalid, TooLarge
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import Shape
+from app.api.parsing import body, parser
+from app.api.policy import enforce
+from app.api.policy.targets import owned_at
+from app.errors import Invalid
 
 View = Callable[..., Any]
 
-#: Largest bodies in bytes, by how the path ends.
-DEFAULT_LIMIT = 1024 << 10
-LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
-DEEPEST = 25
-TOO_DEEP = (
-    "Request body JSON is nested too deeply. Please contact the service administrator: more than"
-    f" {DEEPEST} levels."
-)
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 PARAMETER = re.compile(r"<(?:[^>:]*:)?(\w+)>")
 #: endpoint -> the minor version before which there is nothing at its path
 _HIDDEN_BEFORE: dict[str, int] = {}
-
-
-class Json(JSONProvider):
-    """JSON by orjson, for flask's own use too."""
-
-    def dumps(self, obj: Any, **_kwargs: Any) -> str:
-        return orjson.dumps(obj, option=OPTIONS).decode()
-
-    def loads(self, s: str | bytes, **_kwargs: Any) -> Any:
-        return orjson.loads(s)
-
-
-class Parser(FlaskParser):
-    """Checks what comes in; whatever is wrong is a 400."""
-
-    DEFAULT_VALIDATION_STATUS = 400
-    DEFAULT_UNKNOWN_BY_LOCATION = {"query": RAISE, "json": RAISE, "json_or_query": RAISE}
-
-    def get_default_request(self) -> Request:
-        return request_ctx.request  # to ask flask's stand-in for it costs more at every turn
-
-    def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **how: Any) -> Any:
-        if location == "query" and not request_ctx.request.query_string and is_optional(argmap):
-            return {}  # most requests have none, and to check nothing costs as much as a query
-        return super().parse(argmap, req, location=location, **how)
-
-    def load_json(self, req: Request, schema: Schema) -> Any:
-        return body(req)
-
-    def handle_error(
-        self,
-        error: ValidationError,
-        req: Request,
-        schema: Schema,
-        *,
-        error_status_code: int | None,
-        error_headers: Mapping[str, str] | None,
-    ) -> Never:
-        raise Invalid(told(error, schema)) from error
-
-
-@cache
-def is_optional(schema: Schema) -> bool:
-    """Whether a schema makes nothing of nothing."""
-    return not any(
-        each.required or each.load_default is not missing for each in schema.fields.values()
-    )
-
-
-parser = Parser()
-
-
-@parser.location_loader("json_or_query")
-def _json_or_query(req: Request, schema: Schema) -> Any:
-    """A simple body may come as query arguments instead."""
-    document = body(req) if req.content_length or req.is_json else {}
-    if not req.query_string or not isinstance(document, dict):
-        return document
-    for name in req.args.keys() & document.keys():
-        raise Invalid(f"{name}: given both in the body and as an argument")
-    return {**MultiDictProxy(req.args, schema), **document}
-
-
-def body(req: Request) -> Any:
-    """The JSON document of a request. Raises Invalid, TooLarge, TooDeep."""
-    limit = limit_of(req.path)
-    if (req.content_length or 0) > limit:
-        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
-    req.max_content_length = limit
-    data = req.get_data()
-    if data and not req.is_json:
-        raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
-    if not data:
-        return {}
-    try:
-        document = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        if "recursion" in str(error).lower():
-            raise TooDeep(TOO_DEEP) from error
-        raise Invalid(f"Malformed JSON: {error}") from error
-    if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
-        raise TooDeep(TOO_DEEP)
-    return document
-
-
-def limit_of(path: str) -> int:
-    """The most bytes of a body."""
-    return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
-
-
-def depth(document: Any) -> int:
-    """Levels of nesting; 0 for a plain value."""
-    level, deepest = [document], 0
-    while level := [each for each in level if isinstance(each, dict | list)]:
-        deepest += 1
-        level = [
-            value for each in level for value in (each.values() if isinstance(each, dict) else each)
-        ]
-    return deepest
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +45,13 @@ class Route:
     handler: str
     summary: str
     tag: str
+    returns: Returns
     since: int = versions.MIN
     gone: int = 404
     query: str | None = None
     rule: str | None = None
+    takes: Shape | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class Routes(flask_smorest.Blueprint):
@@ -184,17 +76,27 @@ class Routes(flask_smorest.Blueprint):
         gone: int = 404,
         query: str | None = None,
         rule: str | None = None,
+        returns: Returns | Shape,
+        takes: Shape | None = None,
+        parameters: Mapping[str, str] | None = None,
+        name: str | None = None,
+        summary: str | None = None,
     ) -> Callable[[View], View]:
         """
         Answer `method` on `path` (and HEAD with GET) from a minor version on; older requests get
         `gone`: 404, 405 or 406. query: whose parameters' versions are checked. rule: of the
         policy, that callers must pass; None for what anybody may call. What it is asked about is
         what the path's first parameter names.
+
+        returns: the answers of success, or the JSON Schema of the only one, a 200. takes: that of a
+        body which no marshmallow schema reads. parameters: required query parameters that no schema
+        reads, name -> meaning. name, summary: those of the handler, if its function has others.
         """
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
         itself = owned if path.endswith(f"<{named}>") else None
 
         def decorate(view: View) -> View:
+            handler = name or view.__name__
             only_body = _places(view) == {"json"}
 
             @wraps(view)
@@ -203,7 +105,7 @@ class Routes(flask_smorest.Blueprint):
                     kwargs[named] = itself.full_name(kwargs[named])
                 restricted = rule is not None and caller().restricted
                 if rule and restricted:  # who may not, is not told of versions either
-                    access.check(rule, owned, kwargs.get(named), lambda: body(request))
+                    enforce.check(rule, owned, kwargs.get(named), lambda: body(request))
                 if versions.current() < since:
                     if gone == 406:
                         versions.require(since, f"{method} {path}")
@@ -221,15 +123,28 @@ class Routes(flask_smorest.Blueprint):
                     versions.check_query(query, request.args)
                 answer = view(*args, **kwargs)
                 if restricted:
-                    access.confirm_narrowed(view)
+                    enforce.confirm_narrowed(handler)
                 return answer
 
-            name, full = view.__name__, f"{self.url_prefix}{path}"
-            route = Route(method, full, name, summary(view), self.name, since, gone, query, rule)
-            self.declared.append(route)
+            self.declared.append(
+                Route(
+                    method=method,
+                    path=f"{self.url_prefix}{path}",
+                    handler=handler,
+                    summary=summary or summary_of(view),
+                    tag=self.name,
+                    since=since,
+                    gone=gone,
+                    query=query,
+                    rule=rule,
+                    returns=returns if isinstance(returns, Returns) else Returns({200: returns}),
+                    takes=takes,
+                    parameters=parameters or {},
+                )
+            )
             if gone == 404:
-                _HIDDEN_BEFORE[f"{self.name}.{name}"] = since
-            self.route(path, methods=[method], endpoint=name)(checked)
+                _HIDDEN_BEFORE[f"{self.name}.{handler}"] = since
+            self.route(path, methods=[method], endpoint=handler)(checked)
             return view
 
         return decorate
@@ -290,6 +205,6 @@ def hidden() -> bool:
     return all(minor < _HIDDEN_BEFORE.get(endpoint, versions.MIN) for endpoint in others)
 
 
-def summary(view: View) -> str:
+def summary_of(view: View) -> str:
     """What a handler does: the first line of its docstring."""
     return (view.__doc__ or "").strip().partition("\n")[0].rstrip(".")

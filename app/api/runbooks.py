@@ -7,14 +7,17 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api import access, versions
+from app.api import versions
 from app.api.answers import empty, host, json, runtime
 from app.api.masking import mask
+from app.api.openapi.returns import ADDED, NO_CONTENT
+from app.api.policy import enforce
+from app.api.resource_routes import ResourceRoutes
 from app.api.resources import Resource
 from app.api.routes import Routes
-from app.api.schemas.common import FieldsQuery, ListQuery, NoQuery
+from app.api.schemas.common import ListQuery, NoQuery
 from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
-from app.api.traits import checked
+from app.api.traits import TRAITS, checked
 from app.errors import Invalid, NotFound
 from app.models import Runbook
 from app.services import nodes
@@ -31,6 +34,7 @@ TRAITS_SINCE = 112
 RUNBOOK = Resource(
     name="runbook",
     path="runbooks",
+    schema="Runbook",
     model=Runbook,
     short=("uuid", "name"),
     shown=(
@@ -40,49 +44,33 @@ RUNBOOK = Resource(
     masked={"steps": mask},
     named=SINCE,
 )  # fmt: skip
-CHANGE = RunbookChange()
 
 
-@runbooks.at("GET", "/runbooks", since=SINCE, rule="baremetal:runbook:list")
-@runbooks.arguments(ListQuery, location="query")
-def list_runbooks(query: Query) -> Response:
-    """List runbooks"""
-    return RUNBOOK.listing(query)
-
-
-@runbooks.at("POST", "/runbooks", since=SINCE, gone=405, rule="baremetal:runbook:create")
-@runbooks.arguments(RunbookCreate)
-def create_runbook(fields: dict[str, Any]) -> Response:
-    """Create a runbook"""
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     versions.check_body("runbook", fields)
-    fields = access.own("runbook", fields)
+    fields = enforce.own("runbook", fields)
     if versions.current() < TRAITS_SINCE and not is_trait(fields["name"]):
         raise Invalid(f"name: {fields['name']!r} is not a trait, as it has to be before 1.112")
-    return RUNBOOK.create(lambda session: service.create(session, fields))
+    return fields
 
 
-@runbooks.at("GET", "/runbooks/<ident>", since=SINCE, rule="baremetal:runbook:get")
-@runbooks.arguments(FieldsQuery, location="query")
-def show_runbook(query: Query, ident: str) -> Response:
-    """Show a runbook"""
-    return RUNBOOK.show(query, ident)
+ROUTES = ResourceRoutes(
+    RUNBOOK, runbooks, "runbook", "runbooks", "baremetal:runbook", since=SINCE, gone=405
+)
+ROUTES.lists(ListQuery)
+ROUTES.creates(RunbookCreate, service.create, prepare=_checked)
+ROUTES.shows()
+ROUTES.changes(RunbookChange(), service.change)
+ROUTES.deletes(Session.delete)
 
 
-@runbooks.at("PATCH", "/runbooks/<ident>", since=SINCE, gone=405, rule="baremetal:runbook:update")
-@runbooks.arguments(NoQuery, location="query")
-def change_runbook(_query: Query, ident: str) -> Response:
-    """Change a runbook by a JSON patch"""
-    return RUNBOOK.change(ident, CHANGE, service.change)
-
-
-@runbooks.at("DELETE", "/runbooks/<ident>", since=SINCE, gone=405, rule="baremetal:runbook:delete")
-@runbooks.arguments(NoQuery, location="query")
-def delete_runbook(_query: Query, ident: str) -> Response:
-    """Forget a runbook"""
-    return RUNBOOK.delete(ident, Session.delete)
-
-
-@runbooks.at("GET", "/runbooks/<ident>/traits", since=TRAITS_SINCE, rule="baremetal:runbook:get")
+@runbooks.at(
+    "GET",
+    "/runbooks/<ident>/traits",
+    since=TRAITS_SINCE,
+    rule="baremetal:runbook:get",
+    returns=TRAITS,
+)
 @runbooks.arguments(NoQuery, location="query")
 def list_runbook_traits(_query: Query, ident: str) -> Response:
     """List the traits of a runbook"""
@@ -93,7 +81,13 @@ def list_runbook_traits(_query: Query, ident: str) -> Response:
     return json({"traits": traits})
 
 
-@runbooks.at("PUT", "/runbooks/<ident>/traits", since=TRAITS_SINCE, rule="baremetal:runbook:update")
+@runbooks.at(
+    "PUT",
+    "/runbooks/<ident>/traits",
+    since=TRAITS_SINCE,
+    rule="baremetal:runbook:update",
+    returns=NO_CONTENT,
+)
 @runbooks.arguments(Traits)
 def set_runbook_traits(fields: Query, ident: str) -> Response:
     """Set all traits of a runbook"""
@@ -106,6 +100,7 @@ def set_runbook_traits(fields: Query, ident: str) -> Response:
     "/runbooks/<ident>/traits/<trait>",
     since=TRAITS_SINCE,
     rule="baremetal:runbook:update",
+    returns=ADDED,
 )
 @runbooks.arguments(NoQuery, location="query")
 def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
@@ -116,7 +111,11 @@ def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
 
 
 @runbooks.at(
-    "DELETE", "/runbooks/<ident>/traits", since=TRAITS_SINCE, rule="baremetal:runbook:update"
+    "DELETE",
+    "/runbooks/<ident>/traits",
+    since=TRAITS_SINCE,
+    rule="baremetal:runbook:update",
+    returns=NO_CONTENT,
 )
 @runbooks.arguments(NoQuery, location="query")
 def remove_runbook_traits(_query: Query, ident: str) -> Response:
@@ -130,6 +129,7 @@ def remove_runbook_traits(_query: Query, ident: str) -> Response:
     "/runbooks/<ident>/traits/<trait>",
     since=TRAITS_SINCE,
     rule="baremetal:runbook:update",
+    returns=NO_CONTENT,
 )
 @runbooks.arguments(NoQuery, location="query")
 def remove_runbook_trait(_query: Query, ident: str, trait: str) -> Response:

@@ -6,6 +6,7 @@ from flask import Response
 from sqlalchemy import func, select
 
 from app.api.answers import json, runtime
+from app.api.openapi.shapes import TEXT, WHOLE, exactly, many, maybe
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.models import Node
@@ -13,7 +14,13 @@ from app.models import Node
 shards = Routes("shards", "How nodes are divided among those who look after them")
 
 
-@shards.at("GET", "/shards", since=82, rule="baremetal:shards:get")
+@shards.at(
+    "GET",
+    "/shards",
+    since=82,
+    rule="baremetal:shards:get",
+    returns=exactly({"shards": many(exactly({"name": maybe(TEXT), "count": WHOLE}))}),
+)
 @shards.arguments(NoQuery, location="query")
 def list_shards(_query: Any) -> Response:
     """List shards, the largest first; the name of nodes without one is null"""

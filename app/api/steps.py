@@ -8,7 +8,9 @@ from flask import Response
 from marshmallow import Schema, fields
 
 from app.api.answers import json, runtime
-from app.api.nodes import node_of
+from app.api.node_identifiers import node_of
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import DOCUMENT, FLAG, NUMBER, TEXT, Component, exactly, many
 from app.api.routes import Routes
 from app.services import catalogue
 from drivers.steps import Arg, Flow
@@ -21,6 +23,14 @@ FLOWS: Mapping[str, Flow] = {
     "cleaning": Flow.CLEAN, "deploy": Flow.DEPLOY, "service": Flow.SERVICE, "verify": Flow.VERIFY,
 }  # fmt: skip
 
+ARGUMENT = exactly(
+    {"name": TEXT, "description": TEXT, "required": FLAG, "schema": DOCUMENT}, optional=["schema"]
+)
+OFFERED_STEP = Component("OfferedStep", exactly({
+    "interface": TEXT, "step": TEXT, "priority": NUMBER, "abortable": FLAG,
+    "args": many(ARGUMENT),
+}))  # fmt: skip
+
 
 class StepsQuery(Schema):
     """Which steps to list."""
@@ -32,6 +42,10 @@ class StepsQuery(Schema):
     "GET",
     "/nodes/<ident>/<any(cleaning,deploy,service,verify):flow>/steps",
     rule="baremetal:node:get",
+    returns=Returns(
+        {200: many(OFFERED_STEP), 202: exactly({"message": TEXT})},
+        {RETRY: "Of 202: in how many seconds to ask again; -1: unknown"},
+    ),
 )
 @steps.arguments(StepsQuery, location="query")
 def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:

@@ -7,8 +7,11 @@ from flask import Response, request
 from sqlalchemy.orm import Session
 
 from app.api.answers import empty, host, json, runtime
-from app.api.nodes import locked, node_of
-from app.api.routes import Routes, body
+from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import ADDED, NO_CONTENT
+from app.api.openapi.shapes import TEXT, exactly, many
+from app.api.parsing import body
+from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, not_a_trait
 from app.api.schemas.templates import Traits
 from app.errors import Invalid
@@ -20,6 +23,8 @@ traits = Routes("traits", "What nodes are good for")
 Query = Mapping[str, Any]
 
 SINCE = 37
+
+TRAITS = exactly({"traits": many(TEXT)})
 
 
 def checked(trait: str) -> None:
@@ -33,7 +38,14 @@ def checked(trait: str) -> None:
         )
 
 
-@traits.at("GET", "/nodes/<ident>/traits", since=SINCE, gone=406, rule="baremetal:node:traits:list")
+@traits.at(
+    "GET",
+    "/nodes/<ident>/traits",
+    since=SINCE,
+    gone=406,
+    rule="baremetal:node:traits:list",
+    returns=TRAITS,
+)
 @traits.arguments(NoQuery, location="query")
 def list_traits(_query: Query, ident: str) -> Response:
     """List the traits of a node"""
@@ -42,7 +54,14 @@ def list_traits(_query: Query, ident: str) -> Response:
         return json({"traits": service.of_node(session, node)})
 
 
-@traits.at("PUT", "/nodes/<ident>/traits", since=SINCE, gone=405, rule="baremetal:node:traits:set")
+@traits.at(
+    "PUT",
+    "/nodes/<ident>/traits",
+    since=SINCE,
+    gone=405,
+    rule="baremetal:node:traits:set",
+    returns=NO_CONTENT,
+)
 @traits.arguments(Traits)
 def set_traits(fields: Query, ident: str) -> Response:
     """Set all traits of a node"""
@@ -60,6 +79,7 @@ def set_traits(fields: Query, ident: str) -> Response:
     since=SINCE,
     gone=405,
     rule="baremetal:node:traits:set",
+    returns=ADDED,
 )
 @traits.arguments(NoQuery, location="query")
 def add_trait(_query: Query, ident: str, trait: str) -> Response:
@@ -73,7 +93,13 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
 
 
-@traits.at("DELETE", "/nodes/<ident>/traits", since=SINCE, rule="baremetal:node:traits:delete")
+@traits.at(
+    "DELETE",
+    "/nodes/<ident>/traits",
+    since=SINCE,
+    rule="baremetal:node:traits:delete",
+    returns=NO_CONTENT,
+)
 @traits.arguments(NoQuery, location="query")
 def remove_traits(_query: Query, ident: str) -> Response:
     """Take all traits from a node"""
@@ -86,7 +112,11 @@ def remove_traits(_query: Query, ident: str) -> Response:
 
 
 @traits.at(
-    "DELETE", "/nodes/<ident>/traits/<trait>", since=SINCE, rule="baremetal:node:traits:delete"
+    "DELETE",
+    "/nodes/<ident>/traits/<trait>",
+    since=SINCE,
+    rule="baremetal:node:traits:delete",
+    returns=NO_CONTENT,
 )
 @traits.arguments(NoQuery, location="query")
 def remove_trait(_query: Query, ident: str, trait: str) -> Response:

@@ -9,11 +9,24 @@ from app.api.answers import JSON, empty, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
 from app.api.management import ask
-from app.api.nodes import identified, locked
-from app.api.routes import Routes, body
+from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import (
+    ANYTHING,
+    DOCUMENT,
+    FLAG,
+    TEXT,
+    Component,
+    exactly,
+    many,
+    mapped,
+    one_of,
+)
+from app.api.parsing import body
+from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.errors import Invalid
-from app.services import drivers, nodes
+from app.services import drivers
 from app.services import management as service
 from drivers import passthru
 
@@ -23,14 +36,21 @@ NODE = "/nodes/<ident>/vendor_passthru"
 DRIVER = "/drivers/<name>/vendor_passthru"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
+VENDOR_FUNCTION = Component("VendorFunction", exactly({
+    "http_methods": many(one_of(METHODS)), "async": FLAG, "description": TEXT,
+    "attach": FLAG, "require_exclusive_lock": FLAG,
+}))  # fmt: skip
+CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-stream"))
 
-@vendor.at("GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru")
+
+@vendor.at(
+    "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=mapped(VENDOR_FUNCTION)
+)
 @vendor.arguments(NoQuery, location="query")
 def list_functions(_query: Any, ident: str) -> Response:
     """List the vendor functions of a node"""
-    identified(ident)
     with runtime().reading() as session:
-        found = service.vendor_functions(session, nodes.find(session, ident))
+        found = service.vendor_functions(session, node_of(session, ident))
     return json({name: function.shown() for name, function in found.items()})
 
 
@@ -38,9 +58,8 @@ def _call(ident: str, name: str) -> Response:
     arguments = body(request)
     if not isinstance(arguments, dict):
         raise Invalid("The body of a vendor function must be an object: its arguments.")
-    identified(ident)
     with runtime().reading() as session:
-        node = nodes.find(session, ident)
+        node = node_of(session, ident)
         function = service.vendor_function(session, node, name, request.method, arguments)
     if function.asynchronous and function.exclusive:
         return _begin(ident, name, arguments)
@@ -92,8 +111,15 @@ def _routes_for(method: str) -> None:
         (call_driver_function, f"{DRIVER}/<function>", "baremetal:driver:vendor_passthru"),
         (call_named_driver_function, DRIVER, "baremetal:driver:vendor_passthru"),
     ):
-        view.__name__ = f"{view.__name__}_by_{method.lower()}"
-        vendor.at(method, path, rule=rule)(view)
+        vendor.at(
+            method,
+            path,
+            rule=rule,
+            returns=CALLED,
+            takes=DOCUMENT,
+            parameters={} if "<function>" in path else {"method": "Name of the function"},
+            name=f"{view.__name__}_by_{method.lower()}",
+        )(view)
 
 
 def _named() -> str:
@@ -103,7 +129,12 @@ def _named() -> str:
     return name
 
 
-@vendor.at("GET", f"{DRIVER}/methods", rule="baremetal:driver:vendor_passthru")
+@vendor.at(
+    "GET",
+    f"{DRIVER}/methods",
+    rule="baremetal:driver:vendor_passthru",
+    returns=mapped(VENDOR_FUNCTION),
+)
 @vendor.arguments(NoQuery, location="query")
 def list_driver_functions(_query: Any, name: str) -> Response:
     """List the vendor functions of a driver: none has any"""

@@ -24,6 +24,8 @@ RANGE = {
     "X-OpenStack-Ironic-API-Minimum-Version": f"1.{MIN}",
     "X-OpenStack-Ironic-API-Maximum-Version": f"1.{MAX}",
 }
+#: Headers of every answer that name the request.
+REQUEST_ID = ("Openstack-Request-Id", "X-Openstack-Request-Id")
 #: From here on, `.json` at the end of a path is part of a name.
 SUFFIX_IS_NAME = 91
 #: In the WSGI environment of a request whose path has lost it.
@@ -128,6 +130,12 @@ def negotiate(headers: Headers) -> int:
             f" {known}"
         )
     return int(minor)
+
+
+def signature(request_id: str, minor: int | None) -> list[tuple[str, str]]:
+    """Headers of every answer; minor: the version that the request speaks, None if none."""
+    signed = [*RANGE.items(), *((name, request_id) for name in REQUEST_ID)]
+    return signed if minor is None else [*signed, (HEADER, f"1.{minor}")]
 
 
 def drops_suffix(environ: Mapping[str, Any]) -> bool:

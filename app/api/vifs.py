@@ -8,7 +8,9 @@ from marshmallow import INCLUDE
 
 from app.api import versions
 from app.api.answers import empty, json, runtime
-from app.api.nodes import identified, locked
+from app.api.node_identifiers import locked, node_of
+from app.api.openapi.returns import NO_CONTENT
+from app.api.openapi.shapes import TEXT, exactly, many
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
@@ -24,17 +26,24 @@ SINCE = 28
 PLACED_SINCE = 67
 
 
-@vifs.at("GET", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:list")
+@vifs.at(
+    "GET",
+    "/nodes/<ident>/vifs",
+    since=SINCE,
+    rule="baremetal:node:vif:list",
+    returns=exactly({"vifs": many(exactly({"id": TEXT}))}),
+)
 @vifs.arguments(NoQuery, location="query")
 def list_vifs(_query: Query, ident: str) -> Response:
     """List the VIFs that are attached to a node"""
-    identified(ident)
     with runtime().reading() as session:
-        found = service.attached(session, nodes.find(session, ident))
+        found = service.attached(session, node_of(session, ident))
     return json({"vifs": [{"id": vif} for vif in found]})
 
 
-@vifs.at("POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach")
+@vifs.at(
+    "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
+)
 @vifs.arguments(Vif, unknown=INCLUDE)
 def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
@@ -44,7 +53,13 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     return empty(204)
 
 
-@vifs.at("DELETE", "/nodes/<ident>/vifs/<vif>", since=SINCE, rule="baremetal:node:vif:detach")
+@vifs.at(
+    "DELETE",
+    "/nodes/<ident>/vifs/<vif>",
+    since=SINCE,
+    rule="baremetal:node:vif:detach",
+    returns=NO_CONTENT,
+)
 @vifs.arguments(NoQuery, location="query")
 def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""

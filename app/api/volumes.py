@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
+from marshmallow import Schema
 from sqlalchemy import Select
 
-from app.api import access
 from app.api.answers import host, json, links
-from app.api.nodes import id_of
-from app.api.parts import filtered
+from app.api.node_identifiers import id_of
+from app.api.openapi.shapes import LINKS, exactly
+from app.api.parts import filtered, node_parent
+from app.api.policy import enforce
+from app.api.resource_routes import ResourceRoutes
 from app.api.resources import Resource
 from app.api.routes import Routes
-from app.api.schemas.common import FieldsQuery, NoQuery
+from app.api.schemas.common import NoQuery
 from app.api.schemas.volumes import (
     ConnectorChange,
     ConnectorCreate,
@@ -31,6 +34,7 @@ SINCE = 32
 CONNECTOR: Resource[VolumeConnector] = Resource(
     name="volume connector",
     path="volume/connectors",
+    schema="VolumeConnector",
     model=VolumeConnector,
     short=("uuid", "node_uuid", "type", "connector_id"),
     shown=(
@@ -42,6 +46,7 @@ CONNECTOR: Resource[VolumeConnector] = Resource(
 TARGET: Resource[VolumeTarget] = Resource(
     name="volume target",
     path="volume/targets",
+    schema="VolumeTarget",
     model=VolumeTarget,
     short=("uuid", "node_uuid", "volume_type", "boot_index", "volume_id"),
     shown=(
@@ -50,10 +55,10 @@ TARGET: Resource[VolumeTarget] = Resource(
     ),
     joined={"node_uuid": Node.__table__.c.uuid},
     source=lambda: VolumeTarget.__table__.join(Node.__table__),
-    masked={"properties": access.target_properties},
+    masked={"properties": enforce.target_properties},
 )  # fmt: skip
-CONNECTOR_CHANGE = ConnectorChange()
-TARGET_CHANGE = TargetChange()
+#: The collections of volumes, as links.
+OVERVIEW = exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS))
 
 
 def _overview(path: str) -> Response:
@@ -62,27 +67,16 @@ def _overview(path: str) -> Response:
     return json({"links": links(path, base), **parts})
 
 
-def _list(resource: Resource[Any], query: Query, ident: str | None = None) -> Response:
-    """The rows that a query leaves, of one node or of all."""
-    node_id = None if ident is None else id_of(ident)
-
-    def narrow(selected: Select[Any]) -> Select[Any]:
-        selected = filtered(selected, query, resource.model)
-        if node_id is not None:
-            selected = selected.where(resource.model.__table__.c.node_id == node_id)
-        return selected
-
-    return resource.listing(query, narrow)
-
-
-@volumes.at("GET", "/volume", since=SINCE)
+@volumes.at("GET", "/volume", since=SINCE, returns=OVERVIEW)
 @volumes.arguments(NoQuery, location="query")
 def show_volume(_query: Query) -> Response:
     """List the collections of volumes"""
     return _overview("volume/")
 
 
-@volumes.at("GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get")
+@volumes.at(
+    "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
+)
 @volumes.arguments(NoQuery, location="query")
 def show_volume_of_node(_query: Query, ident: str) -> Response:
     """List the collections of a node's volumes"""
@@ -90,89 +84,21 @@ def show_volume_of_node(_query: Query, ident: str) -> Response:
     return _overview(f"nodes/{ident}/volume/")
 
 
-@volumes.at("GET", "/volume/connectors", since=SINCE, rule="baremetal:volume:list")
-@volumes.arguments(VolumeFilters, location="query")
-def list_connectors(query: Query) -> Response:
-    """List volume connectors"""
-    return _list(CONNECTOR, query)
+def _declare(resource: Resource[Any], one: str, create: type[Schema], change: type[Schema]) -> None:
+    """Connectors and targets have the same routes."""
+    model = resource.model
+
+    def narrow(selected: Select[Any], query: Query) -> Select[Any]:
+        return filtered(selected, query, model)
+
+    routes = ResourceRoutes(resource, volumes, one, f"{one}s", "baremetal:volume", since=SINCE)
+    routes.lists(VolumeFilters, narrow)
+    routes.lists(VolumeFilters, narrow, parent=node_parent(model, SINCE))
+    routes.creates(create, lambda session, fields: service.create(session, model, fields))
+    routes.shows()
+    routes.changes(change(), service.change)
+    routes.deletes(service.remove)
 
 
-@volumes.at("GET", "/nodes/<ident>/volume/connectors", since=SINCE, rule="baremetal:volume:list")
-@volumes.arguments(VolumeFilters, location="query")
-def list_connectors_of_node(query: Query, ident: str) -> Response:
-    """List the volume connectors of a node"""
-    return _list(CONNECTOR, query, ident)
-
-
-@volumes.at("POST", "/volume/connectors", since=SINCE, rule="baremetal:volume:create")
-@volumes.arguments(ConnectorCreate)
-def create_connector(fields: dict[str, Any]) -> Response:
-    """Create a volume connector"""
-    return CONNECTOR.create(lambda session: service.create(session, VolumeConnector, fields))
-
-
-@volumes.at("GET", "/volume/connectors/<uuid>", since=SINCE, rule="baremetal:volume:get")
-@volumes.arguments(FieldsQuery, location="query")
-def show_connector(query: Query, uuid: str) -> Response:
-    """Show a volume connector"""
-    return CONNECTOR.show(query, uuid)
-
-
-@volumes.at("PATCH", "/volume/connectors/<uuid>", since=SINCE, rule="baremetal:volume:update")
-@volumes.arguments(NoQuery, location="query")
-def change_connector(_query: Query, uuid: str) -> Response:
-    """Change a volume connector by a JSON patch"""
-    return CONNECTOR.change(uuid, CONNECTOR_CHANGE, service.change)
-
-
-@volumes.at("DELETE", "/volume/connectors/<uuid>", since=SINCE, rule="baremetal:volume:delete")
-@volumes.arguments(NoQuery, location="query")
-def delete_connector(_query: Query, uuid: str) -> Response:
-    """Forget a volume connector"""
-    return CONNECTOR.delete(uuid, service.remove)
-
-
-@volumes.at("GET", "/volume/targets", since=SINCE, rule="baremetal:volume:list")
-@volumes.arguments(VolumeFilters, location="query")
-def list_targets(query: Query) -> Response:
-    """List volume targets"""
-    return _list(TARGET, query)
-
-
-@volumes.at("GET", "/nodes/<ident>/volume/targets", since=SINCE, rule="baremetal:volume:list")
-@volumes.arguments(VolumeFilters, location="query")
-def list_targets_of_node(query: Query, ident: str) -> Response:
-    """List the volume targets of a node"""
-    return _list(TARGET, query, ident)
-
-
-@volumes.at("POST", "/volume/targets", since=SINCE, rule="baremetal:volume:create")
-@volumes.arguments(TargetCreate)
-def create_target(fields: dict[str, Any]) -> Response:
-    """Create a volume target"""
-    return TARGET.create(lambda session: service.create(session, VolumeTarget, fields))
-
-
-@volumes.at("GET", "/volume/targets/<uuid>", since=SINCE, rule="baremetal:volume:get")
-@volumes.arguments(FieldsQuery, location="query")
-def show_target(query: Query, uuid: str) -> Response:
-    """Show a volume target"""
-    return TARGET.show(query, uuid)
-
-
-@volumes.at("PATCH", "/volume/targets/<uuid>", since=SINCE, rule="baremetal:volume:update")
-@volumes.arguments(NoQuery, location="query")
-def change_target(_query: Query, uuid: str) -> Response:
-    """Change a volume target by a JSON patch"""
-    return TARGET.change(uuid, TARGET_CHANGE, service.change)
-
-
-@volumes.at("DELETE", "/volume/targets/<uuid>", since=SINCE, rule="baremetal:volume:delete")
-@volumes.arguments(NoQuery, location="query")
-def delete_target(_query: Query, uuid: str) -> Response:
-    """Forget a volume target"""
-    return TARGET.delete(uuid, service.remove)
-
-
-volumes.closed("/nodes/<ident>/volume/connectors", SINCE)
-volumes.closed("/nodes/<ident>/volume/targets", SINCE)
+_declare(CONNECTOR, "connector", ConnectorCreate, ConnectorChange)
+_declare(TARGET, "target", TargetCreate, TargetChange)

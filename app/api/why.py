@@ -8,14 +8,40 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import json, links, runtime
 from app.api.auth import caller
-from app.api.nodes import node_of
+from app.api.node_identifiers import node_of
+from app.api.openapi.shapes import (
+    DOCUMENT,
+    LINKS,
+    TEXT,
+    TIME,
+    UUID,
+    Component,
+    exactly,
+    many,
+    maybe,
+    one_of,
+)
+from app.api.operations import ADMISSION
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.models import Node, Operation
 from app.refused import Refusal
 from app.services.why import explain
+from app.states import State
 
 why = Routes("why", "Why nodes are where they are")
+
+WHY = Component("Why", exactly(
+    {
+        "node_uuid": UUID, "provision_state": one_of(State),
+        "target_provision_state": maybe(one_of(State)), "summary": TEXT,
+        "waiting_for": maybe(TEXT), "held_by": maybe(TEXT), "since": maybe(TIME),
+        "next": maybe(TEXT), "next_at": maybe(TIME), "step": maybe(TEXT),
+        "operation": maybe(UUID), "error": maybe(DOCUMENT), "verbs": many(TEXT),
+        "admission": maybe(ADMISSION), "links": LINKS,
+    },
+    optional=["links"],
+))  # fmt: skip
 
 
 def _refused(session: Session, node: Node) -> list[Refusal]:
@@ -33,7 +59,7 @@ def _refused(session: Session, node: Node) -> list[Refusal]:
     return [each for each in refusals.since(newest) if each.node in known]
 
 
-@why.at("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get")
+@why.at("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
 @why.arguments(NoQuery, location="query")
 def show_why(_query: Any, ident: str) -> Response:
     """Show what a node waits for, who holds it, since when, and what happens next"""

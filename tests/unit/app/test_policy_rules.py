@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.api import access, auth, policy
-from app.api.owned import OWNED, owned_at
-from app.api.rules import RULES
+from app.api import auth
+from app.api.policy import enforce, file
+from app.api.policy.defaults import RULES
+from app.api.policy.targets import OWNED, owned_at
 from app.main import create_app
 from app.runtime import Runtime
 from app.services.caller import Caller, of_token
@@ -68,10 +69,10 @@ def test_lists_of_what_belongs_to_projects_are_narrowed(routes):
 
 def test_every_rule_that_the_code_names_is_in_the_table():
     named = {
-        *access.NODE_FIELDS.values(), *access.RUNBOOK_FIELDS.values(), *access.BY_BODY,
-        *access.ON_OWN_NODES.values(), *(rule for rule, _ in access.ANY_OWNER.values()),
-        *(f"{access.SEE_NODE}:{field}" for field in (*access.REDACTED, "filter_threshold")),
-        *(owned.sees for owned in OWNED.values()), access.USE_RUNBOOK,
+        *enforce.NODE_FIELDS.values(), *enforce.RUNBOOK_FIELDS.values(), *enforce.BY_BODY,
+        *enforce.ON_OWN_NODES.values(), *(rule for rule, _ in enforce.ANY_OWNER.values()),
+        *(f"{enforce.SEE_NODE}:{field}" for field in (*enforce.REDACTED, "filter_threshold")),
+        *(owned.sees for owned in OWNED.values()), enforce.USE_RUNBOOK,
     }  # fmt: skip
 
     assert set() == named - RULES.keys()
@@ -79,7 +80,7 @@ def test_every_rule_that_the_code_names_is_in_the_table():
 
 def test_a_token_without_owner_matches_no_node_without_owner():
     everything = Caller(roles=("admin", "manager", "member", "reader", "service"), restricted=True)
-    made = policy.make(WITH_KEYSTONE)
+    made = file.make(WITH_KEYSTONE)
 
     assert not made.allows("baremetal:node:get", everything, {})
     assert not made.allows("baremetal:allocation:get", everything, {})
@@ -108,7 +109,7 @@ def with_file(text, tmp_path):
 )
 def test_a_file_that_makes_no_sense_stops_the_start(text, told, tmp_path):
     with pytest.raises(SettingsError) as error:
-        policy.make(with_file(text, tmp_path))
+        file.make(with_file(text, tmp_path))
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -116,21 +117,21 @@ def test_a_file_that_makes_no_sense_stops_the_start(text, told, tmp_path):
 def test_a_file_that_is_named_must_be_there(tmp_path):
     options = replace(Settings().oslo_policy, policy_file=str(tmp_path / "missing.yaml"))
     with pytest.raises(SettingsError, match="no such file"):
-        policy.make(replace(Settings(), oslo_policy=options))
+        file.make(replace(Settings(), oslo_policy=options))
 
 
 def test_a_file_that_changes_is_read_again(tmp_path, monkeypatch):
     settings = with_file('"baremetal:node:get": "!"', tmp_path)
     caller = of_token(token("admin", system=True), "req-1")
-    made = policy.make(settings)
+    made = file.make(settings)
     assert not made.allows("baremetal:node:get", caller, {})
 
     path = tmp_path / "policy.yaml"
     path.write_text('"baremetal:node:get": "role:admin"')
-    monkeypatch.setattr(policy, "FRESH", 0)
+    monkeypatch.setattr(file, "FRESH", 0)
     made._known_until = 0
     assert made.allows("baremetal:node:get", caller, {})
 
 
 def test_without_keystone_and_files_there_is_no_policy():
-    assert policy.make(Settings()) is None
+    assert file.make(Settings()) is None

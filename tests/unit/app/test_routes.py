@@ -7,7 +7,7 @@ import pytest
 from marshmallow import Schema
 
 from app.api import schemas
-from app.api.routes import is_optional
+from app.api.parsing import is_optional
 
 MODULES = [
     importlib.import_module(f"{schemas.__name__}.{each.name}")

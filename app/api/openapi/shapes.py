@@ -1,14 +1,13 @@
 """
-Shapes: JSON schemas of what is shown, read off the columns and resources that it is made of.
+Shapes: JSON Schemas of bodies, written with few words or derived from the columns of tables.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, Column, ColumnElement, DateTime, Float, Integer, Join
+from sqlalchemy import JSON, Boolean, Column, ColumnElement, DateTime, Float, Integer
 
 from app.api import versions
-from app.api.resources import Resource
 from app.models import Base
 
 Shape = dict[str, Any]
@@ -26,9 +25,22 @@ DOCUMENT: Shape = {"type": "object"}
 TYPES = ((Boolean, FLAG), (Integer, WHOLE), (Float, NUMBER), (DateTime, TIME))
 
 
-def ref(name: str) -> Shape:
-    """The shape of this name among `shown.SHAPES` or the schemas of what comes in."""
-    return {"$ref": f"#/components/schemas/{name}"}
+class Component(dict[str, Any]):
+    """
+    A reference to a schema that the document has once, under a name.
+
+    It is used like any other shape; the document finds the schema through it.
+    """
+
+    def __init__(self, name: str, schema: Shape) -> None:
+        super().__init__({"$ref": f"#/components/schemas/{name}"})
+        self.name = name
+        self.schema = schema
+
+    def __or__(self, more: Mapping[str, Any]) -> "Component":  # type: ignore[override]
+        joined = Component(self.name, self.schema)
+        joined.update(more)
+        return joined
 
 
 def many(item: Shape) -> Shape:
@@ -73,7 +85,7 @@ def page(name: str, item: Shape) -> Shape:
     return exactly({name: many(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
 
 
-def column(name: str, found: ColumnElement[Any], *, nullable: bool) -> Shape:
+def column_shape(name: str, found: ColumnElement[Any], *, nullable: bool) -> Shape:
     """What a column holds that is shown under a name."""
     if isinstance(found.type, JSON):
         shape = _document(found)
@@ -90,25 +102,12 @@ def _document(found: ColumnElement[Any]) -> Shape:
     return many(ANYTHING) if isinstance(empty, list) else DOCUMENT
 
 
-def columns(model: type[Base], names: Iterable[str]) -> dict[str, Shape]:
+def column_shapes(model: type[Base], names: Iterable[str]) -> dict[str, Shape]:
     """name -> shape of some columns of a table."""
     table = model.__table__.c
-    return {name: column(name, table[name], nullable=bool(table[name].nullable)) for name in names}
-
-
-def resource(of: Resource[Any], **others: Shape) -> Shape:
-    """An item of a resource. others: the shapes of what is computed, and what is known better."""
-    source = of.source() if of.source else None
-    inner = isinstance(source, Join) and not source.isouter
-    properties = columns(of.model, of.plain)
-    for name, each in of.joined.items():
-        certain = inner and isinstance(each, Column) and not each.nullable
-        properties[name] = column(name, each, nullable=not certain)
-    properties |= {name: ref("Links") for name in of.links}
-    missing = of.computed.keys() - others.keys()
-    if missing:
-        raise TypeError(f"{of.name}: nobody says what {missing} look like")
-    return versioned(of.name, some(properties | others | {"links": ref("Links")}, always=["links"]))
+    return {
+        name: column_shape(name, table[name], nullable=bool(table[name].nullable)) for name in names
+    }
 
 
 def versioned(name: str, shape: Shape) -> Shape:
@@ -119,3 +118,7 @@ def versioned(name: str, shape: Shape) -> Shape:
         for field, inner in shape["properties"].items()
     }
     return shape | {"properties": properties}
+
+
+LINK = exactly({"href": TEXT, "rel": TEXT, "type": TEXT}, optional=["type"])
+LINKS = Component("Links", many(LINK))

@@ -15,9 +15,9 @@ from app.api import node_fields
 from app.api.answers import runtime
 from app.api.auth import caller
 from app.api.masking import mask, redacted
-from app.api.owned import NOTHING, OF_NODE, OWNED, SEE_NODE, Facts, Owned, of_node
-from app.api.policy import Policy
-from app.api.rules import RULES
+from app.api.policy.defaults import RULES
+from app.api.policy.file import Policy
+from app.api.policy.targets import NOTHING, OF_NODE, OWNED, SEE_NODE, Facts, Owned, of_node
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.models import Base, Node
 from app.states import State
@@ -106,10 +106,10 @@ def _seen(owned: Owned, ident: str) -> tuple[Facts, bool]:
     return found
 
 
-def confirm_narrowed(view: Callable[..., Any]) -> None:
-    """Raises RuntimeError when a list was to be narrowed and the view has not done it: a bug."""
+def confirm_narrowed(handler: str) -> None:
+    """Raises RuntimeError when a list was to be narrowed and its handler has not done it: a bug."""
     if g.get("narrow_to") and not g.get("narrowed"):
-        raise RuntimeError(f"{view.__name__} does not narrow its list")
+        raise RuntimeError(f"{handler} does not narrow its list")
 
 
 def _narrow(rule: str) -> None:

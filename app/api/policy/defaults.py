@@ -11,7 +11,7 @@ request's target, and a check that needs a missing attribute fails.
 from collections.abc import Mapping
 
 from app.api import node_fields
-from app.api.checks import (
+from app.api.policy.checks import (
     ALLOCATION_READ,
     ALLOCATION_WORK,
     LIST,

@@ -1,24 +1,25 @@
 """
 The API's own documentation: one OpenAPI document of what every route takes and answers, made of
-what is declared elsewhere (routes, schemas, `shown`), and a page that shows it.
+the declarations of routes and of schemas, and a page that shows it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from apispec.ext.marshmallow import MarshmallowPlugin
-from flask import Flask, Response
+from flask import Response
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app.api import auth, idempotency, versions
-from app.api.routes import PARAMETER, Route, Routes, summary
+from app.api.answers import JSON
+from app.api.openapi.returns import Returns
+from app.api.openapi.shapes import TEXT, WHOLE, Component, Shape, exactly, maybe, one_of, versioned
+from app.api.routes import PARAMETER, Route
 from app.api.schemas.common import NAME, Flag, Ident, Mac, Name, Uuid, Words
-from app.api.shapes import TEXT, WHOLE, Shape, exactly, maybe, one_of, ref, versioned
-from app.api.shown import EXCHANGES, JSON, SHAPES, Exchange
 from app.services.agents import MAC
 
-PAGE = Path(__file__).with_name("documentation.html")
+PAGE = Path(__file__).with_name("page.html")
 ABOUT = f"""\
 OpenStack Ironic's API, and what Ingot adds to it. A request asks for a version with the header
 `{versions.HEADER}`; without one it gets 1.{versions.MIN}. `x-since` tells from which version on
@@ -86,25 +87,19 @@ HEADERS = {
     f"{versions.HEADER.removesuffix('Version')}Minimum-Version": "The oldest there is",
     f"{versions.HEADER.removesuffix('Version')}Maximum-Version": "The newest there is",
 }
-ERRORS: dict[str, Shape] = {
-    "Fault": {
-        "anyOf": [
-            exactly({"faultcode": TEXT, "faultstring": TEXT, "debuginfo": maybe(TEXT)}),
-            exactly({"code": WHOLE, "title": TEXT, "description": TEXT}),
-        ]
-    },
-    "Error": exactly(
-        {
-            "error_message": TEXT
-            | {
-                "description": "Again a document: decode twice",
-                "contentMediaType": JSON,
-                "contentSchema": ref("Fault"),
-            }
-        }
-    ),
-    "FlatError": exactly({"faultcode": TEXT, "faultstring": TEXT}),
+FAULT = Component("Fault", {
+    "anyOf": [
+        exactly({"faultcode": TEXT, "faultstring": TEXT, "debuginfo": maybe(TEXT)}),
+        exactly({"code": WHOLE, "title": TEXT, "description": TEXT}),
+    ]
+})  # fmt: skip
+ENCODED = {
+    "description": "Again a document: decode twice",
+    "contentMediaType": JSON,
+    "contentSchema": FAULT,
 }
+ERROR = Component("Error", exactly({"error_message": TEXT | ENCODED}))
+FLAT_ERROR = Component("FlatError", exactly({"faultcode": TEXT, "faultstring": TEXT}))
 #: Statuses of bodies that are not even looked at.
 FLAT = (400, 413)
 #: Status -> what it means here.
@@ -140,19 +135,18 @@ def _pattern(_converter: Any, field: Any, **_kwargs: Any) -> dict[str, Any]:
     return {"pattern": pattern} if pattern else {}
 
 
-def document(app: Flask, spec: Any) -> dict[str, Any]:
+def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
     """The OpenAPI document. spec: what flask-smorest knows of parameters and bodies."""
     made: dict[str, Any] = spec.to_dict()
     made["info"]["description"] = ABOUT
     about = {each["name"]: each for each in made["tags"]}
     made["tags"] = [about[name] | {"x-displayName": title} for name, title in SECTIONS.items()]
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes(app):
+    for route in routes:
         path = PARAMETER.sub(r"{\1}", route.path)
         known, method = made["paths"].get(path, {}), route.method.lower()
         asked, named = known.get(method, {}), known.get("parameters", [])
-        written = _operation(route, EXCHANGES[route.handler], asked, named)
-        paths.setdefault(path, {})[method] = written
+        paths.setdefault(path, {})[method] = _operation(route, asked, named)
     incoming = made["components"]["schemas"]
     for name in ("Error", "PaginationMetadata"):  # flask-smorest's own
         incoming.pop(name, None)
@@ -162,15 +156,16 @@ def document(app: Flask, spec: Any) -> dict[str, Any]:
         name = f"{kind.title().replace(' ', '')}Create"
         if name in incoming:
             incoming[name] = versioned(kind, incoming[name])
+    responses = {str(status): _refusal(status) for status in REFUSALS}
     return made | {
         "paths": paths,
         "components": {
-            "schemas": {**incoming, **SHAPES, **ERRORS},
+            "schemas": {**incoming, **components([paths, responses])},
             "parameters": PARAMETERS,
             "headers": {
                 name: {"description": text, "schema": TEXT} for name, text in HEADERS.items()
             },
-            "responses": {str(status): _refusal(status) for status in REFUSALS},
+            "responses": responses,
             "securitySchemes": {
                 "token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
                 "password": {"type": "http", "scheme": "basic"},
@@ -179,30 +174,42 @@ def document(app: Flask, spec: Any) -> dict[str, Any]:
     }
 
 
-def routes(app: Flask) -> Iterator[Route]:
-    """Every route that answers more than a refusal."""
-    for endpoint, path in (("discover", "/"), ("healthcheck", "/healthcheck")):
-        if endpoint in app.view_functions:
-            yield Route("GET", path, endpoint, summary(app.view_functions[endpoint]), "root")
-    for blueprint in app.blueprints.values():
-        if isinstance(blueprint, Routes):
-            yield from blueprint.declared
+def components(node: Any) -> dict[str, Shape]:
+    """
+    name -> schema of all that a document refers to, and of what those schemas refer to.
+
+    Raises TypeError for two different schemas of one name.
+    """
+    found: dict[str, Shape] = {}
+    left = [node]
+    while left:
+        match left.pop():
+            case Component() as each if each.name not in found:
+                found[each.name] = each.schema
+                left.append(each.schema)
+            case Component() as each if found[each.name] != each.schema:
+                raise TypeError(f"{each.name}: two JSON Schemas have this name")
+            case Component():
+                pass
+            case dict() as document:
+                left += document.values()
+            case list() as documents:
+                left += documents
+    return dict(sorted(found.items()))
 
 
-def _operation(
-    route: Route, exchange: Exchange, asked: dict[str, Any], named: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _operation(route: Route, asked: dict[str, Any], named: list[dict[str, Any]]) -> dict[str, Any]:
     """
     One operation. asked, named: its parameters and body, and those of its path, as flask-smorest
     has them.
     """
     parameters = [
         *(each | {"description": NAMED[each["name"]]} for each in named),
-        *_in_query(route, exchange, asked.get("parameters", [])),
+        *_in_query(route, asked.get("parameters", [])),
         *({"$ref": f"#/components/parameters/{name}"} for name in _headers_taken(route)),
     ]
-    body = _body(route, exchange, asked)
-    answers = {str(status): _answer(exchange, status) for status in exchange.answers}
+    body = _body(route, asked)
+    answers = {str(status): _answer(route.returns, status) for status in route.returns.bodies}
     refusals = {
         str(status): {"$ref": f"#/components/responses/{status}"}
         for status in _refusals(route, parameters, body)
@@ -229,11 +236,9 @@ def _types(schema: Shape) -> set[str]:
     return {kind} if isinstance(kind, str) else set(kind)
 
 
-def _in_query(
-    route: Route, exchange: Exchange, asked: list[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+def _in_query(route: Route, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The parameters of the query. asked: those that schemas read."""
-    for name, text in exchange.query.items():
+    for name, text in route.parameters.items():
         yield {
             "name": name, "in": "query", "description": text, "schema": TEXT, "required": True,
         }  # fmt: skip
@@ -246,21 +251,21 @@ def _in_query(
             if {"array", "object"} & _types(each["schema"]):
                 continue
             more |= {"in": "query", "required": False}
-        if name == "fields" and exchange.fields:
-            words = {"type": "array", "items": one_of(exchange.fields)}
+        if name == "fields" and route.returns.fields:
+            words = {"type": "array", "items": one_of(route.returns.fields)}
             more |= {"schema": words, "style": "form", "explode": False}
-        if name == "sort_key" and exchange.sortable:
-            more |= {"schema": one_of(exchange.sortable)}
+        if name == "sort_key" and route.returns.sortable:
+            more |= {"schema": one_of(route.returns.sortable)}
         if name in gates:
             more |= {"x-since": f"1.{gates[name]}"}
         yield each | more
 
 
-def _body(route: Route, exchange: Exchange, asked: dict[str, Any]) -> dict[str, Any] | None:
+def _body(route: Route, asked: dict[str, Any]) -> dict[str, Any] | None:
     """The body of a request, None for no body."""
-    if exchange.takes is not None:
+    if route.takes is not None:
         needed = route.method not in ("GET", "DELETE")
-        return {"required": needed, "content": {JSON: {"schema": exchange.takes}}}
+        return {"required": needed, "content": {JSON: {"schema": route.takes}}}
     either = [each for each in asked.get("parameters", []) if each["in"] == BODY_OR_QUERY]
     if not either:
         return asked.get("requestBody")
@@ -283,16 +288,16 @@ def _headers_taken(route: Route) -> Iterator[str]:
         yield "key"
 
 
-def _answer(exchange: Exchange, status: int) -> dict[str, Any]:
-    shape = exchange.answers[status]
-    told = {name: {"description": text, "schema": TEXT} for name, text in exchange.headers.items()}
+def _answer(returns: Returns, status: int) -> dict[str, Any]:
+    shape = returns.bodies[status]
+    told = {name: {"description": text, "schema": TEXT} for name, text in returns.headers.items()}
     answer = {
         "description": HTTP_STATUS_CODES[status],
         "headers": {**_headers(), **told},
     }
     if shape is None:
         return answer
-    return answer | {"content": {kind: {"schema": shape} for kind in exchange.types}}
+    return answer | {"content": {kind: {"schema": shape} for kind in returns.types}}
 
 
 def _headers() -> dict[str, Any]:
@@ -328,8 +333,7 @@ def _refusals(route: Route, parameters: list[Any], body: Any) -> Iterator[int]:
 
 
 def _refusal(status: int) -> dict[str, Any]:
-    error = ref("Error")
-    shape = {"anyOf": [error, ref("FlatError")]} if status in FLAT else error
+    shape = {"anyOf": [ERROR, FLAT_ERROR]} if status in FLAT else ERROR
     more = {
         401: {"WWW-Authenticate": "How to prove it"},
         409: {"Retry-After": "In how many seconds it may have changed"},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app import log
-from app.api.rules import RULES
+from app.api.policy.defaults import RULES
 from app.errors import Unavailable
 from app.services.caller import Caller
 from app.settings import OsloPolicy as Options

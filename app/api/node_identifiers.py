@@ -1,0 +1,65 @@
+"""
+The node that a path names, by UUID or by name, as far as the request's version knows names.
+"""
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.api import etags, versions
+from app.api.answers import runtime
+from app.api.errors import Misaddressed
+from app.api.schemas.common import is_host_name, is_ident
+from app.errors import NotFound
+from app.models import Node
+from app.services import idents, nodes
+
+NAMES_SINCE = 5
+#: Before it, a name is that of a host.
+ANY_NAMES_SINCE = 10
+
+
+def key_of(ident: str) -> tuple[str, str]:
+    """The unique column to look in, and its value. Raises Misaddressed, NotFound."""
+    if not is_ident(ident) or (not idents.is_uuid(ident) and not is_name(ident)):
+        raise Misaddressed(f"Expected UUID or name for node: {ident}")
+    return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+
+
+def is_name(text: str) -> bool:
+    """Whether the text is a valid node name in the request's version."""
+    return not NAMES_SINCE <= versions.current() < ANY_NAMES_SINCE or is_host_name(text)
+
+
+def identified(ident: str) -> Any:
+    """The SQL condition that selects the node. Raises Misaddressed, NotFound."""
+    column, value = key_of(ident)
+    return Node.__table__.c[column] == value
+
+
+def id_of(ident: str) -> int:
+    """The id of the node. Raises Misaddressed, NotFound."""
+    with runtime().reading() as session:
+        found = session.scalar(select(Node.id).where(identified(ident)))
+    if found is None:
+        raise NotFound("node", ident)
+    return found
+
+
+def node_of(session: Session, ident: str) -> Node:
+    """The node. Raises Misaddressed, NotFound."""
+    key_of(ident)
+    return nodes.find(session, ident)
+
+
+def locked(session: Session, ident: str) -> Node:
+    """
+    The node, its row locked until the transaction ends.
+
+    Raises Misaddressed, NotFound, and PreconditionFailed when the request's If-Match is not met.
+    """
+    key_of(ident)
+    node = nodes.lock(session, ident)
+    etags.check(session, node)
+    return node

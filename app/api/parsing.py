@@ -1,0 +1,128 @@
+"""
+Parsing of requests: JSON bodies and query parameters, validated by schemas.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Never
+
+import orjson
+from flask import Request
+from flask.globals import request_ctx
+from flask.json.provider import JSONProvider
+from marshmallow import RAISE, Schema, ValidationError, missing
+from webargs.flaskparser import FlaskParser
+from webargs.multidictproxy import MultiDictProxy
+
+from app.api.answers import OPTIONS
+from app.api.errors import TooDeep
+from app.api.wording import told
+from app.errors import Invalid, TooLarge
+
+#: Largest bodies in bytes, by how the path ends.
+DEFAULT_LIMIT = 1024 << 10
+LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
+DEEPEST = 25
+TOO_DEEP = (
+    "Request body JSON is nested too deeply. Please contact the service administrator: more than"
+    f" {DEEPEST} levels."
+)
+
+
+class Json(JSONProvider):
+    """JSON by orjson, for flask's own use too."""
+
+    def dumps(self, obj: Any, **_kwargs: Any) -> str:
+        return orjson.dumps(obj, option=OPTIONS).decode()
+
+    def loads(self, s: str | bytes, **_kwargs: Any) -> Any:
+        return orjson.loads(s)
+
+
+class Parser(FlaskParser):
+    """Checks what comes in; whatever is wrong is a 400."""
+
+    DEFAULT_VALIDATION_STATUS = 400
+    DEFAULT_UNKNOWN_BY_LOCATION = {"query": RAISE, "json": RAISE, "json_or_query": RAISE}
+
+    def get_default_request(self) -> Request:
+        return request_ctx.request  # to ask flask's stand-in for it costs more at every turn
+
+    def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **how: Any) -> Any:
+        if location == "query" and not request_ctx.request.query_string and is_optional(argmap):
+            return {}  # most requests have none, and to check nothing costs as much as a query
+        return super().parse(argmap, req, location=location, **how)
+
+    def load_json(self, req: Request, schema: Schema) -> Any:
+        return body(req)
+
+    def handle_error(
+        self,
+        error: ValidationError,
+        req: Request,
+        schema: Schema,
+        *,
+        error_status_code: int | None,
+        error_headers: Mapping[str, str] | None,
+    ) -> Never:
+        raise Invalid(told(error, schema)) from error
+
+
+@cache
+def is_optional(schema: Schema) -> bool:
+    """Whether a schema makes nothing of nothing."""
+    return not any(
+        each.required or each.load_default is not missing for each in schema.fields.values()
+    )
+
+
+parser = Parser()
+
+
+@parser.location_loader("json_or_query")
+def _json_or_query(req: Request, schema: Schema) -> Any:
+    """A simple body may come as query arguments instead."""
+    document = body(req) if req.content_length or req.is_json else {}
+    if not req.query_string or not isinstance(document, dict):
+        return document
+    for name in req.args.keys() & document.keys():
+        raise Invalid(f"{name}: given both in the body and as an argument")
+    return {**MultiDictProxy(req.args, schema), **document}
+
+
+def body(req: Request) -> Any:
+    """The JSON document of a request. Raises Invalid, TooLarge, TooDeep."""
+    limit = limit_of(req.path)
+    if (req.content_length or 0) > limit:
+        raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
+    req.max_content_length = limit
+    data = req.get_data()
+    if data and not req.is_json:
+        raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
+    if not data:
+        return {}
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        if "recursion" in str(error).lower():
+            raise TooDeep(TOO_DEEP) from error
+        raise Invalid(f"Malformed JSON: {error}") from error
+    if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
+        raise TooDeep(TOO_DEEP)
+    return document
+
+
+def limit_of(path: str) -> int:
+    """The most bytes of a body."""
+    return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
+
+
+def depth(document: Any) -> int:
+    """Levels of nesting; 0 for a plain value."""
+    level, deepest = [document], 0
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        deepest += 1
+        level = [
+            value for each in level for value in (each.values() if isinstance(each, dict) else each)
+        ]
+    return deepest

@@ -1,0 +1,244 @@
+"""
+The routes that resources have alike: lists, one item, how it is created, changed and deleted.
+
+    PORT_ROUTES = ResourceRoutes(PORT, ports, "port", "ports", rule="baremetal:port")
+    PORT_ROUTES.lists(PortFilters, narrow, details=True)
+    PORT_ROUTES.changes(PortChange(), service.change)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from flask import Response
+from marshmallow import Schema
+from sqlalchemy import Select
+from sqlalchemy.orm import Session
+
+from app.api import versions
+from app.api.answers import empty, json, runtime
+from app.api.errors import Misaddressed
+from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
+from app.api.patching import asked, patched
+from app.api.resources import Model, Parent, Query, Resource, View
+from app.api.routes import Routes
+from app.api.schemas.common import FieldsQuery, NoQuery
+from app.models import Base
+from app.services.idents import is_uuid
+from app.services.nodes import when_free
+
+Fields = dict[str, Any]
+Narrow = Callable[[Select[Any], Query], Select[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class ResourceRoutes(Generic[Model]):
+    """
+    Declares the routes of a resource, each by a call of its own.
+
+    routes: the blueprint. one, many: the nouns in the names of handlers. rule: the prefix of the
+    policy's rules. since, gone: as in `Routes.at`; gone: of requests that write. label: the noun
+    in summaries; by default the resource's name.
+    """
+
+    resource: Resource[Model]
+    routes: Routes
+    one: str
+    many: str
+    rule: str
+    since: int = versions.MIN
+    gone: int = 404
+    label: str | None = None
+
+    def lists(
+        self,
+        schema: type[Schema],
+        narrow: Narrow = lambda selected, _query: selected,
+        *,
+        parent: Parent | None = None,
+        check: Callable[[Query], None] | None = None,
+        details: bool = False,
+        rule: str = "list",
+        query: str | None = None,
+    ) -> None:
+        """
+        A list: of all rows, or of those of a parent, which can only be read.
+
+        schema: of the query. narrow: the rows that the query leaves. check: raises for a query
+        whose parameters do not go together. details: there is a list of the full form, too.
+        """
+        path = f"{parent.path if parent else ''}/{self.resource.path}"
+        since = parent.since if parent else self.since
+        for detail in (False, True) if details else (False,):
+            self.routes.at(
+                "GET",
+                f"{path}/detail" if detail else path,
+                since=since,
+                query=query,
+                rule=f"{self.rule}:{rule}",
+                returns=self.resource.items,
+                name=self._list_name(parent, detail),
+                summary=self._list_summary(parent, detail),
+            )(self._list(schema, narrow, parent, check, detail))
+        if parent:
+            self.routes.closed(path, since)
+
+    def _list(
+        self,
+        schema: type[Schema],
+        narrow: Narrow,
+        parent: Parent | None,
+        check: Callable[[Query], None] | None,
+        detail: bool,
+    ) -> Callable[..., Response]:
+        @self.routes.arguments(schema, location="query")
+        def answer(query: Query, **path: str) -> Response:
+            belonging = [parent.condition(*path.values())] if parent else []
+            if check:
+                check(query)
+
+            def narrowed(selected: Select[Any]) -> Select[Any]:
+                return narrow(selected.where(*belonging), query)
+
+            return self.resource.listing(query, narrowed, detail=detail)
+
+        return answer  # type: ignore[no-any-return]
+
+    def creates(
+        self,
+        schema: type[Schema],
+        create: Callable[[Session, Fields], Base],
+        *,
+        prepare: Callable[[Fields], Fields] | None = None,
+        summary: str | None = None,
+    ) -> None:
+        """
+        POST to the collection. schema: of the body. create: makes the row in a transaction, which
+        may be tried several times. prepare: checks the fields before it, and gives those to use; by
+        default, none may be newer than the request's version.
+        """
+
+        @self.routes.at(
+            "POST",
+            f"/{self.resource.path}",
+            since=self.since,
+            gone=self.gone,
+            rule=f"{self.rule}:create",
+            returns=Returns({201: self.resource.component}, LOCATION),
+            name=f"create_{self.one}",
+            summary=summary or f"Create {self._an_item}",
+        )
+        @self.routes.arguments(schema)
+        def answer(fields: Fields) -> Response:
+            used = prepare(fields) if prepare else self._known(fields)
+            view = when_free(
+                runtime(), lambda session: self._written(session, create(session, used))
+            )
+            return json(view, 201, location=view["links"][0]["href"])
+
+    def shows(self, *, rule: str = "get", query: str | None = None) -> None:
+        """GET of an item."""
+
+        @self.routes.at(
+            "GET",
+            self._item,
+            since=self.since,
+            query=query,
+            rule=f"{self.rule}:{rule}",
+            returns=self.resource.item,
+            name=f"show_{self.one}",
+            summary=f"Show {self._an_item}",
+        )
+        @self.routes.arguments(FieldsQuery, location="query")
+        def answer(query: Query, **path: str) -> Response:
+            return self.resource.show(query, *path.values())
+
+    def changes(
+        self,
+        schema: Schema,
+        apply: Callable[[Session, Model, Fields], None],
+        *,
+        since: int | None = None,
+    ) -> None:
+        """
+        PATCH of an item. schema: of the fields that may be changed. apply: changes the row, from
+        field -> new value, None for removed.
+        """
+
+        @self.routes.at(
+            "PATCH",
+            self._item,
+            since=self.since if since is None else since,
+            gone=self.gone,
+            rule=f"{self.rule}:update",
+            returns=self.resource.component,
+            takes=json_patch(schema),
+            name=f"change_{self.one}",
+            summary=f"Change {self._an_item} by a JSON patch",
+        )
+        @self.routes.arguments(NoQuery, location="query")
+        def answer(_query: Query, **path: str) -> Response:
+            changes = asked(self.resource.name, schema)
+
+            def work(session: Session) -> View:
+                row = self.resource.find(session, *path.values())
+                if changes:
+                    apply(session, row, patched(schema, row, changes))
+                return self._written(session, row)
+
+            return json(when_free(runtime(), work))
+
+    def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
+        """DELETE of an item. by_name: a path may name it, where it may do so to show it."""
+
+        @self.routes.at(
+            "DELETE",
+            self._item,
+            since=self.since,
+            gone=self.gone,
+            rule=f"{self.rule}:delete",
+            returns=NO_CONTENT,
+            name=f"delete_{self.one}",
+            summary=f"Forget {self._an_item}",
+        )
+        @self.routes.arguments(NoQuery, location="query")
+        def answer(_query: Query, **path: str) -> Response:
+            (ident,) = path.values()
+            if not (by_name or is_uuid(ident)):
+                raise Misaddressed(f"Expected UUID for {self.one}_uuid: {ident}")
+            when_free(
+                runtime(), lambda session: remove(session, self.resource.find(session, ident))
+            )
+            return empty(204)
+
+    def _known(self, fields: Fields) -> Fields:
+        versions.check_body(self.resource.name, fields)
+        return fields
+
+    def _written(self, session: Session, row: Any) -> View:
+        """The whole item as the transaction leaves it, before another one changes it."""
+        session.flush()
+        written = self.resource.model.__table__.c.uuid == row.uuid
+        wanted = self.resource.whole()
+        rows = session.execute(self.resource.query(wanted).where(written)).all()
+        return self.resource.views(rows, wanted)[0]
+
+    @property
+    def _item(self) -> str:
+        """The path of an item."""
+        return f"/{self.resource.path}/<{'uuid' if self.resource.named is None else 'ident'}>"
+
+    @property
+    def _an_item(self) -> str:
+        label = self.label or self.resource.name
+        return f"{'an' if label[0] in 'aeiou' else 'a'} {label}"
+
+    def _list_name(self, parent: Parent | None, detail: bool) -> str:
+        listed = f"{self.one}_details" if detail else self.many
+        return f"list_{listed}_of_{parent.one}" if parent else f"list_{listed}"
+
+    def _list_summary(self, parent: Parent | None, detail: bool) -> str:
+        label = self.label or self.resource.name
+        listed = label if self.one == self.many else f"{label}s"
+        whose = f"the {listed} of a {parent.label}" if parent else listed
+        return f"List {whose}{' with all their fields' if detail else ''}"
