@@ -264,7 +264,7 @@ def _openapi() -> dict[str, Any]:
     def send(_message: object) -> bool:
         raise AssertionError("nothing is sent while documents are written")
 
-    registry = load(enabled_types=[])
+    registry = load((), enabled_types=[])
     runtime = Runtime(load_settings({}), None, registry, send)  # type: ignore[arg-type]
     answer = create_app(runtime).test_client().get("/openapi.json")
     document: dict[str, Any] = answer.get_json()
@@ -312,7 +312,7 @@ def policy() -> Lines:
 
 
 def drivers() -> Lines:
-    registry = load([each.name for each in HARDWARE_TYPES], INTERFACES)
+    registry = load(HARDWARE_TYPES, [each.name for each in HARDWARE_TYPES], INTERFACES)
     yield "# Drivers\n"
     yield "The hardware types that come with Ingot. [drivers.md](drivers.md) says how to write"
     yield "one.\n"

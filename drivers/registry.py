@@ -2,8 +2,8 @@
 The registry: which hardware types there are, and which interfaces each accepts.
 
 A hardware type is a class with a name and, per kind of interface, the interface classes it
-accepts in order of preference. Ingot's own are listed in `drivers.builtin`; others come through
-the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
+accepts in order of preference. `load` is given Ingot's own, those of `drivers.builtin`; others come
+through the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
 
 A hardware type whose interface gives one non-zero priority to two steps of a flow, by itself or by
 settings, is refused (spec implement-cleaning-states); all others load.
@@ -151,15 +151,16 @@ class UnknownName(ValueError):
 
 
 def load(  # noqa: PLR0917 - what settings say, group by group
+    hardware_types: Iterable[type[HardwareType]],
     enabled_types: Sequence[str] | None = None,
     enabled_interfaces: Mapping[str, Sequence[str]] | None = None,
     defaults: Mapping[str, str] | None = None,
     bmcs: Bmcs | None = None,
-    extra: Iterable[type[HardwareType]] = (),
     options: Options | None = None,
 ) -> Registry:
     """
-    Load Ingot's hardware types, those of entry points, and `extra`.
+    Load hardware types: those given, and those of entry points, which replace given ones of
+    the same name.
 
     enabled_types: the only names to load; None loads all.
     enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all
@@ -170,7 +171,7 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     Raises UnknownName: a node would silently get another interface than the one that was asked for.
     """
     enabled, defaults = enabled_interfaces or {}, defaults or {}
-    candidates = _candidates(extra)
+    candidates = _candidates(hardware_types)
     for name in enabled_types or ():
         if name not in candidates:
             raise UnknownName(
@@ -197,14 +198,11 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     return registry
 
 
-def _candidates(extra: Iterable[type[HardwareType]]) -> dict[str, Any]:
+def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
     """name -> a hardware type, or the entry point that has it."""
-    from drivers.builtin import HARDWARE_TYPES
-
     return {
-        **{each.name: each for each in HARDWARE_TYPES},
+        **{each.name: each for each in hardware_types},
         **{entry.name: entry for entry in entry_points(group=ENTRY_POINTS)},
-        **{each.name: each for each in extra},
     }
 
 

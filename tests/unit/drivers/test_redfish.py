@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import (
     BadImage,
     HardwareError,
@@ -38,7 +39,7 @@ def node(fleet, bmcs, number=0, **info):
     machine = fleet.machines[number]
     return target(
         "redfish",
-        registry=load(["redfish"], bmcs=bmcs),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=bmcs),
         uuid=machine.uuid,
         driver_info={
             "redfish_address": f"http://{machine.address}:{fleet.port}",

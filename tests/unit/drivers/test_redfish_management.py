@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import InvalidDriverInfo, NotFound, NotSupported, Refused, Unexpected
 from drivers.redfish import restart
 from drivers.registry import load
@@ -31,7 +32,7 @@ def node(fleet, machine):
     options = {**OPTIONS["redfish"], "firmware_update_overall_timeout": 60}
     return target(
         "redfish",
-        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=100)),
         uuid=machine.uuid,
         driver_info=machine.driver_info() | {"deploy_iso": fleet.medium("http://127.0.0.1:1")},
         options={**OPTIONS, "redfish": options},
@@ -190,7 +191,7 @@ def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, f
 
 
 def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetful):
-    boot = load(["redfish"]).types["redfish"]["boot"]["redfish-https"]
+    boot = load(HARDWARE_TYPES, ["redfish"]).types["redfish"]["boot"]["redfish-https"]
     boot.bmcs = node.driver.boot.bmcs
     boot.show(node, "http://images/live.iso", persistent=True)
     node = later(node)
