@@ -8,15 +8,13 @@ operator can see, everything that will happen.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from drivers import listed, schema
+from drivers import schema
+from drivers.bmc import Bmcs
 from drivers.errors import BadArgument
 from drivers.steps import MARK, Done, Flow, Outcome, Step
 from drivers.target import Target
-
-if TYPE_CHECKING:
-    from drivers.bmc import Bmcs
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -72,7 +70,7 @@ class Interface:
     #: whether only services have it whose settings name it (`[DEFAULT]enabled_<kind>_interfaces`)
     opt_in: ClassVar[bool] = False
     #: every connection to a BMC that this process has; set by the registry
-    bmcs: "Bmcs"
+    bmcs: Bmcs
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -104,16 +102,6 @@ class Interface:
         if given is None:
             return step
         return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
-
-    def offered_steps(self, target: Target | None, flow: Flow) -> list[Step]:
-        """
-        `get_steps`, or what a driver's own `get_clean_steps`, or the same of another flow, lists.
-
-        Raises InvalidDriverInfo for a listing that makes no sense.
-        """
-        if target is None or not self.has(f"get_{flow}_steps"):
-            return self.get_steps(target, flow)
-        return listed.steps(self, target, flow)
 
     def has(self, method: str) -> bool:
         """Whether this interface has a method of its own, and not only that of its kind."""

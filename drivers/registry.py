@@ -12,82 +12,18 @@ settings, is refused (spec implement-cleaning-states); all others load.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
+from typing import Any
 
 from drivers import listed
 from drivers.bmc import Bmcs
+from drivers.driver import Driver, HardwareType
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Interface
-from drivers.interfaces import (
-    KINDS,
-    Boot,
-    Deploy,
-    Inspect,
-    Management,
-    Network,
-    Power,
-    Raid,
-    Storage,
-)
-from drivers.steps import PRIORITY_OVERRIDES, Flow, Step
-from drivers.target import Options, Target
+from drivers.interfaces import KINDS
+from drivers.steps import PRIORITY_OVERRIDES, Flow
+from drivers.target import Options
 
 ENTRY_POINTS = "ingot.hardware_types"
-
-
-class HardwareType:
-    """One value of `node.driver`, and the interfaces that nodes of that driver may use."""
-
-    name: ClassVar[str]
-    interfaces: ClassVar[Mapping[str, Sequence[type[Interface]]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The interfaces that one node uses, by kind."""
-
-    hardware_type: str
-    by_kind: Mapping[str, Interface]
-
-    @property
-    def power(self) -> Power:
-        return self.by_kind["power"]  # type: ignore[return-value]
-
-    @property
-    def management(self) -> Management:
-        return self.by_kind["management"]  # type: ignore[return-value]
-
-    @property
-    def boot(self) -> Boot:
-        return self.by_kind["boot"]  # type: ignore[return-value]
-
-    @property
-    def deploy(self) -> Deploy:
-        return self.by_kind["deploy"]  # type: ignore[return-value]
-
-    @property
-    def inspect(self) -> Inspect:
-        return self.by_kind["inspect"]  # type: ignore[return-value]
-
-    @property
-    def network(self) -> Network:
-        return self.by_kind["network"]  # type: ignore[return-value]
-
-    @property
-    def storage(self) -> Storage:
-        return self.by_kind["storage"]  # type: ignore[return-value]
-
-    @property
-    def raid(self) -> Raid:
-        return self.by_kind["raid"]  # type: ignore[return-value]
-
-    def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
-        """
-        Every step of a flow that the interfaces offer themselves, unsorted.
-
-        Raises InvalidDriverInfo for an interface whose own listing makes no sense.
-        """
-        return [step for each in self.by_kind.values() for step in each.offered_steps(target, flow)]
 
 
 @dataclass(slots=True)
@@ -121,7 +57,7 @@ class Registry:
         names = tuple(chosen.get(kind) or next(iter(kinds[kind])) for kind in kinds)
         key = (hardware_type, *names)
         if key not in self._drivers:
-            by_kind = {}
+            by_kind: dict[str, Any] = {}  # `load` has seen that each is of its kind
             for kind, name in zip(kinds, names, strict=True):
                 if name not in kinds[kind]:
                     raise InvalidDriverInfo(
@@ -130,7 +66,7 @@ class Registry:
                         f" are {[*kinds[kind]]}; those are what driver {hardware_type} has."
                     )
                 by_kind[kind] = kinds[kind][name]
-            self._drivers[key] = Driver(hardware_type, by_kind)
+            self._drivers[key] = Driver(hardware_type, **by_kind)
         return self._drivers[key]
 
     def _type(self, name: str) -> dict[str, dict[str, Interface]]:
@@ -267,7 +203,8 @@ def _instantiate(
     """
     kind -> name -> interface.
 
-    Raises ValueError for overlapping priorities, methods that cannot be called, or no interface.
+    Raises ValueError for overlapping priorities, methods that cannot be called, a class of another
+    kind, or no interface.
     """
     result: dict[str, dict[str, Interface]] = {}
     for kind in KINDS:
@@ -281,6 +218,11 @@ def _instantiate(
         classes.sort(key=lambda cls: cls.name != defaults.get(kind))
         result[kind] = {}
         for cls in classes:
+            if not issubclass(cls, KINDS[kind]):
+                raise ValueError(
+                    f"{cls.__name__} is listed as a {kind} interface, but is no subclass of"
+                    f" {KINDS[kind].__name__}"
+                )
             _refuse_overlaps(cls, options)
             interface = cls()
             interface.bmcs = bmcs

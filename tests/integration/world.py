@@ -7,10 +7,11 @@ from app.services import heartbeats, operations, provisioning, waking
 from app.services.caller import Caller
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
+from drivers.driver import HardwareType
 from drivers.errors import Unreachable
 from drivers.fake.hardware import FakeBoot, FakeDeploy, FakeManagement, FakePower
 from drivers.interface import Frame
-from drivers.registry import HardwareType, load
+from drivers.registry import load
 from drivers.steps import Arg, Done, Failed, Retry, Wait, step
 from tests.unit.drivers.machines import TOKEN
 from workers import attempts

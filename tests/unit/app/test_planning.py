@@ -8,9 +8,10 @@ from app.runtime import Runtime
 from app.services import planning, targets
 from app.states import Event
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
+from drivers.driver import HardwareType
 from drivers.fake.hardware import FakeDeploy, FakeManagement, FakePower
 from drivers.interface import Frame
-from drivers.registry import HardwareType, load
+from drivers.registry import load
 from drivers.steps import Flow, step
 
 

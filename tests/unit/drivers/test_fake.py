@@ -71,10 +71,10 @@ def test_a_slow_machine_makes_its_node_wait_and_no_thread():
 
 def test_a_slow_step_waits_once():
     node = target(options=with_option("fake", vendor_delay="0.2"))
-    waiting = node.driver.by_kind["vendor"].run(node, "log_passthrough", {})
+    waiting = node.driver.vendor.run(node, "log_passthrough", {})
     assert Wait({"waited": True}, poll_after=0.2) == waiting
     later = replace(node, progress=waiting.progress)
-    assert Done() == node.driver.by_kind["vendor"].run(later, "log_passthrough", {})
+    assert Done() == node.driver.vendor.run(later, "log_passthrough", {})
     assert 0.2 == seconds(node, "vendor_delay")
 
 
@@ -114,6 +114,6 @@ def test_defaults_are_those_of_ironic():
 def test_what_a_node_lacks_is_refused_and_named():
     node = target("redfish")
     with pytest.raises(NotSupported, match="redfish does not support console"):
-        node.driver.by_kind["console"].validate(node)
+        node.driver.console.validate(node)
     with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*magic.*direct"):
         load(HARDWARE_TYPES).driver("redfish", {"deploy": "magic"})

@@ -8,9 +8,10 @@ from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import InspectionFailed, NotSupported
 from drivers.inspection import hooks
-from drivers.inspection.subject import Material, Subject
+from drivers.inspection.subject import Subject
 from drivers.registry import load
 from drivers.simulator.simulator import running
+from drivers.target import Material
 from tests.unit.drivers.machines import target
 
 OPTIONS = Settings().options()

@@ -1,6 +1,7 @@
 """A driver from outside, written against the names of the seed specs."""
 
 import re
+from dataclasses import fields
 from typing import ClassVar
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from app import settings
 from drivers import errors
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
+from drivers.driver import Driver, HardwareType
 from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement, FakePower
-from drivers.registry import HardwareType, UnknownName, load
+from drivers.interfaces import KINDS
+from drivers.registry import UnknownName, load
 from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
 
@@ -92,6 +95,23 @@ def test_a_driver_from_outside_loads_and_its_steps_run():
 def test_the_hardware_types_that_load_are_those_given():
     assert ["acme"] == list(load([Acme]).types)
     assert {} == load(()).types
+
+
+def test_a_driver_has_a_field_of_the_right_type_for_each_kind_of_interface():
+    assert {"hardware_type": str, **KINDS} == {each.name: each.type for each in fields(Driver)}
+    driver = load(HARDWARE_TYPES).driver("fake-hardware", {"power": "redfish"})
+    assert "redfish" == driver.power.name
+    assert list(KINDS) == list(driver.by_kind)
+    assert driver.power is driver.by_kind["power"]
+
+
+def test_a_class_that_is_listed_under_another_kind_refuses_the_driver():
+    interfaces = {**FakeHardware.interfaces, "management": (FakePower,)}
+    mixed_up = type("MixedUp", (HardwareType,), {"name": "mixed-up", "interfaces": interfaces})
+    registry = load([mixed_up, Acme])
+    assert ["acme"] == list(registry.types)
+    told = "FakePower is listed as a management interface, but is no subclass of Management"
+    assert told == registry.refused["mixed-up"]
 
 
 def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():

@@ -231,7 +231,7 @@ def test_a_rescue_password_is_given_only_once(agent, node):
         driver=load(HARDWARE_TYPES).driver("fake-hardware", {"rescue": "agent"}),
         instance_info=info,
     )
-    rescue = node.driver.by_kind["rescue"].rescue
+    rescue = node.driver.rescue.rescue
     client_post = agent.post
     agent.post = lambda name, params, *, wait: client_post(name, params, wait=True)
     assert Done() == rescue(node)
@@ -325,7 +325,7 @@ def test_a_restart_that_bios_settings_need_is_not_taken_for_done(server, machine
     wanted = {"settings": [{"name": "NumLock", "value": "Off"}]}
     agent = replace(server.agent, url="http://agent")
     boots = type(server.driver.boot)
-    step = server.driver.by_kind["bios"].apply_configuration
+    step = server.driver.bios.apply_configuration
     node, outcome = replace(server, agent=agent), None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boots, "prepare_ramdisk", lambda *_: None)
