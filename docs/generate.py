@@ -353,7 +353,7 @@ def drivers() -> Lines:
             )
             yield from table(head, (_step(interface, step) for step in interface.steps.values()))
     yield "## Frames\n"
-    yield "What surrounds the steps of each flow.\n"
+    yield "What surrounds the steps of each flow. Rows that a node does not need are left out.\n"
     for interface in _interfaces(registry):
         if isinstance(interface, Deploy) and interface.frames:
             yield f"### {interface.kind}: {interface.name}\n"

@@ -21,11 +21,13 @@ class Deploy(Interface):
         "erase_devices": "erase_devices_priority",
         "erase_devices_metadata": "erase_devices_metadata_priority",
     }
-    #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue", "adopt") -> its frame
-    frames: ClassVar[Mapping[str, Frame]] = {}
 
     def frame(self, target: Target, flow: str) -> Frame:
-        """What surrounds the steps of a flow, for this node."""
+        """
+        The frame of a flow for this node: that of `frames`, or less of it.
+
+        flow: clean, deploy, delete, service, rescue, unrescue or adopt.
+        """
         return self.frames.get(flow, Frame())
 
     def has_decomposed_deploy_steps(self) -> bool:

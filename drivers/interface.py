@@ -37,6 +37,11 @@ class Frame:
     on_failure: Rows = ()
     on_abort: Rows | None = None
 
+    def rows(self) -> Rows:
+        """All methods that it names."""
+        collect = () if self.collect is None else (self.collect,)
+        return (*self.before, *self.after, *collect, *self.on_failure, *(self.on_abort or ()))
+
     def without(self, rows: Rows) -> "Frame":
         """This frame, none of these methods in it."""
 
@@ -67,6 +72,9 @@ class Interface:
     priority_settings: ClassVar[Mapping[str, str]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
+    #: of deploy and inspect interfaces: flow -> its frame, with every row that `frame` may return.
+    #: Rows are resolved when a hardware type loads
+    frames: ClassVar[Mapping[str, Frame]] = {}
     #: whether only services have it whose settings name it (`[DEFAULT]enabled_<kind>_interfaces`)
     opt_in: ClassVar[bool] = False
     #: every connection to a BMC that this process has; set by the registry

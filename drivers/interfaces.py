@@ -266,10 +266,11 @@ class Inspect(Interface):
     """Find out what the machine is made of."""
 
     kind = "inspect"
+    frames = {"inspect": Frame(before=(("inspect", "inspect_hardware"),))}
 
     def frame(self, target: Target) -> Frame:
-        """All that an inspection is, for this node."""
-        return Frame(before=(("inspect", "inspect_hardware"),))
+        """The methods of an inspection for this node: `frames["inspect"]`, or less of it."""
+        return self.frames["inspect"]
 
     def inspect_hardware(self, target: Target) -> Outcome | None:
         """Row of frames: report what was found."""

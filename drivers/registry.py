@@ -6,12 +6,14 @@ accepts in order of preference. `load` is given Ingot's own, those of `drivers.b
 through the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
 
 A hardware type whose interface gives one non-zero priority to two steps of a flow, by itself or by
-settings, is refused (spec implement-cleaning-states); all others load.
+settings, is refused (spec implement-cleaning-states), as is one with a frame that names a missing
+method; all others load.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import Any
 
 from drivers import listed
@@ -126,9 +128,9 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     connections = bmcs or Bmcs()
     for name, hardware_type in classes.items():
         try:
-            registry.types[name] = _instantiate(
-                hardware_type, enabled, defaults, connections, options
-            )
+            interfaces = _instantiate(hardware_type, enabled, defaults, connections, options)
+            _check_frames(name, interfaces)
+            registry.types[name] = interfaces
         except Exception as error:  # somebody else's code: one bad type must not stop the others
             registry.refused[name] = str(error) or repr(error)
     return registry
@@ -229,6 +231,29 @@ def _instantiate(
             listed.check(interface)
             result[kind][cls.name] = interface
     return result
+
+
+def _check_frames(hardware_type: str, interfaces: Mapping[str, Mapping[str, Interface]]) -> None:
+    """
+    Resolve the rows of all frames.
+
+    A row of the owner's kind is run by the owner; one of another kind must exist in every interface
+    that a node may choose. Raises ValueError.
+    """
+    for owner in chain.from_iterable(each.values() for each in interfaces.values()):
+        for flow, frame in owner.frames.items():
+            for kind, method in frame.rows():
+                where = (
+                    f"hardware type {hardware_type!r}: the {flow} frame of {owner.kind} interface"
+                    f" {owner.name!r} names {kind}.{method}"
+                )
+                if kind not in interfaces:
+                    raise ValueError(f"{where}; kinds of interfaces are {', '.join(interfaces)}")
+                for each in [owner] if kind == owner.kind else interfaces[kind].values():
+                    if not callable(getattr(each, method, None)):
+                        raise ValueError(
+                            f"{where}, which {kind} interface {each.name!r} does not have"
+                        )
 
 
 def _refuse_overlaps(cls: type[Interface], options: Options | None) -> None:

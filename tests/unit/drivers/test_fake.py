@@ -40,16 +40,6 @@ def test_steps_of_fake_hardware_say_whether_they_need_the_ramdisk():
     } == in_service
 
 
-def test_every_row_of_every_frame_of_every_deploy_interface_exists():
-    registry = load(HARDWARE_TYPES)
-    for name in registry.supported("fake-hardware", "deploy"):
-        node = target(interfaces={"deploy": name}, registry=registry)
-        for frame in node.driver.deploy.frames.values():
-            collect = (frame.collect,) if frame.collect else ()
-            for kind, method in (*frame.before, *frame.after, *frame.on_failure, *collect):
-                assert callable(getattr(node.driver.by_kind[kind], method)), (name, kind, method)
-
-
 def test_power_is_what_was_ordered():
     node = target(power_state=None)
     assert "power off" == node.driver.power.get_power_state(node)

@@ -11,8 +11,8 @@ from drivers import errors
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.driver import Driver, HardwareType
 from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
-from drivers.fake.hardware import FakeManagement, FakePower
-from drivers.interfaces import KINDS
+from drivers.fake.hardware import FakeDeploy, FakeInspect, FakeManagement, FakePower
+from drivers.interfaces import KINDS, Frame
 from drivers.registry import UnknownName, load
 from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
@@ -122,6 +122,53 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
     assert "'first'" in why
     assert "'second'" in why
     assert "priority 5" in why
+
+
+def with_frames(kind, base, **attributes):
+    """A hardware type that has an interface of this kind, beside fake ones."""
+    owner = type("Owner", (base,), {"name": "mine", **attributes})
+    interfaces = {**FakeHardware.interfaces, kind: (owner,)}
+    return type("Framed", (HardwareType,), {"name": "framed", "interfaces": interfaces})
+
+
+@pytest.mark.parametrize("part", ["before", "after", "on_failure", "on_abort", "collect"])
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        (("power", "powr_off"), "power.powr_off, which power interface 'fake' does not have"),
+        (("deploy", "prepar"), "deploy.prepar, which deploy interface 'mine' does not have"),
+        (("powr", "power_off"), "powr.power_off; kinds of interfaces are bios, boot, console, "),
+    ],
+)
+def test_a_frame_with_a_misspelt_method_refuses_the_driver_and_names_the_method(part, row, what):
+    frame = Frame(**{part: row if part == "collect" else (("power", "power_off"), row)})
+    registry = load([with_frames("deploy", FakeDeploy, frames={"clean": frame}), Acme])
+    assert ["acme"] == list(registry.types)
+    told = "hardware type 'framed': the clean frame of deploy interface 'mine' names "
+    assert registry.refused["framed"].startswith(told + what)
+
+
+def test_the_frame_of_an_inspection_is_resolved_too():
+    frames = {"inspect": Frame(before=(("inspect", "inspekt"),))}
+    registry = load([with_frames("inspect", FakeInspect, frames=frames)])
+    assert "inspect.inspekt, which inspect interface 'mine'" in registry.refused["framed"]
+
+
+def test_a_frame_may_name_methods_that_every_interface_which_a_node_may_choose_has():
+    class Careful(FakePower):
+        name = "careful"
+
+        def discharge(self, target):
+            """A row of a frame that only this power interface can run."""
+
+    framed = with_frames(
+        "deploy", FakeDeploy, frames={"clean": Frame(before=(("power", "discharge"),))}
+    )
+    framed.interfaces["power"] = (Careful,)
+    assert ["framed"] == list(load([framed]).types)
+    framed.interfaces["power"] = (Careful, FakePower)
+    assert "which power interface 'fake' does not have" in load([framed]).refused["framed"]
+    assert ["framed"] == list(load([framed], None, {"power": ["careful"]}).types)
 
 
 BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
