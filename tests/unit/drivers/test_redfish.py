@@ -16,7 +16,7 @@ from drivers.errors import (
     Unreachable,
 )
 from drivers.interfaces import REBOOT, SOFT_OFF
-from drivers.redfish import client, sweep
+from drivers.redfish import access, sweep
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Wait
@@ -239,8 +239,8 @@ def test_a_sweep_tells_of_health_and_boot_mode_too(fleet, bmcs):
 )  # fmt: skip
 def test_whom_to_trust_is_said_by_the_node_and_else_by_the_settings(fleet, bmcs, given, verify):
     options = with_option("redfish", verify_ca="/ca")
-    assert verify == client.access(replace(node(fleet, bmcs, **given), options=options)).verify
-    assert True is client.access(node(fleet, bmcs)).verify
+    assert verify == access.access(replace(node(fleet, bmcs, **given), options=options)).verify
+    assert True is access.access(node(fleet, bmcs)).verify
 
 
 @pytest.mark.parametrize("auth", ["session", "basic"])
