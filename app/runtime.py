@@ -17,6 +17,7 @@ from app.refused import Refusals
 from app.settings import Settings, SettingsError
 from drivers import registry
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.registry import Registry
 
 RUNTIME = "runtime"
@@ -149,6 +150,7 @@ def load_drivers(settings: Settings, bmcs: Bmcs | None = None) -> Registry:
     default = settings.default
     try:
         return registry.load(
+            HARDWARE_TYPES,
             default.enabled_hardware_types,
             default.enabled_interfaces,
             default.default_interfaces,

@@ -19,7 +19,6 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
-import drivers.builtin  # noqa: F401 - before the fork, as it takes long
 from app import certificate, killpoints, log, queue, runtime
 from app.api.answers import Wsgi
 from app.api.bodies import AT_ONCE

@@ -270,7 +270,7 @@ def _openapi() -> dict[str, Any]:
     def send(_message: object) -> bool:
         raise AssertionError("no message is sent during generation")
 
-    registry = load(enabled_types=[])
+    registry = load((), enabled_types=[])
     runtime = Runtime(load_settings({}), None, registry, send)  # type: ignore[arg-type]
     answer = create_app(runtime).test_client().get("/openapi.json")
     document: dict[str, Any] = answer.get_json()
@@ -318,7 +318,7 @@ def policy() -> Lines:
 
 
 def drivers() -> Lines:
-    registry = load([each.name for each in HARDWARE_TYPES], INTERFACES)
+    registry = load(HARDWARE_TYPES, [each.name for each in HARDWARE_TYPES], INTERFACES)
     yield "# Drivers\n"
     yield "The built-in hardware types. [drivers.md](drivers.md) describes how to write one.\n"
     yield "## Hardware types\n"
@@ -358,7 +358,8 @@ def drivers() -> Lines:
             )
             yield from table(head, (_step(interface, step) for step in interface.steps.values()))
     yield "## Frames\n"
-    yield "Framework steps before and after the steps of each flow.\n"
+    yield "Framework steps before and after the steps of each flow. Rows that a node does not"
+    yield "need are left out.\n"
     for interface in _interfaces(registry):
         if isinstance(interface, Deploy) and interface.frames:
             yield f"### {interface.kind}: {interface.name}\n"

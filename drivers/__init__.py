@@ -1,0 +1,80 @@
+"""
+The names that a driver is written with; docs/drivers.md says how.
+
+Other modules of this package are Ingot's own and may change: a driver that needs one imports it by
+its path.
+"""
+
+from drivers import errors
+from drivers.driver import HardwareType
+from drivers.interface import Frame
+from drivers.interfaces import (
+    POWER_OFF,
+    POWER_ON,
+    REBOOT,
+    SOFT_OFF,
+    SOFT_REBOOT,
+    Bios,
+    Boot,
+    Console,
+    Deploy,
+    Firmware,
+    Inspect,
+    Management,
+    Network,
+    Power,
+    Raid,
+    Rescue,
+    Storage,
+    Vendor,
+)
+from drivers.steps import (
+    Arg,
+    Done,
+    Failed,
+    Hold,
+    Outcome,
+    Retry,
+    Wait,
+    clean_step,
+    deploy_step,
+    run_parts,
+    step,
+)
+from drivers.target import Target
+
+__all__ = [
+    "POWER_OFF",
+    "POWER_ON",
+    "REBOOT",
+    "SOFT_OFF",
+    "SOFT_REBOOT",
+    "Arg",
+    "Bios",
+    "Boot",
+    "Console",
+    "Deploy",
+    "Done",
+    "Failed",
+    "Firmware",
+    "Frame",
+    "HardwareType",
+    "Hold",
+    "Inspect",
+    "Management",
+    "Network",
+    "Outcome",
+    "Power",
+    "Raid",
+    "Rescue",
+    "Retry",
+    "Storage",
+    "Target",
+    "Vendor",
+    "Wait",
+    "clean_step",
+    "deploy_step",
+    "errors",
+    "run_parts",
+    "step",
+]

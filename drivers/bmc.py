@@ -6,7 +6,6 @@ connection, and a circuit breaker: a BMC that does not answer is left alone for 
 doubles, so that it costs its own node time and nobody else's. Nothing here knows a protocol.
 """
 
-import asyncio
 import heapq
 import itertools
 import threading
@@ -103,6 +102,8 @@ class Bmcs:
         self, address: str, urgency: Urgency = Urgency.SYNC, patience: float = 60.0
     ) -> AsyncIterator[Bmc]:
         """`turn` for a coroutine; shares the queue with threads, and blocks no event loop."""
+        import asyncio  # here, as it takes as long to load as all else that `drivers` imports
+
         bmc = self.get(address)
         self._refuse_if_open(bmc)
         ticket = self._queue_up(bmc, urgency)

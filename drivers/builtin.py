@@ -11,6 +11,7 @@ from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
 from drivers.boot.network import HttpIpxe, Ipxe, Pxe
+from drivers.driver import HardwareType
 from drivers.fake import hardware as fake
 from drivers.interface import Interface
 from drivers.interfaces import KINDS
@@ -38,7 +39,6 @@ from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
-from drivers.registry import HardwareType
 from drivers.storage import ExternalStorage
 
 #: What a machine of any make can use.

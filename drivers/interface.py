@@ -8,15 +8,13 @@ operator can see, everything that will happen.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from drivers import listed, schema
+from drivers import schema
+from drivers.bmc import Bmcs
 from drivers.errors import BadArgument
 from drivers.steps import MARK, Done, Flow, Outcome, Step
 from drivers.target import Target
-
-if TYPE_CHECKING:
-    from drivers.bmc import Bmcs
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -38,6 +36,11 @@ class Frame:
     collect: tuple[str, str] | None = None
     on_failure: Rows = ()
     on_abort: Rows | None = None
+
+    def rows(self) -> Rows:
+        """All methods that it names."""
+        collect = () if self.collect is None else (self.collect,)
+        return (*self.before, *self.after, *collect, *self.on_failure, *(self.on_abort or ()))
 
     def without(self, rows: Rows) -> "Frame":
         """This frame, none of these methods in it."""
@@ -69,10 +72,13 @@ class Interface:
     priority_settings: ClassVar[Mapping[str, str]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
+    #: of deploy and inspect interfaces: flow -> its frame, with every row that `frame` may return.
+    #: Rows are resolved when a hardware type loads
+    frames: ClassVar[Mapping[str, Frame]] = {}
     #: whether only services have it whose settings name it (`[DEFAULT]enabled_<kind>_interfaces`)
     opt_in: ClassVar[bool] = False
     #: every connection to a BMC that this process has; set by the registry
-    bmcs: "Bmcs"
+    bmcs: Bmcs
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -104,16 +110,6 @@ class Interface:
         if given is None:
             return step
         return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
-
-    def offered_steps(self, target: Target | None, flow: Flow) -> list[Step]:
-        """
-        `get_steps`, or what a driver's own `get_clean_steps`, or the same of another flow, lists.
-
-        Raises InvalidDriverInfo for a listing that makes no sense.
-        """
-        if target is None or not self.has(f"get_{flow}_steps"):
-            return self.get_steps(target, flow)
-        return listed.steps(self, target, flow)
 
     def has(self, method: str) -> bool:
         """Whether this interface has a method of its own, and not only that of its kind."""

@@ -1,7 +1,7 @@
 """
 The interfaces of a driver, one class for each kind: what it must do, and its frames.
 
-Drivers import all kinds from here, also the one that has a file of its own, power.
+Drivers import all kinds from here, also those that have a file of their own: deploy and power.
 
 Every method that takes a `Target` may be repeated: an operation interrupted by the death of its
 conductor calls it again. A method used as a step returns an `Outcome` (None counts as `Done()`).
@@ -10,12 +10,13 @@ conductor calls it again. A method used as a step returns an `Outcome` (None cou
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from drivers import mega_step, raid_schema
+from drivers import raid_schema
+from drivers.deploy import Deploy
 from drivers.errors import InvalidDriverInfo, NotSupported
 from drivers.interface import Frame, Interface
 from drivers.passthru import functions
 from drivers.power import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
-from drivers.steps import Arg, Done, Failed, Flow, Outcome, Wait
+from drivers.steps import Arg, Done, Failed, Outcome, Wait
 from drivers.target import Target
 
 _FLAG = {"type": "boolean"}
@@ -159,60 +160,6 @@ class Boot(Interface):
         return Done()
 
 
-class Deploy(Interface):
-    """Put an instance on the machine, clean it, and take it down."""
-
-    kind = "deploy"
-    #: what the machine boots once it is deployed: "local" (its disk), "ramdisk" or "kickstart"
-    boot_option: ClassVar[str] = "local"
-    priority_settings = {
-        "erase_devices": "erase_devices_priority",
-        "erase_devices_metadata": "erase_devices_metadata_priority",
-    }
-    #: flow ("clean", "deploy", "delete", "service", "rescue", "unrescue", "adopt") -> its frame
-    frames: ClassVar[Mapping[str, Frame]] = {}
-
-    def frame(self, target: Target, flow: str) -> Frame:
-        """What surrounds the steps of a flow, for this node."""
-        return self.frames.get(flow, Frame())
-
-    def has_decomposed_deploy_steps(self) -> bool:
-        """
-        False: all of a deployment is the step `deploy`, driven by the agent's heartbeats as
-        `drivers.mega_step` says, and the agent's own steps take no part.
-        """
-        return True
-
-    def deploy(self, target: Target) -> Outcome | None:
-        """The step that every deployment has: the agent runs."""
-        raise NotImplementedError
-
-    def continue_deploy(self, target: Target) -> Outcome | None:
-        """Of a mega step: the agent has called, and is told to write the image."""
-        raise NotImplementedError
-
-    def deploy_is_done(self, target: Target) -> bool:
-        """Of a mega step: whether the agent has written the image."""
-        raise NotImplementedError
-
-    def reboot_to_instance(self, target: Target) -> Outcome | None:
-        """Of a mega step: the machine boots what was written."""
-        raise NotImplementedError
-
-    def execute_deploy_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
-        if step["step"] == "deploy" and not self.has_decomposed_deploy_steps():
-            return mega_step.run(self, target)
-        return super().execute_deploy_step(target, step)
-
-    def adopt(self, target: Target) -> Outcome | None:
-        """Row of frames: the machine runs its instance already; nothing is ordered."""
-        return Done()
-
-    def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
-        """Run a step that the agent reported; `step["args"]` are its arguments."""
-        raise NotSupported(f"{self.name} deploy has no agent to run {step['step']!r}")
-
-
 class Network(Interface):
     """Put the machine on the network that a flow needs."""
 
@@ -319,10 +266,11 @@ class Inspect(Interface):
     """Find out what the machine is made of."""
 
     kind = "inspect"
+    frames = {"inspect": Frame(before=(("inspect", "inspect_hardware"),))}
 
     def frame(self, target: Target) -> Frame:
-        """All that an inspection is, for this node."""
-        return Frame(before=(("inspect", "inspect_hardware"),))
+        """The methods of an inspection for this node: `frames["inspect"]`, or less of it."""
+        return self.frames["inspect"]
 
     def inspect_hardware(self, target: Target) -> Outcome | None:
         """Row of frames: report what was found."""

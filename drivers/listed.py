@@ -9,19 +9,17 @@ for, and are in no such list.
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drivers.errors import InvalidDriverInfo
+from drivers.interface import Interface
 from drivers.steps import Flow, Step, arguments
 from drivers.target import Target
-
-if TYPE_CHECKING:
-    from drivers.interface import Interface
 
 _KEYS = frozenset({"interface", "step", "priority", "abortable", "argsinfo", "requires_ramdisk"})
 
 
-def check(interface: "Interface") -> None:
+def check(interface: Interface) -> None:
     """Raise ValueError for a method that lists or runs steps and cannot be called as it must be."""
     for flow in Flow:
         for name, given in ((f"get_{flow}_steps", 1), (f"execute_{flow}_step", 2)):
@@ -38,12 +36,14 @@ def check(interface: "Interface") -> None:
                 raise ValueError(f"{label} is called with {wanted}: {error}") from None
 
 
-def steps(interface: "Interface", target: Target, flow: Flow) -> list[Step]:
+def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Step]:
     """
-    What an interface offers for a flow, by its own listing.
+    The steps that an interface offers for a flow: its declared ones, or those of its own listing.
 
     Raises InvalidDriverInfo for a listing that makes no sense, or names what cannot be run.
     """
+    if target is None or not interface.has(f"get_{flow}_steps"):
+        return interface.get_steps(target, flow)
     label = f"{interface.kind} interface {interface.name!r}: get_{flow}_steps"
     declared = interface.get_steps(target, flow)
     try:
@@ -59,7 +59,7 @@ def steps(interface: "Interface", target: Target, flow: Flow) -> list[Step]:
 
 
 def _read(
-    interface: "Interface", flow: Flow, declared: Sequence[Step], document: Mapping[str, Any]
+    interface: Interface, flow: Flow, declared: Sequence[Step], document: Mapping[str, Any]
 ) -> Step:
     """One entry of a listing. Raises ValueError, TypeError, KeyError."""
     unknown = set(document) - _KEYS

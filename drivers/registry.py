@@ -2,92 +2,30 @@
 The registry: which hardware types there are, and which interfaces each accepts.
 
 A hardware type is a class with a name and, per kind of interface, the interface classes it
-accepts in order of preference. Ingot's own are listed in `drivers.builtin`; others come through
-the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
+accepts in order of preference. `load` is given Ingot's own, those of `drivers.builtin`; others come
+through the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
 
 A hardware type whose interface gives one non-zero priority to two steps of a flow, by itself or by
-settings, is refused (spec implement-cleaning-states); all others load.
+settings, is refused (spec implement-cleaning-states), as is one with a frame that names a missing
+method; all others load.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
+from itertools import chain
+from typing import Any
 
 from drivers import listed
 from drivers.bmc import Bmcs
+from drivers.driver import Driver, HardwareType
 from drivers.errors import InvalidDriverInfo
 from drivers.interface import Interface
-from drivers.interfaces import (
-    KINDS,
-    Boot,
-    Deploy,
-    Inspect,
-    Management,
-    Network,
-    Power,
-    Raid,
-    Storage,
-)
-from drivers.steps import PRIORITY_OVERRIDES, Flow, Step
-from drivers.target import Options, Target
+from drivers.interfaces import KINDS
+from drivers.steps import PRIORITY_OVERRIDES, Flow
+from drivers.target import Options
 
 ENTRY_POINTS = "ingot.hardware_types"
-
-
-class HardwareType:
-    """One value of `node.driver`, and the interfaces that nodes of that driver may use."""
-
-    name: ClassVar[str]
-    interfaces: ClassVar[Mapping[str, Sequence[type[Interface]]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The interfaces that one node uses, by kind."""
-
-    hardware_type: str
-    by_kind: Mapping[str, Interface]
-
-    @property
-    def power(self) -> Power:
-        return self.by_kind["power"]  # type: ignore[return-value]
-
-    @property
-    def management(self) -> Management:
-        return self.by_kind["management"]  # type: ignore[return-value]
-
-    @property
-    def boot(self) -> Boot:
-        return self.by_kind["boot"]  # type: ignore[return-value]
-
-    @property
-    def deploy(self) -> Deploy:
-        return self.by_kind["deploy"]  # type: ignore[return-value]
-
-    @property
-    def inspect(self) -> Inspect:
-        return self.by_kind["inspect"]  # type: ignore[return-value]
-
-    @property
-    def network(self) -> Network:
-        return self.by_kind["network"]  # type: ignore[return-value]
-
-    @property
-    def storage(self) -> Storage:
-        return self.by_kind["storage"]  # type: ignore[return-value]
-
-    @property
-    def raid(self) -> Raid:
-        return self.by_kind["raid"]  # type: ignore[return-value]
-
-    def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
-        """
-        Every step of a flow that the interfaces offer themselves, unsorted.
-
-        Raises InvalidDriverInfo for an interface whose own listing makes no sense.
-        """
-        return [step for each in self.by_kind.values() for step in each.offered_steps(target, flow)]
 
 
 @dataclass(slots=True)
@@ -121,7 +59,7 @@ class Registry:
         names = tuple(chosen.get(kind) or next(iter(kinds[kind])) for kind in kinds)
         key = (hardware_type, *names)
         if key not in self._drivers:
-            by_kind = {}
+            by_kind: dict[str, Any] = {}  # `load` has seen that each is of its kind
             for kind, name in zip(kinds, names, strict=True):
                 if name not in kinds[kind]:
                     raise InvalidDriverInfo(
@@ -130,7 +68,7 @@ class Registry:
                         f" are {[*kinds[kind]]}; those are what driver {hardware_type} has."
                     )
                 by_kind[kind] = kinds[kind][name]
-            self._drivers[key] = Driver(hardware_type, by_kind)
+            self._drivers[key] = Driver(hardware_type, **by_kind)
         return self._drivers[key]
 
     def _type(self, name: str) -> dict[str, dict[str, Interface]]:
@@ -151,15 +89,16 @@ class UnknownName(ValueError):
 
 
 def load(  # noqa: PLR0917 - what settings say, group by group
+    hardware_types: Iterable[type[HardwareType]],
     enabled_types: Sequence[str] | None = None,
     enabled_interfaces: Mapping[str, Sequence[str]] | None = None,
     defaults: Mapping[str, str] | None = None,
     bmcs: Bmcs | None = None,
-    extra: Iterable[type[HardwareType]] = (),
     options: Options | None = None,
 ) -> Registry:
     """
-    Load Ingot's hardware types, those of entry points, and `extra`.
+    Load hardware types: those given, and those of entry points, which replace given ones of
+    the same name.
 
     enabled_types: the only names to load; None loads all.
     enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all
@@ -170,7 +109,7 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     Raises UnknownName: a node would silently get another interface than the one that was asked for.
     """
     enabled, defaults = enabled_interfaces or {}, defaults or {}
-    candidates = _candidates(extra)
+    candidates = _candidates(hardware_types)
     for name in enabled_types or ():
         if name not in candidates:
             raise UnknownName(
@@ -189,22 +128,19 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     connections = bmcs or Bmcs()
     for name, hardware_type in classes.items():
         try:
-            registry.types[name] = _instantiate(
-                hardware_type, enabled, defaults, connections, options
-            )
+            interfaces = _instantiate(hardware_type, enabled, defaults, connections, options)
+            _check_frames(name, interfaces)
+            registry.types[name] = interfaces
         except Exception as error:  # somebody else's code: one bad type must not stop the others
             registry.refused[name] = str(error) or repr(error)
     return registry
 
 
-def _candidates(extra: Iterable[type[HardwareType]]) -> dict[str, Any]:
+def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
     """name -> a hardware type, or the entry point that has it."""
-    from drivers.builtin import HARDWARE_TYPES
-
     return {
-        **{each.name: each for each in HARDWARE_TYPES},
+        **{each.name: each for each in hardware_types},
         **{entry.name: entry for entry in entry_points(group=ENTRY_POINTS)},
-        **{each.name: each for each in extra},
     }
 
 
@@ -269,7 +205,8 @@ def _instantiate(
     """
     kind -> name -> interface.
 
-    Raises ValueError for overlapping priorities, methods that cannot be called, or no interface.
+    Raises ValueError for overlapping priorities, methods that cannot be called, a class of another
+    kind, or no interface.
     """
     result: dict[str, dict[str, Interface]] = {}
     for kind in KINDS:
@@ -283,12 +220,40 @@ def _instantiate(
         classes.sort(key=lambda cls: cls.name != defaults.get(kind))
         result[kind] = {}
         for cls in classes:
+            if not issubclass(cls, KINDS[kind]):
+                raise ValueError(
+                    f"{cls.__name__} is listed as a {kind} interface, but is no subclass of"
+                    f" {KINDS[kind].__name__}"
+                )
             _refuse_overlaps(cls, options)
             interface = cls()
             interface.bmcs = bmcs
             listed.check(interface)
             result[kind][cls.name] = interface
     return result
+
+
+def _check_frames(hardware_type: str, interfaces: Mapping[str, Mapping[str, Interface]]) -> None:
+    """
+    Resolve the rows of all frames.
+
+    A row of the owner's kind is run by the owner; one of another kind must exist in every interface
+    that a node may choose. Raises ValueError.
+    """
+    for owner in chain.from_iterable(each.values() for each in interfaces.values()):
+        for flow, frame in owner.frames.items():
+            for kind, method in frame.rows():
+                where = (
+                    f"hardware type {hardware_type!r}: the {flow} frame of {owner.kind} interface"
+                    f" {owner.name!r} names {kind}.{method}"
+                )
+                if kind not in interfaces:
+                    raise ValueError(f"{where}; kinds of interfaces are {', '.join(interfaces)}")
+                for each in [owner] if kind == owner.kind else interfaces[kind].values():
+                    if not callable(getattr(each, method, None)):
+                        raise ValueError(
+                            f"{where}, which {kind} interface {each.name!r} does not have"
+                        )
 
 
 def _refuse_overlaps(cls: type[Interface], options: Options | None) -> None:

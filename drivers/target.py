@@ -6,15 +6,14 @@ A driver gets a `Target`, acts on the machine, and returns an outcome. What it l
 reports together with the outcome, in one fenced transaction.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from drivers.errors import InvalidDriverInfo
-from drivers.inspection.subject import NO_MATERIAL, Material
 
 if TYPE_CHECKING:
-    from drivers.registry import Driver
+    from drivers.driver import Driver  # of interfaces, whose methods take targets
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -93,6 +92,24 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class Material:
+    """
+    What an inspection begins with.
+
+    report: what the agent has posted, with its `inventory`; None: nothing yet. node: its fields.
+    ports: [{uuid, address, ...}]; `bound` of one says that a VIF is attached. rules: as callers
+    wrote them, in the order in which they apply. before: the inventory of the inspection before.
+    """
+
+    report: Mapping[str, Any] | None = None
+    node: Mapping[str, Any] = field(default_factory=dict)
+    ports: Sequence[Mapping[str, Any]] = ()
+    traits: Sequence[str] = ()
+    rules: Sequence[Mapping[str, Any]] = ()
+    before: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """
     One node, as its driver sees it.
@@ -122,7 +139,7 @@ class Target:
     volume_connectors: tuple[VolumeConnector, ...] = ()
     volume_targets: tuple[VolumeTarget, ...] = ()
     agent: Agent = Agent()
-    material: Material = NO_MATERIAL
+    material: Material = Material()
     record: Mapping[str, Any] = field(default_factory=dict)
     options: Options = field(default_factory=dict)
     step_id: str = ""

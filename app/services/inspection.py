@@ -47,8 +47,9 @@ from app.services.caller import Caller
 from app.states import State
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.errors import HardwareError, InspectionFailed
-from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings, Material
+from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
 from drivers.interfaces import KINDS
+from drivers.target import Material
 
 logger = log.get(__name__)
 

@@ -115,14 +115,14 @@ def set_target_raid_config(session: Session, node: Node, config: Mapping[str, An
 
 def vendor_functions(session: Session, node: Node) -> Mapping[str, Passthru]:
     """The functions of the node's vendor interface, by name."""
-    return passthru.functions(targets.of_node(session, node).driver.by_kind["vendor"])
+    return passthru.functions(targets.of_node(session, node).driver.vendor)
 
 
 def vendor_function(
     session: Session, node: Node, name: str, http_method: str, arguments: Mapping[str, Any]
 ) -> Passthru:
     """One of them, if it can be called like this. Raises Invalid."""
-    interface = _validated(session, node, "vendor").driver.by_kind["vendor"]
+    interface = _validated(session, node, "vendor").driver.vendor
     known = passthru.functions(interface)
     function = known.get(name)
     if function is None:

@@ -14,8 +14,8 @@ from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
 from app.runtime import Runtime, of
-from drivers.interfaces import KINDS, Storage
-from drivers.registry import Driver
+from drivers.driver import Driver
+from drivers.interfaces import KINDS
 from drivers.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
 
 #: What the agent is told of a node, in `params.node` of a command (IPA_PROTOCOL, "Commands").
@@ -111,8 +111,7 @@ def _runs(agent: AgentRecord | None) -> bool:
 
 
 def _uses_volumes(runtime: Runtime, node: Node) -> bool:
-    storage = driver_of(runtime, node).by_kind["storage"]
-    return isinstance(storage, Storage) and storage.uses_volumes
+    return driver_of(runtime, node).storage.uses_volumes
 
 
 def _volumes(session: Session, node: Node) -> dict[str, Any]:

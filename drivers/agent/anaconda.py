@@ -6,8 +6,8 @@ call the heartbeat with its status: start, end or error.
 """
 
 from drivers.agent.flows import AgentFlows
-from drivers.boot import command_line, kickstart, ramdisks
 from drivers.errors import InvalidDriverInfo
+from drivers.images import instance
 from drivers.interface import Frame
 from drivers.steps import Done, Failed, Outcome, Wait, run_parts, step
 from drivers.target import Target
@@ -56,10 +56,10 @@ class AnacondaDeploy(AgentFlows):
         for name in _FIELDS:
             if not info.get(name):
                 raise InvalidDriverInfo(f"instance_info/{name} is required and missing")
-        kickstart.source(target)
-        command_line.stage2(target)
-        ramdisks.of_instance(target)
-        kickstart.template(target)
+        instance.installer_source(target)
+        instance.installer_stage2(target)
+        instance.kernel_and_ramdisk(target)
+        instance.kickstart_template(target)
 
     def prepare(self, target: Target) -> Outcome:
         """Row of frames: what is to be installed makes sense."""

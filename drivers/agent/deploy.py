@@ -24,10 +24,12 @@ from drivers.agent import (
 )
 from drivers.agent.flows import AgentFlows
 from drivers.errors import HardwareError, LeaseLost, Unreachable
-from drivers.interface import Frame
+from drivers.interface import Frame, Rows
 from drivers.interfaces import POWER_OFF
 from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, run_parts, step
 from drivers.target import Target
+
+_WITHDRAW: Rows = (("deploy", "withdraw_image"),)
 
 
 class AgentDeploy(AgentFlows):
@@ -205,6 +207,13 @@ class Direct(AgentDeploy):
     """The agent fetches an image over HTTP and writes it to the disk."""
 
     name = "direct"
+    frames = AgentDeploy.frames | {
+        "deploy": replace(
+            AgentDeploy.frames["deploy"],
+            after=_WITHDRAW,
+            on_failure=AgentDeploy.frames["deploy"].on_failure + _WITHDRAW,
+        )
+    }
     properties = AgentDeploy.properties | {
         "image_download_source": "http: the agent fetches images itself; local: conductors do",
         "image_http_proxy": "URL of the proxy through which agents fetch http images",
@@ -218,9 +227,8 @@ class Direct(AgentDeploy):
 
     def frame(self, target: Target, flow: str) -> Frame:
         found = super().frame(target, flow)
-        if flow == Flow.DEPLOY and not _boots_from_volume(target) and published.needed(target):
-            done = (("deploy", "withdraw_image"),)
-            found = replace(found, after=found.after + done, on_failure=found.on_failure + done)
+        if flow == Flow.DEPLOY and (_boots_from_volume(target) or not published.needed(target)):
+            found = found.without(_WITHDRAW)
         return found
 
     def prepare(self, target: Target) -> Outcome:

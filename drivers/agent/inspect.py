@@ -36,13 +36,8 @@ class AgentInspect(Inspect):
 
     name = "agent"
 
-    def validate(self, target: Target) -> None:
-        if target.options["inspector"]["require_managed_boot"]:
-            target.driver.boot.validate(target)
-
-    def frame(self, target: Target) -> Frame:
-        leave = _LEAVE if target.options["inspector"]["power_off"] else _LEAVE_ON
-        return Frame(
+    frames = {
+        "inspect": Frame(
             before=(
                 ("inspect", "begin"),
                 ("power", "power_off"),
@@ -52,11 +47,22 @@ class AgentInspect(Inspect):
                 ("inspect", "await_report"),
                 ("inspect", "process"),
             ),
-            # an agent that is to be kept running stays as it is, for the next operation
-            after=() if fast_track.wanted(target) else leave,
-            on_failure=leave,
+            after=_LEAVE,
+            on_failure=_LEAVE,
             on_abort=_LEAVE,
         )
+    }
+
+    def validate(self, target: Target) -> None:
+        if target.options["inspector"]["require_managed_boot"]:
+            target.driver.boot.validate(target)
+
+    def frame(self, target: Target) -> Frame:
+        found = super().frame(target)
+        if not target.options["inspector"]["power_off"]:
+            found = replace(found, after=_LEAVE_ON, on_failure=_LEAVE_ON)
+        # an agent that is to be kept running stays as it is, for the next operation
+        return replace(found, after=()) if fast_track.wanted(target) else found
 
     def begin(self, target: Target) -> Outcome:
         """Row of frames: the node can be told by what its agent will report."""

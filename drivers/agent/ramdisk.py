@@ -3,8 +3,8 @@ Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a 
 """
 
 from drivers.agent.flows import AgentFlows
-from drivers.boot import command_line, ramdisks, words
 from drivers.errors import InvalidDriverInfo
+from drivers.images import instance
 from drivers.interface import Frame
 from drivers.steps import Done, Outcome, run_parts, step
 from drivers.target import Target
@@ -46,10 +46,10 @@ class RamdiskDeploy(AgentFlows):
                 f"instance_info/{field}: boot_interface {boot.name} cannot boot an instance from it"
             )
         if iso:
-            words.url(iso, "instance_info/boot_iso")
+            instance.boot_iso(target)
         else:
-            ramdisks.of_instance(target)
-            command_line.of_ramdisk(target)
+            instance.kernel_and_ramdisk(target)
+            instance.kernel_arguments(target)
         if info.get("configdrive") and "ramdisk_configdrive" not in boot.options:
             raise InvalidDriverInfo(
                 f"instance_info/configdrive: boot_interface {boot.name} cannot add one to a ramdisk"

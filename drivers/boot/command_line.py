@@ -2,8 +2,8 @@
 What a kernel is told when it is booted: the arguments of its command line.
 """
 
-from drivers import urls
 from drivers.boot import addresses, ramdisks, words
+from drivers.images import instance
 from drivers.target import Target
 
 #: Where an agent posts what it found, below the URL of the API.
@@ -32,24 +32,14 @@ def of_agent(target: Target, group: str, *, outside: bool, **more: str) -> str:
 
 def of_instance(target: Target, group: str) -> str:
     """For the kernel of a ramdisk that is the instance. Raises InvalidDriverInfo."""
-    own = of_ramdisk(target)
+    own = instance.kernel_arguments(target)
     return f"root=/dev/ram0 {appended(target, group) if own is None else own}".strip()
-
-
-def of_ramdisk(target: Target) -> str | None:
-    """Those of instance_info/ramdisk_kernel_arguments. Raises InvalidDriverInfo."""
-    own = target.instance_info.get("ramdisk_kernel_arguments")
-    return None if own is None else words.line(own, "instance_info/ramdisk_kernel_arguments")
 
 
 def of_installer(target: Target, group: str, kickstart: str) -> str:
     """For the kernel of an installer. kickstart: URL of its file. Raises InvalidDriverInfo."""
-    return f"{appended(target, group)} inst.ks={kickstart} inst.stage2={stage2(target)}".strip()
-
-
-def stage2(target: Target) -> str:
-    """The URL of what an installer goes on with. Raises InvalidDriverInfo."""
-    return words.url(target.instance_info["stage2"], "instance_info/stage2", urls.ALL)
+    stage2 = instance.installer_stage2(target)
+    return f"{appended(target, group)} inst.ks={kickstart} inst.stage2={stage2}".strip()
 
 
 def appended(target: Target, group: str) -> str:

@@ -12,10 +12,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from drivers import urls
 from drivers.agent import image_server
-from drivers.boot import addresses, files, words
+from drivers.boot import addresses, files
 from drivers.errors import InvalidDriverInfo
+from drivers.images import instance
 from drivers.target import Target
 
 NAME = "ks.cfg"
@@ -82,22 +82,11 @@ def publish(target: Target) -> tuple[str, str]:
     return f"{addresses.of_files(target)}/{place.relative_to(root)}", token
 
 
-def source(target: Target) -> str:
-    """The URL of what the installer installs. Raises InvalidDriverInfo."""
-    return words.url(target.instance_info["image_source"], "instance_info/image_source", urls.ALL)
-
-
-def template(target: Target) -> str | None:
-    """The URL of the node's own template, which is never a file. Raises InvalidDriverInfo."""
-    named = target.instance_info.get("ks_template")
-    return urls.checked(named, "instance_info/ks_template") if named else None
-
-
 def _text(target: Target, token: str) -> str:
     import jinja2  # here, as only installers need it
     from jinja2.sandbox import SandboxedEnvironment
 
-    named = template(target)
+    named = instance.kickstart_template(target)
     url = named or target.options["anaconda"]["default_ks_template"]
     text = image_server.text(target, str(url)) if url else _TEMPLATE
     environment = SandboxedEnvironment(  # a kickstart file is no HTML
@@ -111,7 +100,7 @@ def _text(target: Target, token: str) -> str:
 
 
 def _values(target: Target, token: str) -> dict[str, Any]:
-    liveimg = source(target)
+    liveimg = instance.installer_source(target)
     values: dict[str, Any] = {
         "liveimg_url": liveimg,
         "heartbeat_url": f"{addresses.of_api(target.options)}/v1/heartbeat/{target.uuid}",

@@ -9,9 +9,10 @@ import hashlib
 import secrets
 from pathlib import Path
 
-from drivers.boot import addresses, cache, command_line, files, iso, ramdisks
-from drivers.boot.ramdisks import Pair
+from drivers.boot import addresses, cache, command_line, files, iso
 from drivers.errors import BadImage
+from drivers.images import instance
+from drivers.images.instance import Pair
 from drivers.target import Target
 
 NAME = "boot.iso"
@@ -44,7 +45,7 @@ def of_instance(target: Target, mode: str) -> str:
     Raises BadImage, Unreachable, InvalidDriverInfo.
     """
     line = command_line.of_instance(target, "redfish")
-    content = _content(target, ramdisks.of_instance(target), line, {})
+    content = _content(target, instance.kernel_and_ramdisk(target), line, {})
     return _published(target, files.INSTANCE, content, mode, secret=secrets.token_urlsafe(32))
 
 

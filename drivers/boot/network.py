@@ -22,8 +22,9 @@ from drivers.boot import (
     scripts,
     words,
 )
-from drivers.boot.ramdisks import Pair
 from drivers.errors import InvalidDriverInfo, NotSupported
+from drivers.images import instance
+from drivers.images.instance import Pair
 from drivers.interfaces import Boot
 from drivers.target import Target
 
@@ -96,7 +97,7 @@ class NetworkBoot(Boot):
     def offer_ramdisk(self, target: Target) -> None:
         """The machine boots the instance, a ramdisk."""
         line = command_line.of_instance(target, "pxe")
-        self.offer(target, files.INSTANCE, ramdisks.of_instance(target), line)
+        self.offer(target, files.INSTANCE, instance.kernel_and_ramdisk(target), line)
 
     def offer_volumes(self, target: Target) -> None:
         """The machine boots from volumes."""
@@ -106,7 +107,7 @@ class NetworkBoot(Boot):
         url, token = kickstart.publish(target)
         target.report(agent_token=token)
         line = command_line.of_installer(target, "pxe", url)
-        self.offer(target, files.INSTANCE, ramdisks.of_instance(target), line)
+        self.offer(target, files.INSTANCE, instance.kernel_and_ramdisk(target), line)
         self._boot_from(target, self.device, persistent=False)
 
     def place(self, target: Target, root: Path, use: str, texts: Mapping[str, str]) -> None:
@@ -182,9 +183,8 @@ class Ipxe(NetworkBoot):
         self.fill(target, root, folder, paths, {self._names: text})
 
     def offer_ramdisk(self, target: Target) -> None:
-        image = target.instance_info.get("boot_iso")
-        if image:
-            url = words.url(image, "instance_info/boot_iso")
+        url = instance.boot_iso(target)
+        if url:
             fetchable.check(target, url)
             self._script(target, scripts.ipxe_image(url))
         else:

@@ -6,11 +6,11 @@ that of all other work.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drivers import urls
 from drivers.errors import InvalidDriverInfo
+from drivers.images.instance import Pair, pair
 from drivers.target import Options, Target
 
 #: how the states of a flow begin -> what the names of its own files begin with
@@ -26,14 +26,6 @@ PROPERTIES = {
     "kernel_append_params": "Kernel arguments instead of those that the settings name, which"
     " %default% stands for",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """URLs of a kernel and its ramdisk."""
-
-    kernel: str
-    ramdisk: str
 
 
 def iso(target: Target) -> str | None:
@@ -69,14 +61,6 @@ def of_agent(target: Target) -> Pair:
     )
 
 
-def of_instance(target: Target) -> Pair:
-    """The kernel and the ramdisk that are the instance. Raises InvalidDriverInfo."""
-    found = _pair(target.options, target.instance_info, "kernel", "ramdisk", "instance_info/")
-    if found is None:
-        raise InvalidDriverInfo("instance_info/kernel and ramdisk are required and missing")
-    return found
-
-
 def architecture(target: Target) -> str:
     return str(target.properties.get("cpu_arch") or "x86_64")
 
@@ -93,18 +77,4 @@ def _kinds(target: Target) -> tuple[str, ...]:
 
 
 def _given(options: Options, info: Mapping[str, Any], kind: str, where: str) -> Pair | None:
-    return _pair(options, info, f"{kind}_kernel", f"{kind}_ramdisk", where)
-
-
-def _pair(
-    options: Options, info: Mapping[str, Any], kernel: str, ramdisk: str, where: str
-) -> Pair | None:
-    """Both or none of two fields. Raises InvalidDriverInfo that names the one that is wrong."""
-    if not info.get(kernel) and not info.get(ramdisk):
-        return None
-    for field in (kernel, ramdisk):
-        url = info.get(field)
-        if not url:
-            raise InvalidDriverInfo(f"{where}{field} is required and missing")
-        urls.readable(options, url, f"{where}{field}")
-    return Pair(str(info[kernel]), str(info[ramdisk]))
+    return pair(options, info, f"{kind}_kernel", f"{kind}_ramdisk", where)

@@ -7,9 +7,11 @@ with the outcome of the step. So an inspection that is interrupted is simply don
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
+
+from drivers.target import Material
 
 Document = dict[str, Any]
 
@@ -27,27 +29,6 @@ PORT_FIELDS: Mapping[str, type] = {
     "local_link_connection": dict, "name": str, "physical_network": str, "pxe_enabled": bool,
     "vendor": str,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """
-    What an inspection begins with.
-
-    report: what the agent has posted, with its `inventory`; None: nothing yet. node: its fields.
-    ports: [{uuid, address, ...}]; `bound` of one says that a VIF is attached. rules: as callers
-    wrote them, in the order in which they apply. before: the inventory of the inspection before.
-    """
-
-    report: Mapping[str, Any] | None = None
-    node: Mapping[str, Any] = field(default_factory=dict)
-    ports: Sequence[Mapping[str, Any]] = ()
-    traits: Sequence[str] = ()
-    rules: Sequence[Mapping[str, Any]] = ()
-    before: Mapping[str, Any] | None = None
-
-
-NO_MATERIAL = Material()
 
 
 @dataclass(slots=True)

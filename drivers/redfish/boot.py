@@ -10,7 +10,7 @@ from drivers.boot import command_line, fetchable, files, iso, media, ramdisks
 from drivers.boot.addresses import of_files
 from drivers.errors import NotSupported
 from drivers.interfaces import Boot
-from drivers.redfish import boot_device, client
+from drivers.redfish import access, boot_device, client
 from drivers.target import Target
 
 
@@ -19,7 +19,7 @@ class RedfishImage(Boot):
 
     options = frozenset({"boot_iso", "ramdisk"})
     properties = (
-        client.PROPERTIES
+        access.PROPERTIES
         | ramdisks.PROPERTIES
         | {
             "deploy_iso": "URL of an image that boots the agent, instead of kernel and ramdisk",
@@ -33,7 +33,7 @@ class RedfishImage(Boot):
     )
 
     def validate(self, target: Target) -> None:
-        client.access(target)
+        access.access(target)
         if ramdisks.iso(target) is None:
             ramdisks.of_agent(target)
             command_line.appended(target, "redfish")

@@ -1,37 +1,26 @@
 """
-Talking to a BMC in Redfish, by sushy.
+The commands to a BMC in Redfish, by sushy.
 
 One connection per BMC is kept between commands, in the governor (`drivers.bmc`), and used only
 while its turn is held.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from http import HTTPStatus
 from itertools import chain
 from typing import Any
-from urllib.parse import urlsplit
 
 from drivers.bmc import Bmc, Bmcs, Urgency
-from drivers.errors import Busy, InvalidDriverInfo, NotSupported, Refused
+from drivers.errors import Busy, NotSupported
 from drivers.redfish import parts
-from drivers.redfish.errors import NO_ENTRY, errors_of, gap
+from drivers.redfish.access import Access, access
+from drivers.redfish.errors import errors_of
 from drivers.redfish.parts import part
+from drivers.redfish.session import Session
 from drivers.redfish.values import text
 from drivers.target import Target
-from drivers.tls import file, trust
 
-PROPERTIES = {
-    "redfish_address": "URL of the BMC, such as https://192.0.2.10. Required.",
-    "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1. Required only when"
-    " the BMC serves more than one.",
-    "redfish_username": "User of the BMC",
-    "redfish_password": "Password of that user",
-    "redfish_verify_ca": "true (default: [redfish]verify_ca, else the system's authorities), false,"
-    " or the path of the authorities to trust",
-    "redfish_auth_type": "auto (default: session, else basic), session, or basic",
-}
 #: TaskStates of a task that has not ended.
 _UNDER_WAY = frozenset(
     {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
@@ -41,103 +30,8 @@ _UNDER_WAY = frozenset(
 _IN_POST = "UnableToModifyDuringSystemPOST"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How to reach a system and who we are there, as driver_info says."""
-
-    address: str
-    system: str | None
-    username: str | None
-    password: str | None
-    verify: bool | str
-    auth: str
-    connect_timeout: float
-    read_timeout: float
-
-    @property
-    def key(self) -> str:
-        """Names the BMC for the governor: each system of a chassis has a processor of its own."""
-        return f"{self.address}{self.system or ''}"
-
-    def no_entry(self, status: int) -> Refused:
-        return Refused(NO_ENTRY.format(bmc=f"BMC {self.address}", status=status))
-
-    def scrub(self, text: str) -> str:
-        return text.replace(self.password, "******") if self.password else text
-
-
-def access(target: Target) -> Access:
-    """Read driver_info. Raises InvalidDriverInfo that names the field."""
-    info = target.driver_info
-    address = str(target.need("redfish_address")).rstrip("/")
-    if "://" not in address:
-        address = f"https://{address}"
-    if not _is_of_bmc(address):
-        raise InvalidDriverInfo(
-            f"driver_info/redfish_address: {info['redfish_address']!r} is not the URL of a BMC"
-        )
-    system = info.get("redfish_system_id") or None
-    if system is not None and not (isinstance(system, str) and system.startswith("/")):
-        raise InvalidDriverInfo(
-            f"driver_info/redfish_system_id: {system!r} is no path such as /redfish/v1/Systems/1"
-        )
-    auth = info.get("redfish_auth_type") or target.options["redfish"]["auth_type"]
-    if auth not in ("auto", "session", "basic"):
-        raise InvalidDriverInfo(
-            f"driver_info/redfish_auth_type: {auth!r} is none of auto, session, basic"
-        )
-    username, password = info.get("redfish_username"), info.get("redfish_password")
-    if password and not username:
-        raise InvalidDriverInfo("driver_info/redfish_username is missing beside redfish_password")
-    if auth == "session" and not username:
-        raise InvalidDriverInfo("driver_info/redfish_username is required for session auth")
-    options, verify = target.options["redfish"], trust(info.get("redfish_verify_ca", True))
-    return Access(
-        address,
-        system.rstrip("/") if system else None,
-        str(username) if username else None,
-        str(password or "") if username else None,
-        trust(options["verify_ca"] or True) if verify is True else verify,
-        auth,
-        float(options["connect_timeout"]),
-        float(options["read_timeout"]),
-    )
-
-
-def _is_of_bmc(address: str) -> bool:
-    try:
-        url = urlsplit(address)
-    except ValueError:
-        return False
-    return url.scheme in ("http", "https") and bool(url.netloc) and not url.path
-
-
-class Connection:
-    """What is kept of one BMC: sushy's root and system, opened when first needed."""
-
-    def __init__(self, access: Access) -> None:
-        self.access = access
-        self.path = access.system
-        self._root: Any = None
-        self._system: Any = None
-
-    @property
-    def token(self) -> str | None:
-        """The token of the kept session, if there is one."""
-        auth = getattr(self._root, "_auth", None)
-        key = getattr(auth, "get_session_key", lambda: None)()
-        return str(key) if key else None
-
-    def open(self) -> Any:
-        """sushy's root of this BMC, logged in."""
-        if self._root is None:
-            with errors_of(self.access):
-                self._root = _login(self.access)
-        return self._root
-
-    def close(self) -> None:
-        """Forget the session: the next command logs in again."""
-        self._root = self._system = None
+class Connection(Session):
+    """The session with one BMC, and the commands to it."""
 
     def set_boot(self, **values: str) -> None:
         """
@@ -163,10 +57,6 @@ class Connection:
                     raise Busy(f"BMC {self.access.address} refused: {_IN_POST}") from None
                 raise
         system.invalidate()
-
-    def gap(self, path: str) -> AbstractContextManager[None]:
-        """Go on after this block when the BMC lacks `path` or serves it malformed; see `errors`."""
-        return gap(self.access, path)
 
     def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
         """
@@ -272,18 +162,6 @@ class Connection:
         said = "; ".join(str(each.message) for each in task.messages or ())
         return f"task {state}: {said}" if said else f"task {state}"
 
-    def system(self, *, fresh: bool) -> Any:
-        """sushy's system; `fresh` reads it again. Use inside `turn` only."""
-        root = self.open()
-        if self._system is None:
-            self._system = root.get_system(self.path)
-            self.path = self._system.path
-        elif fresh:
-            self._system.invalidate()
-        # not forced: what was read of its parts is read again when it is next asked for
-        self._system.refresh(force=False)
-        return self._system
-
 
 def connection(bmc: Bmc, wanted: Access) -> Connection:
     """The kept connection of a BMC, or a new one when there is none or driver_info has changed."""
@@ -298,37 +176,3 @@ def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterat
     wanted = access(target)
     with bmcs.turn(wanted.key, urgency) as bmc, errors_of(wanted):
         yield connection(bmc, wanted)
-
-
-def _login(wanted: Access) -> Any:
-    import sushy  # takes half a second, and only conductors need it
-    from sushy import auth
-
-    class NoLogin(auth.AuthBase):
-        def _do_authenticate(self) -> None:
-            """This BMC asks nobody who they are."""
-
-        def can_refresh_session(self) -> bool:
-            return False
-
-    login: Any
-    if wanted.username is None:
-        login = NoLogin()
-    elif wanted.auth == "basic":
-        login = auth.BasicAuth(wanted.username, wanted.password)
-    else:
-        kind = auth.SessionAuth if wanted.auth == "session" else auth.SessionOrBasicAuth
-        login = kind(wanted.username, wanted.password)
-        # sushy logs out when it is collected, even from a BMC that does not answer; BMCs end
-        # idle sessions themselves
-        login.close = lambda: None
-    return sushy.Sushy(
-        wanted.address,
-        auth=login,
-        verify=file(wanted.verify) if isinstance(wanted.verify, str) else wanted.verify,
-        connect_timeout=wanted.connect_timeout,
-        read_timeout=wanted.read_timeout,
-        # sushy repeats orders whose answer was lost, and sleeps meanwhile: one try each
-        server_side_retries=1,
-        server_side_retries_delay=1,
-    )

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from drivers.errors import (
     HardwareError,
@@ -19,14 +19,11 @@ from drivers.errors import (
     Unexpected,
     Unreachable,
 )
+from drivers.redfish.access import NO_ENTRY, Access
 from drivers.redfish.values import text
-
-if TYPE_CHECKING:
-    from drivers.redfish.client import Access
 
 logger = logging.getLogger(__name__)
 
-NO_ENTRY = "{bmc} does not accept driver_info/redfish_username and redfish_password ({status})"
 #: Characters of an error that are kept.
 _LONGEST = 1000
 
@@ -84,7 +81,7 @@ def _rules() -> tuple[_Rule, ...]:
 
 
 @contextmanager
-def errors_of(bmc: "Access") -> Iterator[None]:
+def errors_of(bmc: Access) -> Iterator[None]:
     """Raise HardwareErrors only, for all that goes wrong with the BMC inside."""
     try:
         yield
@@ -98,7 +95,7 @@ def errors_of(bmc: "Access") -> Iterator[None]:
 
 
 @contextmanager
-def gap(bmc: "Access", path: str) -> Iterator[None]:
+def gap(bmc: Access, path: str) -> Iterator[None]:
     """Go on after this block, and log it, when the BMC lacks `path` or serves it malformed."""
     try:
         yield
@@ -110,7 +107,7 @@ def gap(bmc: "Access", path: str) -> Iterator[None]:
         logger.warning("redfish.left_out", extra=facts)
 
 
-def _translated(error: Exception, bmc: "Access") -> tuple[HardwareError | None, bool]:
+def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bool]:
     """An exception as one of ours, and whether it is a gap; None for a defect elsewhere."""
     from sushy.exceptions import ConnectionError as Silence
 

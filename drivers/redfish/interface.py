@@ -5,7 +5,7 @@ What interfaces for Redfish have in common, whatever their kind.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from drivers.redfish import client
+from drivers.redfish import access
 from drivers.target import Target
 
 
@@ -13,8 +13,8 @@ class Redfish:
     """Goes before the kind: `class RedfishBios(Redfish, Bios)`."""
 
     name: ClassVar[str] = "redfish"
-    properties: ClassVar[Mapping[str, str]] = client.PROPERTIES
+    properties: ClassVar[Mapping[str, str]] = access.PROPERTIES
 
     def validate(self, target: Target) -> None:
         """The node's settings say where its BMC is. Raises InvalidDriverInfo."""
-        client.access(target)
+        access.access(target)

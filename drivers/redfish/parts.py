@@ -6,13 +6,11 @@ Lists of them leave out those that are missing, malformed or marked Absent.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drivers.errors import NotSupported
+from drivers.redfish.session import Session
 from drivers.redfish.values import entry, is_present
-
-if TYPE_CHECKING:
-    from drivers.redfish.client import Connection
 
 
 def part(resource: Any, name: str) -> Any:
@@ -27,7 +25,7 @@ def part(resource: Any, name: str) -> Any:
     return found
 
 
-def members(bmc: "Connection", owner: Any, name: str) -> Iterator[Any]:
+def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
     """The members of a collection of `owner`, read now; none where there is no such collection."""
     collection = None
     with suppress(NotSupported), bmc.gap(link(owner, name) or owner.path):
@@ -37,7 +35,7 @@ def members(bmc: "Connection", owner: Any, name: str) -> Iterator[Any]:
 
 
 def readable(
-    bmc: "Connection", paths: Iterable[str] | None, read: Callable[[str], Any]
+    bmc: Session, paths: Iterable[str] | None, read: Callable[[str], Any]
 ) -> Iterator[Any]:
     """The resource that `read` makes of each path, gaps and absent ones left out."""
     for path in paths or ():
@@ -63,18 +61,18 @@ def links(resource: Any, *names: str) -> Sequence[str]:
     return [path for path in paths if isinstance(path, str)]
 
 
-def chassis(bmc: "Connection", system: Any) -> Iterator[Any]:
+def chassis(bmc: Session, system: Any) -> Iterator[Any]:
     """The chassis that a system is in."""
     return readable(bmc, links(system, "Links", "Chassis"), bmc.open().get_chassis)
 
 
-def managers(bmc: "Connection", system: Any) -> Iterator[Any]:
+def managers(bmc: Session, system: Any) -> Iterator[Any]:
     """The BMCs that manage a system."""
     paths = links(system, "Links", "ManagedBy") or links(system, "Links", "Managers")
     return readable(bmc, paths, bmc.open().get_manager)
 
 
-def drives(bmc: "Connection", system: Any) -> Iterator[Any]:
+def drives(bmc: Session, system: Any) -> Iterator[Any]:
     """The disks that the storage controllers of a system list."""
     for storage in members(bmc, system, "storage"):
         yield from readable(bmc, storage.drives_identities, storage.get_drive)

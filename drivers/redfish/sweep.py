@@ -19,7 +19,7 @@ import aiohttp
 from drivers import tls
 from drivers.bmc import Urgency
 from drivers.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
-from drivers.redfish import client
+from drivers.redfish import access, client
 from drivers.redfish.errors import errors_of
 from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.power import known_state
@@ -59,7 +59,7 @@ async def _state(
     http: aiohttp.ClientSession, target: Target, *, patience: float, secure_boot: bool
 ) -> str | HardwareError:
     try:
-        wanted = client.access(target)
+        wanted = access.access(target)
         bmcs = target.driver.power.bmcs
         async with bmcs.async_turn(wanted.key, Urgency.SYNC, patience=patience) as bmc:
             with errors_of(wanted):

@@ -23,6 +23,7 @@ import aiohttp
 from drivers.simulator.commands import COMMANDS, Entry, Failed
 from drivers.simulator.inventory import inventory
 from drivers.simulator.machine import Machine, build
+from drivers.simulator.ramdisk import Ramdisk
 from drivers.simulator.server import CUT, BadJson, Request, Response, Server, json
 
 VERSION = "13.0.0"
@@ -31,8 +32,6 @@ LOOKUP_TIMEOUT = 600.0
 CONFLICT_WAITS = (5.0, 10.0, 30.0)
 TOKEN_LENGTH = 32
 HIDDEN = "******"
-#: Between the answer to `power_off` and the end of the agent.
-GRACE = 0.05
 
 
 @dataclass(slots=True)
@@ -59,7 +58,7 @@ class Fatal(Exception):
     """The agent cannot go on; the message is what it then shows as its state."""
 
 
-class Agent:
+class Agent(Ramdisk):
     """
     The agent of the machine with `macs`, which reaches the service at `api_url`.
 
@@ -85,26 +84,16 @@ class Agent:
         on_power: Callable[[str], None] = lambda _kind: None,
     ) -> None:
         self.api_urls = [url.strip().rstrip("/") for url in api_url.split(",")]
-        self.macs = tuple(macs)
+        machine = machine or build(0, address, port, seed=0)
+        super().__init__(machine, macs, client, on_power, insecure=insecure)
         self.address, self.port = address, port
         self.token = token
-        self.insecure = insecure
         self.inspection_url = inspection_url
-        self.machine = machine or build(0, address, port, seed=0)
         self.commands: list[Command] = []
         self.heartbeats = 0
-        self.serving = False
-        self._client = client
-        self._on_power = on_power
         self._server: Server | None = None
         self._service_version: tuple[int, int] | None = None
         self._wake = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def client(self) -> aiohttp.ClientSession:
-        assert self._client is not None, "the agent was not started"
-        return self._client
 
     async def start(self) -> None:
         """Listen at address:port, and run. Raises OSError."""
@@ -123,32 +112,7 @@ class Agent:
 
     def run(self) -> None:
         """Announce the agent, as a task."""
-        self._spawn(self._live())
-
-    def kill(self) -> None:
-        """Be gone, at once."""
-        self.serving = False
-        for task in list(self._tasks):
-            task.cancel()
-
-    def lose(self, state: str) -> None:
-        """Stop serving and beating; the machine stays on."""
-        self.machine.agent = state
-        self.kill()
-
-    def leave(self, state: str) -> None:
-        """As `lose`, once the command that asked for it has been answered."""
-        asyncio.get_running_loop().call_later(GRACE, self.lose, state)
-
-    def switch(self, kind: str) -> None:
-        """Switch the machine ("off" or "restart"), once the command has been answered."""
-
-        def act() -> None:
-            if self.serving:
-                self.lose("stopped")
-                self._on_power(kind)
-
-        asyncio.get_running_loop().call_later(GRACE, act)
+        self.spawn(self._live())
 
     # The service
 
@@ -350,7 +314,7 @@ class Agent:
             return _fault(409, f"Agent is busy: executing {self.commands[-1].name}")
         command = Command(verb)
         self.commands.append(command)
-        task = self._spawn(self._execute(command, entry, params))
+        task = self.spawn(self._execute(command, entry, params))
         if wait or not entry.background:
             await asyncio.shield(task)
         return json(command.document())
@@ -376,12 +340,6 @@ class Agent:
         machine.agent = "idle"
         if entry.background:
             self._wake.set()
-
-    def _spawn(self, work: Any) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _fault(status: int, text: str) -> Response:

@@ -1,8 +1,8 @@
 """
 The agent's commands: what the service can order it to do, and what that does to the machine.
 
-A command is an async function of the agent and the parameters; what it returns is the command's
-result, and `Failed` makes it a failed command.
+A command is an async function of the agent's ramdisk and the parameters; what it returns is the
+command's result, and `Failed` makes it a failed command.
 """
 
 import asyncio
@@ -13,15 +13,13 @@ import json
 import tarfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drivers.simulator import media
 from drivers.simulator.faults import Faults, find
 from drivers.simulator.inventory import inventory
 from drivers.simulator.machine import Image
-
-if TYPE_CHECKING:
-    from drivers.simulator.agent import Agent
+from drivers.simulator.ramdisk import Ramdisk
 
 Params = Mapping[str, Any]
 Step = dict[str, Any]
@@ -46,7 +44,7 @@ class Failed(Exception):
 class Entry:
     """A command: `background` ones are answered with RUNNING at once unless waited for."""
 
-    run: Callable[["Agent", Params], Awaitable[Any]]
+    run: Callable[[Ramdisk, Params], Awaitable[Any]]
     background: bool = False
 
 
@@ -94,7 +92,7 @@ def steps(flow: str, faults: Faults) -> list[Step]:
 
 
 def _get_steps(flow: str) -> Entry:
-    async def run(agent: "Agent", _params: Params) -> Any:
+    async def run(agent: Ramdisk, _params: Params) -> Any:
         faults = agent.machine.faults
         return {
             f"{flow}_steps": {MANAGER: steps(flow, faults)},
@@ -105,7 +103,7 @@ def _get_steps(flow: str) -> Entry:
 
 
 def _execute_step(flow: str) -> Entry:
-    async def run(agent: "Agent", params: Params) -> Any:
+    async def run(agent: Ramdisk, params: Params) -> Any:
         machine, step = agent.machine, params["step"]
         wanted, have = params.get(f"{flow}_version"), {MANAGER: machine.faults.manager_version}
         if wanted and wanted != have:
@@ -138,16 +136,16 @@ def _execute_step(flow: str) -> Entry:
     return Entry(run, background=True)
 
 
-async def _write_image(agent: "Agent", params: Params) -> Any:
+async def _write_image(agent: Ramdisk, params: Params) -> Any:
     args = params["step"].get("args") or {}
     return await write_image(agent, args.get("image_info") or {}, args.get("configdrive"))
 
 
-async def _prepare_image(agent: "Agent", params: Params) -> Any:
+async def _prepare_image(agent: Ramdisk, params: Params) -> Any:
     return await write_image(agent, params.get("image_info") or {}, params.get("configdrive"))
 
 
-async def write_image(agent: "Agent", info: Params, configdrive: Any) -> Any:
+async def write_image(agent: Ramdisk, info: Params, configdrive: Any) -> Any:
     """Fetch the image, check its checksum and make it the disk's content."""
     algorithm, expected = await _checksum(agent, info)
     errors = []
@@ -176,7 +174,7 @@ async def write_image(agent: "Agent", info: Params, configdrive: Any) -> Any:
     raise Failed("; ".join(errors), "ImageDownloadError", "Error downloading image")
 
 
-async def _checksum(agent: "Agent", info: Params) -> tuple[str, str]:
+async def _checksum(agent: Ramdisk, info: Params) -> tuple[str, str]:
     """(algorithm, expected hex digest) of an image_info. Raises Failed."""
     algorithm, expected = info.get("os_hash_algo"), info.get("os_hash_value")
     if not (algorithm and expected):
@@ -204,48 +202,48 @@ def _root_uuid(image: Image) -> str:
     return f"0x{image.sha256[:8]}"
 
 
-async def _erase(agent: "Agent", _params: Params) -> Any:
+async def _erase(agent: Ramdisk, _params: Params) -> Any:
     agent.machine.disk = None
 
 
-async def _create_raid(_agent: "Agent", params: Params) -> Any:
+async def _create_raid(_agent: Ramdisk, params: Params) -> Any:
     target = (params.get("node") or {}).get("target_raid_config") or {}
     if not target.get("logical_disks"):
         raise Failed("target_raid_config has no logical_disks")
     return target
 
 
-async def _get_partition_uuids(agent: "Agent", _params: Params) -> Any:
+async def _get_partition_uuids(agent: Ramdisk, _params: Params) -> Any:
     disk = agent.machine.disk
     return {"root uuid": _root_uuid(disk)} if disk else {}
 
 
-async def _install_bootloader(agent: "Agent", _params: Params) -> Any:
+async def _install_bootloader(agent: Ramdisk, _params: Params) -> Any:
     await asyncio.sleep(agent.machine.faults.seconds("image.install_bootloader"))
     if agent.machine.disk is None:
         raise Failed("there is no operating system on the disk")
 
 
-async def _power_off(agent: "Agent", _params: Params) -> Any:
+async def _power_off(agent: Ramdisk, _params: Params) -> Any:
     agent.switch("off")
 
 
-async def _run_image(agent: "Agent", _params: Params) -> Any:
+async def _run_image(agent: Ramdisk, _params: Params) -> Any:
     agent.switch("restart")
 
 
-async def _lockdown(agent: "Agent", _params: Params) -> Any:
+async def _lockdown(agent: Ramdisk, _params: Params) -> Any:
     agent.leave("locked down")
 
 
-async def _finalize_rescue(agent: "Agent", params: Params) -> Any:
+async def _finalize_rescue(agent: Ramdisk, params: Params) -> Any:
     if not params.get("rescue_password"):
         raise Failed("no rescue password", "InvalidCommandParamsError", "Invalid parameters")
     agent.machine.runs = "rescue"
     agent.leave("rescued")
 
 
-async def _collect_logs(agent: "Agent", _params: Params) -> Any:
+async def _collect_logs(agent: Ramdisk, _params: Params) -> Any:
     text = "\n".join(json.dumps(entry, default=str) for entry in agent.machine.log).encode()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -255,12 +253,12 @@ async def _collect_logs(agent: "Agent", _params: Params) -> Any:
     return {"system_logs": base64.b64encode(packed.getvalue()).decode()}
 
 
-async def _nothing(_agent: "Agent", _params: Params) -> Any:
+async def _nothing(_agent: Ramdisk, _params: Params) -> Any:
     return None
 
 
 #: What a step does beside taking its time, by its bare name.
-WORK: dict[str, Callable[["Agent", Params], Awaitable[Any]]] = {
+WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[Any]]] = {
     "erase_devices": _erase,
     "erase_devices_metadata": _erase,
     "erase_devices_express": _erase,
@@ -270,7 +268,7 @@ WORK: dict[str, Callable[["Agent", Params], Awaitable[Any]]] = {
 }
 
 
-async def _get_hardware_info(agent: "Agent", _params: Params) -> Any:
+async def _get_hardware_info(agent: Ramdisk, _params: Params) -> Any:
     return inventory(agent.machine, agent.macs)["inventory"]
 
 

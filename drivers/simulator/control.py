@@ -9,21 +9,18 @@ POST /sim/machines/N/power {"state": "on" | "off"}   somebody presses the button
 """
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from drivers.simulator import media
 from drivers.simulator.faults import BadFault
+from drivers.simulator.fleet import Fleet
 from drivers.simulator.server import BadJson, Request, Response, json
-
-if TYPE_CHECKING:
-    from drivers.simulator.simulator import Simulator
 
 
 class Control:
     """Serves the control endpoint of one simulator."""
 
-    def __init__(self, simulator: "Simulator") -> None:
-        self._simulator = simulator
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
 
     def handle(self, request: Request) -> Response:
         try:
@@ -48,7 +45,7 @@ class Control:
         return Response(200, image, type="application/x-iso9660-image")
 
     def _machines(self, request: Request, rest: list[str]) -> Response:
-        machines = self._simulator.machines
+        machines = self._fleet.machines
         if not rest:
             return json([machine.describe() for machine in machines])
         if not rest[0].isdigit() or int(rest[0]) >= len(machines):
@@ -65,11 +62,11 @@ class Control:
                 state = request.json().get("state")
                 if state not in ("on", "off"):
                     return json({"error": f"state is on or off, not {state!r}"}, 400)
-                self._simulator.press(number, on=state == "on")
+                self._fleet.press(number, on=state == "on")
                 return json(machines[number].describe())
         return json({"error": f"there is nothing at {request.method} {request.path}"}, 404)
 
     def _faults(self, request: Request, number: int | None) -> Response:
         if request.method == "POST":
-            self._simulator.set_faults(number, **request.json())
-        return json(asdict(self._simulator.faults(number)))
+            self._fleet.set_faults(number, **request.json())
+        return json(asdict(self._fleet.faults(number)))

@@ -18,9 +18,10 @@ from typing import Any, Self
 
 import aiohttp
 
-from drivers.simulator import faults, machine, media
+from drivers.simulator import faults, media
 from drivers.simulator.control import Control
-from drivers.simulator.faults import Faults
+from drivers.simulator.fleet import Fleet
+from drivers.simulator.machine import build
 from drivers.simulator.power import Power
 from drivers.simulator.redfish import Redfish
 from drivers.simulator.server import Request, Response, Server
@@ -36,7 +37,7 @@ def address(number: int) -> str:
     return f"127.77.{high + 1}.{low + 1}"
 
 
-class Simulator:
+class Simulator(Fleet):
     """
     `machines` machines that answer at `port` (0: a free one), the same ones for the same `seed`.
 
@@ -55,17 +56,13 @@ class Simulator:
         **behaviour: Any,
     ) -> None:
         faults.check(behaviour)
+        super().__init__([build(i, address(i), port, seed) for i in range(machines)])
         self.port = port
-        self.machines = [machine.build(i, address(i), port, seed) for i in range(machines)]
         for each in self.machines:
             each.username, each.password = username, password
         self._pxe = pxe
-        self._for_all: dict[str, Any] = {}
-        self._for_one: list[dict[str, Any]] = [{} for _ in self.machines]
-        self._powers: list[Power] = []
         self._server = Server()
         self._client: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.set_faults(None, **behaviour)
 
     @property
@@ -81,38 +78,6 @@ class Simulator:
         """`driver_info` of nodes for which the service makes the medium that boots the agent."""
         kernel, ramdisk = (f"{self.url}{name}" for name in media.PARTS)
         return {"deploy_kernel": kernel, "deploy_ramdisk": ramdisk}
-
-    def set_faults(self, number: int | None = None, /, **wanted: Any) -> None:
-        """
-        Set fields of `Faults` for one machine, or for all; None takes a setting back.
-
-        May be called from any thread. Raises BadFault.
-        """
-        faults.check(wanted)
-        layer = self._for_all if number is None else self._for_one[number]
-        for name, value in wanted.items():
-            if value is None:
-                layer.pop(name, None)
-            else:
-                layer[name] = value
-        for i in range(len(self.machines)) if number is None else [number]:
-            self.machines[i].spent -= set(wanted)
-            self.machines[i].faults = faults.merge(self._for_all, self._for_one[i])
-
-    def faults(self, number: int | None = None) -> Faults:
-        """What holds for machine `number`, or for all that have no setting of their own."""
-        return faults.merge(self._for_all) if number is None else self.machines[number].faults
-
-    def press(self, number: int, *, on: bool) -> None:
-        """Switch a machine on or off by hand, without its BMC being told. From any thread."""
-
-        def act() -> None:
-            if (self.machines[number].power == "On") != on:
-                self.machines[number].record("machine", "switched by hand", "on" if on else "off")
-                self._powers[number].reset("On" if on else "ForceOff")
-
-        assert self._loop is not None, "the simulator was not started"
-        self._loop.call_soon_threadsafe(act)
 
     async def start(self) -> None:
         """Listen on every address. Raises OSError."""

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from app import db
 from app.models import Conductor
 from drivers import registry
+from drivers.builtin import HARDWARE_TYPES
 from tests.contract.clients.cli import Baremetal
 from tests.ports import free_port
 
@@ -72,7 +73,7 @@ def database(migrated_sqlite, tmp_path_factory):
                 incarnation="1",
                 interfaces={
                     name: {kind: list(names) for kind, names in kinds.items()}
-                    for name, kinds in registry.load().types.items()
+                    for name, kinds in registry.load(HARDWARE_TYPES).types.items()
                 },
             )
         )

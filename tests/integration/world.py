@@ -6,11 +6,12 @@ from app.models import AgentRecord, Node, Operation, OperationState, Port
 from app.services import heartbeats, operations, provisioning, waking
 from app.services.caller import Caller
 from drivers.agent.deploy import Direct
-from drivers.builtin import FakeHardware
+from drivers.builtin import HARDWARE_TYPES, FakeHardware
+from drivers.driver import HardwareType
 from drivers.errors import Unreachable
 from drivers.fake.hardware import FakeBoot, FakeDeploy, FakeManagement, FakePower
 from drivers.interface import Frame
-from drivers.registry import HardwareType, load
+from drivers.registry import load
 from drivers.steps import Arg, Done, Failed, Retry, Wait, step
 from tests.unit.drivers.machines import TOKEN
 from workers import attempts
@@ -138,7 +139,7 @@ class World:
 
     def __init__(self, inside, agent=None):
         self.inside, self.agent = inside, agent
-        inside.runtime.drivers = load(extra=[Acme])
+        inside.runtime.drivers = load([*HARDWARE_TYPES, Acme])
         self.conductor = inside.conductor("c-1")
         Acme.did, Acme.unreachable, Acme.untidy = [], 0, False
         AcmeMegaDeploy.written = False

@@ -10,6 +10,7 @@ import pytest
 from app import options
 from app.settings import Settings
 from docs import generate
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
 from drivers.interfaces import POWER_OFF, POWER_ON
 from drivers.registry import load
@@ -79,7 +80,7 @@ def strip():
 
 
 def test_the_guides_driver_is_found_by_its_entry_point(installed):
-    registry = load(enabled_types=["acme"])
+    registry = load(HARDWARE_TYPES, enabled_types=["acme"])
     assert {} == registry.refused
     assert "acme-strip" == registry.default("acme", "power")
     (step,) = registry.driver("acme", {}).power.get_steps(None, Flow.CLEAN)

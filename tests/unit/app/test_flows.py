@@ -69,7 +69,7 @@ def test_every_step_flow_is_run_by_one_flow():
 
 
 def test_the_frames_of_drivers_are_those_of_flows():
-    registry = load_drivers([each.name for each in HARDWARE_TYPES], INTERFACES)
+    registry = load_drivers(HARDWARE_TYPES, [each.name for each in HARDWARE_TYPES], INTERFACES)
     deploys = [each for kinds in registry.types.values() for each in kinds["deploy"].values()]
     framed = {name for each in deploys for name in each.frames}
     assert framed == {flow.name for flow in FLOWS} - {flows.VERIFY.name, flows.INSPECT.name}

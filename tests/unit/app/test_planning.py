@@ -7,10 +7,11 @@ from app.models import AgentRecord, Node
 from app.runtime import Runtime
 from app.services import planning, targets
 from app.states import Event
-from drivers.builtin import FakeHardware
+from drivers.builtin import HARDWARE_TYPES, FakeHardware
+from drivers.driver import HardwareType
 from drivers.fake.hardware import FakeDeploy, FakeManagement, FakePower
 from drivers.interface import Frame
-from drivers.registry import HardwareType, load
+from drivers.registry import load
 from drivers.steps import Flow, step
 
 
@@ -85,7 +86,7 @@ CLEAN_AFTER = ["power.power_off"]
 
 def runtime(**environ):
     read = settings.load({f"INGOT_{name}": value for name, value in environ.items()})
-    return Runtime(read, None, load(extra=[Acme]), lambda message: True)
+    return Runtime(read, None, load([*HARDWARE_TYPES, Acme]), lambda message: True)
 
 
 def node(driver="acme", **fields):

@@ -12,6 +12,7 @@ from app.main import create_app
 from app.runtime import Runtime
 from app.services.caller import Caller, of_token
 from app.settings import Settings, SettingsError
+from drivers.builtin import HARDWARE_TYPES
 from drivers.registry import load
 from tests.keystone import token
 
@@ -31,7 +32,9 @@ WITH_KEYSTONE = replace(Settings(), default=replace(Settings().default, auth_str
 @pytest.fixture(scope="module")
 def routes():
     """(method, path) -> rule, of every route under /v1."""
-    runtime = Runtime(Settings(), None, load(enabled_types=[]), lambda _message: True)
+    runtime = Runtime(
+        Settings(), None, load(HARDWARE_TYPES, enabled_types=[]), lambda _message: True
+    )
     document = create_app(runtime).test_client().get("/openapi.json").json
     return {
         (method, path): about.get("x-policy")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import requests
 
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.redfish import sweep
 from drivers.registry import load
 from drivers.simulator.faults import Faults
@@ -44,7 +45,7 @@ class LocalBmc:
 
     def node(self, **fields):
         """A target whose BMC this is, not yet connected to."""
-        registry = load(["redfish"], bmcs=Bmcs(trip_after=1000))
+        registry = load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=1000))
         info = self.machine.driver_info() | {
             "redfish_auth_type": "basic", "deploy_iso": "http://images/agent.iso",
         }  # fmt: skip

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pycdlib
 
 from app.settings import Settings
-from drivers.builtin import INTERFACES
+from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
 from tests.web import Handler, serving
@@ -71,7 +71,9 @@ TOKEN = "a-token-of-more-than-thirty-two-characters"
 def target(
     driver="fake-hardware", interfaces=None, registry: Registry | None = None, **fields
 ) -> Target:
-    chosen = (registry or load(enabled_interfaces=INTERFACES)).driver(driver, interfaces or {})
+    chosen = (registry or load(HARDWARE_TYPES, enabled_interfaces=INTERFACES)).driver(
+        driver, interfaces or {}
+    )
     given = {
         "uuid": "2c683317-1ef8-4645-b76b-321ffa501c0a",
         "name": "n0",

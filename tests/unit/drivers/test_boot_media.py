@@ -8,6 +8,7 @@ import pytest
 
 from drivers.bmc import Bmcs
 from drivers.boot import cache, esp, files
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.registry import load
 from drivers.simulator.simulator import running
@@ -47,7 +48,7 @@ def node(fleet, images, options):
     machine = fleet.machines[0]
     return target(
         "redfish",
-        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=100)),
         options=options,
         driver_info=machine.driver_info()
         | {"deploy_kernel": f"{images.url}/kernel", "deploy_ramdisk": f"{images.url}/ramdisk"},
@@ -194,7 +195,7 @@ def test_a_ramdisk_that_is_the_instance_gets_an_image_for_as_long_as_it_lives(no
     info = {"kernel": f"{images.url}/kernel", "ramdisk": f"{images.url}/ramdisk"}
     it = replace(
         node,
-        driver=load(["redfish"]).driver("redfish", {"deploy": "ramdisk"}),
+        driver=load(HARDWARE_TYPES, ["redfish"]).driver("redfish", {"deploy": "ramdisk"}),
         instance_info={**info, "ramdisk_kernel_arguments": "root=live"},
     )
     it.driver.deploy.validate(it)

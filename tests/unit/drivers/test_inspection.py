@@ -5,11 +5,13 @@ import pytest
 from app import settings
 from app.settings import Settings, SettingsError
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import InspectionFailed, NotSupported
 from drivers.inspection import hooks
-from drivers.inspection.subject import Material, Subject
+from drivers.inspection.subject import Subject
 from drivers.registry import load
 from drivers.simulator.simulator import running
+from drivers.target import Material
 from tests.unit.drivers.machines import target
 
 OPTIONS = Settings().options()
@@ -287,7 +289,7 @@ def test_a_bmc_tells_what_its_machine_is_made_of_while_that_is_off(simulator):
     machine = simulator.machines[0]
     it = target(
         "redfish",
-        registry=load(["redfish"], bmcs=Bmcs()),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs()),
         driver_info=machine.driver_info(),
         options=OPTIONS,
         material=Material(node={"uuid": machine.uuid, "properties": {"owner": "me"}}),

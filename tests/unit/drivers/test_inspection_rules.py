@@ -4,7 +4,8 @@ import pytest
 
 from drivers.errors import InspectionFailed
 from drivers.inspection import rules
-from drivers.inspection.subject import Material, Subject
+from drivers.inspection.subject import Subject
+from drivers.target import Material
 from tests.web import Handler, serving
 
 PORT = "11111111-2222-4333-8444-555555555555"

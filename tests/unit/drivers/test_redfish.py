@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import (
     BadImage,
     HardwareError,
@@ -15,7 +16,7 @@ from drivers.errors import (
     Unreachable,
 )
 from drivers.interfaces import REBOOT, SOFT_OFF
-from drivers.redfish import client, sweep
+from drivers.redfish import access, sweep
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Wait
@@ -38,7 +39,7 @@ def node(fleet, bmcs, number=0, **info):
     machine = fleet.machines[number]
     return target(
         "redfish",
-        registry=load(["redfish"], bmcs=bmcs),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=bmcs),
         uuid=machine.uuid,
         driver_info={
             "redfish_address": f"http://{machine.address}:{fleet.port}",
@@ -238,8 +239,8 @@ def test_a_sweep_tells_of_health_and_boot_mode_too(fleet, bmcs):
 )  # fmt: skip
 def test_whom_to_trust_is_said_by_the_node_and_else_by_the_settings(fleet, bmcs, given, verify):
     options = with_option("redfish", verify_ca="/ca")
-    assert verify == client.access(replace(node(fleet, bmcs, **given), options=options)).verify
-    assert True is client.access(node(fleet, bmcs)).verify
+    assert verify == access.access(replace(node(fleet, bmcs, **given), options=options)).verify
+    assert True is access.access(node(fleet, bmcs)).verify
 
 
 @pytest.mark.parametrize("auth", ["session", "basic"])

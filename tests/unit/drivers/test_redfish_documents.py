@@ -73,7 +73,7 @@ COMMANDS = {
     "power": lambda node: node.driver.power.get_power_state(node),
     "power order": lambda node: node.driver.power.order(node, "power on"),
     "sweep": lambda node: _raised(sweep_of(node, secure_boot=True)),
-    "inspection": lambda node: node.driver.by_kind["inspect"].inspect_hardware(node),
+    "inspection": lambda node: node.driver.inspect.inspect_hardware(node),
     "addresses": lambda node: node.driver.management.mac_addresses(node),
     "indicators": _indicators,
     "boot device": _boot_device,

@@ -128,7 +128,7 @@ def test_a_bmc_that_fails_meanwhile_is_no_gap(bmc, node, monkeypatch):
 def test_to_read_the_power_state_again_is_one_request_whatever_else_was_read(bmc, node):
     inspected(node)
     lights(node)
-    node.driver.by_kind["bios"].cache_bios_settings(node)
+    node.driver.bios.cache_bios_settings(node)
     bmc.changes[f"{SYSTEM}/Bios"] = None
     bmc.asked.clear()
     assert "power off" == node.driver.power.get_power_state(node)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import InvalidDriverInfo, NotFound, NotSupported, Refused, Unexpected
 from drivers.redfish import restart
 from drivers.registry import load
@@ -31,7 +32,7 @@ def node(fleet, machine):
     options = {**OPTIONS["redfish"], "firmware_update_overall_timeout": 60}
     return target(
         "redfish",
-        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=100)),
         uuid=machine.uuid,
         driver_info=machine.driver_info() | {"deploy_iso": fleet.medium("http://127.0.0.1:1")},
         options={**OPTIONS, "redfish": options},
@@ -190,7 +191,7 @@ def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, f
 
 
 def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetful):
-    boot = load(["redfish"]).types["redfish"]["boot"]["redfish-https"]
+    boot = load(HARDWARE_TYPES, ["redfish"]).types["redfish"]["boot"]["redfish-https"]
     boot.bmcs = node.driver.boot.bmcs
     boot.show(node, "http://images/live.iso", persistent=True)
     node = later(node)
@@ -256,7 +257,7 @@ def test_virtual_media_are_attached_once_shown_and_detached(node, management, ma
     assert "http://images/c.iso" == machine.media["Cd"]
     management.detach_virtual_media(node, ["disk"])
     assert {"Cd": "http://images/c.iso", "Floppy": ""} == machine.media
-    vendor = node.driver.by_kind["vendor"]
+    vendor = node.driver.vendor
     vendor.call(node, "eject_vmedia", {"boot_device": "cd"})
     assert {"Cd": "", "Floppy": ""} == machine.media
     with pytest.raises(InvalidDriverInfo, match="boot_device"):
@@ -267,7 +268,7 @@ HEADERS = [{"Authorization": "Basic c2VjcmV0"}]
 
 
 def test_subscriptions_are_created_shown_and_deleted(node, machine):
-    vendor = node.driver.by_kind["vendor"]
+    vendor = node.driver.vendor
     given = {"Destination": "https://192.0.2.1/events", "HttpHeaders": HEADERS, "Context": "c"}
     created = vendor.call(node, "create_subscription", given)
     assert {
@@ -308,7 +309,7 @@ def test_a_wrong_subscription_is_refused_by_its_argument_and_nothing_is_ordered(
     count = len(machine.log)
     given = {"Destination": "https://192.0.2.1/events", **wrong}
     with pytest.raises(InvalidDriverInfo, match=f"^{next(iter(wrong))}: "):
-        node.driver.by_kind["vendor"].call(node, "create_subscription", given)
+        node.driver.vendor.call(node, "create_subscription", given)
     assert count == len(machine.log)
 
 
@@ -371,7 +372,7 @@ BMC_UPDATE = [{"component": "bmc", "url": "http://images/2.30.bin"}]
 
 
 def test_an_updated_bmc_is_back_when_it_has_answered_three_times_in_a_row(node, monkeypatch):
-    firmware, outcome, looks = node.driver.by_kind["firmware"], None, []
+    firmware, outcome, looks = node.driver.firmware, None, []
     answers = iter([True, True, False, True, True, True])
 
     def read(_target, flashed=None):
@@ -399,9 +400,7 @@ def test_a_bmc_that_does_not_come_back_from_its_update_is_given_up(fleet, node, 
     progress = {name: now + each if name in TIMES else each for name, each in progress.items()}
     fleet.set_faults(0, bmc_dead=True)
     try:
-        outcome = node.driver.by_kind["firmware"].update(
-            replace(node, progress=progress), BMC_UPDATE
-        )
+        outcome = node.driver.firmware.update(replace(node, progress=progress), BMC_UPDATE)
     finally:
         fleet.set_faults(0, bmc_dead=None)
     if reason:
@@ -423,7 +422,7 @@ def test_a_wrong_firmware_update_is_refused_at_once(node, setting):
 def test_a_change_in_a_flow_with_an_agent_boots_it_anew_and_waits_for_it(node, machine):
     agent = replace(node.agent, url="http://agent")
     settings = [{"name": "NumLock", "value": "Off"}]
-    step = node.driver.by_kind["bios"].apply_configuration
+    step = node.driver.bios.apply_configuration
     node = replace(node, agent=agent)
     for _ in range(100):
         outcome = step(node, settings)

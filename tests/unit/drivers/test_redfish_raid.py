@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.bmc import Bmcs
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import BadArgument, HardwareError, InvalidDriverInfo, Refused
 from drivers.redfish import raid, raid_plan, restart, storage
 from drivers.redfish.storage import Controller, Drive, Volume
@@ -142,7 +143,7 @@ def node(machine, monkeypatch):
     return target(
         "redfish",
         {"raid": "redfish"},
-        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=100)),
         uuid=machine.uuid,
         driver_info=machine.driver_info(),
     )

@@ -1,16 +1,19 @@
 """A driver from outside, written against the names of the seed specs."""
 
 import re
+from dataclasses import fields
 from typing import ClassVar
 
 import pytest
 
 from app import settings
 from drivers import errors
-from drivers.builtin import FakeHardware
+from drivers.builtin import HARDWARE_TYPES, FakeHardware
+from drivers.driver import Driver, HardwareType
 from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
-from drivers.fake.hardware import FakeManagement, FakePower
-from drivers.registry import HardwareType, UnknownName, load
+from drivers.fake.hardware import FakeDeploy, FakeInspect, FakeManagement, FakePower
+from drivers.interfaces import KINDS, Frame
+from drivers.registry import UnknownName, load
 from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
 
@@ -68,7 +71,7 @@ class Clashing(HardwareType):
 
 
 def test_a_driver_from_outside_loads_and_its_steps_run():
-    node = target("acme", registry=load(extra=[Acme]))
+    node = target("acme", registry=load([*HARDWARE_TYPES, Acme]))
     management = node.driver.management
     assert [
         {"interface": "management", "step": "reset_bios", "priority": 20},
@@ -89,14 +92,83 @@ def test_a_driver_from_outside_loads_and_its_steps_run():
     assert {"bios_reset": "some"} == node.reports["properties"]
 
 
+def test_the_hardware_types_that_load_are_those_given():
+    assert ["acme"] == list(load([Acme]).types)
+    assert {} == load(()).types
+
+
+def test_a_driver_has_a_field_of_the_right_type_for_each_kind_of_interface():
+    assert {"hardware_type": str, **KINDS} == {each.name: each.type for each in fields(Driver)}
+    driver = load(HARDWARE_TYPES).driver("fake-hardware", {"power": "redfish"})
+    assert "redfish" == driver.power.name
+    assert list(KINDS) == list(driver.by_kind)
+    assert driver.power is driver.by_kind["power"]
+
+
+def test_a_class_that_is_listed_under_another_kind_refuses_the_driver():
+    interfaces = {**FakeHardware.interfaces, "management": (FakePower,)}
+    mixed_up = type("MixedUp", (HardwareType,), {"name": "mixed-up", "interfaces": interfaces})
+    registry = load([mixed_up, Acme])
+    assert ["acme"] == list(registry.types)
+    told = "FakePower is listed as a management interface, but is no subclass of Management"
+    assert told == registry.refused["mixed-up"]
+
+
 def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
-    registry = load(extra=[Clashing, Acme])
+    registry = load([*HARDWARE_TYPES, Clashing, Acme])
     assert "acme" in registry.types
     assert "clashing" not in registry.types
     why = registry.refused["clashing"]
     assert "'first'" in why
     assert "'second'" in why
     assert "priority 5" in why
+
+
+def with_frames(kind, base, **attributes):
+    """A hardware type that has an interface of this kind, beside fake ones."""
+    owner = type("Owner", (base,), {"name": "mine", **attributes})
+    interfaces = {**FakeHardware.interfaces, kind: (owner,)}
+    return type("Framed", (HardwareType,), {"name": "framed", "interfaces": interfaces})
+
+
+@pytest.mark.parametrize("part", ["before", "after", "on_failure", "on_abort", "collect"])
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        (("power", "powr_off"), "power.powr_off, which power interface 'fake' does not have"),
+        (("deploy", "prepar"), "deploy.prepar, which deploy interface 'mine' does not have"),
+        (("powr", "power_off"), "powr.power_off; kinds of interfaces are bios, boot, console, "),
+    ],
+)
+def test_a_frame_with_a_misspelt_method_refuses_the_driver_and_names_the_method(part, row, what):
+    frame = Frame(**{part: row if part == "collect" else (("power", "power_off"), row)})
+    registry = load([with_frames("deploy", FakeDeploy, frames={"clean": frame}), Acme])
+    assert ["acme"] == list(registry.types)
+    told = "hardware type 'framed': the clean frame of deploy interface 'mine' names "
+    assert registry.refused["framed"].startswith(told + what)
+
+
+def test_the_frame_of_an_inspection_is_resolved_too():
+    frames = {"inspect": Frame(before=(("inspect", "inspekt"),))}
+    registry = load([with_frames("inspect", FakeInspect, frames=frames)])
+    assert "inspect.inspekt, which inspect interface 'mine'" in registry.refused["framed"]
+
+
+def test_a_frame_may_name_methods_that_every_interface_which_a_node_may_choose_has():
+    class Careful(FakePower):
+        name = "careful"
+
+        def discharge(self, target):
+            """A row of a frame that only this power interface can run."""
+
+    framed = with_frames(
+        "deploy", FakeDeploy, frames={"clean": Frame(before=(("power", "discharge"),))}
+    )
+    framed.interfaces["power"] = (Careful,)
+    assert ["framed"] == list(load([framed]).types)
+    framed.interfaces["power"] = (Careful, FakePower)
+    assert "which power interface 'fake' does not have" in load([framed]).refused["framed"]
+    assert ["framed"] == list(load([framed], None, {"power": ["careful"]}).types)
 
 
 BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
@@ -141,7 +213,7 @@ def test_equal_priorities_by_settings_refuse_the_driver_and_name_the_setting(
     environ, refused, told
 ):
     options = settings.load({f"INGOT_{name}": value for name, value in environ.items()}).options()
-    registry = load(extra=[Acme], options=options)
+    registry = load([*HARDWARE_TYPES, Acme], options=options)
     assert refused == set(registry.refused)
     assert refused.isdisjoint(registry.types)
     for why in registry.refused.values():
@@ -150,12 +222,14 @@ def test_equal_priorities_by_settings_refuse_the_driver_and_name_the_setting(
 
 def test_a_setting_may_part_equal_priorities():
     overrides = {"INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "power.first:6"}
-    registry = load(extra=[Clashing], options=settings.load(overrides).options())
+    registry = load([*HARDWARE_TYPES, Clashing], options=settings.load(overrides).options())
     assert {} == registry.refused
 
 
 def test_a_driver_without_an_enabled_interface_is_refused_and_named():
-    registry = load(enabled_types=["redfish"], enabled_interfaces={"power": ["fake"]})
+    registry = load(
+        HARDWARE_TYPES, enabled_types=["redfish"], enabled_interfaces={"power": ["fake"]}
+    )
     assert {} == registry.types
     assert "power" in registry.refused["redfish"]
 
@@ -195,22 +269,22 @@ def test_a_driver_without_an_enabled_interface_is_refused_and_named():
 )
 def test_a_setting_that_names_an_unknown_driver_or_interface_raises(given, message):
     with pytest.raises(UnknownName) as raised:
-        load(**given)
+        load(HARDWARE_TYPES, **given)
     assert message == str(raised.value)
 
 
 def test_the_interfaces_of_every_installed_driver_are_known_even_of_one_that_is_not_enabled():
     enabled = {"management": ["redfish", "acme"], "power": ["redfish", "clashing"]}
-    registry = load(["redfish"], enabled, {"power": "redfish"}, extra=[Acme, Clashing])
+    registry = load([*HARDWARE_TYPES, Acme, Clashing], ["redfish"], enabled, {"power": "redfish"})
     assert ["redfish"] == list(registry.types)
     assert ["redfish"] == registry.supported("redfish", "management")
-    with_clashing = load(["redfish", "clashing"], enabled, extra=[Acme, Clashing])
+    with_clashing = load([*HARDWARE_TYPES, Acme, Clashing], ["redfish", "clashing"], enabled)
     assert (["redfish"], ["clashing"]) == (list(with_clashing.types), list(with_clashing.refused))
 
 
 def test_a_driver_that_is_not_loaded_is_told_with_the_processes_that_need_it():
     with pytest.raises(InvalidDriverInfo) as raised:
-        load(enabled_types=["redfish"]).driver("acme", {})
+        load(HARDWARE_TYPES, enabled_types=["redfish"]).driver("acme", {})
     told = str(raised.value)
     assert told.startswith("driver: there is no driver 'acme'; loaded are redfish.")
     assert "the API and the conductors" in told
@@ -221,13 +295,13 @@ def test_a_driver_that_cannot_be_imported_is_named_where_its_interface_is_missin
         name = "broken"
         interfaces = None
 
-    assert "broken" in load(extra=[Broken]).refused
+    assert "broken" in load([*HARDWARE_TYPES, Broken]).refused
     with pytest.raises(UnknownName, match=r"'of-broken'.*; hardware type broken: "):
-        load(enabled_interfaces={"power": ["of-broken"]}, extra=[Broken])
+        load([*HARDWARE_TYPES, Broken], enabled_interfaces={"power": ["of-broken"]})
 
 
 def test_a_configured_default_comes_first_where_it_is_accepted():
-    registry = load(defaults={"deploy": "direct", "power": "fake"})
+    registry = load(HARDWARE_TYPES, defaults={"deploy": "direct", "power": "fake"})
     assert "direct" == registry.default("fake-hardware", "deploy")
     assert "redfish" == registry.default("redfish", "power")
 
@@ -252,7 +326,7 @@ def ported(**methods):
 
 
 def test_what_a_driver_lists_itself_is_what_it_offers():
-    node = target("ported", registry=load(extra=[ported()]))
+    node = target("ported", registry=load([*HARDWARE_TYPES, ported()]))
     steps = node.driver.steps(Flow.CLEAN, node)
     offered = {step.name: step for step in steps if step.interface == "management"}
     found = {name: step.priorities[Flow.CLEAN] for name, step in offered.items()}
@@ -277,7 +351,7 @@ def test_what_a_driver_lists_itself_is_what_it_offers():
     ],
 )
 def test_a_listing_that_makes_no_sense_is_refused_with_the_reason(listing, complaint):
-    node = target("ported", registry=load(extra=[ported(more=listing)]))
+    node = target("ported", registry=load([*HARDWARE_TYPES, ported(more=listing)]))
     with pytest.raises(InvalidDriverInfo, match="management interface 'ported': get_clean_steps"):
         node.driver.steps(Flow.CLEAN, node)
     with pytest.raises(InvalidDriverInfo, match=complaint):
@@ -299,7 +373,7 @@ async def a_coroutine(self, target):
     ],
 )  # fmt: skip
 def test_a_listing_that_cannot_be_called_refuses_the_driver_and_no_other(methods, complaint):
-    registry = load(extra=[ported(**methods), Acme])
+    registry = load([*HARDWARE_TYPES, ported(**methods), Acme])
     assert {"ported"} == set(registry.refused)
     assert "acme" in registry.types
     assert re.search(complaint, registry.refused["ported"])

@@ -7,7 +7,7 @@ import pytest
 
 from drivers.agent.in_band import steps_of
 from drivers.bmc import Bmcs
-from drivers.builtin import INTERFACES
+from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Failed, Flow, Wait
@@ -59,7 +59,7 @@ RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "s
 def test_every_step_has_a_rule_on_purpose():
     interfaces = {
         interface
-        for kinds in load(enabled_interfaces=INTERFACES).types.values()
+        for kinds in load(HARDWARE_TYPES, enabled_interfaces=INTERFACES).types.values()
         for by_name in kinds.values()
         for interface in by_name.values()
     }
@@ -228,10 +228,10 @@ def test_a_rescue_password_is_given_only_once(agent, node):
     info = {"hashed_rescue_password": "$5$x"}
     node = replace(
         node,
-        driver=load().driver("fake-hardware", {"rescue": "agent"}),
+        driver=load(HARDWARE_TYPES).driver("fake-hardware", {"rescue": "agent"}),
         instance_info=info,
     )
-    rescue = node.driver.by_kind["rescue"].rescue
+    rescue = node.driver.rescue.rescue
     client_post = agent.post
     agent.post = lambda name, params, *, wait: client_post(name, params, wait=True)
     assert Done() == rescue(node)
@@ -241,7 +241,7 @@ def test_a_rescue_password_is_given_only_once(agent, node):
 
 def test_an_installer_that_runs_is_not_started_again(node, monkeypatch):
     started = []
-    registry = load(enabled_interfaces=INTERFACES)
+    registry = load(HARDWARE_TYPES, enabled_interfaces=INTERFACES)
     driver = registry.driver("fake-hardware", {"deploy": "anaconda", "boot": "fake"})
     monkeypatch.setattr(type(driver.power), "power_on", lambda *_: started.append(1) or Done())
     node = replace(node, driver=driver)
@@ -274,7 +274,7 @@ def server(machine):
     options = {**OPTIONS["redfish"], "firmware_update_overall_timeout": 60}
     return target(
         "redfish",
-        registry=load(["redfish"], bmcs=Bmcs(trip_after=100)),
+        registry=load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=100)),
         uuid=machine.uuid,
         driver_info=machine.driver_info(),
         options={**OPTIONS, "redfish": options},
@@ -330,7 +330,7 @@ def test_a_restart_that_bios_settings_need_is_not_taken_for_done(server, machine
     wanted = {"settings": [{"name": "NumLock", "value": "Off"}]}
     agent = replace(server.agent, url="http://agent")
     boots = type(server.driver.boot)
-    step = server.driver.by_kind["bios"].apply_configuration
+    step = server.driver.bios.apply_configuration
     node, outcome = replace(server, agent=agent), None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boots, "prepare_ramdisk", lambda *_: None)

@@ -48,4 +48,4 @@ def test_a_step_is_not_run_with_an_argument_that_it_cannot_use():
     node = target()
     step = {"step": "apply_configuration", "args": {"settings": [{"name": "boot"}]}}
     with pytest.raises(BadArgument, match=r"bios\.apply_configuration: settings/0 lacks value"):
-        node.driver.by_kind["bios"].execute_clean_step(node, step)
+        node.driver.bios.execute_clean_step(node, step)

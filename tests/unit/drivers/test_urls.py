@@ -11,6 +11,7 @@ import pytest
 from drivers import urls
 from drivers.agent import image, image_server
 from drivers.boot import cache
+from drivers.builtin import HARDWARE_TYPES
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.registry import load
 from tests.unit.drivers.machines import OPTIONS, target
@@ -162,6 +163,6 @@ def test_the_kickstart_template_of_a_node_is_never_a_file(place, options, allowe
 
 def test_installers_are_started_only_where_the_settings_enable_them():
     with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*anaconda"):
-        load().driver("fake-hardware", {"deploy": "anaconda"})
-    named = load(enabled_interfaces={"deploy": ["direct", "anaconda"]})
+        load(HARDWARE_TYPES).driver("fake-hardware", {"deploy": "anaconda"})
+    named = load(HARDWARE_TYPES, enabled_interfaces={"deploy": ["direct", "anaconda"]})
     assert "anaconda" == named.driver("redfish", {"deploy": "anaconda"}).deploy.name

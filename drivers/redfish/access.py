@@ -1,0 +1,93 @@
+"""
+How to reach the BMC of a node in Redfish, as its driver_info says.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from drivers.errors import InvalidDriverInfo, Refused
+from drivers.target import Target
+from drivers.tls import trust
+
+PROPERTIES = {
+    "redfish_address": "URL of the BMC, such as https://192.0.2.10. Required.",
+    "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1. Required only when"
+    " the BMC serves more than one.",
+    "redfish_username": "User of the BMC",
+    "redfish_password": "Password of that user",
+    "redfish_verify_ca": "true (default: [redfish]verify_ca, else the system's authorities), false,"
+    " or the path of the authorities to trust",
+    "redfish_auth_type": "auto (default: session, else basic), session, or basic",
+}
+NO_ENTRY = "{bmc} does not accept driver_info/redfish_username and redfish_password ({status})"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a system and who we are there, as driver_info says."""
+
+    address: str
+    system: str | None
+    username: str | None
+    password: str | None
+    verify: bool | str
+    auth: str
+    connect_timeout: float
+    read_timeout: float
+
+    @property
+    def key(self) -> str:
+        """Names the BMC for the governor: each system of a chassis has a processor of its own."""
+        return f"{self.address}{self.system or ''}"
+
+    def no_entry(self, status: int) -> Refused:
+        return Refused(NO_ENTRY.format(bmc=f"BMC {self.address}", status=status))
+
+    def scrub(self, text: str) -> str:
+        return text.replace(self.password, "******") if self.password else text
+
+
+def access(target: Target) -> Access:
+    """Read driver_info. Raises InvalidDriverInfo that names the field."""
+    info = target.driver_info
+    address = str(target.need("redfish_address")).rstrip("/")
+    if "://" not in address:
+        address = f"https://{address}"
+    if not _is_of_bmc(address):
+        raise InvalidDriverInfo(
+            f"driver_info/redfish_address: {info['redfish_address']!r} is not the URL of a BMC"
+        )
+    system = info.get("redfish_system_id") or None
+    if system is not None and not (isinstance(system, str) and system.startswith("/")):
+        raise InvalidDriverInfo(
+            f"driver_info/redfish_system_id: {system!r} is no path such as /redfish/v1/Systems/1"
+        )
+    auth = info.get("redfish_auth_type") or target.options["redfish"]["auth_type"]
+    if auth not in ("auto", "session", "basic"):
+        raise InvalidDriverInfo(
+            f"driver_info/redfish_auth_type: {auth!r} is none of auto, session, basic"
+        )
+    username, password = info.get("redfish_username"), info.get("redfish_password")
+    if password and not username:
+        raise InvalidDriverInfo("driver_info/redfish_username is missing beside redfish_password")
+    if auth == "session" and not username:
+        raise InvalidDriverInfo("driver_info/redfish_username is required for session auth")
+    options, verify = target.options["redfish"], trust(info.get("redfish_verify_ca", True))
+    return Access(
+        address,
+        system.rstrip("/") if system else None,
+        str(username) if username else None,
+        str(password or "") if username else None,
+        trust(options["verify_ca"] or True) if verify is True else verify,
+        auth,
+        float(options["connect_timeout"]),
+        float(options["read_timeout"]),
+    )
+
+
+def _is_of_bmc(address: str) -> bool:
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return False
+    return url.scheme in ("http", "https") and bool(url.netloc) and not url.path

@@ -1,0 +1,55 @@
+"""
+The machines of a simulator, their power, and how they misbehave.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from drivers.simulator import faults
+from drivers.simulator.faults import Faults
+from drivers.simulator.machine import Machine
+from drivers.simulator.power import Power
+
+
+class Fleet:
+    """The machines, which run once a subclass has set `_loop` and `_powers`."""
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self.machines = machines
+        self._for_all: dict[str, Any] = {}
+        self._for_one: list[dict[str, Any]] = [{} for _ in machines]
+        self._powers: list[Power] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def set_faults(self, number: int | None = None, /, **wanted: Any) -> None:
+        """
+        Set fields of `Faults` for one machine, or for all; None takes a setting back.
+
+        May be called from any thread. Raises BadFault.
+        """
+        faults.check(wanted)
+        layer = self._for_all if number is None else self._for_one[number]
+        for name, value in wanted.items():
+            if value is None:
+                layer.pop(name, None)
+            else:
+                layer[name] = value
+        for i in range(len(self.machines)) if number is None else [number]:
+            self.machines[i].spent -= set(wanted)
+            self.machines[i].faults = faults.merge(self._for_all, self._for_one[i])
+
+    def faults(self, number: int | None = None) -> Faults:
+        """What holds for machine `number`, or for all that have no setting of their own."""
+        return faults.merge(self._for_all) if number is None else self.machines[number].faults
+
+    def press(self, number: int, *, on: bool) -> None:
+        """Switch a machine on or off by hand, without its BMC being told. From any thread."""
+
+        def act() -> None:
+            if (self.machines[number].power == "On") != on:
+                self.machines[number].record("machine", "switched by hand", "on" if on else "off")
+                self._powers[number].reset("On" if on else "ForceOff")
+
+        assert self._loop is not None, "the simulator was not started"
+        self._loop.call_soon_threadsafe(act)
