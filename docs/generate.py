@@ -16,6 +16,8 @@ from app import log, options
 from app.api import rules, versions
 from app.flows import FLOWS, ProvisionFlow
 from app.main import create_app
+from app.models import StepState
+from app.operation_states import OPERATIONS, STEPS, Origins
 from app.runtime import Runtime
 from app.settings import Settings
 from app.settings import load as load_settings
@@ -29,6 +31,8 @@ from workers.cli import toml
 
 HERE = Path(__file__).parent
 HEAD = "<!-- Written by `make docs`; what is changed here is lost. -->\n"
+BEGIN = "<!-- Begin of a part that is written by `make docs`. -->\n"
+END = "<!-- End of that part. -->\n"
 
 Lines = Iterator[str]
 
@@ -400,6 +404,49 @@ def _rows(rows: Iterable[tuple[str, str]]) -> str:
     return " · ".join(f"{interface}.{method}" for interface, method in rows)
 
 
+# protocol.md
+
+
+def operation_states() -> Lines:
+    yield "Of an operation; `by` lists the actors whose transactions may fire the event:\n"
+    yield from table(
+        ("state", "event", "next state", "by", "new fence", "when"),
+        (
+            (
+                _before(states),
+                event,
+                code(row.to),
+                actors,
+                "yes" if row.new_fence else "",
+                row.about,
+            )
+            for event, row in OPERATIONS.items()
+            for actors, states in _by_actors(row.origins)
+        ),
+    )
+    yield "Of a step:\n"
+    yield from table(
+        ("state", "event", "next state", "when"),
+        (
+            (_before(sorted(row.origins, key=_STEP_ORDER.index)), event, code(row.to), row.about)
+            for event, row in STEPS.items()
+        ),
+    )
+
+
+_STEP_ORDER = (None, *StepState)
+
+
+def _by_actors(origins: Origins) -> Iterator[tuple[str, list[str | None]]]:
+    """Actors, and the states in which just they may fire an event."""
+    for actors in dict.fromkeys(origins.values()):
+        yield ", ".join(actors), [state for state, by in origins.items() if by == actors]
+
+
+def _before(states: Iterable[str | None]) -> str:
+    return ", ".join(code(state) if state else "new" for state in states)
+
+
 PAGES: Mapping[str, Callable[[], Lines]] = {
     "states.md": states,
     "settings.md": settings,
@@ -407,11 +454,21 @@ PAGES: Mapping[str, Callable[[], Lines]] = {
     "policy.md": policy,
     "drivers-reference.md": drivers,
 }
+#: Pages written by hand, each with one part between `BEGIN` and `END` that is read off the code.
+PARTS: Mapping[str, Callable[[], Lines]] = {"protocol.md": operation_states}
+NAMES = (*PAGES, *PARTS)
 
 
 def render(name: str) -> str:
     """The text of a page."""
-    return HEAD + "\n".join(PAGES[name]()).rstrip() + "\n"
+    if name in PAGES:
+        return HEAD + _text(PAGES[name]())
+    head, _, rest = (HERE / name).read_text().partition(BEGIN)
+    return head + BEGIN + _text(PARTS[name]()) + END + rest.partition(END)[2]
+
+
+def _text(lines: Lines) -> str:
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def stale(folder: Path = HERE) -> list[str]:
@@ -420,7 +477,7 @@ def stale(folder: Path = HERE) -> list[str]:
     def text(path: Path) -> str | None:
         return path.read_text() if path.exists() else None
 
-    return [name for name in PAGES if text(folder / name) != render(name)]
+    return [name for name in NAMES if text(folder / name) != render(name)]
 
 
 def main(arguments: Sequence[str]) -> int:
