@@ -93,6 +93,19 @@ def states() -> Lines:
         ),
         (_facts(flow) for flow in FLOWS),
     )
+    yield "Beside the move, when it is done, when it has failed, and when it is aborted:\n"
+    yield from table(
+        ("flow", "done", "failed", "aborted", "aborted in its failed state"),
+        (
+            (
+                flow.name,
+                *("; ".join(each) for each in (flow.on_done, flow.on_fail, flow.on_abort)),
+                "; ".join(flow.on_abandon),
+            )
+            for flow in FLOWS
+            if flow.on_done or flow.on_fail
+        ),
+    )
     yield "What the agent may do in states of the flow, and where a node may be changed although it"
     yield "is in transition. With fast track, an agent may also look its node up, and its"
     yield f"heartbeats are recorded, in {code(*_in_order(WITHOUT_INSTANCE))}.\n"
