@@ -9,12 +9,28 @@ What the other modules know of a flow is a query over `FLOWS`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from app.models import BESIDE, Fault, OperationKind
 from app.states import Kind, State
 from drivers.steps import Flow
 
-S, K = State, OperationKind
+
+class Effect(StrEnum):
+    """A change to a node when a flow ends, beside the move; `services.moves` has the functions."""
+
+    FORGET_AGENT = "the agent and its token are forgotten"
+    RELEASE_AGENT = "the agent and its token are forgotten, unless fast track keeps it running"
+    FORGET_REPORT = "the report of the inspection is deleted"
+    FORGET_PASSWORD = "the rescue password is deleted"
+    WIPE_INSTANCE = "the instance and its allocation are deleted"
+    UNKNOWN_POWER = "the power state is unknown"
+    SET_FAULT = "maintenance, with the fault of the flow"
+    SET_FAULT_IF_BEGUN = "maintenance, with the fault of the flow, if a step had begun"
+    CLEAR_FAULT = "maintenance ends, if the fault of the flow had set it"
+
+
+S, K, X = State, OperationKind, Effect
 #: Kinds of states: of those of a flow, the ones in which something holds.
 StateKinds = tuple[Kind, ...]
 
@@ -58,7 +74,7 @@ class ProvisionFlow:
     cleanup: bool = True
     #: option of [conductor]: power the machine off after a failure before the first step
     power_off_on_failure: str | None = None
-    #: set when the cleanup of an aborted operation failed, and by effects in `services.moves`
+    #: set when the cleanup of an aborted operation failed, and by its effects
     fault: Fault | None = None
     #: it proves that the BMC can be used: power sync leaves nodes alone in its failed state
     checks_bmc: bool = False
@@ -76,6 +92,12 @@ class ProvisionFlow:
     boots_again: bool = False
     #: fields of the node may be changed in these states
     changeable: StateKinds = ()
+    #: effects when it ends well, when it fails, and when it is aborted in one of its states
+    on_done: tuple[Effect, ...] = ()
+    on_fail: tuple[Effect, ...] = ()
+    on_abort: tuple[Effect, ...] = ()
+    #: effects when an abort leaves its failed state
+    on_abandon: tuple[Effect, ...] = ()
 
     @property
     def under_way(self) -> Mapping[Kind, State]:
@@ -99,6 +121,8 @@ INSPECT = ProvisionFlow(
     callback_timeout="inspect_wait_timeout", event_type="introspection",
     # the first that is heard of the agent is its report: hence no `boots_again`
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.WAIT,), changeable=(Kind.BUSY, Kind.WAIT),
+    on_done=(X.FORGET_REPORT, X.RELEASE_AGENT),
+    on_fail=(X.FORGET_REPORT, X.FORGET_AGENT), on_abort=(X.FORGET_REPORT, X.FORGET_AGENT),
 )  # fmt: skip
 CLEAN = ProvisionFlow(
     name="clean", operations=(K.PROVIDE, K.CLEAN),
@@ -107,6 +131,9 @@ CLEAN = ProvisionFlow(
     callback_timeout="clean_callback_timeout", power_off_on_failure="poweroff_in_cleanfail",
     fault=Fault.CLEAN_FAILURE, event_type="cleaning", steps_event="automated_cleaning",
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), boots_again=True,
+    # a failed clean always puts the node into maintenance (spec implement-cleaning-states)
+    on_done=(X.CLEAR_FAULT, X.RELEASE_AGENT), on_fail=(X.SET_FAULT, X.FORGET_AGENT),
+    on_abort=(X.FORGET_AGENT,),
 )  # fmt: skip
 DEPLOY = ProvisionFlow(
     name="deploy", operations=(K.ACTIVE, K.REBUILD),
@@ -115,14 +142,17 @@ DEPLOY = ProvisionFlow(
     callback_timeout="deploy_callback_timeout",
     event_type="deploying", steps_event="deployment",
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), boots_again=True,
+    on_done=(X.FORGET_AGENT,), on_fail=(X.FORGET_AGENT,), on_abort=(X.FORGET_AGENT,),
 )  # fmt: skip
 DELETE = ProvisionFlow(
     name="delete", operations=(K.DELETED,), busy=S.DELETING, failed=S.ERROR,
     limit=CLEANINGS, event_type="unprovision",
+    on_done=(X.WIPE_INSTANCE,), on_fail=(X.WIPE_INSTANCE,),
 )  # fmt: skip
 ADOPT = ProvisionFlow(
     name="adopt", operations=(K.ADOPT,), busy=S.ADOPTING, failed=S.ADOPT_FAIL,
     cleanup=False, checks_bmc=True, event_type="adoption",
+    on_fail=(X.UNKNOWN_POWER,),
 )  # fmt: skip
 RESCUE = ProvisionFlow(
     name="rescue", operations=(K.RESCUE,),
@@ -130,10 +160,12 @@ RESCUE = ProvisionFlow(
     callback_timeout="rescue_callback_timeout", fault=Fault.RESCUE_ABORT_FAILURE,
     event_type="rescue",
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.BUSY, Kind.WAIT), boots_again=True,
+    on_done=(X.FORGET_PASSWORD, X.FORGET_AGENT), on_fail=(X.FORGET_PASSWORD, X.FORGET_AGENT),
+    on_abort=(X.FORGET_PASSWORD, X.FORGET_AGENT),
 )  # fmt: skip
 UNRESCUE = ProvisionFlow(
     name="unrescue", operations=(K.UNRESCUE,), busy=S.UNRESCUING, failed=S.UNRESCUE_FAIL,
-    event_type="rescue",
+    event_type="rescue", on_done=(X.FORGET_PASSWORD, X.FORGET_AGENT),
 )  # fmt: skip
 SERVICE = ProvisionFlow(
     name="service", operations=(K.SERVICE,),
@@ -143,6 +175,8 @@ SERVICE = ProvisionFlow(
     fault=Fault.SERVICE_FAILURE, event_type="servicing", steps_event="servicing",
     looks_up=(Kind.WAIT,), looks_up_if_kept=(Kind.BUSY, Kind.HOLD),
     heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), changeable=(Kind.HOLD,), boots_again=True,
+    on_done=(X.CLEAR_FAULT, X.FORGET_AGENT), on_fail=(X.SET_FAULT_IF_BEGUN, X.FORGET_AGENT),
+    on_abort=(X.FORGET_AGENT,), on_abandon=(X.CLEAR_FAULT,),
 )  # fmt: skip
 
 FLOWS = (VERIFY, INSPECT, CLEAN, DEPLOY, DELETE, ADOPT, RESCUE, UNRESCUE, SERVICE)

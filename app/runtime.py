@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
 from app import db
+from app.operation_states import ACTOR, Actor
 from app.refused import Refusals
 from app.settings import Settings, SettingsError
 from drivers import registry
@@ -101,10 +102,11 @@ class Runtime:
     refusals: Refusals | None = None
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """A writing transaction; messages leave when it is committed."""
+    def transaction(self, actor: Actor = Actor.API) -> Iterator[Session]:
+        """A writing transaction of an actor; messages leave when it is committed."""
         with db.transaction(self.engine) as session:
             session.info[RUNTIME] = self
+            session.info[ACTOR] = actor
             yield session
 
     def writing(self) -> AbstractContextManager[Connection]:

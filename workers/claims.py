@@ -32,6 +32,7 @@ from app.models import (
 )
 from app.models.base import Base
 from app.models.snapshot import snapshots
+from app.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
 from app.runtime import Runtime
 from drivers.steps import Outcome
 from workers.forwarding import forward_newer
@@ -88,7 +89,7 @@ class Conductor:
         A transaction about an attempt. Raises OutOfTouch when it may be one of a database that was
         restored, and this process would not know.
         """
-        with self.runtime.transaction() as session:
+        with self.runtime.transaction(Actor.CONDUCTOR) as session:
             yield session
             self._confirm()
 
@@ -126,6 +127,8 @@ _operations, _nodes, _steps, _agents, _ports, _watermark = (
     for model in (Operation, Node, OperationStep, AgentRecord, Port, Watermark)
 )
 
+_claimed_from, _claimed_to = sole_move(OperationEvent.CLAIM, Actor.CONDUCTOR)
+_advanced_from, _advanced_to = sole_move(OperationEvent.ADVANCE, Actor.CONDUCTOR)
 _NEWEST = func.coalesce(select(_watermark.c.level).scalar_subquery(), 0) >= bindparam("mark")
 
 _CLAIM = (
@@ -135,7 +138,7 @@ _CLAIM = (
         _operations.c.cursor == bindparam("at"),
         _operations.c.fence == bindparam("under"),
         _operations.c.claimed < bindparam("at"),
-        _operations.c.state == OperationState.QUEUED,
+        _operations.c.state == _claimed_from,
         _operations.c.version <= release.UNDERSTOOD,
         # a reconciler of the release before sends what still queues for admission
         or_(_operations.c.queue.is_(None), _operations.c.admitted_at.is_not(None)),
@@ -145,7 +148,7 @@ _CLAIM = (
         claimed=bindparam("at"),
         claimed_by=bindparam("incarnation"),
         claim=bindparam("token"),
-        state=OperationState.RUNNING,
+        state=_claimed_to,
         started_at=func.coalesce(_operations.c.started_at, now()),
         deadline_at=after(bindparam("timeout")),
         heartbeats=func.coalesce(
@@ -166,7 +169,7 @@ _START_STEP = (
         _steps.c.position == bindparam("at"),
     )
     .values(
-        state=StepState.RUNNING,
+        state=STEPS[StepEvent.BEGIN].to,
         conductor=bindparam("who"),
         attempts=_steps.c.attempts + 1,
         started_at=func.coalesce(_steps.c.started_at, now()),
@@ -247,7 +250,7 @@ _HELD = (
     _operations.c.id == bindparam("operation"),
     _operations.c.fence == bindparam("under"),
     _operations.c.claim == bindparam("token"),
-    _operations.c.state == OperationState.RUNNING,
+    _operations.c.state == _advanced_from,
     _NEWEST,
 )
 
@@ -267,7 +270,7 @@ _ADVANCE = (
     .where(*_HELD)
     .values(
         cursor=_operations.c.cursor + 1,
-        state=OperationState.QUEUED,
+        state=_advanced_to,
         claimed_by=None,
         deadline_at=None,
         sent_at=now(),
@@ -278,7 +281,7 @@ _END_STEP = (
     update(_steps)
     .where(_steps.c.id == bindparam("step"), ~_steps.c.abort_after)
     .values(
-        state=StepState.DONE,
+        state=STEPS[StepEvent.FINISH].to,
         finished_at=now(),
         progress={},
         result=bindparam("came_to", type_=JSON(none_as_null=True)),

@@ -230,12 +230,13 @@ def restored(
 
     from app import runtime  # imports nearly everything
     from app.db import reason
+    from app.operation_states import Actor
     from app.services import restoration
 
     settings = places.complete(read(config, database__connection=database))
     made = runtime.make(settings, send=lambda _message: False)
     try:
-        with made.transaction() as session:
+        with made.transaction(Actor.COMMAND) as session:
             ended, nodes = restoration.declare(session)
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None

@@ -28,6 +28,7 @@ from sqlalchemy.orm import Session
 from app import chain, db, killpoints, log, queue, release
 from app.broker import client
 from app.chain import RUN
+from app.operation_states import Actor
 from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
 from app.services import conductors, restoration
@@ -209,7 +210,7 @@ class _Life:
         runtime = self.conductor.runtime
         while True:
             try:
-                with runtime.transaction() as session:
+                with runtime.transaction(Actor.CONDUCTOR) as session:
                     return work(session)
             except restoration.Older as found:
                 self.conductor.witness.testify(runtime, found)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from app import log
 from app.db import reason, retrying
 from app.models import Operation, OperationState
+from app.operation_states import Actor, OperationEvent
 from app.services import operations
 from workers.claims import Conductor
 
@@ -33,13 +34,13 @@ def hand_over(conductor: Conductor, operation: str) -> None:
 
 
 def _hand_over(conductor: Conductor, uuid: str) -> bool:
-    with conductor.runtime.transaction() as session:
+    with conductor.runtime.transaction(Actor.CONDUCTOR) as session:
         found = session.scalars(select(Operation.id).where(Operation.uuid == uuid)).one()
         node, operation = operations.lock_operation(session, found)
         if operation.state != OperationState.QUEUED or operation.admitted_at is None:
             return False
         if operation.sent_to == conductor.incarnation:
-            operations.hand_out(session, node, operation)
+            operations.hand_out(session, node, operation, OperationEvent.HAND_OUT)
         else:  # handed over already; its new owner may have met our lease
             operations.send(session, node, operation)
     return True

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from app import log
 from app.flows import FLOWS
 from app.models import Fault, Node, OperationKind
+from app.operation_states import Actor
 from app.ring import Member, owner
 from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, reports, targets
@@ -208,7 +209,7 @@ def _query(last: int, *, recovering: bool) -> Any:
 
 def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
     """Change a node as long as it is as it was read."""
-    with runtime.transaction() as session:
+    with runtime.transaction(Actor.PERIODIC) as session:
         node = session.scalar(
             select(Node)
             .where(

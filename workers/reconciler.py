@@ -27,6 +27,7 @@ from app.models import (
     OperationState,
     OperationStep,
 )
+from app.operation_states import Actor, OperationEvent
 from app.runtime import Runtime, of
 from app.services import admission, conductors, operations, outcomes, waking
 from drivers.errors import FailureCode
@@ -153,7 +154,7 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
     """
 
     def work() -> int:
-        with runtime.transaction() as session:
+        with runtime.transaction(Actor.RECONCILER) as session:
             free = operations.lock_free(session, ids)
             return sum(act(session, node, operation) for node, operation in free)
 
@@ -323,6 +324,7 @@ def _take_over(judge: Callable[[Session], set[str]]) -> Act:
             conductor=step.conductor,
             cause="died" if dead else "deadline",
         )
+        event = OperationEvent.TAKE_OVER
         most = of(session).settings.conductor.max_step_deaths
         if step.deaths >= most:
             cause = "the conductor died" if dead else "its deadline passed"
@@ -330,9 +332,10 @@ def _take_over(judge: Callable[[Session], set[str]]) -> Act:
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
             if not outcomes.fail(session, node, operation, step, failure):
                 return True
+            event = OperationEvent.HAND_OUT  # of its cleanup
         elif step.resume == Resume.RESTART:
             _go_back(session, operation, step)
-        operations.hand_out(session, node, operation)
+        operations.hand_out(session, node, operation, event)
         return True
 
     return take_over

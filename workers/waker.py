@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app import killpoints, log
 from app.db import reason
+from app.operation_states import Actor
 from app.runtime import Runtime
 from app.services import operations, waking
 from drivers.agent.in_band import command_ended
@@ -38,7 +39,7 @@ LOOKS = 50
 def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
     """Wake an operation if it still waits (under this fence); whether this call did."""
     killpoints.reach("waking")
-    with runtime.transaction() as session:
+    with runtime.transaction(Actor.CONDUCTOR) as session:
         node, operation = operations.lock_operation(session, operation_id)
         if fence is not None and operation.fence != fence:
             return False

@@ -19,6 +19,7 @@ from uuid import uuid4
 import redis
 
 from app.broker import reach
+from app.operation_states import Actor
 from app.reach import Reach
 from app.runtime import Runtime
 from app.services import restoration
@@ -101,7 +102,7 @@ class Witness:
     def testify(self, runtime: Runtime, found: restoration.Older) -> None:
         """Declare the database restored, for the nodes that it may be wrong about."""
         touched = self.touched(found.level)
-        with runtime.transaction() as session:
+        with runtime.transaction(Actor.CONDUCTOR) as session:
             restoration.settle(session, found, touched)
 
     def touched(self, level: int) -> set[str] | None:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app import flows
 from app.flows import ProvisionFlow
 from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSource, StepState
+from app.operation_states import StepEvent, step_transition
 from app.services import faults, moves, planning, targets
 from app.services.operations import append, pending, steps_of
 from app.states import MACHINE, Event, Kind, State
@@ -54,10 +55,10 @@ def begin(
     step: the current one, finished or interrupted.
     """
     if step.state != StepState.DONE:
-        step.state = StepState.ABORTED
+        step_transition(step, StepEvent.ABORT)
     rest = [row for row in pending(session, operation) if row.position > step.position]
     for row in rest:
-        row.state = StepState.SKIPPED
+        step_transition(row, StepEvent.SKIP)
     operation.aborting = True
     where = "before it began" if operation.is_queued else f"in step {step.label}"
     operation.error = faults.described(

@@ -1,16 +1,20 @@
 """
-Asked: the steps that come with a verb, be it from its caller, from a runbook, or from templates.
+Sources of steps: those of the caller of a verb, of a runbook, and of templates, as one list.
+
+A requested step is a JSON object, kept with its operation: {interface, step, args, source}, in
+deployments with a priority, and with `child` where it is run on a child node.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.errors import Invalid
 from app.models import Node, StepSource
 from app.runtime import of
-from app.services import planning, runbooks, steps, templates
+from app.services import planning, runbooks, templates
 from app.states import State
 from drivers import reserved
 
@@ -31,9 +35,9 @@ def to_service(session: Session, node: Node, arguments: Arguments) -> planning.R
 
 def to_deploy(session: Session, node: Node, arguments: Arguments) -> planning.Request:
     """The caller's steps, and those of templates that the caller does not name himself."""
-    own = steps.read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
+    own = _read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
     named = {(each["interface"], each["step"]) for each in own}
-    more = steps.read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
+    more = _read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
     chosen = [
         each
         for each in more
@@ -69,7 +73,7 @@ def _in_order(session: Session, node: Node, arguments: Arguments, name: str) -> 
     if "runbook" in arguments:
         return _by_runbook(session, node, arguments["runbook"])
     return planning.Request(
-        steps.read(session, node, arguments[name], StepSource.CALLER),
+        _read(session, node, arguments[name], StepSource.CALLER),
         disable_ramdisk=bool(arguments.get("disable_ramdisk")),
         state=State(node.provision_state),
     )
@@ -80,7 +84,55 @@ def _by_runbook(
 ) -> planning.Request:
     found, disable_ramdisk = runbooks.steps_of(session, node, ident, must_fit=must_fit)
     return planning.Request(
-        steps.read(session, node, found, StepSource.RUNBOOK),
+        _read(session, node, found, StepSource.RUNBOOK),
         disable_ramdisk,
         State(node.provision_state),
     )
+
+
+def _read(
+    session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: StepSource
+) -> list[dict[str, Any]]:
+    """
+    Normalize requested steps: in the order of execution, and one for each child node to run on.
+
+    Raises Invalid for a UUID that is not that of a child.
+    """
+    ordered = sorted(documents, key=lambda each: each.get("order") or 0)
+    found = []
+    for each in ordered:
+        name = each["step"]
+        plain: dict[str, Any] = {
+            "interface": each.get("interface") or _interface_of(name),
+            "step": name,
+            "args": dict(each.get("args") or {}),
+            "source": source,
+        }
+        if "priority" in each:
+            plain["priority"] = each["priority"]
+        wanted = each.get("limit_child_node_execution")
+        if each.get("execute_on_child_nodes") or wanted:
+            children = _children(session, node, wanted, name)
+            found += [{**plain, "child": child} for child in children]
+        else:
+            found.append(plain)
+    return found
+
+
+def _interface_of(name: str) -> str:
+    return "deploy" if name in ("hold", "wait") else "power"
+
+
+def _children(
+    session: Session, node: Node, wanted: Sequence[str] | None, step: str
+) -> Sequence[str]:
+    own = list(
+        session.scalars(select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id))
+    )
+    for each in wanted or ():
+        if each not in own:
+            raise Invalid(
+                f"limit_child_node_execution: {each}, named for step {step}, is no child of node"
+                f" {node.uuid}"
+            )
+    return wanted or own

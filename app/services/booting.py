@@ -15,6 +15,7 @@ from app import log
 from app.db import age
 from app.flows import FLOWS
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
+from app.operation_states import Actor
 from app.runtime import Runtime
 from app.services import limits, operations, targets, waking
 
@@ -35,7 +36,7 @@ def boot_silent_again(runtime: Runtime) -> int:
 
 
 def _one(runtime: Runtime, operation_id: int, timeout: float) -> bool:
-    with runtime.transaction() as session:
+    with runtime.transaction(Actor.PERIODIC) as session:
         node, operation = operations.lock_operation(session, operation_id)
         if session.scalar(_silent(timeout).where(Operation.id == operation_id)) is None:
             return False

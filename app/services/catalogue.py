@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.models import ACTIVE, Node, Operation, OperationStep, StepState
+from app.models import ACTIVE, Node, Operation, OperationStep
+from app.operation_states import UNFINISHED
 from app.runtime import of
 from app.services import planning, targets
 from app.services.steps import offered
@@ -47,7 +48,6 @@ def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> l
 
 def retry_after(session: Session, node: Node) -> int:
     """Seconds after which the steps may be known: `SOON` or `UNKNOWN`."""
-    unfinished = (StepState.PENDING, StepState.RUNNING, StepState.WAITING)
     booting = session.scalar(
         select(OperationStep.id)
         .join(Operation, Operation.id == OperationStep.operation_id)
@@ -55,7 +55,7 @@ def retry_after(session: Session, node: Node) -> int:
             Operation.node_id == node.id,
             Operation.state.in_(ACTIVE),
             OperationStep.collects,
-            OperationStep.state.in_(unfinished),
+            OperationStep.state.in_(UNFINISHED),
         )
         .limit(1)
     )

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app import flows
 from app.db import now, utcnow
 from app.errors import IllegalMove
-from app.flows import ProvisionFlow
+from app.flows import Effect, ProvisionFlow
 from app.models import (
     AgentRecord,
     Allocation,
@@ -25,7 +25,6 @@ from app.states import MACHINE, Event, Kind, State
 from drivers.agent.fast_track import chosen
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.interfaces import Boot
-from drivers.steps import Flow
 
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
@@ -62,12 +61,25 @@ def _end_inspection(node: Node, *, done: bool) -> None:
 
 
 def settle(session: Session, node: Node, state: State, event: Event, operation: Operation) -> None:
-    """What belongs to an event in a state, beyond the move; rows of one table."""
-    for effect in _EFFECTS.get((state, event), ()):
-        effect(session, node, operation)
+    """Carry out the effects of an event that a flow has ended by, in the state that it left."""
+    flow = flows.under_way_in(state) or flows.failed_in(state)
+    if flow is None:
+        return
+    for effect in _effects(flow, state, event):
+        _DO[effect](session, node, operation, flow)
 
 
-def _wipe_instance(session: Session, node: Node, operation: Operation) -> None:
+def _effects(flow: ProvisionFlow, state: State, event: Event) -> Sequence[Effect]:
+    if state == flow.failed:
+        return flow.on_abandon if event is Event.ABORT else ()
+    if event is Event.ABORT:
+        return flow.on_abort
+    if state != flow.busy or event in (Event.WAIT, Event.HOLD):
+        return ()  # it goes on
+    return flow.on_fail if event is Event.FAIL else flow.on_done
+
+
+def _wipe_instance(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """Nothing of the tenant is left, whether the tear-down went well or not."""
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
@@ -83,7 +95,7 @@ def _wipe_instance(session: Session, node: Node, operation: Operation) -> None:
     node.driver_internal_info = {key: value for key, value in internal.items() if key not in gone}
 
 
-def _forget_agent(session: Session, node: Node, operation: Operation) -> None:
+def _forget_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """A flow is over: the agent that took part in it is not to be trusted any longer."""
     agent = session.get(AgentRecord, node.id)
     if agent is not None:
@@ -91,38 +103,38 @@ def _forget_agent(session: Session, node: Node, operation: Operation) -> None:
         forget_agent(agent)
 
 
-def _release_agent(session: Session, node: Node, operation: Operation) -> None:
+def _release_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """It is over; where agents are kept running, the next operation goes on with this one."""
     if not chosen(node.driver_info, of(session).settings.deploy.fast_track):
-        _forget_agent(session, node, operation)
+        _forget_agent(session, node, operation, flow)
 
 
-def _clean_failed(session: Session, node: Node, operation: Operation) -> None:
-    """A failed clean always puts the node into maintenance (spec implement-cleaning-states)."""
-    leave_to_operator(node, Fault.CLEAN_FAILURE)
+def _set_fault(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    assert flow.fault is not None
+    leave_to_operator(node, flow.fault)
 
 
-def _clean_succeeded(session: Session, node: Node, operation: Operation) -> None:
-    _repaired(node, Fault.CLEAN_FAILURE)
-
-
-def _service_failed(session: Session, node: Node, operation: Operation) -> None:
-    """A service that failed in one of its steps leaves the machine to an operator."""
+def _set_fault_if_begun(
+    session: Session, node: Node, operation: Operation, flow: ProvisionFlow
+) -> None:
+    """Leave a machine to an operator that one of the flow's own steps has worked on."""
     begun = session.scalar(
         select(OperationStep.id)
         .where(
             OperationStep.operation_id == operation.id,
-            OperationStep.flow == Flow.SERVICE,
+            OperationStep.flow == flow.step_flow,
             OperationStep.attempts > 0,
         )
         .limit(1)
     )
     if begun is not None:
-        leave_to_operator(node, Fault.SERVICE_FAILURE)
+        _set_fault(session, node, operation, flow)
 
 
-def _service_succeeded(session: Session, node: Node, operation: Operation) -> None:
-    _repaired(node, Fault.SERVICE_FAILURE)
+def _clear_fault(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    """End the maintenance that a failure of this flow has set, and no other."""
+    if node.fault is not None and node.fault == flow.fault:
+        node.maintenance, node.fault, node.maintenance_reason = False, None, None
 
 
 def leave_to_operator(node: Node, fault: Fault) -> None:
@@ -131,53 +143,37 @@ def leave_to_operator(node: Node, fault: Fault) -> None:
     node.maintenance_reason = node.maintenance_reason or node.last_error
 
 
-def _repaired(node: Node, fault: Fault) -> None:
-    """Success clears the maintenance that a failure of its kind has set, and no other."""
-    if node.fault == fault:
-        node.maintenance, node.fault, node.maintenance_reason = False, None, None
-
-
-def _forget_password(session: Session, node: Node, operation: Operation) -> None:
+def _forget_password(
+    session: Session, node: Node, operation: Operation, flow: ProvisionFlow
+) -> None:
     """Nobody needs the password of a rescue any longer than it takes to set it."""
     info = node.instance_info
     if any(key in info for key in RESCUE_PASSWORDS):
         node.instance_info = {key: info[key] for key in info if key not in RESCUE_PASSWORDS}
 
 
-def _forget_report(session: Session, node: Node, operation: Operation) -> None:
+def _forget_report(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """What the agent has posted was made use of, or comes too late."""
     session.execute(delete(InspectionReport).where(InspectionReport.node_id == node.id))
     info = node.driver_internal_info
     node.driver_internal_info = {key: info[key] for key in info if key != BMC_ADDRESSES}
 
 
-def _power_unknown(session: Session, node: Node, operation: Operation) -> None:
+def _unknown_power(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     node.power_state = None
 
 
-Effect = Callable[[Session, Node, Operation], None]
-_OF_FLOW: Sequence[tuple[ProvisionFlow, Sequence[Event], Sequence[Effect]]] = (
-    (flows.INSPECT, (Event.DONE,), (_forget_report, _release_agent)),
-    (flows.INSPECT, (Event.FAIL, Event.ABORT), (_forget_report, _forget_agent)),
-    (flows.CLEAN, (Event.DONE, Event.MANAGE), (_clean_succeeded, _release_agent)),
-    (flows.CLEAN, (Event.FAIL,), (_clean_failed, _forget_agent)),
-    (flows.CLEAN, (Event.ABORT,), (_forget_agent,)),
-    (flows.DEPLOY, (Event.DONE, Event.FAIL, Event.ABORT), (_forget_agent,)),
-    (flows.DELETE, (Event.CLEAN, Event.FAIL), (_wipe_instance,)),
-    (flows.ADOPT, (Event.FAIL,), (_power_unknown,)),
-    (flows.RESCUE, (Event.DONE, Event.FAIL, Event.ABORT), (_forget_password, _forget_agent)),
-    (flows.UNRESCUE, (Event.DONE,), (_forget_password, _forget_agent)),
-    (flows.SERVICE, (Event.DONE,), (_service_succeeded, _forget_agent)),
-    (flows.SERVICE, (Event.FAIL,), (_service_failed, _forget_agent)),
-    (flows.SERVICE, (Event.ABORT,), (_forget_agent,)),
-)
-#: A flow ends in its busy state; it is aborted in any of its states.
-_EFFECTS: Mapping[tuple[State, Event], Sequence[Effect]] = {
-    (state, event): effects
-    for flow, events, effects in _OF_FLOW
-    for event in events
-    for state in (flow.under_way.values() if event is Event.ABORT else (flow.busy,))
-} | {(flows.SERVICE.failed, Event.ABORT): (_service_succeeded,)}
+_DO: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None]] = {
+    Effect.FORGET_AGENT: _forget_agent,
+    Effect.RELEASE_AGENT: _release_agent,
+    Effect.FORGET_REPORT: _forget_report,
+    Effect.FORGET_PASSWORD: _forget_password,
+    Effect.WIPE_INSTANCE: _wipe_instance,
+    Effect.UNKNOWN_POWER: _unknown_power,
+    Effect.SET_FAULT: _set_fault,
+    Effect.SET_FAULT_IF_BEGUN: _set_fault_if_begun,
+    Effect.CLEAR_FAULT: _clear_fault,
+}
 
 
 def forget_agent(agent: AgentRecord) -> None:

@@ -26,7 +26,14 @@ from app.models import (
     OperationState,
     OperationStep,
     StepSource,
-    StepState,
+)
+from app.operation_states import (
+    OPERATIONS,
+    UNFINISHED,
+    OperationEvent,
+    StepEvent,
+    step_transition,
+    transition,
 )
 from app.runtime import Link, Message, Runtime, of
 from app.services import admission
@@ -122,7 +129,6 @@ def start(  # noqa: PLR0917 - the columns of a row
         uuid=str(uuid4()),
         node_id=node.id,
         kind=kind,
-        state=OperationState.QUEUED,
         arguments=dict(arguments),
         requested_by=caller.user_id,
         request_id=caller.request_id,
@@ -135,9 +141,10 @@ def start(  # noqa: PLR0917 - the columns of a row
         _admit_after_commit(session, operation)
     session.add(operation)
     for position, row in enumerate(rows):
-        row.position, row.state = position, StepState.PENDING
+        row.position = position
+        step_transition(row, StepEvent.PLAN)
     _steps_in(session)[operation.uuid] = list(rows)
-    hand_out(session, node, operation)
+    hand_out(session, node, operation, OperationEvent.SUBMIT)
     session.flush()  # gives it its id
     node.operation_id = operation.id
     for row in rows:
@@ -159,7 +166,6 @@ def record_finished(
         uuid=str(uuid4()),
         node_id=node.id,
         kind=kind,
-        state=OperationState.FAILED if error else OperationState.SUCCEEDED,
         error=dict(error) if error else None,
         requested_by=caller.user_id,
         request_id=caller.request_id,
@@ -168,6 +174,7 @@ def record_finished(
         started_at=moment,
         finished_at=moment,
     )
+    transition(session, operation, OperationEvent.FAIL if error else OperationEvent.SUCCEED)
     session.add(operation)
     return operation
 
@@ -179,18 +186,23 @@ def append(
     known = steps_of(session, operation)
     for offset, row in enumerate(rows):
         row.operation_id, row.position = operation.id, position + offset
-        row.state = StepState.PENDING
+        step_transition(row, StepEvent.PLAN)
         session.add(row)
         known.append(row)
 
 
-def hand_out(session: Session, node: Node, operation: Operation) -> None:
-    """Give the operation, at its cursor, to the node's owner under a new fence."""
+def hand_out(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
+    """
+    Give the operation, at its cursor, to the node's owner under a new fence.
+
+    event: one whose row has a new fence.
+    """
+    assert OPERATIONS[event].new_fence, event
+    transition(session, operation, event)
     node.fence += 1
     operation.fence = node.fence
     operation.claimed = operation.cursor - 1
     operation.claimed_by = operation.claim = None
-    operation.state = OperationState.QUEUED
     operation.wake_at = operation.watched_until = operation.deadline_at = None
     operation.sends = 0
     node.operation_id = operation.id
@@ -283,14 +295,12 @@ def links_of(session: Session, operation: Operation) -> tuple[Link, ...]:
     return tuple(Link(str(uuid4()), position, label) for position, label in rows[:LONGEST_CHAIN])
 
 
-#: States of a step that is still to be run, or to be called again.
-_UNFINISHED = (StepState.PENDING, StepState.RUNNING, StepState.WAITING)
 _LABELS = (
     select(OperationStep.position, OperationStep.interface, OperationStep.name)
     .where(
         OperationStep.operation_id == bindparam("operation_id"),
         OperationStep.position >= bindparam("cursor"),
-        OperationStep.state.in_(_UNFINISHED),
+        OperationStep.state.in_(UNFINISHED),
     )
     .order_by(OperationStep.position)
     .limit(LONGEST_CHAIN)
@@ -314,7 +324,7 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
     return [
         row
         for row in steps_of(session, operation)
-        if row.position >= operation.cursor and row.state in _UNFINISHED
+        if row.position >= operation.cursor and row.state in UNFINISHED
     ]
 
 
@@ -322,7 +332,8 @@ def go_back(session: Session, operation: Operation, position: int) -> None:
     """Run again what was planned from a position on; the caller hands the operation out."""
     for row in steps_of(session, operation):
         if row.position >= position and row.source != StepSource.TIDY:
-            row.state, row.progress = StepState.PENDING, {}
+            step_transition(row, StepEvent.RESET)
+            row.progress = {}
             row.deadline_at = row.remaining = None
     operation.cursor = position
 

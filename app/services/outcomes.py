@@ -23,8 +23,8 @@ from app.models import (
     OperationState,
     OperationStep,
     StepSource,
-    StepState,
 )
+from app.operation_states import OperationEvent, StepEvent, step_transition, transition
 from app.runtime import of
 from app.services import (
     aborts,
@@ -62,22 +62,23 @@ def done(
     session: Session, node: Node, operation: Operation, step: OperationStep, result: Any
 ) -> bool:
     """A step is finished: go on with the next, or end. Returns whether there is a next one."""
-    step.state, step.finished_at, step.progress = StepState.DONE, utcnow(), {}
-    step.result = dict(result) or None
+    step.progress, step.result = {}, dict(result) or None
     if step.child:
         children.release(session, operation)
-    if step.abort_after:
-        abort(session, node, operation, step)
-        return False
-    if step.collects:
+    if step.collects and not step.abort_after:
         wrong = _replan(session, node, operation, step)
         if wrong:
             return fail(
                 session, node, operation, step, Failed("; ".join(wrong), FailureCode.INVALID_STEPS)
             )
+    step_transition(step, StepEvent.FINISH)
+    step.finished_at = utcnow()
+    if step.abort_after:
+        abort(session, node, operation, step)
+        return False
     if step.event:
         fire(session, node, operation, Event(step.event))
-    return _go_on(session, node, operation, step)
+    return _go_on(session, node, operation, step, OperationEvent.ADVANCE)
 
 
 def wait(
@@ -88,8 +89,9 @@ def wait(
 
     outcome: as `limits.in_time` has left it.
     """
-    step.state, step.progress = StepState.WAITING, dict(outcome.progress)
-    operation.state = OperationState.WAITING
+    step_transition(step, StepEvent.WAIT)
+    transition(session, operation, OperationEvent.WAIT)
+    step.progress = dict(outcome.progress)
     operation.wake_at = operation.deadline_at = None
     limit = limits.time_of(session, node, step, outcome)
     if outcome.poll_after is not None:
@@ -115,8 +117,9 @@ def hold(
     if Event.HOLD not in MACHINE[State(node.provision_state)].moves:
         reason = f"{step.label}: a node cannot be held while it is {node.provision_state}"
         return fail(session, node, operation, step, Failed(reason, FailureCode.NOT_SUPPORTED))
-    step.state, step.progress = StepState.WAITING, dict(outcome.progress)
-    operation.state = OperationState.HELD
+    step_transition(step, StepEvent.WAIT)
+    transition(session, operation, OperationEvent.HOLD)
+    step.progress = dict(outcome.progress)
     operation.wake_at = operation.deadline_at = step.deadline_at = None
     moves.move(node, Event.HOLD)
     _release(node)
@@ -129,7 +132,7 @@ def unhold(session: Session, node: Node) -> None:
     moves.move(node, Event.UNHOLD)
     if operation is None:  # it was ended behind our back: the deadline of the wait tells
         return
-    operation.state = OperationState.WAITING
+    transition(session, operation, OperationEvent.UNHOLD)
     waking.wake(session, node, operation)
 
 
@@ -145,29 +148,36 @@ def fail(
     if step.child:
         children.release(session, operation)
     if failure.code == FailureCode.VERSION_MISMATCH and _begins_again(session, operation, step):
-        hand_out(session, node, operation)
+        hand_out(session, node, operation, OperationEvent.RESTART)
         return False
-    step.state, step.finished_at, step.error = StepState.FAILED, utcnow(), failure.reason
+    step_transition(step, StepEvent.FAIL)
+    step.finished_at, step.error = utcnow(), failure.reason
     if step.source != StepSource.TIDY:
         operation.error = faults.document(step, failure)
         rest = [row for row in pending(session, operation) if row.position > step.position]
         for row in rest:
-            row.state = StepState.SKIPPED
+            step_transition(row, StepEvent.SKIP)
         tidy = _tidy_rows(session, node, operation)
         if operation.moves_node and tidy:
             last = max([step.position, *(row.position for row in rest)])
             append(session, operation, tidy, last + 1)
-    return _go_on(session, node, operation, step)
+    return _go_on(session, node, operation, step, OperationEvent.CLEAN_UP)
 
 
-def _go_on(session: Session, node: Node, operation: Operation, step: OperationStep) -> bool:
-    """Point at the step after this one; the caller sends, or runs it itself."""
+def _go_on(
+    session: Session,
+    node: Node,
+    operation: Operation,
+    step: OperationStep,
+    event: OperationEvent,
+) -> bool:
+    """Fire the event with the cursor at the next step; the caller sends, or runs it itself."""
     rest = [row for row in pending(session, operation) if row.position > step.position]
     if not rest:
         _end_of_steps(session, node, operation)
         return False
     operation.cursor = rest[0].position
-    operation.state = OperationState.QUEUED
+    transition(session, operation, event)
     operation.claimed_by = operation.deadline_at = None
     operation.sent_at = now()
     operation.sends = 1
@@ -239,7 +249,8 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
     tidies = aborts.begin(session, node, operation, step, flow)
     record_error(session, node, operation)
     if tidies:
-        hand_out(session, node, operation)
+        transition(session, operation, OperationEvent.CLEAN_UP)
+        hand_out(session, node, operation, OperationEvent.HAND_OUT)
     else:
         _end_of_steps(session, node, operation)
 
@@ -277,11 +288,11 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
     """Nothing is left to do: the operation and its node arrive where they should."""
     failed = operation.error is not None
     if operation.aborting:
-        end(session, node, operation, OperationState.ABORTED)
+        end(session, node, operation, OperationEvent.ABORT)
         aborts.arrive(session, node, operation)
         _release(node)
         return
-    end(session, node, operation, OperationState.FAILED if failed else OperationState.SUCCEEDED)
+    end(session, node, operation, OperationEvent.FAIL if failed else OperationEvent.SUCCEED)
     if operation.moves_node:
         fire(session, node, operation, Event.FAIL if failed else Event.DONE)
         _release(node)
@@ -294,8 +305,9 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
     waking.wake_what_waited(session, node)
 
 
-def end(session: Session, node: Node, operation: Operation, state: OperationState) -> None:
-    operation.state = state
+def end(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
+    """End an operation by an event that leads to one of its final states."""
+    transition(session, operation, event)
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
     leave_queue(session, operation)
@@ -395,7 +407,7 @@ def fail_waiting(
     if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.moves_node:
         moves.move(node, Event.RESUME)
     if fail(session, node, operation, step, failure):
-        hand_out(session, node, operation)
+        hand_out(session, node, operation, OperationEvent.HAND_OUT)
 
 
 def supersede(session: Session, node: Node) -> None:
@@ -403,6 +415,6 @@ def supersede(session: Session, node: Node) -> None:
     for operation in session.scalars(_suspended(node)):
         children.release(session, operation)
         for row in pending(session, operation):
-            row.state = StepState.SKIPPED
-        end(session, node, operation, OperationState.ABORTED)
+            step_transition(row, StepEvent.SKIP)
+        end(session, node, operation, OperationEvent.SUPERSEDE)
     session.flush()  # what queued leaves the node before another comes

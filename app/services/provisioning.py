@@ -11,15 +11,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.errors import (
-    Conflict,
-    IllegalMove,
-    InMaintenance,
-    Invalid,
-    NodeLocked,
-    NodeProtected,
-)
-from app.models import Fault, Node, OperationKind, OperationStep, StepSource
+from app.errors import IllegalMove, Invalid, NodeLocked
+from app.models import Node, OperationKind, OperationStep, StepSource
 from app.runtime import Runtime, of
 from app.services import (
     aborts,
@@ -35,12 +28,23 @@ from app.services import (
     targets,
 )
 from app.services.caller import Caller
-from app.services.conductors import require_served
+from app.services.guards import (
+    Candidate,
+    Guard,
+    boot_mode_allowed,
+    interfaces_valid,
+    not_in_maintenance,
+    not_in_maintenance_by_settings,
+    not_protected,
+    not_restored,
+    not_retired,
+    served,
+    service_not_in_maintenance,
+)
 from app.services.rescue_password import hashed
 from app.services.steps import Asked, offered, problems
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
-from drivers.agent.image import boot_mode
-from drivers.errors import FailureCode, HardwareError
+from drivers.errors import FailureCode
 from drivers.steps import Flow
 from drivers.target import Target
 
@@ -51,13 +55,12 @@ Asking = Callable[[Session, Node, Arguments], planning.Request]
 @dataclass(frozen=True, slots=True)
 class Verb:
     """
-    How an event that somebody asks for is carried out by an operation.
+    An event that a caller asks for, carried out by an operation.
 
-    kind: of the operation. plan: its steps. asks: reads the steps that come with it. flow: what
-    those are checked against; what is wrong with them is refused, or, when `fails`, ends in the
-    failed state. target: where it leads, unless as the state machine says. validates: the
-    interfaces whose settings must be right before anything begins. in_maintenance: whether a node
-    in maintenance takes it. protected: whether a protected node refuses it.
+    guards: checked in this order, also where the move is all there is to do. before_work: checked
+    after them, where an operation begins. asks: reads the steps that come with it. flow: its steps
+    are checked against; invalid steps are refused, or, when `fails`, end in the failed state.
+    target: where it leads, unless as the state machine says.
     """
 
     kind: OperationKind
@@ -66,48 +69,58 @@ class Verb:
     flow: Flow | None = None
     fails: bool = False
     target: State | None = None
-    validates: tuple[str, ...] = ()
-    in_maintenance: bool = True
-    protected: bool = False
+    guards: tuple[Guard, ...] = ()
+    before_work: tuple[Guard, ...] = (served,)
 
 
-_INSTANCE = ("power", "deploy", "boot", "network", "storage")
+_DEPLOYABLE = (
+    served, interfaces_valid("power", "deploy", "boot", "network", "storage"), boot_mode_allowed
+)  # fmt: skip
+_RESCUABLE = (served, interfaces_valid("power", "rescue", "network"))
 
 #: Event -> how; MANAGE works only where the node must be verified first.
 _VERBS: Mapping[Event, Verb] = {
     Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
-    Event.PROVIDE: Verb(OperationKind.PROVIDE, planning.clean, asked.by_settings, Flow.CLEAN),
+    Event.PROVIDE: Verb(
+        OperationKind.PROVIDE, planning.clean, asked.by_settings, Flow.CLEAN,
+        guards=(not_restored, not_in_maintenance_by_settings, not_retired),
+    ),
     Event.CLEAN: Verb(
         OperationKind.CLEAN, planning.manual_clean, asked.to_clean, Flow.CLEAN, fails=True,
-        target=State.MANAGEABLE, validates=("power", "network"), in_maintenance=False,
+        target=State.MANAGEABLE, guards=(not_in_maintenance,),
+        before_work=(served, interfaces_valid("power", "network")),
     ),
     Event.DEPLOY: Verb(
         OperationKind.ACTIVE, planning.deploy, asked.to_deploy, Flow.DEPLOY,
-        validates=_INSTANCE, in_maintenance=False,
+        guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
     ),
     Event.REBUILD: Verb(
         OperationKind.REBUILD, planning.deploy, asked.to_deploy, Flow.DEPLOY,
-        validates=_INSTANCE, in_maintenance=False, protected=True,
+        guards=(not_in_maintenance, not_protected), before_work=_DEPLOYABLE,
     ),
     Event.DELETE: Verb(
         OperationKind.DELETED, planning.delete, asked.by_settings, Flow.CLEAN,
-        validates=("power",), protected=True,
+        guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
     ),
     Event.INSPECT: Verb(
-        OperationKind.INSPECT, planning.framework(flows.INSPECT), validates=("power", "inspect"),
+        OperationKind.INSPECT, planning.framework(flows.INSPECT),
+        guards=(not_restored,), before_work=(served, interfaces_valid("power", "inspect")),
     ),
-    Event.ADOPT: Verb(OperationKind.ADOPT, planning.framework(flows.ADOPT), validates=("power",)),
+    Event.ADOPT: Verb(
+        OperationKind.ADOPT, planning.framework(flows.ADOPT),
+        guards=(not_retired,), before_work=(served, interfaces_valid("power")),
+    ),
     Event.RESCUE: Verb(
         OperationKind.RESCUE, planning.framework(flows.RESCUE),
-        validates=("power", "rescue", "network"), in_maintenance=False,
+        guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.UNRESCUE: Verb(
         OperationKind.UNRESCUE, planning.framework(flows.UNRESCUE),
-        validates=("power", "rescue", "network"), in_maintenance=False,
+        guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.SERVICE: Verb(
         OperationKind.SERVICE, planning.service, asked.to_service, Flow.SERVICE, fails=True,
-        validates=("power", "network"), in_maintenance=False,
+        guards=(not_in_maintenance,), before_work=(served, interfaces_valid("power", "network")),
     ),
 }  # fmt: skip
 
@@ -133,19 +146,17 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
         moves.settle(session, node, state, Event.ABORT, finished)
 
 
-#: Events that change what is under way instead of beginning something.
-_INTERRUPTS: Mapping[Event, Callable[[Session, Node, Caller], None]] = {
-    Event.ABORT: _abort,
-    Event.UNHOLD: lambda session, node, _caller: outcomes.unhold(session, node),
-}
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """An event that changes the operation under way instead of beginning one."""
+
+    act: Callable[[Session, Node, Caller], None]
+    guards: tuple[Guard, ...] = ()
 
 
-#: Events that bring a node into service, and what they make it; refused while it is retired. A
-#: rebuild does not: the tenant has the node already (spec node-retirement).
-_INTO_SERVICE: Mapping[Event, State] = {
-    Event.PROVIDE: State.AVAILABLE,
-    Event.DEPLOY: State.ACTIVE,
-    Event.ADOPT: State.ACTIVE,
+_INTERRUPTS: Mapping[Event, Interrupt] = {
+    Event.ABORT: Interrupt(_abort, (service_not_in_maintenance,)),
+    Event.UNHOLD: Interrupt(lambda session, node, _caller: outcomes.unhold(session, node)),
 }
 
 
@@ -179,6 +190,28 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     event = VERBS.get(verb)
     if event is None:
         raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
+    leaves = _left(session, node, verb, event)
+    candidate = Candidate(session, node, verb, event)
+    how = _VERBS.get(event)
+    for guard in (how or _INTERRUPTS[event]).guards:
+        guard(candidate)
+    if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:  # only the move is left
+        return Intent(event, leaves)
+    for guard in how.before_work:
+        guard(candidate)
+    request, wrong = _asked(candidate, how, arguments)
+    rows = [] if wrong else how.plan(of(session), node, candidate.target, request)
+    hidden = ("configdrive", "rescue_password")
+    shown = {key: value for key, value in arguments.items() if key not in hidden}
+    return Intent(event, leaves, how, rows, request.steps, wrong, shown)
+
+
+def _left(session: Session, node: Node, verb: str, event: Event) -> State:
+    """
+    The state that a verb would leave: the wait state of a busy one whose operation it may end.
+
+    Raises NodeLocked and IllegalMove.
+    """
     leaves = State(node.provision_state)
     if node.reservation is not None:
         waits = MACHINE[leaves].moves.get(Event.WAIT)
@@ -187,25 +220,7 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
         leaves = waits
     if not allows(leaves, event):
         raise IllegalMove(verb, node.uuid, node.provision_state)
-    state = MACHINE[leaves].moves[event]
-    if event in _INTERRUPTS:
-        if event is Event.ABORT and state is State.ACTIVE and node.maintenance:
-            raise Conflict(f"Node {node.uuid} is in maintenance: its service cannot be aborted.")
-        return Intent(event, leaves)
-    how = _VERBS.get(event)
-    if how is None:
-        raise Invalid(f'The action "{verb}" is not available in this release.')
-    _check(of(session), node, verb, event, how)
-    if state is State.MANAGEABLE:  # nothing to do but the move
-        return Intent(event, leaves)
-    require_served(session, node)
-    target = targets.of_node(session, node)
-    _validate(target, how.validates)
-    request, wrong = _asked(session, node, target, event, arguments)
-    rows = [] if wrong else how.plan(of(session), node, target, request)
-    hidden = ("configdrive", "rescue_password")
-    shown = {key: value for key, value in arguments.items() if key not in hidden}
-    return Intent(event, leaves, how, rows, request.steps, wrong, shown)
+    return leaves
 
 
 def _may_end(session: Session, node: Node, event: Event) -> bool:
@@ -220,7 +235,10 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
     What is to be deployed is possible, as far as it is known without the caller's steps: the boot
     mode, the traits of the instance, the steps of their templates. Raises Invalid.
     """
-    _asked(session, node, target, Event.DEPLOY, {})
+    candidate = Candidate(session, node, "deploy", Event.DEPLOY)
+    candidate.target = target
+    boot_mode_allowed(candidate)
+    _asked(candidate, _VERBS[Event.DEPLOY], {})
 
 
 def leads_to(intent: Intent) -> State:
@@ -236,7 +254,7 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     """
     intent = weigh(session, node, verb, arguments)
     if intent.event in _INTERRUPTS:
-        _INTERRUPTS[intent.event](session, node, caller)
+        _INTERRUPTS[intent.event].act(session, node, caller)
         return
     if intent.leaves != node.provision_state:
         moves.move(node, Event.WAIT)
@@ -263,58 +281,16 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     outcomes.fire(session, node, finished, Event.FAIL if error else Event.DONE)
 
 
-def _check(runtime: Runtime, node: Node, verb: str, event: Event, how: Verb) -> None:
-    clean_failure = node.fault == Fault.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
-    allowed = how.in_maintenance
-    if event is Event.PROVIDE:
-        allowed = runtime.settings.conductor.allow_provisioning_in_maintenance
-    if node.fault == Fault.RESTORED:  # what its rows say is not to be relied upon
-        allowed = event in (Event.MANAGE, Event.ADOPT)
-    if node.maintenance and not allowed and not clean_failure:
-        raise InMaintenance(verb, node.uuid)
-    if node.protected and how.protected:
-        raise NodeProtected(node.uuid)
-    if node.retired and event in _INTO_SERVICE:
-        raise Conflict(
-            f"Node {node.uuid} is retired and cannot become {_INTO_SERVICE[event]}; first set its"
-            " field 'retired' to false."
-        )
-
-
 def _asked(
-    session: Session, node: Node, target: Target, event: Event, arguments: Arguments
+    candidate: Candidate, how: Verb, arguments: Arguments
 ) -> tuple[planning.Request, list[str]]:
-    """What a verb is asked to do, and what is wrong with its steps. Raises Invalid."""
-    how = _VERBS[event]
-    _check_boot_mode(target, event)
-    request = how.asks(session, node, arguments)
+    """The request of a verb, and the errors in its steps. Raises Invalid."""
+    session, target = candidate.session, candidate.target
+    request = how.asks(session, candidate.node, arguments)
     wrong = [*_wrong(target, how, request), *children.problems(session, request.steps)]
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     return request, wrong
-
-
-def _check_boot_mode(target: Target, event: Event) -> None:
-    if event not in (Event.DEPLOY, Event.REBUILD):
-        return
-    mode = boot_mode(target)
-    if mode in target.options["conductor"]["disallowed_deployment_boot_modes"]:
-        raise Invalid(
-            f"Boot mode {mode} of node {target.uuid} is not deployed"
-            " ([conductor]disallowed_deployment_boot_modes)"
-        )
-
-
-def _validate(target: Target, kinds: tuple[str, ...]) -> None:
-    for kind in kinds:
-        if kind == "boot" and not target.options["agent"]["manage_agent_boot"]:
-            continue
-        try:
-            target.driver.by_kind[kind].validate(target)
-        except HardwareError as error:
-            raise Invalid(
-                f"Failed to validate {kind} interface of node {target.uuid}: {error}"
-            ) from error
 
 
 def _wrong(target: Target, how: Verb, request: planning.Request) -> list[str]:

@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session
 
 from app import flows, log
 from app.db import age, utcnow
-from app.models import ACTIVE, Fault, Node, Operation, OperationState, StepState, Watermark
+from app.models import ACTIVE, Fault, Node, Operation, OperationState, Watermark
+from app.operation_states import OperationEvent, StepEvent, step_transition
 from app.runtime import of
 from app.services import faults, history, limits, moves, operations, outcomes
 from app.states import MACHINE, Event, Kind, State
@@ -162,12 +163,12 @@ def _give_up(session: Session, node: Node, operation: Operation) -> None:
         " restored; what has become of it since is not known"
     )
     for row in operations.pending(session, operation):
-        row.state = StepState.SKIPPED
+        step_transition(row, StepEvent.SKIP)
     operation.error = faults.described(FailureCode.RESTORED, reason) | {
         "step": None,
         "retryable": False,
     }
-    outcomes.end(session, node, operation, OperationState.FAILED)
+    outcomes.end(session, node, operation, OperationEvent.RESTORE)
     if operation.moves_node:
         enter_failed(session, node, flows.event_type(operation.kind), reason)
     node.target_power_state = None

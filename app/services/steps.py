@@ -1,19 +1,13 @@
 """
-Steps: which a node offers, and those that somebody asks for, checked against them.
+Steps: those that a node offers, and requested steps checked against them.
 
-A step that is asked for is a JSON object, kept with its operation: {interface, step, args, source},
-in deployments with a priority, and with `child` where it is run on a child node. source: caller,
-runbook or template.
+`services.asked` reads requested steps.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
 from app.errors import Invalid
-from app.models import Node, StepSource
 from drivers import reserved
 from drivers.agent import in_band
 from drivers.errors import HardwareError
@@ -43,54 +37,6 @@ def of_driver(target: Target, flow: Flow) -> list[Step]:
         return target.driver.steps(flow, target)
     except HardwareError as error:
         raise Invalid(f"Node {target.uuid}: {error}") from error
-
-
-def read(
-    session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: StepSource
-) -> list[dict[str, Any]]:
-    """
-    What is asked for, in the order in which it is to be run, once for each child node if so wished.
-
-    Raises Invalid for a child that is none.
-    """
-    ordered = sorted(documents, key=lambda each: each.get("order") or 0)
-    read = []
-    for each in ordered:
-        name = each["step"]
-        plain: dict[str, Any] = {
-            "interface": each.get("interface") or _interface_of(name),
-            "step": name,
-            "args": dict(each.get("args") or {}),
-            "source": source,
-        }
-        if "priority" in each:
-            plain["priority"] = each["priority"]
-        wanted = each.get("limit_child_node_execution")
-        if each.get("execute_on_child_nodes") or wanted:
-            children = _children(session, node, wanted, name)
-            read += [{**plain, "child": child} for child in children]
-        else:
-            read.append(plain)
-    return read
-
-
-def _interface_of(name: str) -> str:
-    return "deploy" if name in ("hold", "wait") else "power"
-
-
-def _children(
-    session: Session, node: Node, wanted: Sequence[str] | None, step: str
-) -> Sequence[str]:
-    own = list(
-        session.scalars(select(Node.uuid).where(Node.parent_node == node.uuid).order_by(Node.id))
-    )
-    for each in wanted or ():
-        if each not in own:
-            raise Invalid(
-                f"limit_child_node_execution: {each}, named for step {step}, is no child of node"
-                f" {node.uuid}"
-            )
-    return wanted or own
 
 
 def problems(

@@ -18,6 +18,7 @@ from app.models import (
     Operation,
     OperationState,
 )
+from app.operation_states import OperationEvent
 from app.runtime import Runtime
 from app.services import moves
 from app.services.operations import hand_out, lock
@@ -41,7 +42,7 @@ def wake(session: Session, node: Node, operation: Operation) -> bool:
         return False
     if operation.moves_node and MACHINE[State(node.provision_state)].kind is Kind.WAIT:
         moves.move(node, Event.RESUME)
-    hand_out(session, node, operation)
+    hand_out(session, node, operation, OperationEvent.WAKE)
     return True
 
 

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select, text
 
 from app.models import Operation
+from app.operation_states import OperationEvent
 from app.services import admission, operations, outcomes, provisioning
 from app.services.caller import Caller
 from app.services.why import explain
@@ -221,7 +222,7 @@ def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
         with view.runtime.transaction() as session:
             found = session.query(Operation).filter_by(uuid=name).one()
             node, operation = operations.lock_operation(session, found.id)
-            outcomes.end(session, node, operation, "succeeded")
+            outcomes.end(session, node, operation, OperationEvent.ABORT)
             node.reservation = node.operation_id = None
 
     watching = threading.Thread(target=watch)

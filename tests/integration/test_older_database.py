@@ -7,6 +7,7 @@ import pytest
 from redis import RedisError
 
 from app.models import Operation
+from app.operation_states import Actor
 from app.services import restoration
 from drivers.steps import Done
 from workers import attempts, claims
@@ -44,7 +45,7 @@ class Redis:
         return None
 
     def testify(self, runtime, found):
-        with runtime.transaction() as session:
+        with runtime.transaction(Actor.CONDUCTOR) as session:
             restoration.settle(session, found, None)
 
 

@@ -237,11 +237,11 @@ def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
     failed = []
     real = operations.hand_out
 
-    def hand_out(session, node, operation):
+    def hand_out(session, node, operation, event):
         if operation.uuid == orphans[0]:
             failed.append(1)
             raise OperationalError("UPDATE", None, error)
-        real(session, node, operation)
+        real(session, node, operation, event)
 
     monkeypatch.setattr(operations, "hand_out", hand_out)
     with pytest.raises(OperationalError) if whole else nullcontext():

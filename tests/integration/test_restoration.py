@@ -7,6 +7,7 @@ import pytest
 from app import broker
 from app.errors import InMaintenance
 from app.models import Node, Operation
+from app.operation_states import Actor
 from app.services import restoration
 from app.states import MACHINE, Kind, State
 from tests.integration.world import World
@@ -233,7 +234,7 @@ def test_whatever_was_under_way_ends_without_any_order(inside, state):
             )
         )  # fmt: skip
     before = inside.read(node)
-    with inside.runtime.transaction() as session:
+    with inside.runtime.transaction(Actor.COMMAND) as session:
         assert (1, 1) == restoration.declare(session)
     world.run()
     row = inside.read(node)

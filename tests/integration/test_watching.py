@@ -85,7 +85,7 @@ def no_database(monkeypatch):
     """Nothing can be written; yields what was tried."""
     tried = []
 
-    def refuse(_runtime):
+    def refuse(_runtime, _actor=None):
         tried.append(time.monotonic())
         raise OperationalError("BEGIN", None, Exception("the database is away"))
 

@@ -8,8 +8,9 @@ happen as soon as its cause is there.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from app.operation_states import OPERATIONS, Actor, OperationEvent, state_after
 from tests.model.checker import Edge
 from tests.model.state import (
     ABOVE,
@@ -17,7 +18,6 @@ from tests.model.state import (
     BOOT,
     BUSY,
     COMMAND,
-    FAILED,
     FOOLED,
     OVER,
     QUEUED,
@@ -42,7 +42,8 @@ class World:
     threads: the conductor of each. faults: what may happen, as often as it is named, at any moment.
     messages: most under way at once. releases: of the conductors; needs: the one that the
     operation needs. rows: what a restored database has in its rows counts, too; else only who would
-    write into it. without: the name of what the protocol lacks, to see it fail.
+    write into it. without: the name of what the protocol lacks, to see it fail. fired: the events of
+    the operation so far, each with the state that it began in.
     """
 
     threads: tuple[int, ...] = (0, 1)
@@ -55,11 +56,13 @@ class World:
     unaware: bool = False  # a conductor of the release before there was admission is in the fleet
     rows: bool = True
     without: str = ""
+    fired: set[tuple[str | None, OperationEvent]] = field(default_factory=set, compare=False)
 
     def start(self) -> State:
         """The API has committed the intent; it queues until there is a slot."""
+        submitted = self.moved(Row(state=None), OperationEvent.SUBMIT, Actor.API, admitted=False)
         return State(
-            Row(admitted=False),
+            submitted,
             frozenset(),
             None,
             None,
@@ -68,7 +71,19 @@ class World:
             faults=self.faults,
         )
 
-    # --- what is asked of the row
+    # --- the row, and what is asked of it
+
+    def moved(
+        self, row: Row, event: OperationEvent, actor: Actor = Actor.CONDUCTOR, **fields: object
+    ) -> Row:
+        """
+        The row after an event of the table in `app.operation_states`.
+
+        Raises IllegalTransition where the table has no such row, unless the protocol lacks a part.
+        """
+        self.fired.add((row.state, event))
+        to = OPERATIONS[event].to if self.without else state_after(row.state, event, actor)
+        return row._replace(state=to, **fields)  # type: ignore[arg-type]
 
     def may_claim(self, row: Row, thread: Thread, conductor: Conductor) -> bool:
         return (
@@ -117,10 +132,19 @@ class World:
 
     # --- who drives
 
-    def handed_out(self, state: State, row: Row, *, raised: int = 1) -> Iterator[State]:
+    def handed_out(
+        self, state: State, row: Row, event: OperationEvent, actor: Actor
+    ) -> Iterator[State]:
         """One state for each conductor that the row's new message may go to."""
-        row = row._replace(
-            state=QUEUED, fence=row.fence + raised, claimed=row.cursor - 1, claimed_by=None,
+        kept = {
+            OperationEvent.WAKE: "raising the fence at waking",
+            OperationEvent.TAKE_OVER: "raising the fence at takeover",
+        }
+        raised = OPERATIONS[event].new_fence and not (
+            self.without and self.without == kept.get(event)
+        )
+        row = self.moved(
+            row, event, actor, fence=row.fence + raised, claimed=row.cursor - 1, claimed_by=None,
             claim=None, reserved=True, written=-1 if raised else row.written,
         )  # fmt: skip
         yield from self.sent(state._replace(row=row))
@@ -194,14 +218,14 @@ class World:
     def look_after_the_wait(self, state: State) -> Iterator[Edge]:
         row = state.row
         if row.called:
-            raised = 0 if self.without == "raising the fence at waking" else 1
-            yield from (Edge("wake", True, to) for to in self.handed_out(state, row, raised=raised))
+            woken = self.handed_out(state, row, OperationEvent.WAKE, Actor.RECONCILER)
+            yield from (Edge("wake", True, to) for to in woken)
         if self.without == "deadline of the wait":
             return
         if state.agent == "none":  # a late order has switched it off
-            yield Edge("reconciler: the wait has expired", True, self.over(state, FAILED))
+            yield Edge("reconciler: the wait has expired", True, self.failed(state))
         elif "silence" in state.faults:
-            expired = self.over(spent(state, "silence"), FAILED)
+            expired = self.failed(spent(state, "silence"))
             yield Edge("fault: silent agent, the wait expires", False, expired)
 
     def under_way(self, state: State) -> bool:
@@ -218,16 +242,18 @@ class World:
         deaths[row.cursor] += 1
         row = row._replace(deaths=tuple(deaths))
         if deaths[row.cursor] >= self.deaths:
-            yield self.over(state._replace(row=row), FAILED)
+            yield self.failed(state._replace(row=row))
             return
         if row.cursor == COMMAND:  # resume="restart"
             row = row._replace(cursor=BOOT)
-        raised = 0 if self.without == "raising the fence at takeover" else 1
-        yield from self.handed_out(state, row, raised=raised)
+        yield from self.handed_out(state, row, OperationEvent.TAKE_OVER, Actor.RECONCILER)
 
-    def over(self, state: State, how: str) -> State:
+    def failed(self, state: State) -> State:
+        return self.over(state, OperationEvent.FAIL, Actor.RECONCILER)
+
+    def over(self, state: State, event: OperationEvent, actor: Actor = Actor.CONDUCTOR) -> State:
         """The operation has ended, and the node is released."""
-        left = ended(state, how)
+        left = ended(state, self.moved(state.row, event, actor).state)
         kept = self.without == "freeing the node at the end"
         return left._replace(row=left.row._replace(reserved=kept))
 

@@ -2,8 +2,11 @@
 
 from typing import NamedTuple
 
+from app.models import OperationState
+
 BOOT, COMMAND = 0, 1
-QUEUED, RUNNING, WAITING, SUCCEEDED, FAILED = "queued", "running", "waiting", "succeeded", "failed"
+QUEUED, RUNNING, WAITING = OperationState.QUEUED, OperationState.RUNNING, OperationState.WAITING
+SUCCEEDED, FAILED = OperationState.SUCCEEDED, OperationState.FAILED
 #: A conductor dies, or is stopped and goes on; Redis is emptied; a message is lost, or repeated; the
 #: answer to a commit is lost; a call never returns, or only after its deadline; the agent is silent,
 #: or calls before it is done; a conductor is told to stop; the database is restored from a backup.
@@ -40,7 +43,7 @@ ABOVE, OLD, FOOLED = "above", "old", "fooled"
 class Row(NamedTuple):
     """What the database holds. written: ghost, the highest cursor recorded under this fence."""
 
-    state: str = QUEUED
+    state: OperationState | None = QUEUED  # None: it is not written down yet
     cursor: int = 0
     fence: int = 1
     claimed: int = -1
@@ -116,7 +119,7 @@ def is_ended(state: State) -> bool:
     return state.row.state in OVER
 
 
-def ended(state: State, how: str) -> State:
+def ended(state: State, how: OperationState | None) -> State:
     """Nothing that is left in processes or Redis matters any more."""
     row = Row(how, state.row.cursor, state.row.fence, reserved=False, written=state.row.written)
     idle, calm = (

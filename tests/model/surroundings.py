@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from app.operation_states import OperationEvent
 from tests.model.checker import Edge
 from tests.model.protocol import World
 from tests.model.state import (
@@ -9,7 +10,6 @@ from tests.model.state import (
     COMMAND,
     DEAD,
     EXCHANGE,
-    FAILED,
     FOOLED,
     OLD,
     OVER,
@@ -179,7 +179,7 @@ def _sign(world: World, state: State, index: int) -> Iterator[Edge]:
 
 def _noticed(world: World, state: State, label: str) -> Iterator[Edge]:
     """The database is declared restored: for all nodes; or for those that it may be wrong about."""
-    yield Edge(f"{label}; nothing is believed", True, world.over(state, FAILED))
+    yield Edge(f"{label}; nothing is believed", True, world.over(state, OperationEvent.RESTORE))
     row = state.row
     in_doubt = state.touched or row.state == RUNNING or (row.state == QUEUED and row.admitted)
     if world.rows and not in_doubt and not world.unaware:

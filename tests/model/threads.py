@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.operation_states import Actor, OperationEvent
 from tests.model.checker import Edge
 from tests.model.protocol import World
 from tests.model.state import (
@@ -21,10 +22,7 @@ from tests.model.state import (
     LEAVING,
     NEXT_LINK,
     QUEUED,
-    RUNNING,
-    SUCCEEDED,
     UNSURE,
-    WAITING,
     Key,
     State,
     Thread,
@@ -123,8 +121,8 @@ def _claim(turn: Turn) -> Iterator[Edge]:
         return
     if trusts and turn.world.may_claim(row, thread, conductor):
         claimed = state._replace(
-            row=row._replace(
-                state=RUNNING, claimed=row.cursor, claimed_by=turn.mine[:2],
+            row=turn.world.moved(
+                row, OperationEvent.CLAIM, claimed=row.cursor, claimed_by=turn.mine[:2],
                 claim=token(turn.which, thread), called=False,
             ),
             worked=state.backup is not None,
@@ -208,14 +206,17 @@ def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
     follows = Thread()
     if not thread.done:
         keeps = world.without == "freeing the node while it waits"
-        waiting = row._replace(state=WAITING, reserved=keeps)
+        waiting = world.moved(row, OperationEvent.WAIT, reserved=keeps)
         after = state._replace(row=waiting)
         at_once = row.called and world.without != "waking at once"
-        outcomes = list(world.handed_out(after, waiting)) if at_once else [after]
+        outcomes = [after]
+        if at_once:
+            woken = world.handed_out(after, waiting, OperationEvent.WAKE, Actor.CONDUCTOR)
+            outcomes = list(woken)
     elif row.cursor >= world.last:
-        outcomes = [world.over(state._replace(row=row), SUCCEEDED)]
+        outcomes = [world.over(state._replace(row=row), OperationEvent.SUCCEED)]
     else:
-        row = row._replace(state=QUEUED, cursor=row.cursor + 1, claimed_by=None)
+        row = world.moved(row, OperationEvent.ADVANCE, cursor=row.cursor + 1, claimed_by=None)
         agent = "none" if row.cursor > COMMAND else state.agent
         outcomes = [state._replace(row=row, agent=agent)]
         follows = thread._replace(at=next_at, cursor=row.cursor, done=False)
@@ -243,7 +244,7 @@ def _hand_over(turn: Turn) -> Iterator[Edge]:
     if state.row.state != QUEUED or turn.world.without == "handing over":
         yield turn.now("nothing to hand over", state, at=IDLE)
         return
-    for to in turn.world.handed_out(state, state.row):
+    for to in turn.world.handed_out(state, state.row, OperationEvent.HAND_OUT, Actor.CONDUCTOR):
         yield turn.now("hand over", to, at=IDLE)
     for to in turn.world.sent(state):
         yield turn.now("send what was handed over", to, at=IDLE)

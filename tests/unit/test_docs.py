@@ -186,13 +186,29 @@ def test_every_event_of_the_log_that_is_named_is_logged():
 
 
 def test_pages_that_are_missing_or_changed_are_named(tmp_path):
-    for name in generate.PAGES:
+    for name in generate.NAMES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(generate.render(name))
     assert [] == generate.stale(tmp_path)
     (tmp_path / "docs/api.md").unlink()
     (tmp_path / "app/cli/node_fields.py").write_text("old")
     assert ["docs/api.md", "app/cli/node_fields.py"] == generate.stale(tmp_path)
+
+
+def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_left_alone(
+    tmp_path, monkeypatch
+):
+    page = tmp_path / "docs/protocol.md"
+    page.parent.mkdir()
+    page.write_text(f"By hand.\n{generate.BEGIN}old\n{generate.END}By hand, too.\n")
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    assert "docs/protocol.md" in generate.stale(tmp_path)
+    page.write_text(generate.render("docs/protocol.md"))
+    text = page.read_text()
+    assert "docs/protocol.md" not in generate.stale(tmp_path)
+    assert text.startswith("By hand.\n")
+    assert text.endswith("By hand, too.\n")
+    assert "| `waiting` | wake | `queued` |" in text
 
 
 def test_the_tests_that_the_specs_page_names_exist():

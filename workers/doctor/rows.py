@@ -9,8 +9,9 @@ from sqlalchemy import Table, and_, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db import age
-from app.models import ACTIVE, BESIDE, Conductor, Fault, Node, Operation, OperationState, StepState
+from app.models import ACTIVE, BESIDE, Conductor, Fault, Node, Operation, OperationState
 from app.models.base import Base
+from app.operation_states import Actor, OperationEvent, StepEvent, step_transition
 from app.ring import owner
 from app.services import conductors, faults, operations, outcomes, restoration
 from app.states import Kind, of_kind
@@ -42,7 +43,7 @@ def reservations(patient: Patient) -> Iterator[Finding]:
 
 
 def free(patient: Patient, finding: Finding) -> None:
-    with patient.runtime.transaction() as session:
+    with patient.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
         holder = node.operation_id and session.get(Operation, node.operation_id)
         if node.reservation is None or (holder and holder.state in ACTIVE):
@@ -62,7 +63,7 @@ def transient(patient: Patient) -> Iterator[Finding]:
 
 
 def enter_failed(patient: Patient, finding: Finding) -> None:
-    with patient.runtime.transaction() as session:
+    with patient.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
         if session.scalar(select(Node.id).where(Node.id == node.id, _at_work)) is not None:
             return
@@ -97,19 +98,19 @@ def _misfit() -> tuple[Any, ...]:
 
 
 def give_up(patient: Patient, finding: Finding) -> None:
-    with patient.runtime.transaction() as session:
+    with patient.runtime.transaction(Actor.COMMAND) as session:
         node, operation = operations.lock_operation(session, finding.key)
         still = select(Operation.id).join(Node, Node.id == Operation.node_id)
         if session.scalar(still.where(Operation.id == operation.id, *_misfit())) is None:
             return
         for row in operations.pending(session, operation):
-            row.state = StepState.SKIPPED
+            step_transition(row, StepEvent.SKIP)
         reason = f"The node was {node.provision_state}, a state in which nothing is going on"
         operation.error = faults.described(FailureCode.INCONSISTENT, reason) | {
             "step": None,
             "retryable": False,
         }
-        outcomes.end(session, node, operation, OperationState.FAILED)
+        outcomes.end(session, node, operation, OperationEvent.REPAIR)
         node.fence += 1
         if node.operation_id == operation.id:
             node.reservation = node.operation_id = None
@@ -267,7 +268,7 @@ REFERENCES = tuple(_references())
 def delete_orphans(patient: Patient, finding: Finding) -> None:
     table, column, missing = finding.key
     change = update(table).values({column: None}) if column.nullable else delete(table)
-    with patient.runtime.transaction() as session:
+    with patient.runtime.transaction(Actor.COMMAND) as session:
         session.execute(change.where(missing), execution_options={"synchronize_session": False})
 
 

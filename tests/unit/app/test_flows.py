@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from app import flows
-from app.flows import FLOWS
+from app.flows import FLOWS, Effect
 from app.models import BESIDE, Fault, OperationKind
+from app.services import moves
 from app.services.admission import limit_of
 from app.services.faults import KNOWN
 from app.settings import Api, Conductor, load
@@ -48,6 +49,40 @@ def test_the_states_of_a_flow_are_those_that_its_moves_lead_to(flow):
     moves = MACHINE[flow.busy].moves
     assert (flow.wait, flow.hold) == (moves.get(Event.WAIT), moves.get(Event.HOLD))
     assert flow.failed == moves[Event.FAIL]
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_a_flow_names_effects_for_those_ends_only_that_it_has(flow):
+    aborted = any(Event.ABORT in MACHINE[state].moves for state in flow.under_way.values())
+    assert aborted or not flow.on_abort
+    assert Event.ABORT in MACHINE[flow.failed].moves or not flow.on_abandon
+    faults = {Effect.SET_FAULT, Effect.SET_FAULT_IF_BEGUN, Effect.CLEAR_FAULT}
+    named = {*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon}
+    assert flow.fault or not named & faults
+
+
+def test_every_effect_is_named_by_a_flow_and_has_its_function():
+    named = {
+        effect
+        for flow in FLOWS
+        for effect in (*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon)
+    }
+    assert named == set(Effect) == set(moves._DO)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "effects"),
+    [(State.CLEANING, Event.MANAGE, flows.CLEAN.on_done),
+     (State.CLEANING, Event.FAIL, flows.CLEAN.on_fail),
+     (State.CLEANING, Event.WAIT, ()), (State.CLEANING, Event.HOLD, ()),
+     (State.CLEAN_WAIT, Event.RESUME, ()), (State.CLEAN_WAIT, Event.FAIL, ()),
+     (State.CLEAN_HOLD, Event.ABORT, flows.CLEAN.on_abort),
+     (State.CLEAN_FAIL, Event.PROVIDE, ()), (State.DELETING, Event.CLEAN, flows.DELETE.on_done),
+     (State.SERVICE_FAIL, Event.ABORT, flows.SERVICE.on_abandon)],
+)  # fmt: skip
+def test_the_effects_of_an_event_are_those_of_the_end_that_it_is_to_the_flow(state, event, effects):
+    flow = flows.under_way_in(state) or flows.failed_in(state)
+    assert effects == moves._effects(flow, state, event)
 
 
 def test_every_setting_that_a_flow_names_exists():

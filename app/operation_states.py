@@ -1,0 +1,250 @@
+"""
+The states of an operation and of its steps: the tables behind every change of one.
+
+An event leads to one state. Its row lists the states that it may begin in and, for each of them,
+the actors that may fire it; any other change raises `IllegalTransition`. Services call `transition`
+and `step_transition`, the statements of the hot path take their states from `sole_move`, and
+docs/protocol.md and the protocol model in the tests derive from the same rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from app.models import Operation, OperationState, OperationStep, StepState
+
+
+class Actor(StrEnum):
+    """The part of the service that opened a transaction."""
+
+    API = "API"
+    CONDUCTOR = "conductor"  # its step threads, its waker and its heartbeat
+    RECONCILER = "reconciler"
+    PERIODIC = "periodic task"  # any other one
+    COMMAND = "command"  # of an operator on the host
+
+
+class OperationEvent(StrEnum):
+    """A cause for an operation to change its state."""
+
+    SUBMIT = "submit"
+    CLAIM = "claim"
+    ADVANCE = "advance"
+    WAIT = "wait"
+    WAKE = "wake"
+    HOLD = "hold"
+    UNHOLD = "unhold"
+    TAKE_OVER = "take over"
+    RESTART = "restart"
+    HAND_OUT = "hand out"
+    CLEAN_UP = "clean up"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    ABORT = "abort"
+    SUPERSEDE = "supersede"
+    RESTORE = "restore"
+    REPAIR = "repair"
+
+
+class StepEvent(StrEnum):
+    """A cause for a step to change its state."""
+
+    PLAN = "plan"
+    BEGIN = "begin"
+    WAIT = "wait"
+    FINISH = "finish"
+    FAIL = "fail"
+    ABORT = "abort"
+    SKIP = "skip"
+    RESET = "reset"
+
+
+class IllegalTransition(Exception):
+    """The table has no row for this change of state: a defect, and the transaction rolls back."""
+
+    def __init__(self, before: str | None, event: str, actor: str | None = None) -> None:
+        by = f" by {actor}" if actor else ""
+        super().__init__(f"no transition {event!r}{by} from state {before or 'none'!r}")
+
+
+#: State before the event, None for a new row -> the actors that may fire the event in it.
+Origins = Mapping[str | None, tuple[Actor, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A row of the table of operations."""
+
+    to: OperationState
+    origins: Origins
+    about: str
+    #: whether the event hands the operation out, under a new fence
+    new_fence: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTransition:
+    """A row of the table of steps; a step changes in the transaction of its operation's actor."""
+
+    to: StepState
+    origins: frozenset[StepState | None]
+    about: str
+
+
+S, E, A = OperationState, OperationEvent, Actor
+_ACTIVE = (S.QUEUED, S.RUNNING, S.WAITING, S.HELD)
+
+OPERATIONS: Mapping[OperationEvent, Transition] = {
+    E.SUBMIT: Transition(
+        S.QUEUED, {None: (A.API, A.PERIODIC)},
+        "the operation and its steps are created", new_fence=True,
+    ),
+    E.CLAIM: Transition(
+        S.RUNNING, {S.QUEUED: (A.CONDUCTOR,)}, "an attempt claims the step at the cursor"
+    ),
+    E.ADVANCE: Transition(
+        S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)}, "the step is done, the cursor is at the next one"
+    ),
+    E.WAIT: Transition(
+        S.WAITING, {S.RUNNING: (A.CONDUCTOR,)}, "the step waits for a poll or for the agent"
+    ),
+    E.WAKE: Transition(
+        S.QUEUED, {S.WAITING: (A.API, A.CONDUCTOR, A.RECONCILER, A.PERIODIC)},
+        "the poll is due, the agent has called or its command has ended; or the machine is booted"
+        " again", new_fence=True,
+    ),
+    E.HOLD: Transition(S.HELD, {S.RUNNING: (A.CONDUCTOR,)}, "a hold step is reached"),
+    E.UNHOLD: Transition(
+        S.WAITING, {S.HELD: (A.API,)}, "`unhold` is requested; *wake* follows at once"
+    ),
+    E.TAKE_OVER: Transition(
+        S.QUEUED, {S.RUNNING: (A.RECONCILER,)},
+        "the claimant is dead or the deadline of the step has passed", new_fence=True,
+    ),
+    E.RESTART: Transition(
+        S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)},
+        "an automated clean begins again with a changed agent", new_fence=True,
+    ),
+    E.HAND_OUT: Transition(
+        S.QUEUED, {S.QUEUED: (A.API, A.CONDUCTOR, A.RECONCILER)},
+        "the conductor drains; or the cleanup steps are to begin", new_fence=True,
+    ),
+    E.CLEAN_UP: Transition(
+        S.QUEUED,
+        {
+            S.QUEUED: (A.API,),
+            S.RUNNING: (A.API, A.CONDUCTOR, A.RECONCILER),
+            S.WAITING: (A.API, A.RECONCILER),
+            S.HELD: (A.API,),
+        },
+        "it has failed or was aborted, the cursor is at a cleanup step",
+    ),
+    E.SUCCEED: Transition(
+        S.SUCCEEDED, {None: (A.API,), S.RUNNING: (A.CONDUCTOR,)},
+        "the last step is done; or there was nothing to do",
+    ),
+    E.FAIL: Transition(
+        S.FAILED,
+        {None: (A.API,), S.RUNNING: (A.CONDUCTOR, A.RECONCILER), S.WAITING: (A.RECONCILER,)},
+        "a step has failed or run out of time, and no cleanup step is left; or the requested steps"
+        " were invalid",
+    ),
+    E.ABORT: Transition(
+        S.ABORTED,
+        {
+            S.QUEUED: (A.API,),
+            S.RUNNING: (A.API, A.CONDUCTOR, A.RECONCILER),
+            S.WAITING: (A.API, A.RECONCILER),
+            S.HELD: (A.API,),
+        },
+        "it was aborted, and no cleanup step is left",
+    ),
+    E.SUPERSEDE: Transition(
+        S.ABORTED, dict.fromkeys((S.QUEUED, S.WAITING, S.HELD), (A.API,)),
+        "another verb replaces it",
+    ),
+    E.RESTORE: Transition(
+        S.FAILED, dict.fromkeys(_ACTIVE, (A.CONDUCTOR, A.COMMAND)),
+        "the database was restored from a backup"
+    ),
+    E.REPAIR: Transition(
+        S.FAILED, dict.fromkeys(_ACTIVE, (A.COMMAND,)),
+        "the node is in a state in which no operation is under way",
+    ),
+}  # fmt: skip
+
+P = StepState
+#: States of a step that is still to be run, or to be called again.
+UNFINISHED = (P.PENDING, P.RUNNING, P.WAITING)
+
+STEPS: Mapping[StepEvent, StepTransition] = {
+    StepEvent.PLAN: StepTransition(P.PENDING, frozenset({None}), "it is part of a plan"),
+    StepEvent.BEGIN: StepTransition(
+        P.RUNNING, frozenset(UNFINISHED), "an attempt claims it, for the first time or again"
+    ),
+    StepEvent.WAIT: StepTransition(
+        P.WAITING, frozenset({P.RUNNING}), "it waits, or holds the operation"
+    ),
+    StepEvent.FINISH: StepTransition(P.DONE, frozenset({P.RUNNING}), "it is done"),
+    StepEvent.FAIL: StepTransition(
+        P.FAILED, frozenset({P.RUNNING, P.WAITING}), "it has failed or run out of time"
+    ),
+    StepEvent.ABORT: StepTransition(
+        P.ABORTED, frozenset(UNFINISHED), "the operation is aborted at it"
+    ),
+    StepEvent.SKIP: StepTransition(
+        P.SKIPPED, frozenset(UNFINISHED), "the operation has ended or failed before it was done"
+    ),
+    StepEvent.RESET: StepTransition(
+        P.PENDING, frozenset({*UNFINISHED, P.DONE}), "the operation goes back to it or before it"
+    ),
+}
+
+#: Key of a session's `info`: the `Actor` of its transaction.
+ACTOR = "actor"
+
+
+def state_after(before: str | None, event: OperationEvent, actor: Actor) -> OperationState:
+    """
+    The state that an event leads to.
+
+    Raises IllegalTransition.
+    """
+    row = OPERATIONS[event]
+    if actor not in row.origins.get(before, ()):
+        raise IllegalTransition(before, event, actor)
+    return row.to
+
+
+def transition(session: Session, operation: Operation, event: OperationEvent) -> None:
+    """
+    Change the state of an operation: the only way besides the statements of `workers.claims`.
+
+    Raises IllegalTransition.
+    """
+    operation.state = state_after(operation.state, event, session.info[ACTOR])
+
+
+def step_transition(step: OperationStep, event: StepEvent) -> None:
+    """
+    Change the state of a step.
+
+    Raises IllegalTransition.
+    """
+    row = STEPS[event]
+    if step.state not in row.origins:
+        raise IllegalTransition(step.state, event)
+    step.state = row.to
+
+
+def sole_move(event: OperationEvent, actor: Actor) -> tuple[str, str]:
+    """
+    The states before and after an event that begins in one state only, for an UPDATE statement.
+
+    Raises IllegalTransition unless that actor may fire the event.
+    """
+    ((before, _),) = OPERATIONS[event].origins.items()
+    assert before is not None
+    return before, state_after(before, event, actor)

@@ -1,0 +1,98 @@
+"""The guards of a verb: which error a client gets first where several would be due."""
+
+import pytest
+
+from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, Unavailable
+from app.services import guards, provisioning
+from app.states import VERBS, Event
+from tests.integration.world import AcmePower, World
+
+WRONG = {"maintenance": True, "protected": True, "retired": True}
+RESTORED = {**WRONG, "fault": "restored"}
+CLEAN_FAILURE = {"maintenance": True, "fault": "clean failure"}
+NODE = [guards.not_in_maintenance, guards.not_protected, guards.not_retired]
+
+
+@pytest.fixture
+def world(inside):
+    return World(inside)
+
+
+def test_each_verb_of_the_api_is_declared_once():
+    interrupts = set(provisioning._INTERRUPTS)
+    assert set(VERBS.values()) == set(provisioning._VERBS) | interrupts
+    assert not set(provisioning._VERBS) & interrupts
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "columns", "error"),
+    [
+        ("active", "available", WRONG, InMaintenance),
+        ("active", "available", {"retired": True}, Conflict),
+        ("rebuild", "active", WRONG, InMaintenance),
+        ("rebuild", "active", {"protected": True}, NodeProtected),
+        ("deleted", "active", WRONG, NodeProtected),
+        ("deleted", "active", RESTORED, InMaintenance),
+        ("inspect", "manageable", RESTORED, InMaintenance),
+        ("adopt", "manageable", RESTORED, Conflict),
+        ("provide", "manageable", RESTORED, InMaintenance),
+        ("provide", "manageable", {"retired": True}, Conflict),
+        ("provide", "clean failed", {**CLEAN_FAILURE, "retired": True}, Conflict),
+        ("clean", "manageable", CLEAN_FAILURE, InMaintenance),
+        ("service", "active", WRONG, InMaintenance),
+        ("rescue", "active", WRONG, InMaintenance),
+        ("unrescue", "rescue", WRONG, InMaintenance),
+        ("abort", "service failed", {"maintenance": True}, Conflict),
+    ],
+)
+def test_of_several_errors_the_first_guard_of_the_verb_gives_its_own(
+    world, verb, state, columns, error
+):
+    with pytest.raises(error) as refused:
+        world.ask(world.node(state, **columns), verb)
+    assert error is type(refused.value)
+
+
+def test_a_node_that_is_refused_is_refused_before_its_conductor_and_its_driver_are_looked_at(
+    world, monkeypatch
+):
+    def invalid(_self, _target):
+        raise guards.HardwareError("power is wrong")
+
+    monkeypatch.setattr(AcmePower, "validate", invalid)
+    node = world.node("available", retired=True)
+    with pytest.raises(Conflict):
+        world.ask(node, "active")
+    with pytest.raises(Unavailable):
+        world.ask(world.node("available", conductor_group="elsewhere"), "active")
+    with pytest.raises(Invalid, match="Failed to validate power interface"):
+        world.ask(world.node("available"), "active")
+
+
+def test_a_boot_mode_that_settings_forbid_is_found_after_the_interfaces(inside, monkeypatch):
+    inside.environ["INGOT_CONDUCTOR_DISALLOWED_DEPLOYMENT_BOOT_MODES"] = "bios"
+    other = inside.another()
+    world = World(other)
+    node = world.node("available", instance_info={"capabilities": {"boot_mode": "bios"}})
+    with pytest.raises(Invalid, match="Boot mode bios"):
+        world.ask(node, "active")
+    monkeypatch.setattr(
+        AcmePower, "validate", lambda *_: (_ for _ in ()).throw(guards.HardwareError("no"))
+    )
+    with pytest.raises(Invalid, match="Failed to validate power interface"):
+        world.ask(node, "active")
+    other.close()
+
+
+def test_a_verb_that_only_moves_the_node_needs_no_conductor(world):
+    node = world.node("available", conductor_group="elsewhere")
+    world.ask(node, "manage")
+    assert "manageable" == world.state(node)
+
+
+def test_no_verb_checks_whether_the_node_is_retired_before_its_maintenance():
+    for event, how in provisioning._VERBS.items():
+        known = [NODE.index(each) for each in how.guards if each in NODE]
+        assert known == sorted(known), event
+        assert guards.served == how.before_work[0], event
+    assert guards.boot_mode_allowed == provisioning._VERBS[Event.DEPLOY].before_work[-1]
