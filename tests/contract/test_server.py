@@ -22,7 +22,7 @@ from app import db
 from app.models import Conductor
 from drivers import registry
 from tests.contract.clients.cli import Baremetal
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 SERVE = "import os; from app import serve, settings; serve.main(settings.load(os.environ))"
 NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}

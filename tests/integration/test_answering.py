@@ -10,7 +10,7 @@ from app.errors import GatewayTimeout
 from app.models import Node, Operation
 from app.services import asking, conductors
 from drivers.errors import LeaseLost, Refused, Unreachable
-from tests.fleet import until
+from tests.support.fleet import until
 from workers.answering import Answerer, Desk
 
 from .conftest import AlwaysGiven

@@ -12,7 +12,7 @@ from app.runtime import Runtime
 from app.services.caller import Caller, of_token
 from app.settings import Settings, SettingsError
 from drivers.registry import load
-from tests.keystone import token
+from tests.support.keystone import token
 
 PUBLIC = {
     ("get", "/v1"), ("get", "/v1/lookup"), ("post", "/v1/heartbeat/{ident}"),

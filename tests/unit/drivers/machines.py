@@ -11,7 +11,7 @@ from app.settings import Settings
 from drivers.builtin import INTERFACES
 from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 
 KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
 

@@ -5,7 +5,7 @@ import pytest
 from drivers.errors import InspectionFailed
 from drivers.inspection import rules
 from drivers.inspection.subject import Material, Subject
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 
 PORT = "11111111-2222-4333-8444-555555555555"
 MATERIAL = Material(
