@@ -11,6 +11,15 @@ from app import db
 from tests.support import postgresql
 from tests.support.prerequisites import NOT_RUN, not_run
 
+pytest_plugins = ["tests.support.rings"]
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "postgresql" in getattr(getattr(item, "callspec", None), "params", {}).values():
+            item.add_marker("postgresql")
+
 
 def pytest_terminal_summary(terminalreporter):
     missed = [
