@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev-$(KEY)
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo up test test-slow fuzz check docs bench model chaos compare-ironic lab lab-faults lab-up \
+.PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model chaos compare-ironic lab lab-faults lab-up \
 	lab-down lock clean
 
 help:  ## Show this
@@ -27,6 +27,9 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-fast: $(DEV)  ## Run the tests of a quick loop: unit and contract, against SQLite only
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not postgresql' tests/unit tests/contract $(ARGS)
 
 test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)

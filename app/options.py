@@ -111,7 +111,7 @@ def options(settings: type[Any]) -> Iterator[Option]:
             yield Option(group_name, each.name, hints[each.name], default, each.metadata["about"])
 
 
-def load(
+def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
     settings: type[S],
     environ: Mapping[str, str],
     path: str | os.PathLike[str] | None = None,

@@ -8,25 +8,17 @@ import structlog
 from sqlalchemy import create_engine
 
 from app import db
-from tests import postgresql
+from tests.support import postgresql
+from tests.support.prerequisites import NOT_RUN, not_run
 
-NOT_RUN = "NOT RUN: "
-
-
-def not_run(why):
-    """
-    End a test that cannot be run on this machine.
-
-    It is told by name at the end of the run; in CI, which is meant to have everything, it fails.
-    """
-    if os.environ.get("CI"):
-        pytest.fail(NOT_RUN + why, pytrace=False)
-    pytest.skip(NOT_RUN + why)
+pytest_plugins = ["tests.support.rings"]
 
 
-def not_allowed(why):
-    """The same, where it takes a right that a machine, in CI too, may keep to itself."""
-    pytest.skip(NOT_RUN + why)
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "postgresql" in getattr(getattr(item, "callspec", None), "params", {}).values():
+            item.add_marker("postgresql")
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -24,7 +24,7 @@ REPLAYED = "Idempotency-Replayed"
 LONGEST = 255
 
 
-def once(work: Callable[[Session], object], answer: Response) -> Response:
+def once(work: Callable[[Session], object], answer: Response) -> Response:  # noqa: C901 - one branch per outcome of a repeated request
     """
     Do `work` in a transaction, and answer; or only answer, when the request's key was seen before.
 

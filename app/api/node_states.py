@@ -167,7 +167,7 @@ def check_state(verb: str, state: str) -> None:
         versions.require(versions.VERBS[verb], f"target {verb}")
 
 
-def check_arguments(verb: str, arguments: Fields) -> None:
+def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR0912 - one branch per argument
     """What comes with a verb fits it, and is whole. Raises Invalid, NotAcceptable."""
     if arguments.get("configdrive") not in (None, {}, ""):
         check_configdrive(verb, arguments["configdrive"])

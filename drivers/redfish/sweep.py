@@ -154,8 +154,7 @@ async def _credentials(kept: client.Connection) -> dict[str, str]:
         await asyncio.to_thread(kept.open)
     if kept.token is not None:
         return {"X-Auth-Token": kept.token}
-    login = aiohttp.BasicAuth(wanted.username, wanted.password or "", encoding="utf-8")
-    return {"Authorization": login.encode()}
+    return {"Authorization": aiohttp.encode_basic_auth(wanted.username, wanted.password or "")}
 
 
 def _tls(verify: bool | str) -> bool | ssl.SSLContext:

@@ -41,7 +41,7 @@ class Power:
     _changing: "asyncio.Task[None] | None" = None
     _heading: str = ""
 
-    def reset(self, kind: str) -> None:
+    def reset(self, kind: str) -> None:  # noqa: C901, PLR0912 - one branch per ResetType
         """Do what Redfish's ResetType `kind` asks. Raises WrongState."""
         machine = self.machine
         if kind == "PushPowerButton":

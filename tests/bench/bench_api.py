@@ -35,8 +35,8 @@ from granian.server.mp import MPServer
 from app.api.heartbeats import MOST
 from tests.bench import cpu
 from tests.compare.ironic import Ironic
-from tests.fleet import Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import Fleet, until
+from tests.support.ports import free_port
 
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 PAGE = 1000

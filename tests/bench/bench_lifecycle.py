@@ -14,7 +14,7 @@ import time
 from app import options
 from app.settings import Settings
 from tests.bench import cpu, floor
-from tests.fleet import QUICK, Fleet, until
+from tests.support.fleet import QUICK, Fleet, until
 
 VERBS = {
     "manage": "manageable",

@@ -37,8 +37,8 @@ from drivers.simulator.server import Server
 from drivers.simulator.server import json as answer
 from tests.bench import cpu
 from tests.bench.bench_lifecycle import PRODUCTION
-from tests.fleet import Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import Fleet, until
+from tests.support.ports import free_port
 
 #: Nodes in flight when `--nodes` does not say otherwise, and seconds between an agent's heartbeats.
 NODES, GAP = 2000, 30.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.chaos import failover, run, table
 from tests.chaos.site import Site
-from tests.fleet import ROOT
+from tests.support.fleet import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
 

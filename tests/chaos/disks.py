@@ -5,7 +5,7 @@ import subprocess
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.conftest import not_allowed
+from tests.support.prerequisites import not_allowed
 
 #: Written at once; what is left is filled byte by byte.
 CHUNK = 1 << 20

@@ -15,7 +15,7 @@ from app import options
 from app.settings import Settings
 from tests.chaos import audit, judge
 from tests.chaos.site import SETTINGS, VERSION, Site
-from tests.fleet import until
+from tests.support.fleet import until
 
 #: busy state -> (state before, verb, what comes with it)
 BUSY = {

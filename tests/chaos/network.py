@@ -5,7 +5,7 @@ import os
 import subprocess
 from contextlib import contextmanager
 
-from tests.conftest import not_allowed
+from tests.support.prerequisites import not_allowed
 
 CLONE_NEWNET = 0x40000000
 #: All packets go to class 1, but for those that a filter leads to class 2, which has room for none.

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import requests
 
-from tests.fleet import until
-from tests.processes import children
+from tests.support.fleet import until
+from tests.support.processes import children
 
 #: Seconds that an outage lasts; it may be a minute as well.
 OUTAGE = float(os.environ.get("OUTAGE_SECONDS", "2"))

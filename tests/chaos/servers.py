@@ -12,11 +12,11 @@ from pathlib import Path
 import psycopg
 
 from app.broker import client
-from tests import postgresql
-from tests.conftest import not_run
-from tests.fleet import until
-from tests.ports import free_port
-from tests.processes import children
+from tests.support import postgresql
+from tests.support.fleet import until
+from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
+from tests.support.processes import children
 from workers import redis_server
 
 #: Seconds in which each session of PostgreSQL has read its settings again, also when it is busy.

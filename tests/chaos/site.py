@@ -6,7 +6,7 @@ A site: everything that a service in production consists of, each an independent
         site.start("c-1")
 
 Conductors c-1, c-2, ..., API processes api-1, ..., beats beat-1, ...; `postgres`, `redis`,
-`machines` (the simulator) and `wires`. Callers and agents reach the API at one address.
+`machines` (the simulator) and `proxies`. Callers and agents reach the API at one address.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ import redis
 import requests
 
 from drivers.simulator import media
-from tests import postgresql
-from tests.fleet import ROOT, until
-from tests.ports import free_ports
+from tests.support import postgresql
+from tests.support.fleet import ROOT, until
+from tests.support.ports import free_ports
 from workers import redis_server
 
 #: How the service is set up: deaths are known sooner than by default, for minutes to be enough.
@@ -107,13 +107,13 @@ class Site:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         # of its own: another account has to get there, and paths of sockets are short
         self._postgres = tempfile.mkdtemp(prefix="ingot-pg-")
-        self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.nursery"], cwd=ROOT,
+        self._forkserver = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.forkserver"], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            stderr=(self.folder / "logs" / "nursery").open("w"),
+            stderr=(self.folder / "logs" / "forkserver").open("w"),
         )  # fmt: skip
         try:
-            self._nursery.stdout.readline()
+            self._forkserver.stdout.readline()
             threading.Thread(target=self._listen, daemon=True).start()
             self._start_all()
         except BaseException:
@@ -122,9 +122,9 @@ class Site:
         return self
 
     def __exit__(self, *_):
-        self._nursery.stdin.close()
-        self._nursery.wait(30)
-        self._nursery.stdout.close()
+        self._forkserver.stdin.close()
+        self._forkserver.wait(30)
+        self._forkserver.stdout.close()
         shutil.rmtree(self._postgres, ignore_errors=True)
         private = redis_server.socket_path(self.folder).parent
         if private != self.folder:
@@ -135,9 +135,9 @@ class Site:
             "postgres": postgresql.initialised(self._postgres, **DURABLE),
             "redis": self._redis_command(),
             "machines": self._machines_command(),
-            "wires": [sys.executable, "-m", "tests.chaos.wires", str(self.folder / "plan")],
+            "proxies": [sys.executable, "-m", "tests.chaos.tcp_proxy", str(self.folder / "plan")],
         }
-        self._lay_wires()
+        self._plan_proxies()
         for name in self._commands:
             self.start(name)
         self.await_postgres()
@@ -155,7 +155,7 @@ class Site:
             self.start(name)
         until(self.is_ready, "all conductors and the API", 120, 0.2)
 
-    def _lay_wires(self):
+    def _plan_proxies(self):
         ports = iter(free_ports(2 * len(self.roles) + len(self.apis) + 2))
         self._control_port, self.port = next(ports), next(ports)
         self.api_ports = {name: next(ports) for name in self.apis}
@@ -181,7 +181,7 @@ class Site:
 
     @property
     def database(self):
-        """The database, past all wires."""
+        """The URL of the database, not through a proxy."""
         return f"postgresql:///ingot?host={self._postgres}&user={postgresql.ACCOUNT}"
 
     def _redis_command(self):
@@ -201,7 +201,7 @@ class Site:
     # processes
 
     def _listen(self):
-        for line in self._nursery.stdout:
+        for line in self._forkserver.stdout:
             told = json.loads(line)
             with self._told:
                 if "started" in told:
@@ -225,8 +225,8 @@ class Site:
             order |= {"role": role, "environ": self._environ(name)}
             order["arguments"] = [name] if role == "conductor" else []
         with self._order:
-            self._nursery.stdin.write(json.dumps(order) + "\n")
-            self._nursery.stdin.flush()
+            self._forkserver.stdin.write(json.dumps(order) + "\n")
+            self._forkserver.stdin.flush()
         with self._told:
             assert self._told.wait_for(lambda: name in self.pids, 30), f"{name} was not started"
 
@@ -266,8 +266,8 @@ class Site:
             ended = self._told.wait_for(lambda: self.pids.get(name) != pid, seconds)
         assert ended, f"{name} has not ended in {seconds} s"
 
-    def wire(self, name, mode):
-        """Cut a wire, silence it, or make it whole."""
+    def set_proxy(self, name, mode):
+        """Set the mode of a proxy, see tests.chaos.tcp_proxy."""
         with (
             self._order,
             closing(socket.create_connection(("127.0.0.1", self._control_port))) as to,
@@ -286,7 +286,7 @@ class Site:
         return False
 
     def query(self, text, *values):
-        """Rows of the database, past all wires."""
+        """Rows of the database, not read through a proxy."""
         with psycopg.connect(self.database, autocommit=True) as session:
             found = session.execute(text, values or None)
             return found.fetchall() if found.description else []

@@ -17,7 +17,7 @@ import psycopg
 import redis
 
 from tests.chaos.site import wait
-from tests.processes import children
+from tests.support.processes import children
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +128,16 @@ def now_killed(storm, name):
     storm.site.start(name)
 
 
-def wire_cut(storm, wire):
-    storm.site.wire(wire, "cut")
+def connections_cut(storm, proxy):
+    storm.site.set_proxy(proxy, "cut")
     yield storm.random.choice([0.1, storm.random.uniform(0.5, 8)])
-    storm.site.wire(wire, "whole")
+    storm.site.set_proxy(proxy, "whole")
 
 
-def wire_silent(storm, wire):
-    storm.site.wire(wire, "silent")
+def connections_silent(storm, proxy):
+    storm.site.set_proxy(proxy, "silent")
     yield storm.random.uniform(0.5, 8)
-    storm.site.wire(wire, "whole")
+    storm.site.set_proxy(proxy, "whole")
 
 
 def restarted(number, most):
@@ -229,7 +229,7 @@ def _beats(storm):
     return storm.site.beats
 
 
-def _wires(kind):
+def _proxies(kind):
     return lambda storm: [f"{name}:{kind}" for name in storm.site.roles]
 
 
@@ -247,11 +247,11 @@ DISTURBANCES = (
     Disturbance("API process stopped and continued", stopped, _apis, 2),
     Disturbance("beat killed (-9)", killed, _beats, 1),
     Disturbance("beat stopped and continued", stopped, _beats, 1),
-    Disturbance("connections of one process to the database cut", wire_cut, _wires("postgres"), 3),
-    Disturbance("connections of one process to the database silent", wire_silent, _wires("postgres"), 2),
-    Disturbance("connections of one process to Redis cut", wire_cut, _wires("redis"), 3),
-    Disturbance("connections of one process to Redis silent", wire_silent, _wires("redis"), 2),
-    Disturbance("connections of clients and agents to the API cut", wire_cut, _only("api"), 1),
+    Disturbance("connections of one process to the database cut", connections_cut, _proxies("postgres"), 3),
+    Disturbance("connections of one process to the database silent", connections_silent, _proxies("postgres"), 2),
+    Disturbance("connections of one process to Redis cut", connections_cut, _proxies("redis"), 3),
+    Disturbance("connections of one process to Redis silent", connections_silent, _proxies("redis"), 2),
+    Disturbance("connections of clients and agents to the API cut", connections_cut, _only("api"), 1),
     Disturbance("Redis emptied (FLUSHALL)", redis_emptied, _only("redis"), 1.5),
     Disturbance("Redis killed, its data kept", restarted(signal.SIGKILL, 4), _only("redis"), 1),
     Disturbance("Redis killed, its data lost", redis_lost, _only("redis"), 1),

@@ -13,32 +13,32 @@ from functools import partial
 
 import pytest
 
-from tests import postgresql
 from tests.chaos import network
 from tests.chaos.outage import SETTINGS, Outage, ready
 from tests.chaos.servers import Redis, a_postgresql, running
-from tests.fleet import ROOT, Fleet, until
-from tests.ports import free_ports
+from tests.support import postgresql
+from tests.support.fleet import ROOT, Fleet, until
+from tests.support.ports import free_ports
 
 #: Longest seconds, on a busy machine, until everything has given up what is connected to nobody,
 #: and its work is done: by the settings it is 3 s for Redis, 4 s for PostgreSQL.
 NOTICED = 12
 
 
-class Wire:
-    """One wire to a place, in a process of its own."""
+class Proxy:
+    """A TCP proxy in its own process."""
 
     def __init__(self, folder, to):
         self.port, self._control = free_ports(2)
-        plan = folder / "wire.json"
+        plan = folder / "proxy.json"
         plan.write_text(
             json.dumps({"control": self._control, "it": {"port": self.port, "to": [to]}})
         )
-        self._command = [sys.executable, "-m", "tests.chaos.wires", str(plan)]
+        self._command = [sys.executable, "-m", "tests.chaos.tcp_proxy", str(plan)]
 
     def __enter__(self):
         self._process = subprocess.Popen(self._command, cwd=ROOT)
-        until(self._listens, "the wire", 20)
+        until(self._listens, "the proxy", 20)
         return self
 
     def __exit__(self, *_):
@@ -61,8 +61,8 @@ class Wire:
         self.be("whole")
 
 
-class Dropping(Wire):
-    """The same in a private network, whose packets the kernel drops: they may come again."""
+class Dropping(Proxy):
+    """A proxy in a private network whose packets the kernel drops; TCP retransmits them."""
 
     def lose(self):
         network.drop(self.port)
@@ -72,23 +72,23 @@ class Dropping(Wire):
 
 
 @pytest.fixture(params=["swallowed", pytest.param("dropped", marks=pytest.mark.slow)])
-def wire(request):
-    """Makes a wire on which what is sent is lost in that way."""
+def proxy(request):
+    """The class of a proxy that loses what is sent, by one of two mechanisms."""
     if request.param == "swallowed":
-        yield Wire
+        yield Proxy
         return
     with network.private():
         yield Dropping
 
 
 @pytest.fixture
-def redis(tmp_path, wire):
+def redis(tmp_path, proxy):
     with running(Redis(tmp_path)) as server:
         yield server
 
 
-def test_verbs_are_accepted_and_carried_out_though_nothing_gets_to_redis(redis, wire, tmp_path):
-    with wire(tmp_path, redis.port) as way:
+def test_verbs_are_accepted_and_carried_out_though_nothing_gets_to_redis(redis, proxy, tmp_path):
+    with proxy(tmp_path, redis.port) as way:
         url = f"redis://127.0.0.1:{way.port}/0"
         with Fleet(tmp_path, "--broker", url, **SETTINGS) as fleet:
             outage = Outage(ready(fleet))
@@ -101,9 +101,11 @@ def postgres():
         yield server
 
 
-def test_who_writes_is_told_to_come_back_while_nothing_gets_to_postgresql(postgres, wire, tmp_path):
+def test_who_writes_is_told_to_come_back_while_nothing_gets_to_postgresql(
+    postgres, proxy, tmp_path
+):
     database = postgresql.name_of(postgres.url)
-    with wire(tmp_path, f"{postgres.folder}/.s.PGSQL.5432") as way:
+    with proxy(tmp_path, f"{postgres.folder}/.s.PGSQL.5432") as way:
         url = (
             f"postgresql://{postgresql.ACCOUNT}@127.0.0.1:{way.port}/{database}"
             "?sslmode=disable&gssencmode=disable"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.chaos.test_faults import SLOW
-from tests.fleet import ROOT, Fleet, until
+from tests.support.fleet import ROOT, Fleet, until
 
 
 def doctor(fleet, *options):

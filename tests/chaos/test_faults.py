@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
+from tests.support.fleet import AGENTS, Fleet, until
 
 #: Fake hardware that takes its time, so that something can happen meanwhile.
 SLOW = {

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 import redis
 
-from tests import postgresql
 from tests.chaos.disks import disk
 from tests.chaos.outage import SETTINGS, Outage, answers, ask, assert_please_retry, put, ready
 from tests.chaos.servers import PostgreSQL, Redis, a_folder, running
-from tests.fleet import Fleet, until
+from tests.support import postgresql
+from tests.support.fleet import Fleet, until
 
 #: Nodes whose creation fills what the database has of its own on a full disk.
 MANY = 3000

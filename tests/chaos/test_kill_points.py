@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
+from tests.support.fleet import AGENTS, Fleet, until
 
 #: Fake hardware whose steps are called again, so that there are waits.
 PACE = {"INGOT_FAKE_DEPLOY_DELAY": "0.1", "INGOT_FAKE_RESCUE_DELAY": "0.1"}

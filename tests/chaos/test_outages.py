@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.outage import OUTAGE, SETTINGS, Outage, ready
 from tests.chaos.servers import Redis, a_postgresql, running
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from drivers.simulator.simulator import running
-from tests import postgresql
 from tests.chaos.outage import answers
 from tests.chaos.servers import PostgreSQL, a_folder, a_postgresql
 from tests.chaos.servers import running as serving
-from tests.fleet import AGENTS, ROOT, Fleet, until
+from tests.support import postgresql
+from tests.support.fleet import AGENTS, ROOT, Fleet, until
 from workers.witness import MARGIN
 
 PACE = {"boot_seconds": 0.5, "step_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05}

@@ -7,8 +7,8 @@ from app import db
 from app.models import Node, Operation, OperationStep
 from tests.chaos import audit, orders, run
 from tests.chaos.site import Site
-from tests.conftest import not_run
-from tests.postgresql import NoServer, find
+from tests.support.postgresql import NoServer, find
+from tests.support.prerequisites import not_run
 
 SEED = 7
 #: Machines that stay silent, or do not switch, are given up soon: all comes to rest with them.

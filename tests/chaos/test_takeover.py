@@ -22,7 +22,7 @@ import pytest
 from app.ring import Member, owner
 from drivers.simulator.simulator import running
 from tests.chaos.test_faults import SLOW
-from tests.fleet import AGENTS, ROOT, Fleet, until
+from tests.support.fleet import AGENTS, ROOT, Fleet, until
 
 #: Setting -> seconds until work goes on, of the promise; and the settings.
 PROMISES = {

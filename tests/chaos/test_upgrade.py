@@ -20,8 +20,8 @@ from sqlalchemy import DateTime, MetaData, create_engine
 from app import release
 from app.db import MIGRATIONS, connect, utcnow
 from tests.chaos.test_faults import SLOW
-from tests.fleet import ROOT, Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import ROOT, Fleet, until
+from tests.support.ports import free_port
 
 FROZEN = Path(__file__).with_name("upgrade")
 #: What the release before this one is called; the last that is in this clone's history counts.

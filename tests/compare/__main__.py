@@ -18,7 +18,7 @@ from tests.compare.ironic import CONDUCTOR, INTERFACES, Ironic
 from tests.compare.report import Finding, Report
 from tests.compare.runner import Service
 from tests.compare.tables import TABLES
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 SETTINGS = {
     "INGOT_HOST": CONDUCTOR.rpartition("-")[0],

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from app.parent import die_with_parent
-from tests.fleet import ROOT
-from tests.ports import free_port
+from tests.support.fleet import ROOT
+from tests.support.ports import free_port
 
 #: What is compared with; raise it together with the microversions that we speak.
 RELEASE = "39.0.0"

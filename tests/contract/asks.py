@@ -1,7 +1,7 @@
 """A conductor that answers in the same process, over the application's own database."""
 
 from app.errors import Unavailable
-from tests.integration.conftest import AlwaysGiven
+from tests.support.inside import AlwaysGiven
 from workers.answering import Answerer
 
 

@@ -5,7 +5,7 @@ from flask import request_started
 
 from app.db import after
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
-from tests.certificates import OTHER_PEM, PEM
+from tests.support.certificates import OTHER_PEM, PEM
 
 from .conftest import fault
 

@@ -7,8 +7,8 @@ import pytest
 from app.api import auth
 from app.main import create_app
 from app.settings import KeystoneAuthtoken, Settings, SettingsError
-from tests import keystone as stand_in
-from tests.keystone import token
+from tests.support import keystone as fake_keystone
+from tests.support.keystone import token
 
 from .conftest import Api, fault
 
@@ -23,7 +23,7 @@ def with_keystone(settings: Settings, **options) -> Settings:
 
 @pytest.fixture
 def keystone():
-    with stand_in.serving() as server:
+    with fake_keystone.serving() as server:
         yield server
 
 
@@ -34,7 +34,7 @@ def options(keystone):
         "auth_url": keystone.url,
         "www_authenticate_uri": "https://keystone.example",
         "username": "ingot",
-        "password": stand_in.PASSWORD,
+        "password": fake_keystone.PASSWORD,
         "http_request_max_retries": 0,
     }
 

@@ -137,7 +137,7 @@ def populate(api):
 
 
 @pytest.fixture
-def world(api):
+def restore(api):
     """Puts everything back as it was."""
     api.runtime.asks = Asked(api.runtime)
     populate(api)
@@ -210,7 +210,7 @@ def found_in(operation, examples, seed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_answer_is_one_that_the_documentation_describes(api, world):
+def test_every_answer_is_one_that_the_documentation_describes(api, restore):
     schema = schemathesis.openapi.from_wsgi("/openapi.json", api.client.application)
     operations = [each.ok() for each in schema.get_all_operations()]
     end, wrong = time.monotonic() + SECONDS, []
@@ -218,7 +218,7 @@ def test_every_answer_is_one_that_the_documentation_describes(api, world):
         for operation in operations:
             wrong += found_in(operation, EXAMPLES, SEED + lap)
             if operation.method != "get":
-                world()
+                restore()
         if time.monotonic() >= end:
             break
 

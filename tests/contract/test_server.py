@@ -23,7 +23,7 @@ from app.models import Conductor
 from drivers import registry
 from drivers.builtin import HARDWARE_TYPES
 from tests.contract.clients.cli import Baremetal
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 SERVE = "import os; from app import serve, settings; serve.main(settings.load(os.environ))"
 NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}

@@ -18,8 +18,8 @@ from pathlib import Path
 import requests
 
 from drivers.simulator.agent import Agent
-from tests.ports import free_port
-from tests.web import Handler, serving
+from tests.support.ports import free_port
+from tests.support.web import Handler, serving
 
 UUID = "8d6f1a5e-7f3b-4a53-9a1e-0d2f5c6b7a80"
 MAC = "52:54:00:8d:6f:1a"

@@ -18,11 +18,11 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from tests import debian
-from tests.conftest import not_run
 from tests.e2e.bare_metal import MAC, UUID, Machine
-from tests.fleet import ROOT
-from tests.ports import free_port
+from tests.support import debian
+from tests.support.fleet import ROOT
+from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
 
 HOST = Path(__file__).with_name("real_agent_host")
 REQUIREMENTS = ROOT / "requirements" / "agent.txt"

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.fleet import Fleet, until
+from tests.support.fleet import Fleet, until
 
 COUNT = 12
 

@@ -8,8 +8,8 @@ import pytest
 import requests
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, ROOT, Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import AGENTS, ROOT, Fleet, until
+from tests.support.ports import free_port
 
 PACE = {"boot_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
 

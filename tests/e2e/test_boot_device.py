@@ -4,7 +4,7 @@ import os
 import signal
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
+from tests.support.fleet import AGENTS, Fleet, until
 
 PACE = {"boot_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
 DEVICE = "management/boot_device"

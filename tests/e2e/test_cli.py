@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 from workers import cli
 
 INGOT = Path(sys.executable).parent / "ingot"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.e2e.command_line import INGOT, environment, on_terminal, piped
-from tests.fleet import Fleet, until
+from tests.support.fleet import Fleet, until
 
 RESET = {"interface": "bios", "step": "factory_reset"}
 MAC = "52:54:00:00:00:01"

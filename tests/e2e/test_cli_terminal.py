@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.e2e.command_line import on_terminal, piped
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 RED = "\x1b[1;31m"

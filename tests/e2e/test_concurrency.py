@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 CLIENTS = 32
 VERSION = {"X-OpenStack-Ironic-API-Version": "1.96"}

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.processes import inside, marked
+from tests.support.processes import inside, marked
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 120

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.fleet import Fleet, until
+from tests.support.fleet import Fleet, until
 
 
 def test_the_first_start_has_nothing_to_warn_of(tmp_path):

@@ -13,8 +13,8 @@ from pathlib import Path
 import requests
 from celery import Celery
 
-from tests.fleet import Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import Fleet, until
+from tests.support.ports import free_port
 
 BIN = Path(sys.executable).parent
 VERBS = {

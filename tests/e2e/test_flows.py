@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
+from tests.support.fleet import AGENTS, Fleet, until
 
 BURN = {"interface": "deploy", "step": "burnin_cpu"}
 ERASE = {"interface": "deploy", "step": "erase_devices"}

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
-from tests.web import Handler, serving
+from tests.support.fleet import AGENTS, Fleet, until
+from tests.support.web import Handler, serving
 
 PACE = {"boot_seconds": 0.5, "heartbeat_gap": 0.5, "retry_factor": 0.05}
 #: Out of what the agents say, what is made of it.

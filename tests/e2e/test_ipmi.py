@@ -6,9 +6,9 @@ import sys
 import uuid
 from functools import partial
 
-from tests import debian
-from tests.conftest import not_run
-from tests.fleet import ROOT, Fleet, until
+from tests.support import debian
+from tests.support.fleet import ROOT, Fleet, until
+from tests.support.prerequisites import not_run
 
 
 def reached(fleet, node, state):

@@ -9,11 +9,11 @@ import requests
 
 from tests.contract.clients.cli import Baremetal
 from tests.e2e import bare_metal
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def machine_and_url(tmp_path_factory):
     folder = tmp_path_factory.mktemp("e2e")
     with (
         bare_metal.running(folder) as machine,
@@ -23,8 +23,8 @@ def world(tmp_path_factory):
         yield machine, fleet.url
 
 
-def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_back(world):
-    machine, url = world
+def test_the_baremetal_cli_takes_a_machine_from_enrolment_to_an_instance_and_back(machine_and_url):
+    machine, url = machine_and_url
     baremetal = Baremetal(url)
     node = baremetal(
         "node", "create", "--driver", "redfish", "--name", "rack1-u7",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleet import ROOT, Fleet
-from tests.web import Handler, serving
+from tests.support.fleet import ROOT, Fleet
+from tests.support.web import Handler, serving
 
 PAGE = ROOT / "docs" / "drivers.md"
 INGOT = Path(sys.executable).with_name("ingot")

@@ -8,8 +8,8 @@ import stat
 import requests
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, ROOT, Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import AGENTS, ROOT, Fleet, until
+from tests.support.ports import free_port
 
 #: Slow enough to look at what a machine boots before it is withdrawn.
 PACE = {"boot_seconds": 5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 def test_a_fleet_on_postgresql_survives_the_death_of_a_conductor(tmp_path, postgresql_server):

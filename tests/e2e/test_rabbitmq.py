@@ -3,9 +3,9 @@
 import pytest
 
 from app import messages, queue, settings
-from tests import rabbitmq
-from tests.conftest import not_run
-from tests.fleet import Fleet, until
+from tests.support import rabbitmq
+from tests.support.fleet import Fleet, until
+from tests.support.prerequisites import not_run
 
 SLOW = {"INGOT_FAKE_VENDOR_DELAY": "0.2,0.6", "INGOT_BROKER_CONNECT_TIMEOUT": "2"}
 

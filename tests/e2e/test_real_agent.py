@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import debian
-from tests.conftest import not_run
 from tests.e2e import bare_metal, real_agent
-from tests.fleet import Fleet, until
+from tests.support import debian
+from tests.support.fleet import Fleet, until
+from tests.support.prerequisites import not_run
 
 #: Seconds of work of the step that is measured.
 WORK = 6.0
@@ -45,7 +45,7 @@ FIRST, SECOND = disk_image(b"first system "), disk_image(b"second system ")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def enrolled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real-agent")
     with (
         bare_metal.running(folder, real_agent.RealMachine()) as machine,
@@ -67,7 +67,7 @@ def world(tmp_path_factory):
         node = fleet.http.post(f"{fleet.url}/v1/nodes", json=body).json()["uuid"]
         port = {"node_uuid": node, "address": bare_metal.MAC}
         assert 201 == fleet.http.post(f"{fleet.url}/v1/ports", json=port).status_code
-        yield Machine(fleet, machine, node)
+        yield Enrolled(fleet, machine, node)
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def qemu_img():
     return program
 
 
-class Machine:
-    """A node, and the machine that it is."""
+class Enrolled:
+    """A node and its machine."""
 
     def __init__(self, fleet, machine, node):
         self.fleet, self.machine, self.node = fleet, machine, node
@@ -162,142 +162,146 @@ def test_the_agent_is_not_started_where_it_could_open_a_disk(devices, user, comp
     assert complaint in done.stderr
 
 
-def test_inspection_keeps_the_inventory_and_makes_properties_of_it(world):
-    world.reach("manage", "manageable")
-    operation = world.reach("inspect", "manageable")
+def test_inspection_keeps_the_inventory_and_makes_properties_of_it(enrolled):
+    enrolled.reach("manage", "manageable")
+    operation = enrolled.reach("inspect", "manageable")
     assert "inspect.await_report" in {f"{s['interface']}.{s['step']}" for s in operation["steps"]}
-    node = world.show()
+    node = enrolled.show()
     assert {
         "cpu_arch": "x86_64", "cpus": 1, "memory_mb": 1024, "local_gb": 0,
         "vendor": "Sushy Emulator",
     } == node["properties"]  # fmt: skip
     assert ("power off", None) == (node["power_state"], node["inspection_started_at"])
-    found = world.fleet.get(f"nodes/{world.node}/inventory")
+    found = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
     assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
     assert [real_agent.DISK_SIZE] == [disk["size"] for disk in found["inventory"]["disks"]]
     assert [{"name": "file_machine", "version": "1"}] == found["plugin_data"]["configuration"][
         "managers"
     ]
     assert ["eth0"] == list(found["plugin_data"]["valid_interfaces"])
-    ports = world.fleet.get(f"nodes/{world.node}/ports?detail=true")["ports"]
+    ports = enrolled.fleet.get(f"nodes/{enrolled.node}/ports?detail=true")["ports"]
     assert [(bare_metal.MAC, True)] == [(port["address"], port["pxe_enabled"]) for port in ports]
 
 
-def test_an_agent_whose_report_was_refused_is_asked(world):
-    world.machine.reports_to = world.machine.url
-    world.reach("inspect", "manageable")
-    world.machine.reports_to = None
-    found = world.fleet.get(f"nodes/{world.node}/inventory")
+def test_an_agent_whose_report_was_refused_is_asked(enrolled):
+    enrolled.machine.reports_to = enrolled.machine.url
+    enrolled.reach("inspect", "manageable")
+    enrolled.machine.reports_to = None
+    found = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
     assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
     assert "1024" == str(found["inventory"]["memory"]["physical_mb"])
     assert "configuration" not in found["plugin_data"], "that is in reports alone"
 
 
-def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(world):
+def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(enrolled):
     raid = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
-    put = f"{world.fleet.url}/v1/nodes/{world.node}/states/raid"
-    assert 204 == world.fleet.http.put(put, json=raid).status_code
+    put = f"{enrolled.fleet.url}/v1/nodes/{enrolled.node}/states/raid"
+    assert 204 == enrolled.fleet.http.put(put, json=raid).status_code
     steps = [
         {"interface": "raid", "step": "delete_configuration"},
         {"interface": "raid", "step": "create_configuration"},
         {"interface": "deploy", "step": "burn_in", "args": {"seconds": WORK}},
     ]
-    operation = world.reach("clean", "manageable", clean_steps=steps)
+    operation = enrolled.reach("clean", "manageable", clean_steps=steps)
     cleaned = [each for each in operation["steps"] if each["flow"] == "clean"]
     assert [each["step"] for each in steps] == [each["step"] for each in cleaned]
-    assert raid["logical_disks"] == world.show()["raid_config"]["logical_disks"]
-    assert (world.machine.folder / "raid").exists()
+    assert raid["logical_disks"] == enrolled.show()["raid_config"]["logical_disks"]
+    assert (enrolled.machine.folder / "raid").exists()
     late = took(cleaned[-1]) - WORK
     print(f"an in-band step of {WORK:g} s was known to have ended {late:.2f} s later")
     assert late <= max(1.0, 0.02 * WORK)
 
 
-def test_automated_cleaning_erases_the_disk_and_on_the_fast_track_leaves_the_agent_running(world):
-    world.set(**{"driver_info/fast_track": True})
-    with world.machine.disk.open("r+b") as disk:
+def test_automated_cleaning_erases_the_disk_and_on_the_fast_track_leaves_the_agent_running(
+    enrolled,
+):
+    enrolled.set(**{"driver_info/fast_track": True})
+    with enrolled.machine.disk.open("r+b") as disk:
         disk.write(b"the former tenant")
-    operation = world.reach("provide", "available")
+    operation = enrolled.reach("provide", "available")
     assert ["erase_devices_metadata", "erase_devices"] == in_band(operation)
-    assert bytes(17) == world.on_disk(0, 17)
-    assert ("power on", None) == (world.show()["power_state"], world.machine.agent.poll())
+    assert bytes(17) == enrolled.on_disk(0, 17)
+    assert ("power on", None) == (enrolled.show()["power_state"], enrolled.machine.agent.poll())
 
 
-def test_direct_deployment_writes_image_config_drive_and_what_a_custom_step_adds(world):
-    world.set(instance_info=instance(world.machine, "/first.raw", FIRST))
+def test_direct_deployment_writes_image_config_drive_and_what_a_custom_step_adds(enrolled):
+    enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
     drive = {"meta_data": {"name": "rack1-u7"}, "user_data": "#!/bin/sh\n"}
-    operation = world.reach("active", "active", configdrive=drive)
-    world.set(**{"driver_info/fast_track": False})
+    operation = enrolled.reach("active", "active", configdrive=drive)
+    enrolled.set(**{"driver_info/fast_track": False})
     assert "prepare_ramdisk" not in {step["step"] for step in operation["steps"]}
     assert ["sign_disk"] == in_band(operation)
     system = slice(1 << 20, 4 << 20)
-    assert sha256(FIRST[system]) == sha256(world.on_disk(1 << 20, 3 << 20))
-    assert FIRST[:462] == world.on_disk(0, 462)
-    assert world.node.encode() == world.on_disk(512, 36)
-    _, written = world.partition(2)
+    assert sha256(FIRST[system]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
+    assert FIRST[:462] == enrolled.on_disk(0, 462)
+    assert enrolled.node.encode() == enrolled.on_disk(512, 36)
+    _, written = enrolled.partition(2)
     assert b"config-2" == written[16 * 2048 + 40 :][:8]
     assert b'{"name": "rack1-u7"}' in written
-    assert "power on" == world.show()["power_state"]
+    assert "power on" == enrolled.show()["power_state"]
 
 
-def test_a_wrong_checksum_is_told_with_its_image(world):
-    wrong = instance(world.machine, "/second.raw", FIRST)
-    world.set(instance_info=wrong)
-    world.ask("rebuild")
-    world.fleet.await_state([world.node], "deploy failed")
-    error = world.show()["last_error"]
+def test_a_wrong_checksum_is_told_with_its_image(enrolled):
+    wrong = instance(enrolled.machine, "/second.raw", FIRST)
+    enrolled.set(instance_info=wrong)
+    enrolled.ask("rebuild")
+    enrolled.fleet.await_state([enrolled.node], "deploy failed")
+    error = enrolled.show()["last_error"]
     assert wrong["image_source"] in error
     assert wrong["image_os_hash_value"] in error
-    newest = world.fleet.get(f"nodes/{world.node}/operations")["operations"][0]["uuid"]
-    steps = world.fleet.get(f"operations/{newest}")["steps"]
+    newest = enrolled.fleet.get(f"nodes/{enrolled.node}/operations")["operations"][0]["uuid"]
+    steps = enrolled.fleet.get(f"operations/{newest}")["steps"]
     (kept,) = [step["result"]["logs"] for step in steps if step["step"] == "keep_logs"]
     with tarfile.open(kept) as archive:
         assert "agent.log" in {Path(name).name for name in archive.getnames()}
 
 
-def test_rebuild_writes_another_image_of_another_format(world, qemu_img, tmp_path):
+def test_rebuild_writes_another_image_of_another_format(enrolled, qemu_img, tmp_path):
     path = tmp_path / "second.raw"
     path.write_bytes(SECOND)
     converted = path.with_suffix(".qcow2")
     subprocess.run(
         [qemu_img, "convert", "-f", "raw", "-O", "qcow2", path, converted], check=True, timeout=30
     )
-    content = world.machine.files["/second.qcow2"] = converted.read_bytes()
-    world.set(instance_info=instance(world.machine, "/second.qcow2", content))
-    world.reach("rebuild", "active")
-    assert sha256(SECOND[1 << 20 :]) == sha256(world.on_disk(1 << 20, 3 << 20))
+    content = enrolled.machine.files["/second.qcow2"] = converted.read_bytes()
+    enrolled.set(instance_info=instance(enrolled.machine, "/second.qcow2", content))
+    enrolled.reach("rebuild", "active")
+    assert sha256(SECOND[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
 
 
-def test_an_image_of_one_partition_gets_a_table_swap_and_config_drive_around_it(world):
-    system = world.machine.files["/part.raw"] = b"a system of one partition ".ljust(3 << 20, b".")
+def test_an_image_of_one_partition_gets_a_table_swap_and_config_drive_around_it(enrolled):
+    system = enrolled.machine.files["/part.raw"] = b"a system of one partition ".ljust(
+        3 << 20, b"."
+    )
     parts = {"image_type": "partition", "root_gb": 1, "swap_mb": 16}
     mode = {"capabilities": {"boot_mode": "bios"}}
-    world.set(instance_info={**instance(world.machine, "/part.raw", system), **parts, **mode})
-    world.reach("rebuild", "active", configdrive={"meta_data": {"name": "rack1-u7"}})
-    sizes, (_, drive, root) = zip(*map(world.partition, (1, 2, 3)), strict=True)
+    enrolled.set(instance_info={**instance(enrolled.machine, "/part.raw", system), **parts, **mode})
+    enrolled.reach("rebuild", "active", configdrive={"meta_data": {"name": "rack1-u7"}})
+    sizes, (_, drive, root) = zip(*map(enrolled.partition, (1, 2, 3)), strict=True)
     assert (16 << 20, 1 << 20, 1 << 30) == sizes
     assert b'{"name": "rack1-u7"}' in drive
     assert sha256(system) == sha256(root[: len(system)])
 
 
-def test_service_runs_a_step_of_the_agents_beside_the_instance(world):
-    before = world.on_disk(0, 4 << 20)
+def test_service_runs_a_step_of_the_agents_beside_the_instance(enrolled):
+    before = enrolled.on_disk(0, 4 << 20)
     steps = [{"interface": "deploy", "step": "burn_in", "args": {"seconds": 0.1}}]
-    operation = world.reach("service", "active", service_steps=steps)
+    operation = enrolled.reach("service", "active", service_steps=steps)
     assert ["burn_in"] == in_band(operation)
-    assert before == world.on_disk(0, 4 << 20)
+    assert before == enrolled.on_disk(0, 4 << 20)
 
 
-def test_rescue_sets_a_password_and_unrescue_boots_the_instance(world):
-    world.reach("rescue", "rescue", rescue_password="open sesame")
-    password = (world.machine.folder / "rescue-password").read_text()
+def test_rescue_sets_a_password_and_unrescue_boots_the_instance(enrolled):
+    enrolled.reach("rescue", "rescue", rescue_password="open sesame")
+    password = (enrolled.machine.folder / "rescue-password").read_text()
     assert password.startswith("$5$")
-    world.reach("unrescue", "active")
+    enrolled.reach("unrescue", "active")
 
 
-def test_undeployment_erases_the_disk(world):
-    world.reach("deleted", "available")
-    assert bytes(4 << 20) == world.on_disk(0, 4 << 20)
-    assert "power off" == world.show()["power_state"]
+def test_undeployment_erases_the_disk(enrolled):
+    enrolled.reach("deleted", "available")
+    assert bytes(4 << 20) == enrolled.on_disk(0, 4 << 20)
+    assert "power off" == enrolled.show()["power_state"]
 
 
 def sha256(content):

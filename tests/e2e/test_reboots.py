@@ -3,8 +3,8 @@
 import pytest
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, ROOT, Fleet, until
-from tests.ports import free_port
+from tests.support.fleet import AGENTS, ROOT, Fleet, until
+from tests.support.ports import free_port
 
 BOOTS = ("redfish-virtual-media", "redfish-https", "ipxe", "http-ipxe")
 #: In-band steps at priorities after that of prepare_instance_boot, 60.

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from drivers.simulator.simulator import running
-from tests.fleet import AGENTS, Fleet, until
+from tests.support.fleet import AGENTS, Fleet, until
 
 PACE = {"boot_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
 ROOT_VOLUME = {"raid_level": "1", "size_gb": 100, "is_root_volume": True, "volume_name": "root"}

@@ -9,20 +9,20 @@ from app.errors import NodeLocked
 from app.models import Node, Operation
 from app.states import State
 from drivers.fake.hardware import FakeDeploy
+from tests.integration.harness import Acme, AcmeManagement, Harness, asked
 from tests.integration.test_manual_cleaning import POLISH
-from tests.integration.world import Acme, AcmeManagement, World, asked
 from workers import claims
 
 CRAWL, STROLL = asked("management", "crawl"), asked("management", "stroll")
 
 
 @pytest.fixture
-def world(inside):
-    return World(inside)
+def harness(inside):
+    return Harness(inside)
 
 
 @contextmanager
-def held_up(world, monkeypatch, node, name, interface=AcmeManagement):
+def held_up(harness, monkeypatch, node, name, interface=AcmeManagement):
     """While a thread of the conductor hangs in a step of a node's; then it goes on."""
     begun, let_go = threading.Event(), threading.Event()
     real = getattr(interface, name)
@@ -36,10 +36,10 @@ def held_up(world, monkeypatch, node, name, interface=AcmeManagement):
         hang.__ingot_step__ = real.__ingot_step__
     with monkeypatch.context() as patch:
         patch.setattr(interface, name, hang)
-        thread = threading.Thread(target=world.run)
+        thread = threading.Thread(target=harness.run)
         thread.start()
         assert begun.wait(20)
-        assert "running" == world.last(node).state
+        assert "running" == harness.last(node).state
         try:
             yield
         finally:
@@ -48,101 +48,103 @@ def held_up(world, monkeypatch, node, name, interface=AcmeManagement):
         assert not thread.is_alive()
 
 
-def test_an_abort_ends_an_operation_whose_abortable_step_hangs_in_the_conductor(world, monkeypatch):
-    node = world.node()
-    world.ask(node, "clean", clean_steps=[STROLL, POLISH])
-    with held_up(world, monkeypatch, node, "stroll"):
-        world.ask(node, "abort")
-        row = world.inside.read(node)
+def test_an_abort_ends_an_operation_whose_abortable_step_hangs_in_the_conductor(
+    harness, monkeypatch
+):
+    node = harness.node()
+    harness.ask(node, "clean", clean_steps=[STROLL, POLISH])
+    with held_up(harness, monkeypatch, node, "stroll"):
+        harness.ask(node, "abort")
+        row = harness.inside.read(node)
         assert ("clean failed", "manageable", None) == (
             row.provision_state, row.target_provision_state, row.reservation,
         )  # fmt: skip
         assert "By request" in row.last_error
-        assert "manageable" == world.do(node, "manage")
-    assert ("manageable", "aborted") == (world.state(node), world.last(node).state)
-    assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == world.labels(
+        assert "manageable" == harness.do(node, "manage")
+    assert ("manageable", "aborted") == (harness.state(node), harness.last(node).state)
+    assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == harness.labels(
         node
     )
 
 
 def test_an_abort_while_a_step_runs_that_must_not_be_interrupted_takes_effect_after_it(
-    world, monkeypatch
+    harness, monkeypatch
 ):
-    node = world.node()
-    world.ask(node, "clean", clean_steps=[POLISH, POLISH])
-    with held_up(world, monkeypatch, node, "polish"):
-        world.ask(node, "abort")
-        assert ("cleaning", "running") == (world.state(node), world.last(node).state)
-        assert world.steps(node)[0].abort_after
-        world.ask(node, "abort")  # again: nothing more
+    node = harness.node()
+    harness.ask(node, "clean", clean_steps=[POLISH, POLISH])
+    with held_up(harness, monkeypatch, node, "polish"):
+        harness.ask(node, "abort")
+        assert ("cleaning", "running") == (harness.state(node), harness.last(node).state)
+        assert harness.steps(node)[0].abort_after
+        harness.ask(node, "abort")  # again: nothing more
     assert ["polish"] == Acme.did
-    assert [("management.polish", "done"), ("management.polish", "skipped")] == world.labels(node)
-    assert ("clean failed", None) == (world.state(node), world.inside.read(node).reservation)
+    assert [("management.polish", "done"), ("management.polish", "skipped")] == harness.labels(node)
+    assert ("clean failed", None) == (harness.state(node), harness.inside.read(node).reservation)
 
 
 def test_an_abort_is_remembered_while_a_step_that_must_not_be_interrupted_begins_to_wait(
-    world, monkeypatch
+    harness, monkeypatch
 ):
-    node = world.node()
-    world.ask(node, "clean", clean_steps=[CRAWL, POLISH])
-    with held_up(world, monkeypatch, node, "crawl"):
-        world.ask(node, "abort")
-    assert "clean wait" == world.state(node)
-    assert "clean failed" == world.poll(node)
+    node = harness.node()
+    harness.ask(node, "clean", clean_steps=[CRAWL, POLISH])
+    with held_up(harness, monkeypatch, node, "crawl"):
+        harness.ask(node, "abort")
+    assert "clean wait" == harness.state(node)
+    assert "clean failed" == harness.poll(node)
     assert ["crawl"] == Acme.did
 
 
-def test_an_abort_before_a_conductor_takes_the_next_step_is_done_at_once(world):
-    node = world.node()
-    world.ask(node, "clean", clean_steps=[POLISH])
-    message = world.inside.sent[-1]
-    world.ask(node, "abort")
-    assert "clean failed" == world.state(node)
+def test_an_abort_before_a_conductor_takes_the_next_step_is_done_at_once(harness):
+    node = harness.node()
+    harness.ask(node, "clean", clean_steps=[POLISH])
+    message = harness.inside.sent[-1]
+    harness.ask(node, "abort")
+    assert "clean failed" == harness.state(node)
     hint = message.operation, message.fence, message.cursor
-    assert claims.claim(world.conductor, *hint) is None
-    world.run()
+    assert claims.claim(harness.conductor, *hint) is None
+    harness.run()
     assert [] == Acme.did
-    assert "aborted" == world.last(node).state
+    assert "aborted" == harness.last(node).state
 
 
-def test_an_abort_while_the_machine_is_prepared_for_steps_keeps_late_work_out(world, monkeypatch):
-    node = world.node("active")
-    world.ask(node, "service", service_steps=[asked("management", "ask_agent")])
-    with held_up(world, monkeypatch, node, "prepare_service", FakeDeploy):
-        world.ask(node, "abort")
-        row = world.inside.read(node)
+def test_an_abort_while_the_machine_is_prepared_for_steps_keeps_late_work_out(harness, monkeypatch):
+    node = harness.node("active")
+    harness.ask(node, "service", service_steps=[asked("management", "ask_agent")])
+    with held_up(harness, monkeypatch, node, "prepare_service", FakeDeploy):
+        harness.ask(node, "abort")
+        row = harness.inside.read(node)
         assert ("active", None) == (row.provision_state, row.reservation)
-    assert ("active", "aborted") == (world.state(node), world.last(node).state)
-    assert [("deploy.prepare_service", "aborted")] == world.labels(node)[:1]
+    assert ("active", "aborted") == (harness.state(node), harness.last(node).state)
+    assert [("deploy.prepare_service", "aborted")] == harness.labels(node)[:1]
 
 
-def test_a_rescue_that_is_aborted_while_a_step_runs_forgets_its_password(world, monkeypatch):
-    node = world.node("active")
-    world.ask(node, "rescue", rescue_password="open sesame")
-    operation = world.last(node)
-    assert claims.claim(world.conductor, operation.uuid, operation.fence, 0)
-    world.ask(node, "abort")
-    world.run()
-    row = world.inside.read(node)
+def test_a_rescue_that_is_aborted_while_a_step_runs_forgets_its_password(harness, monkeypatch):
+    node = harness.node("active")
+    harness.ask(node, "rescue", rescue_password="open sesame")
+    operation = harness.last(node)
+    assert claims.claim(harness.conductor, operation.uuid, operation.fence, 0)
+    harness.ask(node, "abort")
+    harness.run()
+    row = harness.inside.read(node)
     assert ("rescue failed", None) == (row.provision_state, row.reservation)
     assert "rescue_password" not in row.instance_info
 
 
-def test_what_tidies_up_after_a_failure_is_not_aborted(world):
-    node = world.node("active")
-    world.ask(node, "service", service_steps=[POLISH])
-    operation = world.last(node)
-    world.inside.change(Operation, operation.uuid, error={"code": "timeout", "message": "late"})
+def test_what_tidies_up_after_a_failure_is_not_aborted(harness):
+    node = harness.node("active")
+    harness.ask(node, "service", service_steps=[POLISH])
+    operation = harness.last(node)
+    harness.inside.change(Operation, operation.uuid, error={"code": "timeout", "message": "late"})
     with pytest.raises(NodeLocked):
-        world.ask(node, "abort")
+        harness.ask(node, "abort")
 
 
-def test_a_reservation_for_something_else_still_refuses_an_abort(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[STROLL])
-    world.inside.change(Node, node, reservation="c-1", operation_id=None)
+def test_a_reservation_for_something_else_still_refuses_an_abort(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[STROLL])
+    harness.inside.change(Node, node, reservation="c-1", operation_id=None)
     with pytest.raises(NodeLocked):
-        world.ask(node, "abort")
-    world.inside.change(Node, node, provision_state=State.VERIFYING)
+        harness.ask(node, "abort")
+    harness.inside.change(Node, node, provision_state=State.VERIFYING)
     with pytest.raises(NodeLocked):
-        world.ask(node, "abort")
+        harness.ask(node, "abort")

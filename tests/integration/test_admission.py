@@ -14,8 +14,8 @@ from app.operation_states import OperationEvent
 from app.services import admission, operations, outcomes, provisioning
 from app.services.caller import Caller
 from app.services.why import explain
-from tests.fleet import Fleet, until
-from tests.integration.conftest import Inside
+from tests.support.fleet import Fleet, until
+from tests.support.inside import Inside
 from workers import attempts, reconciler
 
 TRUSTED = reconciler.Contact(timeout=0)

@@ -10,10 +10,9 @@ from app.errors import GatewayTimeout
 from app.models import Node, Operation
 from app.services import asking, conductors
 from drivers.errors import LeaseLost, Refused, Unreachable
-from tests.fleet import until
+from tests.support.fleet import until
+from tests.support.inside import AlwaysGiven
 from workers.answering import Answerer, Desk
-
-from .conftest import AlwaysGiven
 
 SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": True}}
 

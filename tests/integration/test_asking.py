@@ -8,7 +8,7 @@ import time
 import pytest
 
 from drivers.simulator.simulator import running
-from tests.fleet import Fleet, until
+from tests.support.fleet import Fleet, until
 
 NMI = "management/inject_nmi"
 DEVICE = "management/boot_device"

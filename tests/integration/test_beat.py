@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from app import broker, db
 from app.models import BeatLease, Conductor
-from tests.fleet import until
+from tests.support.fleet import until
 from workers import beat
 from workers.lost import Lookout
 from workers.reconciler import Contact

@@ -9,8 +9,16 @@ import pytest
 
 from app.services import operations, power
 from app.services.caller import Caller
-from tests.integration.room import API, CONDUCTOR, IN_A_TRANSACTION, NOW, WAKER, Strike, opened
-from tests.integration.world import Acme, asked
+from tests.integration.crash_harness import (
+    API,
+    CONDUCTOR,
+    IN_A_TRANSACTION,
+    NOW,
+    WAKER,
+    Strike,
+    opened,
+)
+from tests.integration.harness import Acme, asked
 from tests.unit.drivers.machines import image_server, scripted_agent
 
 #: Fake hardware that takes its time, so that its steps have to be called again.
@@ -68,75 +76,75 @@ FLOWS = {
 
 
 @pytest.fixture
-def room(inside, monkeypatch):
+def harness(inside, monkeypatch):
     inside.environ.update(SETTINGS)
     with scripted_agent() as agent, image_server() as images:
         images.files["/disk.raw"] = bytes(512)
         plain = inside.another()
-        with opened(plain, agent, monkeypatch) as room:
-            room.offer("clean", ("deploy", "erase_devices", 10))
-            room.offer("deploy", ("deploy", "check", 50))
-            room.offer("service", ("deploy", "burn", 0))
+        with opened(plain, agent, monkeypatch) as harness:
+            harness.offer("clean", ("deploy", "erase_devices", 10))
+            harness.offer("deploy", ("deploy", "check", 50))
+            harness.offer("service", ("deploy", "burn", 0))
             url = f"{images.url}/disk.raw"
-            room.image = {"image_source": url, "image_checksum": "a" * 64}
-            yield room
+            harness.image = {"image_source": url, "image_checksum": "a" * 64}
+            yield harness
         plain.close()
 
 
-def begin(room, flow, strike, *, lossy=False):
+def begin(harness, flow, strike, *, lossy=False):
     """Let a new node go through a flow; its id."""
     more = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
     state = {"power_state": "power on"} if flow.begins == "active" else {}
-    node = room.node(flow.begins, instance_info=room.image, **more, **state)
-    room.begin(None)
+    node = harness.node(flow.begins, instance_info=harness.image, **more, **state)
+    harness.begin(None)
     if flow.first:
         verb, arguments = flow.first
-        room.ask(node, verb, **arguments)
-        while room.queue:
-            room._deliver()
-    room.begin(strike, lossy=lossy)
+        harness.ask(node, verb, **arguments)
+        while harness.queue:
+            harness._deliver()
+    harness.begin(strike, lossy=lossy)
     if flow.verb == "power":
-        switch(room, node)
+        switch(harness, node)
     else:
-        room.ask(node, flow.verb, **flow.arguments)
-    room.drive()
+        harness.ask(node, flow.verb, **flow.arguments)
+    harness.drive()
     return node
 
 
-def switch(room, node):
+def switch(harness, node):
     """A client asks for a reboot, until it is accepted."""
-    while not operations_of(room, node):
-        with room.being(room.api), room.runtime.transaction() as session:
+    while not operations_of(harness, node):
+        with harness.being(harness.api), harness.runtime.transaction() as session:
             row = operations.lock(session, node)
             power.request(session, row, "rebooting", None, Caller())
-        room.api.up = True
+        harness.api.up = True
 
 
-def operations_of(room, node):
-    with room.runtime.reading() as session:
+def operations_of(harness, node):
+    with harness.runtime.reading() as session:
         return operations.of_node(session, node)
 
 
-def orders(room):
+def orders(harness):
     """What the agent was told to do, each with the step that it is for."""
     return Counter(
         (name, str(params.get("step", {}).get("ingot_step")))
-        for name, params in room.agent.received
+        for name, params in harness.agent.received
         if name.partition(".")[2] in ONCE
     )
 
 
-def check(room, flow, node):
+def check(harness, flow, node):
     """Nothing is left, nothing is lost, nothing was written twice; the operation."""
-    row, operation = room.inside.read(node), operations_of(room, node)[0]
+    row, operation = harness.inside.read(node), operations_of(harness, node)[0]
     assert (flow.ends, None, None) == (row.provision_state, row.reservation, row.operation_id)
     assert flow.operation == operation.state
-    assert [] == room.queue
-    assert {} == room.keys
-    steps = room.inside.steps(operation.uuid)
+    assert [] == harness.queue
+    assert {} == harness.keys
+    steps = harness.inside.steps(operation.uuid)
     assert {"done", "aborted", "skipped"} >= {step.state for step in steps}
-    assert {1} == {count for count in room.wrote.values() if count}
-    twice = {order: count for order, count in orders(room).items() if count > 1}
+    assert {1} == {count for count in harness.wrote.values() if count}
+    twice = {order: count for order, count in orders(harness).items() if count > 1}
     assert {} == twice
     return operation
 
@@ -156,23 +164,23 @@ def strikes(name, reached):
                 yield Strike(role, point, nth, pause=True)
 
 
-def strike_all(room, name, *, lossy=False, roles=(API, CONDUCTOR, WAKER, NOW)):
+def strike_all(harness, name, *, lossy=False, roles=(API, CONDUCTOR, WAKER, NOW)):
     """Let a flow go undisturbed, then again for each strike at one of the roles."""
     flow = FLOWS[name]
-    node = begin(room, flow, None, lossy=lossy)
-    assert not any(step.deaths for step in room.inside.steps(check(room, flow, node).uuid))
-    reached, did, told = Counter(room.reached), Counter(Acme.did), orders(room)
+    node = begin(harness, flow, None, lossy=lossy)
+    assert not any(step.deaths for step in harness.inside.steps(check(harness, flow, node).uuid))
+    reached, did, told = Counter(harness.reached), Counter(Acme.did), orders(harness)
     for strike in strikes(name, reached):
         if strike.role not in roles:
             continue
-        node = begin(room, flow, strike, lossy=lossy)
+        node = begin(harness, flow, strike, lossy=lossy)
         try:
-            assert room.struck, "the point was not reached"
-            operation = check(room, flow, node)
-            assert 1 >= sum(step.deaths for step in room.inside.steps(operation.uuid))
+            assert harness.struck, "the point was not reached"
+            operation = check(harness, flow, node)
+            assert 1 >= sum(step.deaths for step in harness.inside.steps(operation.uuid))
             assert Counter() == did - Counter(Acme.did), "something was not done"
             assert sum((Counter(Acme.did) - did).values()) <= 2, "more than one step was repeated"
-            assert len(told) == len(orders(room))
+            assert len(told) == len(orders(harness))
             if strike.pause and strike.point in ("acted", "freed"):
                 assert 1 == operation.refused
         except AssertionError as error:
@@ -182,18 +190,18 @@ def strike_all(room, name, *, lossy=False, roles=(API, CONDUCTOR, WAKER, NOW)):
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_arrives_whoever_dies_or_stops_at_whatever_point(room, name):
+def test_a_flow_arrives_whoever_dies_or_stops_at_whatever_point(harness, name):
     always = {"handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
               "recorded"}  # fmt: skip
-    assert always <= strike_all(room, name)
+    assert always <= strike_all(harness, name)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_so_it_does_with_postgresql(room):
-    assert "waking" in strike_all(room, "fake service")
+def test_so_it_does_with_postgresql(harness):
+    assert "waking" in strike_all(harness, "fake service")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["inspect", "service", "abort"])
-def test_a_flow_arrives_whatever_becomes_of_the_reconciler_that_drives_it_alone(room, name):
-    assert {"reconciling", "decided"} <= strike_all(room, name, lossy=True, roles=[NOW])
+def test_a_flow_arrives_whatever_becomes_of_the_reconciler_that_drives_it_alone(harness, name):
+    assert {"reconciling", "decided"} <= strike_all(harness, name, lossy=True, roles=[NOW])

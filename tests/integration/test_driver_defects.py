@@ -12,7 +12,7 @@ from app.db import after
 from app.models import OperationState, OperationStep
 from drivers.errors import HardwareError, Refused
 from drivers.steps import Done, Failed, Hold, Wait
-from tests.integration.world import AcmeManagement, World, asked
+from tests.integration.harness import AcmeManagement, Harness, asked
 from workers import attempts, claims, reconciler
 from workers.returned import LONGEST
 
@@ -20,8 +20,8 @@ LABEL = "management.polish"
 
 
 @pytest.fixture
-def world(inside):
-    return World(inside)
+def harness(inside):
+    return Harness(inside)
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ RAISED = {
 }
 
 
-def clean(world, monkeypatch, outcome):
+def clean(harness, monkeypatch, outcome):
     """Clean a node by a step that comes to an outcome; the node, the operation and the step."""
 
     def polish(_interface, _target):
@@ -103,14 +103,14 @@ def clean(world, monkeypatch, outcome):
 
     polish.__ingot_step__ = AcmeManagement.polish.__ingot_step__
     monkeypatch.setattr(AcmeManagement, "polish", polish)
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("management", "polish")])
-    return world.inside.read(node), world.last(node), world.steps(node)[0]
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("management", "polish")])
+    return harness.inside.read(node), harness.last(node), harness.steps(node)[0]
 
 
 @pytest.mark.parametrize("what", [*RETURNED, *RAISED])
-def test_an_outcome_of_a_wrong_type_fails_its_step_at_once_as_a_defect(world, monkeypatch, what):
-    node, operation, step = clean(world, monkeypatch, {**RETURNED, **RAISED}[what])
+def test_an_outcome_of_a_wrong_type_fails_its_step_at_once_as_a_defect(harness, monkeypatch, what):
+    node, operation, step = clean(harness, monkeypatch, {**RETURNED, **RAISED}[what])
     assert ("clean failed", None) == (node.provision_state, node.reservation)
     assert ("failed", "defect", LABEL) == (
         operation.state, operation.error["code"], operation.error["step"],
@@ -119,62 +119,62 @@ def test_an_outcome_of_a_wrong_type_fails_its_step_at_once_as_a_defect(world, mo
     assert ("failed", 1) == (step.state, step.attempts)
 
 
-def test_endless_recursion_and_a_lack_of_memory_are_defects_of_the_step(world, monkeypatch):
+def test_endless_recursion_and_a_lack_of_memory_are_defects_of_the_step(harness, monkeypatch):
     def recurse():
         return recurse()
 
     def exhaust():
         return bytearray(sys.maxsize)
 
-    assert "defect" == clean(world, monkeypatch, recurse)[1].error["code"]
-    node, operation, _ = clean(world, monkeypatch, exhaust)
+    assert "defect" == clean(harness, monkeypatch, recurse)[1].error["code"]
+    node, operation, _ = clean(harness, monkeypatch, exhaust)
     assert "waiting" == operation.state  # there may be memory at the next try
-    while world.last(node.id).state == OperationState.WAITING:
-        world.poll(node.id)
+    while harness.last(node.id).state == OperationState.WAITING:
+        harness.poll(node.id)
     assert ("defect", True) == (
-        world.last(node.id).error["code"],
-        world.last(node.id).error["retryable"],
+        harness.last(node.id).error["code"],
+        harness.last(node.id).error["retryable"],
     )
 
 
 @pytest.mark.parametrize("raised", [False, True])
 def test_a_reason_that_a_database_would_not_take_is_recorded_without_what_it_refuses(
-    world, monkeypatch, raised
+    harness, monkeypatch, raised
 ):
     reason = "sensor \0 says \ud800" + "!" * 100_000
     outcome = Refused(reason) if raised else Failed(reason, "refused")
-    node, operation, _ = clean(world, monkeypatch, outcome)
+    node, operation, _ = clean(harness, monkeypatch, outcome)
     assert ("clean failed", "refused") == (node.provision_state, operation.error["code"])
     assert node.last_error.startswith("sensor  says ?!!!")
     assert len(node.last_error) < 10_000
 
 
 @pytest.mark.parametrize("name", ["power_state", "health", "instance_info", "driver_internal_info"])
-def test_a_report_that_cannot_be_written_fails_the_step(world, monkeypatch, name):
+def test_a_report_that_cannot_be_written_fails_the_step(harness, monkeypatch, name):
     def polish(_interface, target):
         target.report(**{name: {"a": object()}})
 
     polish.__ingot_step__ = AcmeManagement.polish.__ingot_step__
     monkeypatch.setattr(AcmeManagement, "polish", polish)
-    node = world.node()
-    assert "clean failed" == world.do(
+    node = harness.node()
+    assert "clean failed" == harness.do(
         node, "clean", clean_steps=[asked("management", "polish"), asked("management", "polish")]
     )
-    assert "defect" == world.last(node).error["code"]
+    assert "defect" == harness.last(node).error["code"]
 
 
-def test_what_cannot_be_recorded_at_all_is_taken_over_at_once(world, monkeypatch):
+def test_what_cannot_be_recorded_at_all_is_taken_over_at_once(harness, monkeypatch):
     """A defect of ours where outcomes are recorded must not cost the step's whole time."""
-    node = world.node()
+    node = harness.node()
     with monkeypatch.context() as patch:
         patch.setattr(attempts, "_record", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            world.do(node, "clean", clean_steps=[asked("management", "polish")])
-    assert "running" == world.last(node).state
+            harness.do(node, "clean", clean_steps=[asked("management", "polish")])
+    assert "running" == harness.last(node).state
     contact = reconciler.Contact(15.0)
-    assert reconciler.reconcile(world.inside.runtime, contact)["taken_over"]
-    world.run()
-    assert ("manageable", "succeeded") == (world.state(node), world.last(node).state)
+    assert reconciler.reconcile(harness.inside.runtime, contact)["taken_over"]
+    harness.run()
+    assert ("manageable", "succeeded") == (harness.state(node), harness.last(node).state)
 
 
 def test_a_step_that_is_to_be_followed_by_an_abort_is_not_advanced_past_it(inside, monkeypatch):

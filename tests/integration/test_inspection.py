@@ -17,7 +17,7 @@ from app.models import (
     Port,
 )
 from app.services import inspection, waking
-from tests.integration.world import Acme, World
+from tests.integration.harness import Acme, Harness
 from workers import reconciler
 
 PXE, OTHER = "52:54:00:00:00:0a", "52:54:00:00:00:0b"
@@ -36,72 +36,72 @@ REPORT = {"inventory": INVENTORY, "error": None, "logs": "aGVhdnk=", "root_disk"
 
 
 @pytest.fixture
-def world(inside):
-    return World(inside)
+def harness(inside):
+    return Harness(inside)
 
 
-def inspected(world, **columns):
+def inspected(harness, **columns):
     """A node that waits for its agent's report."""
-    node = world.node(inspect_interface="agent", **columns)
-    with world.inside.runtime.transaction() as session:
+    node = harness.node(inspect_interface="agent", **columns)
+    with harness.inside.runtime.transaction() as session:
         session.query(Port).filter_by(node_id=node).update({"address": PXE})
-    assert "inspect wait" == world.do(node, "inspect")
+    assert "inspect wait" == harness.do(node, "inspect")
     return node
 
 
-def post(world, report=REPORT, macs=(PXE, OTHER), node_uuid=None, with_token=False):
+def post(harness, report=REPORT, macs=(PXE, OTHER), node_uuid=None, with_token=False):
     """What the API does with a report; then the conductor works."""
-    with world.inside.runtime.transaction() as session:
+    with harness.inside.runtime.transaction() as session:
         node, token = inspection.receive(session, report, macs, node_uuid, with_token=with_token)
         uuid = node.uuid
-    world.run()
+    harness.run()
     return uuid, token
 
 
-def rule(world, *actions, **columns):
-    with world.inside.runtime.transaction() as session:
+def rule(harness, *actions, **columns):
+    with harness.inside.runtime.transaction() as session:
         session.add(InspectionRule(uuid=str(uuid4()), actions=list(actions), **columns))
 
 
-def rows(world, model, node):
-    with world.inside.runtime.reading() as session:
+def rows(harness, model, node):
+    with harness.inside.runtime.reading() as session:
         return session.scalars(select(model).where(model.node_id == node)).all()
 
 
-def test_what_the_agent_finds_is_known_of_the_node_and_the_machine_is_off_again(world):
-    node = inspected(world)
-    row = world.inside.read(node)
+def test_what_the_agent_finds_is_known_of_the_node_and_the_machine_is_off_again(harness):
+    node = inspected(harness)
+    row = harness.inside.read(node)
     assert ("manageable", None) == (row.target_provision_state, row.inspection_finished_at)
     assert row.inspection_started_at is not None
-    assert row.uuid == post(world)[0]
+    assert row.uuid == post(harness)[0]
 
-    row = world.inside.read(node)
+    row = harness.inside.read(node)
     assert ("manageable", None) == (row.provision_state, row.last_error)
     assert "power off" == row.power_state
     assert {"cpu_arch": "x86_64"} == row.properties
     assert (None, None) == (row.inspection_started_at, row.reservation)
     assert row.inspection_finished_at is not None
     assert ["prepare_ramdisk", "power on", "power off", "clean_up_ramdisk"] == Acme.did
-    (found,) = rows(world, NodeInventory, node)
+    (found,) = rows(harness, NodeInventory, node)
     assert INVENTORY == found.inventory
     assert ["eth0"] == list(found.plugin_data["valid_interfaces"])
     assert "logs" not in found.plugin_data
-    assert [] == rows(world, InspectionReport, node)
-    assert [(PXE, True)] == [(each.address, each.pxe_enabled) for each in rows(world, Port, node)]
+    assert [] == rows(harness, InspectionReport, node)
+    assert [(PXE, True)] == [(each.address, each.pxe_enabled) for each in rows(harness, Port, node)]
 
 
-def test_inspection_may_be_asked_for_again_after_it_failed(world):
-    node = inspected(world)
-    post(world, {**REPORT, "error": "no disk answered"})
-    row = world.inside.read(node)
+def test_inspection_may_be_asked_for_again_after_it_failed(harness):
+    node = inspected(harness)
+    post(harness, {**REPORT, "error": "no disk answered"})
+    row = harness.inside.read(node)
     assert "inspect failed" == row.provision_state
     assert "the ramdisk reported: no disk answered" in row.last_error
     assert (None, None) == (row.inspection_started_at, row.inspection_finished_at)
     assert (False, "power off") == (row.maintenance, row.power_state)
-    assert [] == rows(world, InspectionReport, node)
-    assert "inspect wait" == world.do(node, "inspect")
-    post(world)
-    assert "manageable" == world.state(node)
+    assert [] == rows(harness, InspectionReport, node)
+    assert "inspect wait" == harness.do(node, "inspect")
+    post(harness)
+    assert "manageable" == harness.state(node)
 
 
 @pytest.mark.parametrize(
@@ -123,52 +123,52 @@ def test_ports_are_added_and_kept_as_settings_say(inside, settings, addresses):
         settings = {**settings, "KEEP_PORTS": "present"}
     inside.environ |= {f"INGOT_INSPECTOR_{name}": value for name, value in settings.items()}
     plain = inside.another()
-    world = World(plain)
-    node = world.node(inspect_interface="agent")
+    harness = Harness(plain)
+    node = harness.node(inspect_interface="agent")
     plain.change(Port, 1, address="52:54:00:00:00:0c")
-    assert "inspect wait" == world.do(node, "inspect")
+    assert "inspect wait" == harness.do(node, "inspect")
     uuid = plain.read(node).uuid
-    post(world, macs=(), node_uuid=uuid)
-    assert addresses == {each.address for each in rows(world, Port, node)}
+    post(harness, macs=(), node_uuid=uuid)
+    assert addresses == {each.address for each in rows(harness, Port, node)}
     plain.close()
 
 
-def test_a_port_of_another_node_is_left_where_it_is(world):
-    node = inspected(world)
-    with world.inside.runtime.transaction() as session:
+def test_a_port_of_another_node_is_left_where_it_is(harness):
+    node = inspected(harness)
+    with harness.inside.runtime.transaction() as session:
         session.query(Port).filter_by(node_id=node).delete()
-    other = world.node()
-    world.inside.change(Port, rows(world, Port, other)[0].id, address=PXE)
+    other = harness.node()
+    harness.inside.change(Port, rows(harness, Port, other)[0].id, address=PXE)
     # the report names its node, but a port of it is another's: nobody knows whose it is
     with pytest.raises(NotFound):
-        post(world, node_uuid=world.inside.read(node).uuid)
-    post(world, macs=(), node_uuid=world.inside.read(node).uuid)
-    assert ("manageable", []) == (world.state(node), rows(world, Port, node))
+        post(harness, node_uuid=harness.inside.read(node).uuid)
+    post(harness, macs=(), node_uuid=harness.inside.read(node).uuid)
+    assert ("manageable", []) == (harness.state(node), rows(harness, Port, node))
 
 
 # Rules
 
 
-def test_rules_apply_by_priority_and_what_they_say_of_node_and_ports_is_written(world):
+def test_rules_apply_by_priority_and_what_they_say_of_node_and_ports_is_written(harness):
     big = {"op": "gt", "args": {"values": ["{inventory.memory.physical_mb}", 2048]}}
     set_class = {"op": "set-attribute", "args": {"path": "resource_class", "value": "big"}}
-    rule(world, set_class, conditions=[big], priority=1)
-    rule(world, {**set_class, "args": {"path": "resource_class", "value": "any"}}, priority=9)
+    rule(harness, set_class, conditions=[big], priority=1)
+    rule(harness, {**set_class, "args": {"path": "resource_class", "value": "any"}}, priority=9)
     rule(
-        world,
+        harness,
         {"op": "add-trait", "args": {"name": "CUSTOM_BIG"}},
         {"op": "set-capability", "args": {"name": "size", "value": "{node.resource_class}"}},
         {"op": "set-port-attribute",
          "args": {"port_id": PXE, "path": "physical_network", "value": "net"}},
     )  # fmt: skip
-    rule(world, {"op": "fail", "args": {"msg": "never"}}, conditions=[{**big, "op": "lt"}])
-    node = inspected(world)
-    post(world)
-    row = world.inside.read(node)
+    rule(harness, {"op": "fail", "args": {"msg": "never"}}, conditions=[{**big, "op": "lt"}])
+    node = inspected(harness)
+    post(harness)
+    row = harness.inside.read(node)
     assert ("manageable", "big") == (row.provision_state, row.resource_class)
     assert {"cpu_arch": "x86_64", "capabilities": "size:big"} == row.properties
-    assert ["CUSTOM_BIG"] == [each.trait for each in rows(world, NodeTrait, node)]
-    assert ["net"] == [each.physical_network for each in rows(world, Port, node)]
+    assert ["CUSTOM_BIG"] == [each.trait for each in rows(harness, NodeTrait, node)]
+    assert ["net"] == [each.physical_network for each in rows(harness, Port, node)]
 
 
 @pytest.mark.parametrize(
@@ -186,113 +186,115 @@ def test_rules_apply_by_priority_and_what_they_say_of_node_and_ports_is_written(
     ],
 )
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_rule_that_fails_or_wants_what_cannot_be_leaves_everything_as_it_was(world, action, said):
-    world.node(name="taken")
-    rule(world, {"op": "set-attribute", "args": ["extra/seen", True]}, action)
-    node = inspected(world, name="mine")
-    post(world)
-    row = world.inside.read(node)
+def test_a_rule_that_fails_or_wants_what_cannot_be_leaves_everything_as_it_was(
+    harness, action, said
+):
+    harness.node(name="taken")
+    rule(harness, {"op": "set-attribute", "args": ["extra/seen", True]}, action)
+    node = inspected(harness, name="mine")
+    post(harness)
+    row = harness.inside.read(node)
     assert "inspect failed" == row.provision_state
     assert said in row.last_error
     assert ("mine", {}, {}) == (row.name, row.extra, row.properties)
-    assert [] == rows(world, NodeInventory, node)
+    assert [] == rows(harness, NodeInventory, node)
 
 
 # Whose report it is
 
 
-def test_a_node_without_ports_is_found_by_the_address_of_its_bmc(world):
-    node = world.node(
+def test_a_node_without_ports_is_found_by_the_address_of_its_bmc(harness):
+    node = harness.node(
         inspect_interface="agent", driver_info={"redfish_address": "https://192.0.2.7:8000"}
     )
-    world.do(node, "inspect")
+    harness.do(node, "inspect")
     with pytest.raises(NotFound):
-        post(world, {"inventory": {**INVENTORY, "bmc_address": "192.0.2.8"}})
-    uuid, _ = post(world)
-    row = world.inside.read(node)
+        post(harness, {"inventory": {**INVENTORY, "bmc_address": "192.0.2.8"}})
+    uuid, _ = post(harness)
+    row = harness.inside.read(node)
     assert (row.uuid, "manageable") == (uuid, row.provision_state)
     assert "lookup_bmc_addresses" not in row.driver_internal_info
 
 
-def test_what_nobody_waits_for_is_refused(world):
+def test_what_nobody_waits_for_is_refused(harness):
     with pytest.raises(Invalid):
-        post(world, {"inventory": {**INVENTORY, "bmc_address": "0.0.0.0"}}, macs=())
-    node = inspected(world)
+        post(harness, {"inventory": {**INVENTORY, "bmc_address": "0.0.0.0"}}, macs=())
+    node = inspected(harness)
     for state in ("manageable", "clean wait", "available"):
-        world.inside.change(Node, node, provision_state=state)
+        harness.inside.change(Node, node, provision_state=state)
         with pytest.raises(NotFound):
-            post(world)
-    world.inside.change(Node, node, provision_state="inspect wait")
+            post(harness)
+    harness.inside.change(Node, node, provision_state="inspect wait")
     with pytest.raises(NotFound):
-        post(world, macs=("52:54:00:00:00:ff",))
+        post(harness, macs=("52:54:00:00:00:ff",))
     with pytest.raises(NotFound):
-        post(world, node_uuid="11111111-2222-4333-8444-555555555555")
+        post(harness, node_uuid="11111111-2222-4333-8444-555555555555")
 
 
-def test_a_report_is_taken_only_once_the_machine_has_been_switched_on(world):
-    node = world.node(inspect_interface="agent")
-    world.ask(node, "inspect")
-    uuid = world.inside.read(node).uuid
+def test_a_report_is_taken_only_once_the_machine_has_been_switched_on(harness):
+    node = harness.node(inspect_interface="agent")
+    harness.ask(node, "inspect")
+    uuid = harness.inside.read(node).uuid
     with pytest.raises(NotFound):
-        post(world, macs=(), node_uuid=uuid)
-    world.run()
-    world.inside.change(Operation, world.last(node).uuid, cursor=0)
+        post(harness, macs=(), node_uuid=uuid)
+    harness.run()
+    harness.inside.change(Operation, harness.last(node).uuid, cursor=0)
     with pytest.raises(NotFound):
-        post(world, macs=(), node_uuid=uuid)
+        post(harness, macs=(), node_uuid=uuid)
 
 
-def test_an_agent_that_asks_for_its_token_gets_it_or_comes_again_while_the_node_is_locked(world):
-    node = inspected(world)
-    world.inside.change(Node, node, reservation="c-2")
+def test_an_agent_that_asks_for_its_token_gets_it_or_comes_again_while_the_node_is_locked(harness):
+    node = inspected(harness)
+    harness.inside.change(Node, node, reservation="c-2")
     with pytest.raises(NodeLocked):
-        post(world, with_token=True)
-    assert [] == rows(world, InspectionReport, node)
-    world.inside.change(Node, node, reservation=None)
-    _, token = post(world, with_token=True)
+        post(harness, with_token=True)
+    assert [] == rows(harness, InspectionReport, node)
+    harness.inside.change(Node, node, reservation=None)
+    _, token = post(harness, with_token=True)
     assert len(token) >= 32
 
 
 # What may go wrong
 
 
-def test_a_report_that_comes_while_the_wait_is_being_recorded_is_not_lost(world):
+def test_a_report_that_comes_while_the_wait_is_being_recorded_is_not_lost(harness):
     """The agent posts after the step was claimed, and before its `Wait` is written."""
-    node = inspected(world)
-    with world.inside.runtime.transaction() as session:
-        operation = session.get_one(Operation, world.last(node).id)
+    node = inspected(harness)
+    with harness.inside.runtime.transaction() as session:
+        operation = session.get_one(Operation, harness.last(node).id)
         waking.wake(session, session.get_one(Node, node), operation)
-    (message,) = world.inside.sent
-    assert "inspecting" == world.state(node)
-    uuid = world.inside.read(node).uuid
-    with world.inside.runtime.transaction() as session:
+    (message,) = harness.inside.sent
+    assert "inspecting" == harness.state(node)
+    uuid = harness.inside.read(node).uuid
+    with harness.inside.runtime.transaction() as session:
         inspection.receive(session, REPORT, (), uuid, with_token=False)
-    assert [message] == world.inside.sent
-    world.run()
-    assert "manageable" == world.state(node)
+    assert [message] == harness.inside.sent
+    harness.run()
+    assert "manageable" == harness.state(node)
 
 
-def test_an_inspection_that_is_aborted_is_tidied_up(world):
-    node = inspected(world)
-    world.ask(node, "abort")
-    assert "inspect failed" == world.state(node)
-    world.run()
-    row = world.inside.read(node)
+def test_an_inspection_that_is_aborted_is_tidied_up(harness):
+    node = inspected(harness)
+    harness.ask(node, "abort")
+    assert "inspect failed" == harness.state(node)
+    harness.run()
+    row = harness.inside.read(node)
     assert ("power off", None) == (row.power_state, row.reservation)
     assert "clean_up_ramdisk" == Acme.did[-1]
     with pytest.raises(NotFound):
-        post(world)
+        post(harness)
 
 
-def test_a_silent_agent_is_given_up_counted_from_the_beginning(world):
-    node = inspected(world)
-    began = world.inside.read(node).inspection_started_at
-    deadline = world.last(node).deadline_at
+def test_a_silent_agent_is_given_up_counted_from_the_beginning(harness):
+    node = inspected(harness)
+    began = harness.inside.read(node).inspection_started_at
+    deadline = harness.last(node).deadline_at
     assert timedelta(seconds=1799) < deadline - began < timedelta(seconds=1802)
-    world.inside.change(Operation, world.last(node).uuid, deadline_at=began - timedelta(1))
-    world.inside.change(Node, node, inspection_started_at=began - timedelta(1))
-    reconciler.reconcile(world.inside.runtime, reconciler.Contact(15))
-    world.run()
-    row = world.inside.read(node)
+    harness.inside.change(Operation, harness.last(node).uuid, deadline_at=began - timedelta(1))
+    harness.inside.change(Node, node, inspection_started_at=began - timedelta(1))
+    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(15))
+    harness.run()
+    row = harness.inside.read(node)
     assert "inspect failed" == row.provision_state
     assert "Timeout" in row.last_error
 
@@ -301,9 +303,9 @@ def test_a_silent_agent_is_given_up_counted_from_the_beginning(world):
 def test_on_fast_track_the_agent_is_kept_for_the_next_operation(inside):
     inside.environ["INGOT_DEPLOY_FAST_TRACK"] = "true"
     plain = inside.another()
-    world = World(plain)
-    node = inspected(world)
-    _, token = post(world, with_token=True)
+    harness = Harness(plain)
+    node = inspected(harness)
+    _, token = post(harness, with_token=True)
     row = plain.read(node)
     assert ("manageable", "power on") == (row.provision_state, row.power_state)
     assert token is not None
@@ -312,14 +314,14 @@ def test_on_fast_track_the_agent_is_kept_for_the_next_operation(inside):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_node_without_inspection_says_so_and_fake_hardware_finds_nothing(world):
-    node = world.node(inspect_interface="no-inspect")
+def test_a_node_without_inspection_says_so_and_fake_hardware_finds_nothing(harness):
+    node = harness.node(inspect_interface="no-inspect")
     with pytest.raises(Invalid, match="does not support inspect"):
-        world.ask(node, "inspect")
-    assert "manageable" == world.state(node)
-    node = world.node(inspect_interface="fake")
-    assert "manageable" == world.do(node, "inspect")
-    assert world.inside.read(node).inspection_finished_at is not None
+        harness.ask(node, "inspect")
+    assert "manageable" == harness.state(node)
+    node = harness.node(inspect_interface="fake")
+    assert "manageable" == harness.do(node, "inspect")
+    assert harness.inside.read(node).inspection_finished_at is not None
 
 
 # Machines that nobody knows
@@ -331,7 +333,7 @@ def curious(inside):
         "INGOT_AUTO_DISCOVERY_ENABLED": "true", "INGOT_AUTO_DISCOVERY_DRIVER": "fake-hardware",
     }  # fmt: skip
     plain = inside.another()
-    yield World(plain)
+    yield Harness(plain)
     plain.close()
 
 

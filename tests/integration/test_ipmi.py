@@ -24,10 +24,10 @@ from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.sessions import Sessions, sessions
 from drivers.steps import Done
 from drivers.target import Target
-from tests import debian
-from tests.conftest import not_run
-from tests.fleet import until
-from tests.processes import alive, children
+from tests.support import debian
+from tests.support.fleet import until
+from tests.support.prerequisites import not_run
+from tests.support.processes import alive, children
 
 ROOT = Path(__file__).parents[2]
 SECRET = "tr0ub4dor&3"

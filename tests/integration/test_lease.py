@@ -7,7 +7,7 @@ import pytest
 
 from app.broker import client
 from drivers.errors import LeaseLost
-from tests.fleet import until
+from tests.support.fleet import until
 from workers.lease import Leases
 
 TTL = 0.3

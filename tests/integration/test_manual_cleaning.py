@@ -3,7 +3,7 @@
 import pytest
 
 from app.models import AgentRecord
-from tests.integration.world import Acme, World, asked
+from tests.integration.harness import Acme, Harness, asked
 from tests.unit.drivers.machines import scripted_agent
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -15,39 +15,39 @@ ERASE, BURN = asked("deploy", "erase_devices"), asked("deploy", "burnin_cpu")
 
 
 @pytest.fixture
-def world(inside):
-    return World(inside)
+def harness(inside):
+    return Harness(inside)
 
 
 @pytest.fixture
 def band(inside, monkeypatch):
-    """A world whose agent may speak HTTP, and offers three clean steps."""
+    """A harness whose agent may speak HTTP, and offers three clean steps."""
     inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
     plain = inside.another()
     with scripted_agent() as agent:
-        world = World(plain, agent)
-        world.offer(
+        harness = Harness(plain, agent)
+        harness.offer(
             "clean",
             ("deploy", "erase_devices", 10, {"abortable": True}),
             ("deploy", "burnin_cpu", 0),
             ("deploy", "check", 0, {"argsinfo": {"what": {"description": "d", "required": True}}}),
         )
-        yield world
+        yield harness
     plain.close()
 
 
-def test_steps_run_in_the_order_given_and_the_node_is_manageable_again(world):
-    node = world.node()
-    assert "manageable" == world.do(node, "clean", clean_steps=[SCRUB, POLISH, SCRUB])
+def test_steps_run_in_the_order_given_and_the_node_is_manageable_again(harness):
+    node = harness.node()
+    assert "manageable" == harness.do(node, "clean", clean_steps=[SCRUB, POLISH, SCRUB])
     assert ["scrub deep", "polish", "scrub deep"] == Acme.did
-    operation = world.last(node)
+    operation = harness.last(node)
     assert ("clean", "succeeded") == (operation.kind, operation.state)
-    assert ["caller"] * 3 == [row.source for row in world.steps(node)]
+    assert ["caller"] * 3 == [row.source for row in harness.steps(node)]
 
 
-def test_an_order_that_is_given_counts(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[{**SCRUB, "order": 2}, {**POLISH, "order": 1}])
+def test_an_order_that_is_given_counts(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[{**SCRUB, "order": 2}, {**POLISH, "order": 1}])
     assert ["polish", "scrub deep"] == Acme.did
 
 
@@ -62,26 +62,29 @@ def test_an_order_that_is_given_counts(world):
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_step_fails_the_clean_before_any_step(
-    world, steps, disable_ramdisk, complaint
+    harness, steps, disable_ramdisk, complaint
 ):
-    node = world.node()
-    world.do(node, "clean", clean_steps=steps, disable_ramdisk=disable_ramdisk)
-    row = world.inside.read(node)
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=steps, disable_ramdisk=disable_ramdisk)
+    row = harness.inside.read(node)
     assert ("clean failed", "manageable") == (row.provision_state, row.target_provision_state)
     assert complaint in row.last_error
     assert (True, "clean failure", None) == (row.maintenance, row.fault, row.reservation)
-    assert ("failed", "invalid_steps") == (world.last(node).state, world.last(node).error["code"])
+    assert ("failed", "invalid_steps") == (
+        harness.last(node).state,
+        harness.last(node).error["code"],
+    )
     assert [] == Acme.did
 
 
-def test_a_step_that_finds_its_argument_wrong_leaves_earlier_steps_done(world):
-    node = world.node()
+def test_a_step_that_finds_its_argument_wrong_leaves_earlier_steps_done(harness):
+    node = harness.node()
     wrong = asked("management", "scrub", args={"level": "wrong"})
-    assert "clean failed" == world.do(node, "clean", clean_steps=[POLISH, wrong, POLISH])
+    assert "clean failed" == harness.do(node, "clean", clean_steps=[POLISH, wrong, POLISH])
     assert ["polish"] == Acme.did
     assert [("management.polish", "done"), ("management.scrub", "failed"),
-            ("management.polish", "skipped")] == world.labels(node)  # fmt: skip
-    error = world.last(node).error
+            ("management.polish", "skipped")] == harness.labels(node)  # fmt: skip
+    error = harness.last(node).error
     assert ("bad_argument", "management.scrub", 1) == (
         error["code"], error["step"], error["attempt"]
     )  # fmt: skip
@@ -89,127 +92,130 @@ def test_a_step_that_finds_its_argument_wrong_leaves_earlier_steps_done(world):
     assert error["hint"]
 
 
-def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_that(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
-    assert "manageable" == world.do(node, "clean", clean_steps=[POLISH])
-    assert (False, None) == (world.inside.read(node).maintenance, world.inside.read(node).fault)
+def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_that(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    assert "manageable" == harness.do(node, "clean", clean_steps=[POLISH])
+    assert (False, None) == (harness.inside.read(node).maintenance, harness.inside.read(node).fault)
 
 
-def test_hold_keeps_the_way_to_manageable_and_unhold_goes_on_at_once(world):
-    node = world.node()
-    assert "clean hold" == world.do(node, "clean", clean_steps=[POLISH, HOLD, SCRUB])
-    row = world.inside.read(node)
+def test_hold_keeps_the_way_to_manageable_and_unhold_goes_on_at_once(harness):
+    node = harness.node()
+    assert "clean hold" == harness.do(node, "clean", clean_steps=[POLISH, HOLD, SCRUB])
+    row = harness.inside.read(node)
     assert ("manageable", None) == (row.target_provision_state, row.reservation)
-    assert ("held", None) == (world.last(node).state, world.last(node).deadline_at)
-    assert "manageable" == world.do(node, "unhold")
+    assert ("held", None) == (harness.last(node).state, harness.last(node).deadline_at)
+    assert "manageable" == harness.do(node, "unhold")
     assert ["polish", "scrub deep"] == Acme.did
 
 
-def test_what_is_held_can_be_aborted(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[HOLD, POLISH])
-    assert "clean failed" == world.do(node, "abort")
-    row = world.inside.read(node)
+def test_what_is_held_can_be_aborted(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[HOLD, POLISH])
+    assert "clean failed" == harness.do(node, "abort")
+    row = harness.inside.read(node)
     assert (False, "manageable", None) == (
         row.maintenance, row.target_provision_state, row.reservation
     )  # fmt: skip
     assert "By request" in row.last_error
-    assert "aborted" == world.last(node).state
+    assert "aborted" == harness.last(node).state
     assert [] == Acme.did
-    assert "manageable" == world.do(node, "manage")
+    assert "manageable" == harness.do(node, "manage")
 
 
-def test_power_steps_run_in_position(world):
-    node = world.node(power_state="power on")
+def test_power_steps_run_in_position(harness):
+    node = harness.node(power_state="power on")
     steps = [POLISH, asked("power", "power_off"), SCRUB, asked("power", "reboot"), POLISH]
-    assert "manageable" == world.do(node, "clean", clean_steps=steps)
+    assert "manageable" == harness.do(node, "clean", clean_steps=steps)
     assert ["polish", "power off", "scrub deep", "power on", "polish"] == Acme.did
 
 
-def test_wait_waits_as_long_as_it_may(world):
-    node = world.node()
+def test_wait_waits_as_long_as_it_may(harness):
+    node = harness.node()
     wait = asked("power", "wait", args={"seconds": 3600})
-    assert "clean wait" == world.do(node, "clean", clean_steps=[wait, POLISH])
-    assert "manageable" == world.poll(node)
+    assert "clean wait" == harness.do(node, "clean", clean_steps=[wait, POLISH])
+    assert "manageable" == harness.poll(node)
     assert ["polish"] == Acme.did
 
 
-def test_a_running_step_is_aborted_at_once_where_it_may_be_interrupted(world):
-    node = world.node()
-    assert "clean wait" == world.do(
+def test_a_running_step_is_aborted_at_once_where_it_may_be_interrupted(harness):
+    node = harness.node()
+    assert "clean wait" == harness.do(
         node, "clean", clean_steps=[asked("management", "stroll"), POLISH]
     )
-    assert "clean failed" == world.do(node, "abort")
-    assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == world.labels(
+    assert "clean failed" == harness.do(node, "abort")
+    assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == harness.labels(
         node
     )
 
 
-def test_a_running_step_that_must_not_be_interrupted_ends_first(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("management", "crawl"), POLISH])
-    assert "clean wait" == world.do(node, "abort")
-    assert world.steps(node)[0].abort_after
-    assert "clean failed" == world.poll(node)
+def test_a_running_step_that_must_not_be_interrupted_ends_first(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("management", "crawl"), POLISH])
+    assert "clean wait" == harness.do(node, "abort")
+    assert harness.steps(node)[0].abort_after
+    assert "clean failed" == harness.poll(node)
     assert ["crawl"] == Acme.did
-    assert [("management.crawl", "done"), ("management.polish", "skipped")] == world.labels(node)
-    assert (False, "aborted") == (world.inside.read(node).maintenance, world.last(node).state)
+    assert [("management.crawl", "done"), ("management.polish", "skipped")] == harness.labels(node)
+    assert (False, "aborted") == (harness.inside.read(node).maintenance, harness.last(node).state)
 
 
-def test_a_transient_fault_is_tried_again_and_shown(world):
-    node = world.node()
+def test_a_transient_fault_is_tried_again_and_shown(harness):
+    node = harness.node()
     Acme.unreachable = 2
     flicker = asked("management", "flicker")
-    assert "clean wait" == world.do(node, "clean", clean_steps=[flicker, POLISH])
-    assert "clean wait" == world.poll(node)
-    assert "manageable" == world.poll(node)
-    row = world.steps(node)[0]
+    assert "clean wait" == harness.do(node, "clean", clean_steps=[flicker, POLISH])
+    assert "clean wait" == harness.poll(node)
+    assert "manageable" == harness.poll(node)
+    row = harness.steps(node)[0]
     assert (3, 2, "no answer", "done") == (row.attempts, row.faults, row.error, row.state)
 
 
-def test_a_fault_that_stays_fails_the_step_after_its_tries(world):
-    node = world.node()
+def test_a_fault_that_stays_fails_the_step_after_its_tries(harness):
+    node = harness.node()
     Acme.unreachable = 9
-    world.do(node, "clean", clean_steps=[asked("management", "flicker")])
-    assert ["clean wait", "clean failed"] == [world.poll(node), world.poll(node)]
-    assert (3, "unreachable") == (world.last(node).error["attempt"], world.last(node).error["code"])
+    harness.do(node, "clean", clean_steps=[asked("management", "flicker")])
+    assert ["clean wait", "clean failed"] == [harness.poll(node), harness.poll(node)]
+    assert (3, "unreachable") == (
+        harness.last(node).error["attempt"],
+        harness.last(node).error["code"],
+    )
 
 
-def test_a_step_may_have_a_deadline_of_its_own(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("management", "stroll")])
-    row, operation = world.steps(node)[0], world.last(node)
+def test_a_step_may_have_a_deadline_of_its_own(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("management", "stroll")])
+    row, operation = harness.steps(node)[0], harness.last(node)
     assert row.deadline_at == operation.deadline_at
     assert 0 < (row.deadline_at - row.started_at).total_seconds() < 9
 
 
-def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(world):
-    parent = world.node(name="parent")
-    uuid = world.inside.read(parent).uuid
-    children = [world.node(name=name, parent_node=uuid) for name in ("a", "b")]
+def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
+    parent = harness.node(name="parent")
+    uuid = harness.inside.read(parent).uuid
+    children = [harness.node(name=name, parent_node=uuid) for name in ("a", "b")]
     steps = [asked("management", "crawl", execute_on_child_nodes=True), POLISH]
-    assert "clean wait" == world.do(parent, "clean", clean_steps=steps)
-    assert ["c-1", None] == [world.inside.read(each).reservation for each in children]
-    world.poll(parent)
-    assert [None, "c-1"] == [world.inside.read(each).reservation for each in children]
-    assert "manageable" == world.poll(parent)
-    assert [None, None] == [world.inside.read(each).reservation for each in children]
+    assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
+    assert ["c-1", None] == [harness.inside.read(each).reservation for each in children]
+    harness.poll(parent)
+    assert [None, "c-1"] == [harness.inside.read(each).reservation for each in children]
+    assert "manageable" == harness.poll(parent)
+    assert [None, None] == [harness.inside.read(each).reservation for each in children]
     assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
 
 
-def test_only_the_children_named_are_worked_on_and_one_that_is_busy_is_waited_for(world):
-    parent = world.node(name="parent")
-    uuid = world.inside.read(parent).uuid
-    world.node(name="a", parent_node=uuid)
-    busy = world.node(name="b", parent_node=uuid, reservation="other")
-    only = asked("power", "power_on", limit_child_node_execution=[world.inside.read(busy).uuid])
-    assert "clean wait" == world.do(parent, "clean", clean_steps=[only])
-    with world.inside.runtime.transaction() as session:
-        session.get_one(type(world.inside.read(busy)), busy).reservation = None
-    assert "manageable" == world.poll(parent)
+def test_only_the_children_named_are_worked_on_and_one_that_is_busy_is_waited_for(harness):
+    parent = harness.node(name="parent")
+    uuid = harness.inside.read(parent).uuid
+    harness.node(name="a", parent_node=uuid)
+    busy = harness.node(name="b", parent_node=uuid, reservation="other")
+    only = asked("power", "power_on", limit_child_node_execution=[harness.inside.read(busy).uuid])
+    assert "clean wait" == harness.do(parent, "clean", clean_steps=[only])
+    with harness.inside.runtime.transaction() as session:
+        session.get_one(type(harness.inside.read(busy)), busy).reservation = None
+    assert "manageable" == harness.poll(parent)
     assert [("b", "power on")] == Acme.did
-    assert "power on" == world.inside.read(busy).power_state
+    assert "power on" == harness.inside.read(busy).power_state
 
 
 def test_in_band_steps_run_in_order_once_the_agent_has_told_them(band):

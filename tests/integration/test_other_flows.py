@@ -14,9 +14,9 @@ from app.states import State
 from drivers.errors import CleanStepFailed
 from drivers.simulator.simulator import running
 from drivers.steps import Flow
-from tests.integration.world import Acme, AcmeManagement, AcmeMegaDeploy, World, asked
+from tests.integration.harness import Acme, AcmeManagement, AcmeMegaDeploy, Harness, asked
+from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import scripted_agent
-from tests.web import Handler, serving
 from workers import periodic, power_sync, reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -45,34 +45,34 @@ def deploy_step(interface, name, priority, **args):
 
 
 @pytest.fixture
-def world(inside):
+def harness(inside):
     with scripted_agent() as agent:
         inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
         plain = inside.another()
-        world = World(plain, agent)
-        world.offer("deploy", ("deploy", "tune", 0), ("deploy", "check", 50))
-        world.offer("service", ("deploy", "burn", 0, {"abortable": True}))
-        world.offer("clean", ("deploy", "erase_devices", 10))
-        yield world
+        harness = Harness(plain, agent)
+        harness.offer("deploy", ("deploy", "tune", 0), ("deploy", "check", 50))
+        harness.offer("service", ("deploy", "burn", 0, {"abortable": True}))
+        harness.offer("clean", ("deploy", "erase_devices", 10))
+        yield harness
         plain.close()
 
 
-def ran(world, node, flow):
-    return [row.label for row in world.steps(node) if row.flow == flow and row.state == "done"]
+def ran(harness, node, flow):
+    return [row.label for row in harness.steps(node) if row.flow == flow and row.state == "done"]
 
 
 # Deploying
 
 
-def test_the_callers_steps_run_among_the_drivers_and_0_leaves_one_out(world):
-    node = world.node("available")
+def test_the_callers_steps_run_among_the_drivers_and_0_leaves_one_out(harness):
+    node = harness.node("available")
     steps = [
         deploy_step("management", "scrub", 120, level="deep"),
         deploy_step("management", "prepare_fans", 0),
     ]
-    assert "active" == world.do(node, "active", deploy_steps=steps)
-    assert ["management.scrub", "deploy.deploy"] == ran(world, node, "deploy")
-    assert ["caller", "driver"] == [row.source for row in world.steps(node) if row.flow]
+    assert "active" == harness.do(node, "active", deploy_steps=steps)
+    assert ["management.scrub", "deploy.deploy"] == ran(harness, node, "deploy")
+    assert ["caller", "driver"] == [row.source for row in harness.steps(node) if row.flow]
 
 
 @pytest.mark.parametrize(
@@ -84,171 +84,171 @@ def test_the_callers_steps_run_among_the_drivers_and_0_leaves_one_out(world):
         (deploy_step("deploy", "nonsense", 50), "no deploy step of that name"),
     ],
 )
-def test_a_deployment_with_a_wrong_step_is_refused(world, step, complaint):
-    node = world.node("available")
+def test_a_deployment_with_a_wrong_step_is_refused(harness, step, complaint):
+    node = harness.node("available")
     with pytest.raises(Invalid, match=complaint):
-        world.do(node, "active", deploy_steps=[step])
-    assert "available" == world.state(node)
+        harness.do(node, "active", deploy_steps=[step])
+    assert "available" == harness.state(node)
 
 
-def test_two_steps_of_one_name_are_refused(world):
-    node = world.node("available")
+def test_two_steps_of_one_name_are_refused(harness):
+    node = harness.node("available")
     with pytest.raises(Invalid, match="asked for twice"):
-        world.do(node, "active", deploy_steps=[deploy_step("management", "scrub", 0)] * 2)
+        harness.do(node, "active", deploy_steps=[deploy_step("management", "scrub", 0)] * 2)
 
 
 @pytest.mark.parametrize("priority", [40, 100, 150])
-def test_an_in_band_step_runs_only_between_41_and_99(world, priority):
-    node = world.with_agent("available", instance_info=IMAGE)
+def test_an_in_band_step_runs_only_between_41_and_99(harness, priority):
+    node = harness.with_agent("available", instance_info=IMAGE)
     with pytest.raises(Invalid, match="only between 41 and 99"):
-        world.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", priority)])
+        harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", priority)])
 
 
-def test_in_band_steps_are_merged_at_the_agents_first_call(world, image):
-    node = world.with_agent("available", instance_info=image)
-    world.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
-    assert ["management.prepare_fans"] == ran(world, node, "deploy")
-    world.call(node)
-    planned = [row.label for row in world.steps(node) if row.flow == "deploy"]
+def test_in_band_steps_are_merged_at_the_agents_first_call(harness, image):
+    node = harness.with_agent("available", instance_info=image)
+    harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
+    assert ["management.prepare_fans"] == ran(harness, node, "deploy")
+    harness.call(node)
+    planned = [row.label for row in harness.steps(node) if row.flow == "deploy"]
     assert [
         "management.prepare_fans", "deploy.deploy", "deploy.tune", "deploy.write_image",
         "deploy.prepare_instance_boot", "deploy.check", "deploy.tear_down_agent",
         "deploy.switch_to_tenant_network", "deploy.boot_instance",
     ] == planned  # fmt: skip
-    assert ["tune"] == world.ran()
+    assert ["tune"] == harness.ran()
 
 
-def test_a_step_that_the_agent_turns_out_not_to_have_fails_the_deployment(world, image):
-    node = world.with_agent("available", instance_info=image)
-    world.do(node, "active", deploy_steps=[deploy_step("deploy", "nonsense", 90)])
-    assert "deploy failed" == world.call(node)
-    row = world.inside.read(node)
+def test_a_step_that_the_agent_turns_out_not_to_have_fails_the_deployment(harness, image):
+    node = harness.with_agent("available", instance_info=image)
+    harness.do(node, "active", deploy_steps=[deploy_step("deploy", "nonsense", 90)])
+    assert "deploy failed" == harness.call(node)
+    row = harness.inside.read(node)
     assert "deploy.nonsense: this node has no deploy step" in row.last_error
     assert not row.maintenance
 
 
-def test_another_version_of_the_hardware_managers_ends_the_deployment(world, image):
-    node = world.with_agent("available", instance_info=image)
-    world.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
-    world.call(node)
-    world.agent.fail("changed", "VERSION_MISMATCH")
-    assert "deploy failed" == world.call(node)
-    assert "version_mismatch" == world.last(node).error["code"]
+def test_another_version_of_the_hardware_managers_ends_the_deployment(harness, image):
+    node = harness.with_agent("available", instance_info=image)
+    harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
+    harness.call(node)
+    harness.agent.fail("changed", "VERSION_MISMATCH")
+    assert "deploy failed" == harness.call(node)
+    assert "version_mismatch" == harness.last(node).error["code"]
 
 
-def test_templates_bring_steps_by_traits_and_the_caller_overrules_them(world):
-    node = world.node("available", instance_info={"traits": ["CUSTOM_T"]})
-    with world.inside.runtime.transaction() as session:
+def test_templates_bring_steps_by_traits_and_the_caller_overrules_them(harness):
+    node = harness.node("available", instance_info={"traits": ["CUSTOM_T"]})
+    with harness.inside.runtime.transaction() as session:
         session.add(NodeTrait(node_id=node, trait="CUSTOM_T"))
         steps = [deploy_step("management", "scrub", 60, level="template")]
         session.add(DeployTemplate(uuid="t" * 36, name="CUSTOM_T", steps=steps))
-    world.do(node, "active")
+    harness.do(node, "active")
     assert [
         ("management.prepare_fans", "driver"), ("deploy.deploy", "driver"),
         ("management.scrub", "template"),
-    ] == [(row.label, row.source) for row in world.steps(node) if row.flow]  # fmt: skip
+    ] == [(row.label, row.source) for row in harness.steps(node) if row.flow]  # fmt: skip
     own = deploy_step("management", "scrub", 60, level="own")
-    world.do(node, "rebuild", deploy_steps=[own])
+    harness.do(node, "rebuild", deploy_steps=[own])
     assert ["scrub template", "scrub own"] == [each for each in Acme.did if "scrub" in each]
 
 
-def test_a_held_deployment_goes_on_and_can_be_aborted(world):
-    node = world.node("available")
+def test_a_held_deployment_goes_on_and_can_be_aborted(harness):
+    node = harness.node("available")
     hold = deploy_step("power", "hold", 50)
-    assert "deploy hold" == world.do(node, "active", deploy_steps=[hold])
-    assert "active" == world.do(node, "unhold")
-    assert "deploy hold" == world.do(node, "rebuild", deploy_steps=[hold])
-    assert "deploy failed" == world.do(node, "abort")
-    assert not world.inside.read(node).maintenance
+    assert "deploy hold" == harness.do(node, "active", deploy_steps=[hold])
+    assert "active" == harness.do(node, "unhold")
+    assert "deploy hold" == harness.do(node, "rebuild", deploy_steps=[hold])
+    assert "deploy failed" == harness.do(node, "abort")
+    assert not harness.inside.read(node).maintenance
 
 
-def test_a_deployment_that_waits_is_aborted_or_deleted(world, image):
-    node = world.with_agent("available", instance_info=image)
-    assert "wait call-back" == world.do(node, "active")
-    assert "deploy failed" == world.do(node, "abort")
+def test_a_deployment_that_waits_is_aborted_or_deleted(harness, image):
+    node = harness.with_agent("available", instance_info=image)
+    assert "wait call-back" == harness.do(node, "active")
+    assert "deploy failed" == harness.do(node, "abort")
     assert ["power off", "clean_up_ramdisk"] == Acme.did[-2:]
-    assert image == world.inside.read(node).instance_info
-    world.do(node, "active")
-    assert "clean wait" == world.do(node, "deleted")
-    assert {} == world.inside.read(node).instance_info
+    assert image == harness.inside.read(node).instance_info
+    harness.do(node, "active")
+    assert "clean wait" == harness.do(node, "deleted")
+    assert {} == harness.inside.read(node).instance_info
 
 
-def test_a_mega_step_is_driven_by_the_heartbeats(world):
-    node = world.node("available", deploy_interface="acme-mega")
-    assert "wait call-back" == world.do(node, "active")
-    assert "wait call-back" == world.call(node)
+def test_a_mega_step_is_driven_by_the_heartbeats(harness):
+    node = harness.node("available", deploy_interface="acme-mega")
+    assert "wait call-back" == harness.do(node, "active")
+    assert "wait call-back" == harness.call(node)
     assert ["prepare_fans", "boot the agent", "write"] == Acme.did
-    assert "wait call-back" == world.call(node)
+    assert "wait call-back" == harness.call(node)
     AcmeMegaDeploy.written = True
-    assert "active" == world.call(node)
+    assert "active" == harness.call(node)
     assert "reboot to instance" == Acme.did[-1]
     assert "not to be run" not in Acme.did
-    assert [] == world.agent.names(), "its own steps take no part"
+    assert [] == harness.agent.names(), "its own steps take no part"
 
 
 # Servicing
 
 
-def test_a_service_without_the_ramdisk_leaves_the_machine_on(world):
-    node = world.with_agent("active", power_state="power on")
-    assert "active" == world.do(node, "service", service_steps=[SCRUB, POLISH])
+def test_a_service_without_the_ramdisk_leaves_the_machine_on(harness):
+    node = harness.with_agent("active", power_state="power on")
+    assert "active" == harness.do(node, "service", service_steps=[SCRUB, POLISH])
     assert ["scrub deep", "polish"] == Acme.did
 
 
-def test_a_service_with_in_band_steps_boots_the_agent_and_then_the_instance_again(world):
-    node = world.with_agent("active", power_state="power on")
-    assert "service wait" == world.do(node, "service", service_steps=[asked("deploy", "burn")])
-    world.call(node)
-    assert "active" == world.finish(node, "service")
+def test_a_service_with_in_band_steps_boots_the_agent_and_then_the_instance_again(harness):
+    node = harness.with_agent("active", power_state="power on")
+    assert "service wait" == harness.do(node, "service", service_steps=[asked("deploy", "burn")])
+    harness.call(node)
+    assert "active" == harness.finish(node, "service")
     assert [
         "power off", "prepare_ramdisk", "power on", "power off", "clean_up_ramdisk",
         "prepare_instance", "power on",
     ] == Acme.did  # fmt: skip
 
 
-def test_a_wrong_service_step_fails_without_maintenance_and_abort_leads_back(world):
-    node = world.node("active")
-    assert "service failed" == world.do(node, "service", service_steps=[asked("bios", "x")])
-    assert not world.inside.read(node).maintenance
-    assert "active" == world.do(node, "abort")
+def test_a_wrong_service_step_fails_without_maintenance_and_abort_leads_back(harness):
+    node = harness.node("active")
+    assert "service failed" == harness.do(node, "service", service_steps=[asked("bios", "x")])
+    assert not harness.inside.read(node).maintenance
+    assert "active" == harness.do(node, "abort")
 
 
-def test_a_service_that_fails_in_a_step_leaves_the_node_to_an_operator(world):
-    node = world.node("active")
+def test_a_service_that_fails_in_a_step_leaves_the_node_to_an_operator(harness):
+    node = harness.node("active")
     wrong = asked("management", "scrub", args={"level": "wrong"})
-    assert "service failed" == world.do(node, "service", service_steps=[wrong])
-    row = world.inside.read(node)
+    assert "service failed" == harness.do(node, "service", service_steps=[wrong])
+    row = harness.inside.read(node)
     assert (True, "service failure") == (row.maintenance, row.fault)
     with pytest.raises(Conflict):
-        world.do(node, "abort")
+        harness.do(node, "abort")
     with pytest.raises(InMaintenance):
-        world.do(node, "service", service_steps=[POLISH])
-    world.inside.change(Node, node, maintenance=False)
-    assert "active" == world.do(node, "abort")
-    assert None is world.inside.read(node).fault
+        harness.do(node, "service", service_steps=[POLISH])
+    harness.inside.change(Node, node, maintenance=False)
+    assert "active" == harness.do(node, "abort")
+    assert None is harness.inside.read(node).fault
 
 
-def test_a_service_that_is_aborted_ends_where_it_began(world):
-    node = world.with_agent("active", power_state="power on")
-    world.do(node, "service", service_steps=[asked("deploy", "burn")])
-    world.call(node)
-    assert "active" == world.do(node, "abort")
+def test_a_service_that_is_aborted_ends_where_it_began(harness):
+    node = harness.with_agent("active", power_state="power on")
+    harness.do(node, "service", service_steps=[asked("deploy", "burn")])
+    harness.call(node)
+    assert "active" == harness.do(node, "abort")
     assert ["power off", "clean_up_ramdisk", "prepare_instance", "power on"] == Acme.did[-4:]
-    assert "aborted" == world.last(node).state
+    assert "aborted" == harness.last(node).state
 
 
-def test_a_held_service_may_be_given_other_steps(world):
-    node = world.node("active")
-    assert "service hold" == world.do(
+def test_a_held_service_may_be_given_other_steps(harness):
+    node = harness.node("active")
+    assert "service hold" == harness.do(
         node, "service", service_steps=[asked("power", "hold"), SCRUB]
     )
-    assert "active" == world.do(node, "service", service_steps=[POLISH])
+    assert "active" == harness.do(node, "service", service_steps=[POLISH])
     assert ["polish"] == Acme.did
-    assert "aborted" == _operations(world, node)[-1].state
+    assert "aborted" == _operations(harness, node)[-1].state
 
 
-def _operations(world, node):
-    with world.inside.runtime.reading() as session:
+def _operations(harness, node):
+    with harness.inside.runtime.reading() as session:
         query = session.query(Operation).filter_by(node_id=node).order_by(Operation.id.desc())
         return query.all()
 
@@ -256,48 +256,48 @@ def _operations(world, node):
 # Rescuing, adopting
 
 
-def test_a_rescue_sets_the_password_and_forgets_it(world):
-    node = world.with_agent("active", rescue_interface="agent", power_state="power on")
-    world.agent.answers["rescue.finalize_rescue"] = {}
-    assert "rescue wait" == world.do(node, "rescue", rescue_password="open sesame")
-    hashed = world.inside.read(node).instance_info["hashed_rescue_password"]
+def test_a_rescue_sets_the_password_and_forgets_it(harness):
+    node = harness.with_agent("active", rescue_interface="agent", power_state="power on")
+    harness.agent.answers["rescue.finalize_rescue"] = {}
+    assert "rescue wait" == harness.do(node, "rescue", rescue_password="open sesame")
+    hashed = harness.inside.read(node).instance_info["hashed_rescue_password"]
     assert hashed.startswith("$5$")
-    assert "open sesame" not in str(world.last(node).arguments)
-    assert "rescue" == _rescued(world, node)
-    assert {} == world.inside.read(node).instance_info
-    assert hashed == world.agent.received[-1][1]["rescue_password"]
-    assert "active" == world.do(node, "unrescue")
+    assert "open sesame" not in str(harness.last(node).arguments)
+    assert "rescue" == _rescued(harness, node)
+    assert {} == harness.inside.read(node).instance_info
+    assert hashed == harness.agent.received[-1][1]["rescue_password"]
+    assert "active" == harness.do(node, "unrescue")
 
 
-def _rescued(world, node):
+def _rescued(harness, node):
     """The agent takes the password at once."""
-    post = world.agent.post
-    world.agent.post = lambda name, params, *, wait: post(name, params, wait=True)
+    post = harness.agent.post
+    harness.agent.post = lambda name, params, *, wait: post(name, params, wait=True)
     try:
-        return world.call(node)
+        return harness.call(node)
     finally:
-        world.agent.post = post
+        harness.agent.post = post
 
 
 @pytest.mark.parametrize("verb", ["abort", "deleted"])
-def test_a_rescue_that_waits_is_ended(world, verb):
-    node = world.with_agent("active", rescue_interface="agent", automated_clean=False)
-    world.do(node, "rescue", rescue_password="open sesame")
+def test_a_rescue_that_waits_is_ended(harness, verb):
+    node = harness.with_agent("active", rescue_interface="agent", automated_clean=False)
+    harness.do(node, "rescue", rescue_password="open sesame")
     ends = {"abort": "rescue failed", "deleted": "available"}
-    assert ends[verb] == world.do(node, verb)
-    assert {} == world.inside.read(node).instance_info
+    assert ends[verb] == harness.do(node, verb)
+    assert {} == harness.inside.read(node).instance_info
     assert "clean_up_ramdisk" in Acme.did
 
 
-def test_what_cannot_be_rescued_is_refused(world):
-    node = world.node("active", rescue_interface="no-rescue")
+def test_what_cannot_be_rescued_is_refused(harness):
+    node = harness.node("active", rescue_interface="no-rescue")
     with pytest.raises(Invalid, match="does not support rescue"):
-        world.do(node, "rescue", rescue_password="x")
+        harness.do(node, "rescue", rescue_password="x")
 
 
-def test_an_adopted_node_is_active_and_nothing_was_ordered(world):
-    node = world.with_agent("manageable", power_state="power on", maintenance=True)
-    assert "active" == world.do(node, "adopt")
+def test_an_adopted_node_is_active_and_nothing_was_ordered(harness):
+    node = harness.with_agent("manageable", power_state="power on", maintenance=True)
+    assert "active" == harness.do(node, "adopt")
     assert [] == Acme.did
 
 
@@ -311,7 +311,7 @@ def test_an_adopted_node_is_active_and_nothing_was_ordered(world):
     ],
 )  # fmt: skip
 def test_steps_that_a_driver_lists_itself_are_listed_planned_and_run(
-    world, monkeypatch, flow, state, verb, arguments, ends
+    harness, monkeypatch, flow, state, verb, arguments, ends
 ):
     def listing(management, target):
         usual = getattr(super(AcmeManagement, management), f"get_{flow}_steps")(target)
@@ -322,29 +322,31 @@ def test_steps_that_a_driver_lists_itself_are_listed_planned_and_run(
 
     monkeypatch.setattr(AcmeManagement, f"get_{flow}_steps", listing, raising=False)
     monkeypatch.setattr(AcmeManagement, f"execute_{flow}_step", execute, raising=False)
-    node = world.node(state)
-    with world.inside.runtime.reading() as session:
+    node = harness.node(state)
+    with harness.inside.runtime.reading() as session:
         listed = catalogue.steps_of(session, session.get_one(Node, node), Flow(flow), 1)
         assert ("shred", 33) in [(each.step.name, each.priority) for each in listed]
-    assert ends == world.do(node, verb, **arguments)
+    assert ends == harness.do(node, verb, **arguments)
     assert f"shred by {flow}" in Acme.did
 
 
-def test_a_driver_that_lists_nonsense_is_named_in_the_refusal(world, monkeypatch):
+def test_a_driver_that_lists_nonsense_is_named_in_the_refusal(harness, monkeypatch):
     monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
     with pytest.raises(Invalid, match="management interface 'acme': get_clean_steps: KeyError"):
-        world.do(world.node(), "provide")
+        harness.do(harness.node(), "provide")
 
 
-def test_a_driver_that_lists_nonsense_once_its_agent_runs_fails_the_operation(world, monkeypatch):
-    node = world.with_agent()
-    assert "clean wait" == world.do(node, "provide")
+def test_a_driver_that_lists_nonsense_once_its_agent_runs_fails_the_operation(harness, monkeypatch):
+    node = harness.with_agent()
+    assert "clean wait" == harness.do(node, "provide")
     monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
-    assert "clean failed" == world.call(node)
-    assert "get_clean_steps: KeyError: 'priority'" in world.inside.read(node).last_error
+    assert "clean failed" == harness.call(node)
+    assert "get_clean_steps: KeyError: 'priority'" in harness.inside.read(node).last_error
 
 
-def test_a_step_fails_by_the_error_that_the_specs_name_or_by_what_is_no_outcome(world, monkeypatch):
+def test_a_step_fails_by_the_error_that_the_specs_name_or_by_what_is_no_outcome(
+    harness, monkeypatch
+):
     def jammed(*_):
         raise CleanStepFailed("the shredder is full")
 
@@ -353,9 +355,9 @@ def test_a_step_fails_by_the_error_that_the_specs_name_or_by_what_is_no_outcome(
         (lambda *_: "clean wait", "not an outcome"),
     ):
         monkeypatch.setattr(AcmeManagement, "polish", polish)
-        node = world.node()
-        assert "clean failed" == world.do(node, "clean", clean_steps=[POLISH])
-        assert told in world.inside.read(node).last_error
+        node = harness.node()
+        assert "clean failed" == harness.do(node, "clean", clean_steps=[POLISH])
+        assert told in harness.inside.read(node).last_error
 
 
 def test_equal_priorities_by_settings_are_found_when_a_process_starts(inside):
@@ -371,14 +373,14 @@ def test_equal_priorities_by_settings_are_found_when_a_process_starts(inside):
 
 
 @pytest.mark.parametrize("cleans", [True, False])
-def test_a_retired_node_never_becomes_available(world, cleans):
-    node = world.node("active", retired=True, automated_clean=cleans)
-    assert "manageable" == world.do(node, "deleted")
+def test_a_retired_node_never_becomes_available(harness, cleans):
+    node = harness.node("active", retired=True, automated_clean=cleans)
+    assert "manageable" == harness.do(node, "deleted")
     with pytest.raises(Conflict):
-        world.do(node, "provide")
-    assert "manageable" == world.do(node, "clean", clean_steps=[POLISH])
-    world.inside.change(Node, node, retired=False)
-    assert "available" == world.do(node, "provide")
+        harness.do(node, "provide")
+    assert "manageable" == harness.do(node, "clean", clean_steps=[POLISH])
+    harness.inside.change(Node, node, retired=False)
+    assert "available" == harness.do(node, "provide")
 
 
 @pytest.mark.parametrize(
@@ -391,89 +393,89 @@ def test_a_retired_node_never_becomes_available(world, cleans):
         ("adopt failed", "adopt", "active"),
     ],
 )
-def test_nothing_brings_a_retired_node_into_service(world, state, verb, becomes):
-    node = world.node(state, retired=True)
+def test_nothing_brings_a_retired_node_into_service(harness, state, verb, becomes):
+    node = harness.node(state, retired=True)
     with pytest.raises(Conflict, match=f"retired and cannot become {becomes}; first set its field"):
-        world.do(node, verb)
-    row = world.inside.read(node)
+        harness.do(node, verb)
+    row = harness.inside.read(node)
     assert (state, None) == (row.provision_state, row.reservation)
-    world.inside.change(Node, node, retired=False)
-    assert becomes == world.do(node, verb)
+    harness.inside.change(Node, node, retired=False)
+    assert becomes == harness.do(node, verb)
 
 
 @pytest.mark.parametrize("state", ["active", "deploy failed", "error"])
-def test_a_tenant_reinstalls_a_retired_node(world, state):
-    node = world.node(state, retired=True)
-    assert "active" == world.do(node, "rebuild")
-    assert "manageable" == world.do(node, "deleted")
+def test_a_tenant_reinstalls_a_retired_node(harness, state):
+    node = harness.node(state, retired=True)
+    assert "active" == harness.do(node, "rebuild")
+    assert "manageable" == harness.do(node, "deleted")
 
 
-def test_a_node_that_is_retired_while_it_is_cleaned_becomes_manageable(world):
-    node = world.with_agent()
-    assert "clean wait" == world.do(node, "provide")
-    world.inside.change(Node, node, retired=True)
-    world.call(node)
-    assert "manageable" == world.finish(node)
+def test_a_node_that_is_retired_while_it_is_cleaned_becomes_manageable(harness):
+    node = harness.with_agent()
+    assert "clean wait" == harness.do(node, "provide")
+    harness.inside.change(Node, node, retired=True)
+    harness.call(node)
+    assert "manageable" == harness.finish(node)
 
 
-def test_a_retired_node_can_be_rebuilt(world):
-    node = world.node("active", retired=True)
-    assert "active" == world.do(node, "rebuild")
+def test_a_retired_node_can_be_rebuilt(harness):
+    node = harness.node("active", retired=True)
+    assert "active" == harness.do(node, "rebuild")
 
 
 @pytest.mark.parametrize(("verb", "cleans", "ends"), [
     ("provide", True, "available"), ("provide", False, "available"), ("manage", True, "manageable"),
 ])  # fmt: skip
-def test_clean_failed_is_left_in_maintenance(world, verb, cleans, ends):
-    node = world.node(automated_clean=cleans)
-    world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
-    assert world.inside.read(node).maintenance
-    assert ends == world.do(node, verb)
-    assert (verb == "manage") == world.inside.read(node).maintenance
+def test_clean_failed_is_left_in_maintenance(harness, verb, cleans, ends):
+    node = harness.node(automated_clean=cleans)
+    harness.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    assert harness.inside.read(node).maintenance
+    assert ends == harness.do(node, verb)
+    assert (verb == "manage") == harness.inside.read(node).maintenance
 
 
-def test_what_operators_put_into_maintenance_is_not_cleaned_by_hand(world):
-    node = world.node(maintenance=True)
+def test_what_operators_put_into_maintenance_is_not_cleaned_by_hand(harness):
+    node = harness.node(maintenance=True)
     with pytest.raises(InMaintenance):
-        world.do(node, "clean", clean_steps=[POLISH])
-    assert "available" == world.do(node, "provide")
-    assert world.inside.read(node).maintenance
+        harness.do(node, "clean", clean_steps=[POLISH])
+    assert "available" == harness.do(node, "provide")
+    assert harness.inside.read(node).maintenance
 
 
-def test_a_protected_node_is_neither_rebuilt_nor_deleted(world):
-    node = world.node("active", protected=True)
+def test_a_protected_node_is_neither_rebuilt_nor_deleted(harness):
+    node = harness.node("active", protected=True)
     for verb in ("rebuild", "deleted"):
         with pytest.raises(NodeProtected):
-            world.do(node, verb)
+            harness.do(node, verb)
 
 
-def test_a_runbook_cleans(world):
-    node = world.node()
+def test_a_runbook_cleans(harness):
+    node = harness.node()
     steps = [{**SCRUB, "order": 2}, {**POLISH, "order": 1}]
-    with world.inside.runtime.transaction() as session:
+    with harness.inside.runtime.transaction() as session:
         session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=steps, traits=[]))
     with pytest.raises(Invalid, match="none of them"):
-        world.do(node, "clean", runbook="CUSTOM_R")
-    with world.inside.runtime.transaction() as session:
+        harness.do(node, "clean", runbook="CUSTOM_R")
+    with harness.inside.runtime.transaction() as session:
         session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
-    assert "manageable" == world.do(node, "clean", runbook="CUSTOM_R")
+    assert "manageable" == harness.do(node, "clean", runbook="CUSTOM_R")
     assert ["polish", "scrub deep"] == Acme.did
-    assert {"runbook"} == {row.source for row in world.steps(node)}
+    assert {"runbook"} == {row.source for row in harness.steps(node)}
 
 
 def test_settings_have_nodes_cleaned_by_a_runbook(inside):
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = "gold:CUSTOM_R"
-    world = World(inside.another())
-    node, other = world.node(resource_class="gold"), world.node()
-    with world.inside.runtime.transaction() as session:
+    harness = Harness(inside.another())
+    node, other = harness.node(resource_class="gold"), harness.node()
+    with harness.inside.runtime.transaction() as session:
         session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
         session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
-    assert "available" == world.do(node, "provide")
+    assert "available" == harness.do(node, "provide")
     assert ["polish"] == Acme.did
     with pytest.raises(Invalid, match="automated_cleaning_runbook"):
-        world.do(other, "provide")
-    world.inside.close()
+        harness.do(other, "provide")
+    harness.inside.close()
 
 
 @pytest.mark.parametrize("validates", ["true", "false"])
@@ -485,28 +487,28 @@ def test_automated_cleaning_by_a_runbook_that_fits_no_trait_is_a_matter_of_setti
         "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK": "CUSTOM_R",
         "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_VALIDATE_TRAITS": validates,
     }
-    world = World(inside.another())
-    node = world.node()
-    with world.inside.runtime.transaction() as session:
+    harness = Harness(inside.another())
+    node = harness.node()
+    with harness.inside.runtime.transaction() as session:
         session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
     if validates == "true":
         with pytest.raises(Invalid, match="none of them"):
-            world.do(node, "provide")
+            harness.do(node, "provide")
     else:
-        assert "available" == world.do(node, "provide")
+        assert "available" == harness.do(node, "provide")
     assert ([] if validates == "true" else ["polish"]) == Acme.did
-    world.inside.change(Node, node, provision_state="manageable")
+    harness.inside.change(Node, node, provision_state="manageable")
     with pytest.raises(Invalid, match="none of them"):
-        world.do(node, "clean", runbook="CUSTOM_R")
-    world.inside.close()
+        harness.do(node, "clean", runbook="CUSTOM_R")
+    harness.inside.close()
 
 
-def test_a_retired_node_is_left_out_of_power_sync_and_recovery(world):
-    plain, retired = world.node(), world.node(retired=True)
+def test_a_retired_node_is_left_out_of_power_sync_and_recovery(harness):
+    plain, retired = harness.node(), harness.node(retired=True)
     broken = {"maintenance": True, "fault": "power failure"}
-    away, gone = world.node(**broken), world.node(retired=True, **broken)
+    away, gone = harness.node(**broken), harness.node(retired=True, **broken)
     pages = [
-        {each.id for page in power_sync._pages(world.inside.runtime, "c-1", recovering=kind)
+        {each.id for page in power_sync._pages(harness.inside.runtime, "c-1", recovering=kind)
          for each in page}
         for kind in (False, True)
     ]  # fmt: skip
@@ -517,24 +519,24 @@ def test_a_retired_node_is_left_out_of_power_sync_and_recovery(world):
 # What is told
 
 
-def test_momentary_states_are_in_the_history(world):
-    node = world.node("enroll")
+def test_momentary_states_are_in_the_history(harness):
+    node = harness.node("enroll")
     life = ["manage", "provide", "active", "rescue", "unrescue", "deleted"]
     for verb in life:
-        world.do(node, verb, **({"rescue_password": "x"} if verb == "rescue" else {}))
-    assert "available" == world.state(node)
-    with world.inside.runtime.reading() as session:
+        harness.do(node, verb, **({"rescue_password": "x"} if verb == "rescue" else {}))
+    assert "available" == harness.state(node)
+    with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, event_type="transition")
         told = [each.event for each in entries.order_by(NodeHistory.id)]
     passed = ["verified", "cleaned", "deployed", "rescued", "unrescued", "deleted", "cleaned"]
     assert [f"The node was {each}." for each in passed] == told
 
 
-def test_flows_of_steps_are_in_the_history_from_beginning_to_end(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[POLISH])
-    world.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
-    with world.inside.runtime.reading() as session:
+def test_flows_of_steps_are_in_the_history_from_beginning_to_end(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[POLISH])
+    harness.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
+    with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id).all()
     told = [(each.event_type, each.severity) for each in entries]
 
@@ -573,20 +575,20 @@ def test_old_entries_of_the_history_are_pruned_but_for_those_of_the_last_days(in
 
 def test_a_boot_mode_that_settings_do_not_allow_is_not_deployed(inside):
     inside.environ["INGOT_CONDUCTOR_DISALLOWED_DEPLOYMENT_BOOT_MODES"] = "bios"
-    world = World(inside.another())
-    node = world.node("available", properties={"capabilities": "boot_mode:bios"})
+    harness = Harness(inside.another())
+    node = harness.node("available", properties={"capabilities": "boot_mode:bios"})
     with pytest.raises(Invalid, match="Boot mode bios"):
-        world.do(node, "active")
-    world.inside.change(Node, node, instance_info={"capabilities": {"boot_mode": "uefi"}})
-    assert "active" == world.do(node, "active")
-    world.inside.close()
+        harness.do(node, "active")
+    harness.inside.change(Node, node, instance_info={"capabilities": {"boot_mode": "uefi"}})
+    assert "active" == harness.do(node, "active")
+    harness.inside.close()
 
 
 def test_a_boot_mode_that_settings_do_not_allow_is_not_enrolled(inside):
     inside.environ["INGOT_API_DISALLOWED_ENROLLMENT_BOOT_MODES"] = "bios"
-    world = World(inside.another())
-    node, old = world.node(), {"capabilities": "boot_mode:bios"}
-    with world.inside.runtime.transaction() as session:
+    harness = Harness(inside.another())
+    node, old = harness.node(), {"capabilities": "boot_mode:bios"}
+    with harness.inside.runtime.transaction() as session:
         with pytest.raises(Invalid, match="no node may have boot mode bios"):
             nodes.create(session, {"driver": "acme", "properties": old}, State.ENROLL)
         row = operations.lock(session, node)
@@ -595,16 +597,16 @@ def test_a_boot_mode_that_settings_do_not_allow_is_not_enrolled(inside):
         nodes.change(
             session, row, [], {"properties": {"cpus": 1}}, Caller(), inspecting_counts=True
         )
-    world.inside.close()
+    harness.inside.close()
 
 
-def test_what_failed_to_be_cleaned_can_be_switched(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("management", "nonsense")])
-    with world.inside.runtime.transaction() as session:
+def test_what_failed_to_be_cleaned_can_be_switched(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    with harness.inside.runtime.transaction() as session:
         power.request(session, operations.lock(session, node), "power on", None, Caller())
-    world.run()
-    row = world.inside.read(node)
+    harness.run()
+    row = harness.inside.read(node)
     assert ("power on", "clean failed") == (row.power_state, row.provision_state)
 
 
@@ -622,26 +624,26 @@ def test_what_failed_to_be_cleaned_can_be_switched(world):
     ],
 )
 def test_an_agent_that_never_calls_ends_the_wait_in_its_failed_state(
-    world, image, verb, arguments, state, ends
+    harness, image, verb, arguments, state, ends
 ):
-    node = world.with_agent(state, instance_info=image, rescue_interface="agent")
-    world.do(node, verb, **arguments)
-    operation = world.last(node)
+    node = harness.with_agent(state, instance_info=image, rescue_interface="agent")
+    harness.do(node, verb, **arguments)
+    operation = harness.last(node)
     assert operation.deadline_at
-    world.inside.change(Operation, operation.uuid, deadline_at=operation.created_at)
-    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
-    world.run()
-    row = world.inside.read(node)
+    harness.inside.change(Operation, operation.uuid, deadline_at=operation.created_at)
+    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    harness.run()
+    row = harness.inside.read(node)
     assert (ends, ends == "clean failed") == (row.provision_state, row.maintenance)
-    assert "timeout" == world.last(node).error["code"]
+    assert "timeout" == harness.last(node).error["code"]
     assert "Timeout reached" in row.last_error
 
 
-def test_a_held_node_is_never_timed_out(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("power", "hold")])
-    assert None is world.last(node).deadline_at
-    with world.inside.runtime.reading() as session:
+def test_a_held_node_is_never_timed_out(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("power", "hold")])
+    assert None is harness.last(node).deadline_at
+    with harness.inside.runtime.reading() as session:
         held = session.get_one(Node, node)
         assert 1800 == limits.callback_timeout(session, held)
 

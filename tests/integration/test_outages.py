@@ -18,7 +18,7 @@ from app.models import Node
 from app.reach import REMIND, Reach
 from app.runtime import Link, Message
 from app.sqlite import LOCKED_PAUSE
-from tests.integration.conftest import Inside
+from tests.support.inside import Inside
 from workers import beat, outages, reconciler
 from workers.lease import Leases
 

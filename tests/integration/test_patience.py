@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from tests.integration.world import World, asked
+from tests.integration.harness import Harness, asked
 from workers.patience import patiently
 
 
@@ -30,15 +30,15 @@ def out_of_reach(engine, text, times):
 @pytest.mark.parametrize("statement", ["UPDATE operations SET", "FROM node_traits"])
 def test_a_step_waits_for_the_database(inside, statement):
     """When it is claimed, and when what its driver is to know is read."""
-    world = World(inside)
-    node = world.node()
+    harness = Harness(inside)
+    node = harness.node()
     inside.agent(node)
-    world.ask(node, "clean", clean_steps=[asked("management", "polish")])
+    harness.ask(node, "clean", clean_steps=[asked("management", "polish")])
     with out_of_reach(inside.runtime.engine, statement, 2) as left:
-        world.run()
+        harness.run()
     assert 0 == left[0]
-    assert [("management.polish", "done")] == world.labels(node)
-    assert "manageable" == world.state(node)
+    assert [("management.polish", "done")] == harness.labels(node)
+    assert "manageable" == harness.state(node)
 
 
 def test_a_statement_that_can_never_succeed_is_not_waited_for():

@@ -6,8 +6,8 @@ from sqlalchemy import select
 from app.models import Node, Operation
 from app.states import Kind, of_kind
 from drivers.simulator.simulator import running
-from tests.fleet import until
-from tests.integration.world import World, asked
+from tests.integration.harness import Harness, asked
+from tests.support.fleet import until
 from tests.unit.drivers.machines import image_server
 from workers import power_sync
 
@@ -37,69 +37,69 @@ def machine(inside):
 
 
 @pytest.fixture
-def world(inside, machine):
+def harness(inside, machine):
     view = inside.another()
     with image_server() as images:
         images.files["/disk.raw"] = bytes(512)
-        world = World(view)
-        world.image = {"image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64}
-        yield world
+        harness = Harness(view)
+        harness.image = {"image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64}
+        yield harness
     view.close()
 
 
-def arrive(world, machine, state):
+def arrive(harness, machine, state):
     """The id of the machine's node, on its way into a state; it was off before."""
     before, verb, arguments = WAYS[state]
     iso = {f"{kind}_iso": "http://127.0.0.1:9/iso" for kind in ("deploy", "rescue", "inspect")}
-    node = world.with_agent(
-        before, instance_info=world.image, driver_info=machine.driver_info() | iso,
+    node = harness.with_agent(
+        before, instance_info=harness.image, driver_info=machine.driver_info() | iso,
         rescue_interface="agent", inspect_interface="agent", power_state="power off",
     )  # fmt: skip
-    world.inside.change(Node, node, driver="redfish")
-    assert state == world.do(node, verb, **arguments)
-    assert "power off" == world.inside.read(node).power_state
+    harness.inside.change(Node, node, driver="redfish")
+    assert state == harness.do(node, verb, **arguments)
+    assert "power off" == harness.inside.read(node).power_state
     return node
 
 
-def operations_of(world, node):
-    with world.inside.runtime.reading() as session:
+def operations_of(harness, node):
+    with harness.inside.runtime.reading() as session:
         return list(session.scalars(select(Operation.kind).filter_by(node_id=node)))
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))
-def test_a_sweep_corrects_no_machine_that_an_operation_switches_on(world, machine, state):
-    node = arrive(world, machine, state)
+def test_a_sweep_corrects_no_machine_that_an_operation_switches_on(harness, machine, state):
+    node = arrive(harness, machine, state)
     until(lambda: machine.power == "On")
-    power_sync.sync(world.inside.runtime, "c-1")
-    world.run()
-    row = world.inside.read(node)
+    power_sync.sync(harness.inside.runtime, "c-1")
+    harness.run()
+    row = harness.inside.read(node)
     assert (state, "power off", None) == (
         row.provision_state, row.power_state, row.target_power_state,
     )  # fmt: skip
-    assert ("On", [WAYS[state][1]]) == (machine.power, operations_of(world, node))
-    world.poll(node)
-    assert "power on" == world.inside.read(node).power_state  # the step has seen it itself
+    assert ("On", [WAYS[state][1]]) == (machine.power, operations_of(harness, node))
+    harness.poll(node)
+    assert "power on" == harness.inside.read(node).power_state  # the step has seen it itself
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))
-def test_a_sweep_records_the_power_of_a_machine_that_is_held(world, machine, state):
-    node = arrive(world, machine, state)
+def test_a_sweep_records_the_power_of_a_machine_that_is_held(harness, machine, state):
+    node = arrive(harness, machine, state)
     for power, told in (("On", "power on"), ("Off", "power off")) * 3:
         machine.power = power
-        power_sync.sync(world.inside.runtime, "c-1")
-        world.run()
-        row = world.inside.read(node)
+        power_sync.sync(harness.inside.runtime, "c-1")
+        harness.run()
+        row = harness.inside.read(node)
         assert (state, told, False) == (row.provision_state, row.power_state, row.maintenance)
-        assert (power, [WAYS[state][1]]) == (machine.power, operations_of(world, node))
+        assert (power, [WAYS[state][1]]) == (machine.power, operations_of(harness, node))
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))
 def test_a_sweep_puts_no_machine_into_maintenance_that_an_operation_waits_for(
-    world, machine, state
+    harness, machine, state
 ):
-    node = arrive(world, machine, state)
-    world.inside.change(Node, node, driver_info={"redfish_address": "http://127.0.0.1:9"})
+    node = arrive(harness, machine, state)
+    harness.inside.change(Node, node, driver_info={"redfish_address": "http://127.0.0.1:9"})
     for _ in range(5):
-        power_sync.sync(world.inside.runtime, "c-1")
-    row = world.inside.read(node)
+        power_sync.sync(harness.inside.runtime, "c-1")
+    row = harness.inside.read(node)
     assert (False, 0) == (row.maintenance, row.power_sync_failures)

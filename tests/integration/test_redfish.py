@@ -5,8 +5,8 @@ import pytest
 from app.models import Node
 from drivers.redfish import restart
 from drivers.simulator.simulator import running
-from tests.fleet import until
-from tests.integration.world import World
+from tests.integration.harness import Harness
+from tests.support.fleet import until
 from workers import power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
@@ -65,30 +65,30 @@ BIOS_OFF = {
 @pytest.mark.parametrize("verb", ["clean", "service"])
 def test_bios_settings_are_applied_without_the_ramdisk(inside, verb, monkeypatch):
     monkeypatch.setattr(restart, "LOOK", 0.0)
-    world = World(inside)
+    harness = Harness(inside)
     with running(machines=1, power_off_seconds=0.0) as fleet:
         machine = fleet.machines[0]
         state = {"clean": "manageable", "service": "active"}[verb]
-        node = world.node(state, driver_info=machine.driver_info())
+        node = harness.node(state, driver_info=machine.driver_info())
         inside.change(Node, node, driver="redfish", power_state="power off")
-        world.do(node, verb, **{f"{verb}_steps": [BIOS_OFF]}, disable_ramdisk=True)
-        until(lambda: _goes_on(world, node) == state)
+        harness.do(node, verb, **{f"{verb}_steps": [BIOS_OFF]}, disable_ramdisk=True)
+        until(lambda: _goes_on(harness, node) == state)
         assert "Off" == machine.bios["NumLock"]
         assert "" == machine.media["Cd"]
 
 
-def _goes_on(world, node):
-    if world.last(node).state == "waiting":
-        world.poll(node)
-    return world.state(node)
+def _goes_on(harness, node):
+    if harness.last(node).state == "waiting":
+        harness.poll(node)
+    return harness.state(node)
 
 
 def test_verification_keeps_boot_mode_secure_boot_and_vendor(inside):
-    world = World(inside)
+    harness = Harness(inside)
     with running(machines=1) as fleet:
         fleet.machines[0].secure_boot = True
-        node = world.node("enroll", driver_info=fleet.machines[0].driver_info())
+        node = harness.node("enroll", driver_info=fleet.machines[0].driver_info())
         inside.change(Node, node, driver="redfish")
-        assert "manageable" == world.do(node, "manage")
+        assert "manageable" == harness.do(node, "manage")
         row = inside.read(node)
     assert ("uefi", True, "Simulated") == (row.boot_mode, row.secure_boot, row.properties["vendor"])

@@ -10,7 +10,7 @@ from app.models import Node, Operation
 from app.operation_states import Actor
 from app.services import restoration
 from app.states import MACHINE, Kind, State
-from tests.integration.world import World
+from tests.integration.harness import Harness
 from workers import attempts, claims
 from workers.conductor import _Life
 from workers.witness import MARGIN, Witness
@@ -224,8 +224,8 @@ STATES = [state for state, row in MACHINE.items() if row.kind in (Kind.BUSY, Kin
 
 @pytest.mark.parametrize("state", STATES)
 def test_whatever_was_under_way_ends_without_any_order(inside, state):
-    world = World(inside)
-    node = world.node(state, instance_info={"image_source": "x"}, instance_uuid=str(uuid.uuid4()))
+    harness = Harness(inside)
+    node = harness.node(state, instance_info={"image_source": "x"}, instance_uuid=str(uuid.uuid4()))
     with inside.runtime.transaction() as session:
         session.add(
             Operation(
@@ -236,13 +236,13 @@ def test_whatever_was_under_way_ends_without_any_order(inside, state):
     before = inside.read(node)
     with inside.runtime.transaction(Actor.COMMAND) as session:
         assert (1, 1) == restoration.declare(session)
-    world.run()
+    harness.run()
     row = inside.read(node)
     assert MACHINE[State(row.provision_state)].kind in (Kind.FAILED, Kind.STABLE)
     assert (before.instance_info, before.instance_uuid) == (row.instance_info, row.instance_uuid)
     assert before.fence < row.fence
-    assert [] == world.inside.sent
-    assert [] == world.labels(node)
+    assert [] == harness.inside.sent
+    assert [] == harness.labels(node)
 
 
 @pytest.mark.parametrize(
@@ -251,11 +251,11 @@ def test_whatever_was_under_way_ends_without_any_order(inside, state):
      ("manageable", "inspect"), ("active", "rebuild")],
 )  # fmt: skip
 def test_nothing_is_done_to_a_node_until_somebody_has_looked(inside, state, verb):
-    world = World(inside)
-    node = world.node(state)
+    harness = Harness(inside)
+    node = harness.node(state)
     with inside.runtime.transaction() as session:
         restoration.declare(session)
     with pytest.raises(InMaintenance):
-        world.ask(node, verb)
+        harness.ask(node, verb)
     inside.change(Node, node, maintenance=False, fault=None)
-    world.ask(node, verb)
+    harness.ask(node, verb)

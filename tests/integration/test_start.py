@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.fleet import until
-from tests.ports import free_port
+from tests.support.fleet import until
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from app.db import after
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
 from app.services import operations, waking, why
 from app.states import Kind, State, of_kind
-from tests.integration.world import Acme, World, asked
+from tests.integration.harness import Acme, Harness, asked
 from tests.unit.drivers.machines import image_server, scripted_agent
 from workers import claims, reconciler
 
@@ -51,7 +51,7 @@ STEPS = {
 }
 
 
-class Waiting(World):
+class Waiting(Harness):
     """Nodes on their way into a state; the image that is deployed is there."""
 
     def arrive(self, state, way=None):
@@ -83,7 +83,7 @@ class Waiting(World):
 
 @pytest.fixture
 def make(inside):
-    """Makes a world with settings of its own."""
+    """Makes a harness with settings of its own."""
     made = []
     with scripted_agent() as agent, image_server() as server:
         server.files["/disk.raw"] = bytes(512)
@@ -93,11 +93,11 @@ def make(inside):
             inside.environ |= {f"INGOT_CONDUCTOR_{name}": each for name, each in settings.items()}
             view = inside.another()
             made.append(view)
-            world = Waiting(view, agent)
-            world.image = {"image_source": f"{server.url}/disk.raw", "image_checksum": "a" * 64}
+            harness = Waiting(view, agent)
+            harness.image = {"image_source": f"{server.url}/disk.raw", "image_checksum": "a" * 64}
             for flow in ("clean", "deploy", "service"):
-                world.offer(flow, ("deploy", "burn", 0, {"abortable": True}))
-            return world
+                harness.offer(flow, ("deploy", "burn", 0, {"abortable": True}))
+            return harness
 
         yield begin
     for view in made:
@@ -110,8 +110,8 @@ def make(inside):
 @pytest.mark.parametrize("state", WAITS)
 @pytest.mark.parametrize("limit", [100, 0])
 def test_each_wait_has_a_setting_for_its_deadline_and_0_is_none(make, state, limit):
-    world = make(**{TIMEOUTS[state]: str(limit)})
-    operation = world.last(world.arrive(state))
+    harness = make(**{TIMEOUTS[state]: str(limit)})
+    operation = harness.last(harness.arrive(state))
     assert bool(limit) == (operation.deadline_at is not None)
     if limit:
         left = operation.deadline_at - operation.created_at
@@ -119,15 +119,15 @@ def test_each_wait_has_a_setting_for_its_deadline_and_0_is_none(make, state, lim
 
 
 def test_an_inspection_that_was_in_a_queue_for_long_is_waited_for_no_shorter(make):
-    world = make(INSPECT_WAIT_TIMEOUT="100")
-    node = world.arrive("inspect wait")
-    world.inside.change(Node, node, inspection_started_at=after(-90))
-    with world.inside.runtime.transaction() as session:
-        operation = session.get_one(Operation, world.last(node).id)
+    harness = make(INSPECT_WAIT_TIMEOUT="100")
+    node = harness.arrive("inspect wait")
+    harness.inside.change(Node, node, inspection_started_at=after(-90))
+    with harness.inside.runtime.transaction() as session:
+        operation = session.get_one(Operation, harness.last(node).id)
         assert waking.wake(session, session.get_one(Node, node), operation)
-    world.run()
-    operation = world.last(node)
-    assert "inspect wait" == world.state(node)
+    harness.run()
+    operation = harness.last(node)
+    assert "inspect wait" == harness.state(node)
     assert operation.deadline_at - operation.created_at > timedelta(seconds=90)
 
 
@@ -144,15 +144,15 @@ EXPIRED = {
 @pytest.mark.parametrize("state", WAITS)
 def test_an_agent_that_never_calls_ends_each_wait_in_its_failed_state(make, state):
     ends, maintenance, tidied = EXPIRED[state]
-    world = make()
-    node = world.arrive(state)
-    target = world.inside.read(node).target_provision_state
-    row = world.expire(node)
+    harness = make()
+    node = harness.arrive(state)
+    target = harness.inside.read(node).target_provision_state
+    row = harness.expire(node)
     assert (ends, target, maintenance) == (
         row.provision_state, row.target_provision_state, row.maintenance
     )  # fmt: skip
     assert "Timeout reached" in row.last_error
-    assert ("failed", "timeout") == (world.last(node).state, world.last(node).error["code"])
+    assert ("failed", "timeout") == (harness.last(node).state, harness.last(node).error["code"])
     assert tidied == Acme.did
     assert (None, None) == (row.reservation, row.operation_id)
 
@@ -166,22 +166,22 @@ def test_an_agent_that_never_calls_ends_each_wait_in_its_failed_state(make, stat
     ],
 )
 def test_a_step_may_have_a_deadline_of_its_own_in_each_flow(make, state, ends, fault):
-    world = make(STEP_ATTEMPTS="1")
-    node = world.arrive(state, STEPS[state](STROLL))
-    step = next(row for row in world.steps(node) if row.label == "management.stroll")
+    harness = make(STEP_ATTEMPTS="1")
+    node = harness.arrive(state, STEPS[state](STROLL))
+    step = next(row for row in harness.steps(node) if row.label == "management.stroll")
     assert timedelta(seconds=5) < step.deadline_at - step.started_at < timedelta(seconds=9)
     # it is looked at for the last time, and is where it was
-    world.inside.change_step(world.last(node).uuid, step.position, remaining=0.0, progress={})
-    world.inside.change(Operation, world.last(node).uuid, wake_at=after(-9))
-    row = world.look(node)
+    harness.inside.change_step(harness.last(node).uuid, step.position, remaining=0.0, progress={})
+    harness.inside.change(Operation, harness.last(node).uuid, wake_at=after(-9))
+    row = harness.look(node)
     assert (ends, fault, fault is not None) == (row.provision_state, row.fault, row.maintenance)
     assert "management.stroll: the machine did not get there in time" in row.last_error
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))
 def test_what_is_held_has_no_deadline(make, state):
-    world = make()
-    assert None is world.last(world.arrive(state)).deadline_at
+    harness = make()
+    assert None is harness.last(harness.arrive(state)).deadline_at
 
 
 # Aborting
@@ -204,66 +204,66 @@ ABORTED = {
 @pytest.mark.parametrize("state", ALL)
 def test_each_wait_can_be_aborted(make, state):
     ends, tidied = ABORTED[state]
-    world = make()
-    node = world.arrive(state)
-    target = world.inside.read(node).target_provision_state
-    world.ask(node, "abort")
-    assert world.state(node) in (ends, "service failed"), "it is left at once, then tidied up"
-    world.run()
-    row = world.inside.read(node)
+    harness = make()
+    node = harness.arrive(state)
+    target = harness.inside.read(node).target_provision_state
+    harness.ask(node, "abort")
+    assert harness.state(node) in (ends, "service failed"), "it is left at once, then tidied up"
+    harness.run()
+    row = harness.inside.read(node)
     assert (ends, False, None) == (row.provision_state, row.maintenance, row.reservation)
     assert (None if ends == "active" else target) == row.target_provision_state
     assert "By request" in row.last_error
-    assert ("aborted", "aborted") == (world.last(node).state, world.last(node).error["code"])
+    assert ("aborted", "aborted") == (harness.last(node).state, harness.last(node).error["code"])
     assert tidied == Acme.did
-    assert set(row.instance_info) == set(world.image)
+    assert set(row.instance_info) == set(harness.image)
 
 
 @pytest.mark.parametrize("state", STEPS)
 def test_what_must_not_be_interrupted_ends_first_in_each_flow(make, state):
-    world = make()
-    node = world.arrive(state, STEPS[state](CRAWL))
-    assert state == world.do(node, "abort")
-    assert ["management.crawl"] == [row.label for row in world.steps(node) if row.abort_after]
+    harness = make()
+    node = harness.arrive(state, STEPS[state](CRAWL))
+    assert state == harness.do(node, "abort")
+    assert ["management.crawl"] == [row.label for row in harness.steps(node) if row.abort_after]
     aborted = {"clean wait": "clean failed", "wait call-back": "deploy failed"}
-    assert aborted.get(state, "active") == world.poll(node)
+    assert aborted.get(state, "active") == harness.poll(node)
     assert "crawl" in Acme.did
-    assert "aborted" == world.last(node).state
-    assert ("management.crawl", "done") in world.labels(node)
+    assert "aborted" == harness.last(node).state
+    assert ("management.crawl", "done") in harness.labels(node)
 
 
 def test_an_inspection_that_was_aborted_may_begin_again(make):
-    world = make()
-    node = world.arrive("inspect wait")
-    world.do(node, "abort")
-    assert None is world.inside.read(node).inspection_started_at
-    assert "inspect wait" == world.do(node, "inspect")
+    harness = make()
+    node = harness.arrive("inspect wait")
+    harness.do(node, "abort")
+    assert None is harness.inside.read(node).inspection_started_at
+    assert "inspect wait" == harness.do(node, "inspect")
 
 
 @pytest.mark.parametrize("done", [0, 1])
 def test_who_dies_while_an_abort_tidies_up_is_replaced(make, done):
     """The node is in its failed state already, and stays reserved until the machine is tidy."""
-    world = make()
-    node = world.arrive("clean wait")
-    world.ask(node, "abort")
-    first = min(row.position for row in world.steps(node) if row.source == "tidy")
+    harness = make()
+    node = harness.arrive("clean wait")
+    harness.ask(node, "abort")
+    first = min(row.position for row in harness.steps(node) if row.source == "tidy")
     for position in range(first, first + done + 1):
-        operation = world.last(node)
-        attempt = claims.claim(world.conductor, operation.uuid, operation.fence, position)
+        operation = harness.last(node)
+        attempt = claims.claim(harness.conductor, operation.uuid, operation.fence, position)
         assert "tidy" == attempt.step.source
         if position < first + done:
-            assert claims.advance(world.conductor, attempt, {})
-    world.inside.sent.clear()
-    world.conductor = world.inside.conductor("c-2")
-    world.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
-    world.inside.runtime.cache.clear()
-    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
-    assert ("clean failed", "c-2") == (world.state(node), world.inside.read(node).reservation)
-    world.run()
-    row = world.inside.read(node)
-    assert (None, False, "aborted") == (row.reservation, row.maintenance, world.last(node).state)
+            assert claims.advance(harness.conductor, attempt, {})
+    harness.inside.sent.clear()
+    harness.conductor = harness.inside.conductor("c-2")
+    harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
+    harness.inside.runtime.cache.clear()
+    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    assert ("clean failed", "c-2") == (harness.state(node), harness.inside.read(node).reservation)
+    harness.run()
+    row = harness.inside.read(node)
+    assert (None, False, "aborted") == (row.reservation, row.maintenance, harness.last(node).state)
     assert ["power off", "clean_up_ramdisk"][done:] == Acme.did
-    tidy = [row for row in world.steps(node) if row.source == "tidy"]
+    tidy = [row for row in harness.steps(node) if row.source == "tidy"]
     assert {"done"} == {row.state for row in tidy}
     assert 1 == tidy[done].deaths
 
@@ -279,99 +279,99 @@ def test_who_dies_while_an_abort_tidies_up_is_replaced(make, done):
     ],
 )
 def test_what_needs_the_agent_of_a_child_node_is_refused(make, step, ends, complaint):
-    world = make(STEP_ATTEMPTS="1")
-    parent = world.node()
-    world.with_agent(parent_node=world.inside.read(parent).uuid)
+    harness = make(STEP_ATTEMPTS="1")
+    parent = harness.node()
+    harness.with_agent(parent_node=harness.inside.read(parent).uuid)
     interface = "management" if step == "ask_agent" else "deploy"
     wanted = asked(interface, step, execute_on_child_nodes=True)
-    assert ends == world.do(parent, "clean", clean_steps=[wanted])
-    assert complaint in world.inside.read(parent).last_error
+    assert ends == harness.do(parent, "clean", clean_steps=[wanted])
+    assert complaint in harness.inside.read(parent).last_error
     assert [] == Acme.did
 
 
 def test_steps_of_child_nodes_need_not_be_waited_for(make):
-    world = make(PERMIT_CHILD_NODE_STEP_ASYNC_RESULT="true")
-    parent = world.node(name="parent")
-    child = world.node(name="child", parent_node=world.inside.read(parent).uuid)
+    harness = make(PERMIT_CHILD_NODE_STEP_ASYNC_RESULT="true")
+    parent = harness.node(name="parent")
+    child = harness.node(name="child", parent_node=harness.inside.read(parent).uuid)
     steps = [{**CRAWL, "execute_on_child_nodes": True}, asked("management", "polish")]
-    assert "manageable" == world.do(parent, "clean", clean_steps=steps)
+    assert "manageable" == harness.do(parent, "clean", clean_steps=steps)
     assert [("parent", "polish")] == Acme.did
-    assert None is world.inside.read(child).reservation
+    assert None is harness.inside.read(child).reservation
 
 
 # What the agent is told
 
 
 def test_the_agent_is_told_of_traits_with_every_command_about_steps(make):
-    world = make()
-    node = world.arrive("clean wait")
-    with world.inside.runtime.transaction() as session:
+    harness = make()
+    node = harness.arrive("clean wait")
+    with harness.inside.runtime.transaction() as session:
         session.add_all(
             NodeTrait(node_id=node, trait=each) for each in ("HW_NIC_SRIOV", "CUSTOM_A")
         )
-    world.call(node)
-    told = [params["node"]["traits"] for _, params in world.agent.received]
+    harness.call(node)
+    told = [params["node"]["traits"] for _, params in harness.agent.received]
     assert [{"objects": [{"trait": "CUSTOM_A"}, {"trait": "HW_NIC_SRIOV"}]}] * 2 == told
 
 
 def test_an_agent_that_others_boot_is_only_waited_for(make, inside):
     inside.environ["INGOT_AGENT_MANAGE_AGENT_BOOT"] = "false"
-    world = make()
-    node = world.with_agent()
-    world.do(node, "clean", clean_steps=[BURN, asked("power", "reboot")])
-    world.call(node)
-    assert "clean wait" == world.finish(node)
-    assert "manageable" == world.poll(node)
+    harness = make()
+    node = harness.with_agent()
+    harness.do(node, "clean", clean_steps=[BURN, asked("power", "reboot")])
+    harness.call(node)
+    assert "clean wait" == harness.finish(node)
+    assert "manageable" == harness.poll(node)
     assert {"power off", "power on"} == set(Acme.did)
 
 
 # What a node is said to wait for
 
 
-def unsent(world, node):
-    world.ask(node, "manage")
-    world.inside.change(Operation, world.last(node).uuid, sent_to=None)
+def unsent(harness, node):
+    harness.ask(node, "manage")
+    harness.inside.change(Operation, harness.last(node).uuid, sent_to=None)
 
 
-def sent(world, node):
-    world.ask(node, "manage")
+def sent(harness, node):
+    harness.ask(node, "manage")
 
 
-def claimed(world, node):
-    world.ask(node, "manage")
-    operation = world.last(node)
-    claims.claim(world.conductor, operation.uuid, operation.fence, 0)
+def claimed(harness, node):
+    harness.ask(node, "manage")
+    operation = harness.last(node)
+    claims.claim(harness.conductor, operation.uuid, operation.fence, 0)
 
 
-def not_admitted(world, node):
-    world.do(world.node(), "clean", clean_steps=[CRAWL])
-    works(CRAWL)(world, node)
+def not_admitted(harness, node):
+    harness.do(harness.node(), "clean", clean_steps=[CRAWL])
+    works(CRAWL)(harness, node)
 
 
-def child_is_busy(world, node):
-    world.node(parent_node=world.inside.read(node).uuid, reservation="c-9")
-    world.inside.change(Node, node, provision_state="manageable")
+def child_is_busy(harness, node):
+    harness.node(parent_node=harness.inside.read(node).uuid, reservation="c-9")
+    harness.inside.change(Node, node, provision_state="manageable")
     step = asked("power", "power_on", execute_on_child_nodes=True)
-    world.do(node, "clean", clean_steps=[step])
+    harness.do(node, "clean", clean_steps=[step])
 
 
-def backs_off(world, node):
+def backs_off(harness, node):
     Acme.unreachable = 9
-    world.inside.change(Node, node, provision_state="manageable")
-    world.do(node, "clean", clean_steps=[asked("management", "flicker")])
+    harness.inside.change(Node, node, provision_state="manageable")
+    harness.do(node, "clean", clean_steps=[asked("management", "flicker")])
 
 
 def works(*steps):
-    def begin(world, node):
-        world.inside.change(Node, node, provision_state="manageable")
-        world.do(node, "clean", clean_steps=list(steps))
+    def begin(harness, node):
+        harness.inside.change(Node, node, provision_state="manageable")
+        harness.do(node, "clean", clean_steps=list(steps))
 
     return begin
 
 
-def in_maintenance(world, node):
-    works(BURN)(world, node)
-    world.inside.change(Node, node, maintenance=True)
+def in_maintenance(harness, node):
+    works(BURN)(harness, node)
+    harness.inside.change(Node, node, maintenance=True)
 
 
 @pytest.mark.parametrize(
@@ -393,10 +393,10 @@ def in_maintenance(world, node):
     ],
 )  # fmt: skip
 def test_why_says_at_every_wait_for_whom_and_until_when(make, begin, waits_for, because, has_time):
-    world = make(MAX_CONCURRENT_CLEAN="1")
-    node = world.with_agent("enroll") if "agent" == waits_for else world.node("enroll")
-    begin(world, node)
-    told = world.why(node)
+    harness = make(MAX_CONCURRENT_CLEAN="1")
+    node = harness.with_agent("enroll") if "agent" == waits_for else harness.node("enroll")
+    begin(harness, node)
+    told = harness.why(node)
     assert (waits_for, has_time) == (told.waiting_for, told.next_at is not None)
     assert because in told.summary
     assert told.next
@@ -405,10 +405,10 @@ def test_why_says_at_every_wait_for_whom_and_until_when(make, begin, waits_for, 
 
 @pytest.mark.parametrize("state", ALL)
 def test_why_names_the_step_and_what_comes_next_in_every_wait(make, state):
-    world = make()
-    node = world.arrive(state)
-    told = world.why(node)
-    with world.inside.runtime.reading() as session:
+    harness = make()
+    node = harness.arrive(state)
+    told = harness.why(node)
+    with harness.inside.runtime.reading() as session:
         operation = operations.of_node(session, node)[0]
         step = operations.current_step(session, operation)
     assert (step.label, operation.uuid) == (told.step, told.operation)
@@ -418,12 +418,12 @@ def test_why_names_the_step_and_what_comes_next_in_every_wait(make, state):
 
 
 def test_why_says_that_an_agent_which_is_busy_is_asked_again(make):
-    world = make()
-    node = world.arrive("clean wait")
-    world.agent.refusal = (409, "Agent is busy")
-    world.call(node)
-    told = world.why(node)
+    harness = make()
+    node = harness.arrive("clean wait")
+    harness.agent.refusal = (409, "Agent is busy")
+    harness.call(node)
+    told = harness.why(node)
     assert ("agent", True) == (told.waiting_for, told.next_at is not None)
     assert "busy or out of reach" in told.summary
-    with world.inside.runtime.reading() as session:
+    with harness.inside.runtime.reading() as session:
         assert session.get(AgentRecord, node).url

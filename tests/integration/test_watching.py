@@ -15,9 +15,9 @@ from app.db import after
 from app.models import AgentRecord, Conductor, Node, Operation
 from app.runtime import Runtime
 from app.services import waking
-from tests.fleet import until
 from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
 from tests.integration.test_reconciler import TRUSTED
+from tests.support.fleet import until
 from workers import reconciler, waker
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indir
 
 @pytest.fixture
 def watched(band):  # noqa: F811
-    """A node whose agent runs a step, and is polled: (world, node, operation's uuid)"""
+    """A node whose agent runs a step, and is polled: (harness, node, operation's uuid)"""
     band.conductor.waker.running = True
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
@@ -35,36 +35,36 @@ def watched(band):  # noqa: F811
 
 
 def test_its_heartbeats_are_noted_and_wake_nothing(watched):
-    world, node, name = watched
-    before = world.inside.operation(name)
-    assert "clean wait" == world.call(node) == world.call(node)
-    world.inside.change(Operation, name, heartbeats=0)
-    assert 0 == reconciler.reconcile(world.inside.runtime, TRUSTED)["called"]
-    assert before.fence == world.inside.operation(name).fence
+    harness, node, name = watched
+    before = harness.inside.operation(name)
+    assert "clean wait" == harness.call(node) == harness.call(node)
+    harness.inside.change(Operation, name, heartbeats=0)
+    assert 0 == reconciler.reconcile(harness.inside.runtime, TRUSTED)["called"]
+    assert before.fence == harness.inside.operation(name).fence
 
 
 @pytest.mark.parametrize("why", ["the conductor dies", "it leaves", "the agent is silent", "time"])
 def test_its_next_heartbeat_counts_when_nobody_polls_it_any_more(watched, why):
-    world, node, name = watched
-    before = world.inside.operation(name)
+    harness, node, name = watched
+    before = harness.inside.operation(name)
     match why:
         case "the conductor dies":
-            world.inside.conductor("c-2")
-            world.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
+            harness.inside.conductor("c-2")
+            harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
         case "it leaves":
-            world.inside.conductor("c-2")
-            world.inside.change(Conductor, "c-1", online=False)
+            harness.inside.conductor("c-2")
+            harness.inside.change(Conductor, "c-1", online=False)
         case "the agent is silent":
-            waking.leave_to_agent(world.inside.runtime, before.id, before.fence)
+            waking.leave_to_agent(harness.inside.runtime, before.id, before.fence)
         case "time":
-            world.inside.change(Operation, name, watched_until=after(-1))
-    world.call(node)
-    assert before.fence < world.inside.operation(name).fence
+            harness.inside.change(Operation, name, watched_until=after(-1))
+    harness.call(node)
+    assert before.fence < harness.inside.operation(name).fence
 
 
 @pytest.fixture
 def polled(band):  # noqa: F811
-    """The same, by a real waker: (world, node, operation's uuid)"""
+    """The same, by a real waker: (harness, node, operation's uuid)"""
     runtime = band.inside.runtime
     agent = replace(runtime.settings.agent, poll_interval=0.05)
     runtime.settings = replace(runtime.settings, agent=agent)
@@ -95,42 +95,42 @@ def no_database(monkeypatch):
 
 
 def test_a_command_that_ends_while_the_database_is_away_is_gone_on_with_later(polled, monkeypatch):
-    world, node, name = polled
-    before = world.inside.operation(name)
+    harness, node, name = polled
+    before = harness.inside.operation(name)
     with no_database(monkeypatch) as tried:
-        world.agent.finish_step()
+        harness.agent.finish_step()
         until(lambda: tried)
-    until(lambda: before.fence < world.inside.operation(name).fence, seconds=10)
-    world.run()
-    assert "manageable" == world.state(node)
+    until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
+    harness.run()
+    assert "manageable" == harness.state(node)
 
 
 def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
-    world, _, name = watched
-    runtime, operation = world.inside.runtime, world.inside.operation(name)
-    world.inside.change(Operation, name, watched_until=after(1))
-    soon = world.inside.operation(name).watched_until
+    harness, _, name = watched
+    runtime, operation = harness.inside.runtime, harness.inside.operation(name)
+    harness.inside.change(Operation, name, watched_until=after(1))
+    soon = harness.inside.operation(name).watched_until
     waking.keep_watch(runtime, [(operation.id, operation.fence - 1)])
-    assert soon == world.inside.operation(name).watched_until
+    assert soon == harness.inside.operation(name).watched_until
     waking.keep_watch(runtime, [(operation.id, operation.fence), (-1, 0)])
-    assert soon < world.inside.operation(name).watched_until
+    assert soon < harness.inside.operation(name).watched_until
     waking.leave_to_agent(runtime, operation.id, operation.fence)
     waking.keep_watch(runtime, [(operation.id, operation.fence)])
-    assert None is world.inside.operation(name).watched_until
+    assert None is harness.inside.operation(name).watched_until
 
 
 def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled):
-    world, _, name = polled
-    before = world.inside.operation(name)
-    world.conductor.waker._wishes.update((-number, 1 / 30) for number in range(1, 3001))
-    world.agent.finish_step()
-    until(lambda: before.fence < world.inside.operation(name).fence, seconds=10)
+    harness, _, name = polled
+    before = harness.inside.operation(name)
+    harness.conductor.waker._wishes.update((-number, 1 / 30) for number in range(1, 3001))
+    harness.agent.finish_step()
+    until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
 
 
 @pytest.mark.parametrize("why", [aiohttp.ClientConnectionError("gone"), KeyError("a defect")])
 def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why):
-    world, node, name = polled
-    before = world.inside.operation(name)
+    harness, node, name = polled
+    before = harness.inside.operation(name)
     assert before.watched_until
 
     async def fail(*_):
@@ -139,20 +139,20 @@ def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why)
     with no_database(monkeypatch) as tried:
         monkeypatch.setattr(waker.Waker, "_commands", fail)
         until(lambda: tried)
-    until(lambda: world.inside.operation(name).watched_until is None, seconds=10)
+    until(lambda: harness.inside.operation(name).watched_until is None, seconds=10)
     assert ("waiting", before.fence) == (
-        world.inside.operation(name).state, world.inside.operation(name).fence
+        harness.inside.operation(name).state, harness.inside.operation(name).fence
     )  # fmt: skip
-    assert "manageable" == world.finish(node)
+    assert "manageable" == harness.finish(node)
 
 
 def test_an_agent_that_is_done_while_another_has_its_node_is_listened_to(polled):
-    world, node, name = polled
-    world.inside.change(Node, node, reservation="c-1", operation_id=None)
-    world.agent.finish_step()
-    until(lambda: world.inside.operation(name).watched_until is None, seconds=10)
-    world.inside.change(Node, node, reservation=None)
-    assert "manageable" == world.call(node)
+    harness, node, name = polled
+    harness.inside.change(Node, node, reservation="c-1", operation_id=None)
+    harness.agent.finish_step()
+    until(lambda: harness.inside.operation(name).watched_until is None, seconds=10)
+    harness.inside.change(Node, node, reservation=None)
+    assert "manageable" == harness.call(node)
 
 
 class Counting(waker.Waker):

@@ -16,7 +16,7 @@ from app.services import power as power_service
 from app.services.caller import Caller
 from drivers.errors import Unreachable
 from drivers.fake.hardware import FakePower
-from tests.integration.world import AcmeBoot, World, asked
+from tests.integration.harness import AcmeBoot, Harness, asked
 from tests.unit.drivers.machines import scripted_agent
 from workers import claims, reconciler
 
@@ -27,111 +27,111 @@ SILENT = "BMC did not answer"
 
 
 @pytest.fixture
-def world(inside):
-    return World(inside)
+def harness(inside):
+    return Harness(inside)
 
 
-def told(world, node, called=None):
-    with world.inside.runtime.reading() as session:
+def told(harness, node, called=None):
+    with harness.inside.runtime.reading() as session:
         return why.explain(session, session.get_one(Node, node), called)
 
 
-def fail_to_manage(world, monkeypatch, node):
+def fail_to_manage(harness, monkeypatch, node):
     def silent(*_):
         raise Unreachable(SILENT)
 
     with monkeypatch.context() as patch:
         patch.setattr(FakePower, "validate", silent)
         patch.setattr(FakePower, "get_power_state", silent)
-        world.do(node, "manage")
+        harness.do(node, "manage")
         for _ in range(5):
-            if "enroll" == world.state(node):
+            if "enroll" == harness.state(node):
                 return
-            world.poll(node)
+            harness.poll(node)
     raise AssertionError("it did not fail")
 
 
-def test_a_failed_verification_is_explained_until_the_next_operation_begins(world, monkeypatch):
-    node = world.node("enroll", name="rack1-u04")
-    fail_to_manage(world, monkeypatch, node)
-    answer = told(world, node, "rack1-u04")
+def test_a_failed_verification_is_explained_until_the_next_operation_begins(harness, monkeypatch):
+    node = harness.node("enroll", name="rack1-u04")
+    fail_to_manage(harness, monkeypatch, node)
+    answer = told(harness, node, "rack1-u04")
     assert ("unreachable", None) == (answer.error["code"], answer.waiting_for)
     assert answer.summary.startswith(
         "Node rack1-u04 is enroll; nothing is under way. Its last operation, manage, failed:"
     )
     assert 1 == answer.summary.count(SILENT)
-    assert world.inside.read(node).uuid not in answer.summary
-    with world.inside.runtime.transaction() as session:  # it stays the last that moved the node
+    assert harness.inside.read(node).uuid not in answer.summary
+    with harness.inside.runtime.transaction() as session:  # it stays the last that moved the node
         row = operations.lock(session, node)
         power_service.request(session, row, "power on", None, Caller())
-    world.run()
-    assert "unreachable" == told(world, node).error["code"]
-    assert "manageable" == world.do(node, "manage")
+    harness.run()
+    assert "unreachable" == told(harness, node).error["code"]
+    assert "manageable" == harness.do(node, "manage")
     assert (None, False) == (
-        told(world, node).error, SILENT in told(world, node).summary
+        told(harness, node).error, SILENT in told(harness, node).summary
     )  # fmt: skip
 
 
-def test_a_reason_that_is_that_of_the_maintenance_too_is_told_once(world):
-    node = world.node()
-    world.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
-    answer = told(world, node)
+def test_a_reason_that_is_that_of_the_maintenance_too_is_told_once(harness):
+    node = harness.node()
+    harness.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
+    answer = told(harness, node)
     assert 1 == answer.summary.count("level 'wrong' is none")
     assert "is none. Correct it and ask again. It is in maintenance because of that." in (
         answer.summary
     )
-    world.inside.change(Node, node, maintenance_reason="a new fan")
-    assert "It is in maintenance: a new fan." in told(world, node).summary
+    harness.inside.change(Node, node, maintenance_reason="a new fan")
+    assert "It is in maintenance: a new fan." in told(harness, node).summary
 
 
-def test_without_a_conductor_that_is_alive_every_answer_says_so(world):
-    idle, busy = world.node(), world.node()
-    world.ask(busy, "clean", clean_steps=[asked("management", "polish")])
-    operation = world.last(busy)
-    assert claims.claim(world.conductor, operation.uuid, operation.fence, 0)
-    assert "No conductor is alive" not in told(world, idle).summary
-    world.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
+def test_without_a_conductor_that_is_alive_every_answer_says_so(harness):
+    idle, busy = harness.node(), harness.node()
+    harness.ask(busy, "clean", clean_steps=[asked("management", "polish")])
+    operation = harness.last(busy)
+    assert claims.claim(harness.conductor, operation.uuid, operation.fence, 0)
+    assert "No conductor is alive" not in told(harness, idle).summary
+    harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
     for node in (idle, busy):
         assert "No conductor is alive: nothing goes on until one is started." in (
-            told(world, node).summary
+            told(harness, node).summary
         )
-    assert "conductor c-1, which ran it, gives no sign of life" in told(world, busy).summary
-    world.inside.conductor("c-2")
-    answer = told(world, busy)
+    assert "conductor c-1, which ran it, gives no sign of life" in told(harness, busy).summary
+    harness.inside.conductor("c-2")
+    answer = told(harness, busy)
     assert "gives no sign of life; the next one that is alive runs it again" in answer.summary
     assert "No conductor is alive" not in answer.summary
 
 
 @pytest.fixture
 def waiting(inside):
-    """A world, and in it a node that waits for its agent."""
+    """A harness, and in it a node that waits for its agent."""
     inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
     view = inside.another()
     with scripted_agent() as agent:
-        world = World(view, agent)
-        node = world.with_agent("manageable", power_state="power on")
-        assert "clean wait" == world.do(node, "clean", clean_steps=[BURN])
-        yield world, node
+        harness = Harness(view, agent)
+        node = harness.with_agent("manageable", power_state="power on")
+        assert "clean wait" == harness.do(node, "clean", clean_steps=[BURN])
+        yield harness, node
     view.close()
 
 
 def test_the_last_call_of_the_agent_is_told_while_it_is_waited_for_and_when_it_is_late(waiting):
-    world, node = waiting
-    assert "No agent of this node has ever called." in told(world, node).summary
-    world.inside.agent(node, heartbeats=0)
-    world.inside.change(Operation, world.last(node).uuid, started_at=after(-60))
-    assert "Its agent last called at " in told(world, node).summary
-    with world.inside.runtime.transaction() as session:
+    harness, node = waiting
+    assert "No agent of this node has ever called." in told(harness, node).summary
+    harness.inside.agent(node, heartbeats=0)
+    harness.inside.change(Operation, harness.last(node).uuid, started_at=after(-60))
+    assert "Its agent last called at " in told(harness, node).summary
+    with harness.inside.runtime.transaction() as session:
         session.get_one(AgentRecord, node).last_heartbeat_at = after(-7200)
-    assert "No agent has called since " in told(world, node).summary
-    assert "; the last call was at " in told(world, node).summary
-    world.inside.change(
+    assert "No agent has called since " in told(harness, node).summary
+    assert "; the last call was at " in told(harness, node).summary
+    harness.inside.change(
         Node, node, driver_internal_info={"boot_warning": "the boot medium http://a is far away"}
     )
-    world.inside.change(Operation, world.last(node).uuid, deadline_at=after(-1))
-    reconciler.reconcile(world.inside.runtime, reconciler.Contact(timeout=0))
-    world.run()
-    row = world.inside.read(node)
+    harness.inside.change(Operation, harness.last(node).uuid, deadline_at=after(-1))
+    reconciler.reconcile(harness.inside.runtime, reconciler.Contact(timeout=0))
+    harness.run()
+    row = harness.inside.read(node)
     assert row.last_error.startswith("Timeout reached while waiting for the agent of node ")
     for known in (
         "no agent has called since ", "the machine was last seen at power on",
@@ -140,34 +140,34 @@ def test_the_last_call_of_the_agent_is_told_while_it_is_waited_for_and_when_it_i
         assert known in row.last_error
 
 
-def test_a_boot_warning_is_in_the_history_and_goes_with_the_next_boot(world, monkeypatch):
+def test_a_boot_warning_is_in_the_history_and_goes_with_the_next_boot(harness, monkeypatch):
     warnings = ["the boot medium http://a is far away", None]
 
     def prepare_ramdisk(_boot, target):
         target.report(boot_warning=warnings.pop(0))
 
     monkeypatch.setattr(AcmeBoot, "prepare_ramdisk", prepare_ramdisk)
-    node = world.with_agent("manageable")
-    world.do(node, "clean", clean_steps=[BURN])
+    node = harness.with_agent("manageable")
+    harness.do(node, "clean", clean_steps=[BURN])
     assert {"boot_warning": "the boot medium http://a is far away"} == (
-        world.inside.read(node).driver_internal_info
+        harness.inside.read(node).driver_internal_info
     )
-    with world.inside.runtime.reading() as session:
+    with harness.inside.runtime.reading() as session:
         rows = session.query(NodeHistory).filter_by(node_id=node, severity="WARNING").all()
     assert [("boot", "the boot medium http://a is far away")] == [
         (each.event_type, each.event) for each in rows
     ]
-    world.do(node, "abort")
-    world.do(node, "manage")
-    world.do(node, "clean", clean_steps=[BURN])
-    assert {} == world.inside.read(node).driver_internal_info
+    harness.do(node, "abort")
+    harness.do(node, "manage")
+    harness.do(node, "clean", clean_steps=[BURN])
+    assert {} == harness.inside.read(node).driver_internal_info
 
 
 @contextmanager
-def asking(world, client):
-    """The API of a world, which keeps refused lookups in Redis."""
-    world.inside.runtime.refusals = Refusals(client, "test")
-    yield create_app(world.inside.runtime).test_client()
+def asking(harness, client):
+    """The API of a harness, which keeps refused lookups in Redis."""
+    harness.inside.runtime.refusals = Refusals(client, "test")
+    yield create_app(harness.inside.runtime).test_client()
 
 
 def get(api, path):
@@ -177,9 +177,9 @@ def get(api, path):
 def test_a_refused_lookup_is_logged_and_told_where_a_node_waits_for_its_agent(
     waiting, redis_client
 ):
-    world, node = waiting
-    row = world.inside.read(node)
-    with asking(world, redis_client) as api:
+    harness, node = waiting
+    row = harness.inside.read(node)
+    with asking(harness, redis_client) as api:
         with capture_logs() as logged:
             for _ in range(3):
                 assert 404 == get(api, "/v1/lookup?addresses=52:54:00:AA:BB:CC").status_code
@@ -194,22 +194,22 @@ def test_a_refused_lookup_is_logged_and_told_where_a_node_waits_for_its_agent(
 
 
 def test_a_lookup_of_another_node_is_told_at_that_one_alone(waiting, redis_client):
-    world, node = waiting
-    row, other = world.inside.read(node), world.node("active")
-    with world.inside.runtime.transaction() as session:
+    harness, node = waiting
+    row, other = harness.inside.read(node), harness.node("active")
+    with harness.inside.runtime.transaction() as session:
         session.add(Port(uuid="p" * 36, node_id=other, address="52:54:00:00:00:07"))
-    with asking(world, redis_client) as api:
+    with asking(harness, redis_client) as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code
         assert "52:54:00:00:00:07" not in get(api, f"/v1/nodes/{row.uuid}/why").json["summary"]
-        (entry,) = world.inside.runtime.refusals.since(row.created_at)
-    assert (world.inside.read(other).uuid, True) == (
+        (entry,) = harness.inside.runtime.refusals.since(row.created_at)
+    assert (harness.inside.read(other).uuid, True) == (
         entry.node, entry.why.endswith("is active, where no agent is expected")
     )  # fmt: skip
 
 
-def test_very_many_refused_lookups_are_few_short_entries(world, redis_client, monkeypatch):
+def test_very_many_refused_lookups_are_few_short_entries(harness, redis_client, monkeypatch):
     monkeypatch.setattr(refused_lookups, "MOST", 10)
-    with asking(world, redis_client) as api:
+    with asking(harness, redis_client) as api:
         for number in range(30):
             macs = ",".join(f"52:54:00:00:{each:02x}:{number:02x}" for each in range(40))
             answer = api.get(
@@ -227,10 +227,10 @@ def test_very_many_refused_lookups_are_few_short_entries(world, redis_client, mo
     assert 0 < redis_client.ttl("test:refused-lookups") <= refused_lookups.LIFETIME
 
 
-def test_a_lookup_is_answered_also_while_redis_is_away(world, tmp_path):
-    with asking(world, broker.client(f"redis+socket://{tmp_path}/nobody", 0.5)) as api:
+def test_a_lookup_is_answered_also_while_redis_is_away(harness, tmp_path):
+    with asking(harness, broker.client(f"redis+socket://{tmp_path}/nobody", 0.5)) as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code
-        node = world.node()
-        world.do(node, "clean", clean_steps=[asked("management", "none")])
-        uuid = world.inside.read(node).uuid
+        node = harness.node()
+        harness.do(node, "clean", clean_steps=[asked("management", "none")])
+        uuid = harness.inside.read(node).uuid
         assert 200 == get(api, f"/v1/nodes/{uuid}/why").status_code

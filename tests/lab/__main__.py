@@ -3,7 +3,7 @@ The lab from the command line (docs/lab.md).
 
     python -m tests.lab           machines through their lives, then everything is taken down
     python -m tests.lab faults    a machine through what may go wrong with it
-    python -m tests.lab up        the same room and service, machines enrolled, left standing
+    python -m tests.lab up        the same hypervisor and service, machines enrolled, left standing
     python -m tests.lab down      what was left standing is taken down
 """
 
@@ -17,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fleet import ROOT
 from tests.lab import faults, packages, ramdisk, tenant
+from tests.lab.hypervisor import HOST, PASSWORD, USER, Hypervisor
 from tests.lab.journey import Journey, fetched
-from tests.lab.room import HOST, PASSWORD, USER, Room
 from tests.lab.service import Service
 from tests.lab.view import View
-from tests.ports import free_port
+from tests.support.fleet import ROOT
+from tests.support.ports import free_port
 
 #: Where the lab stands. The user of the machines must be able to enter it.
 FOLDER = Path(os.environ.get("LAB_FOLDER", "/var/tmp/ingot-lab"))
@@ -37,7 +37,7 @@ class Lab:
     """
 
     view: View = field(default_factory=View)
-    room: Room = field(default_factory=lambda: Room(FOLDER))
+    hypervisor: Hypervisor = field(default_factory=lambda: Hypervisor(FOLDER))
     systems: dict = field(default_factory=dict)
     service: Service | None = None
     images: subprocess.Popen | None = None
@@ -45,7 +45,7 @@ class Lab:
 
     @property
     def journal(self):
-        return self.room.folder / "journal"
+        return self.hypervisor.folder / "journal"
 
     def build(self):
         say = self.view.say
@@ -54,22 +54,22 @@ class Lab:
         packages.install(say)
         built = ramdisk.build(say)
         images = {name: tenant.build(built, name, say)[0] for name in SYSTEMS}
-        self.room.open(say)
-        folder = self.room.folder / "images"
+        self.hypervisor.open(say)
+        folder = self.hypervisor.folder / "images"
         folder.mkdir()
         for name, image in images.items():
             shutil.copy(image.path, folder / f"{name}.qcow2")
             self.systems[name] = f"http://{HOST}:{self._images_at}/{name}.qcow2", image
         self.start_images()
-        self.service = Service(self.room.folder, self.room.processes, built)
+        self.service = Service(self.hypervisor.folder, self.hypervisor.processes, built)
         say("starting the service")
         self.service.start()
         say(f"ready: {self.service.url}")
 
     def start_images(self):
-        self.images = self.room.processes.start(
+        self.images = self.hypervisor.processes.start(
             "images", sys.executable, "-m", "tests.lab.images", self._images_at,
-            self.room.folder / "images", self.journal, "127.0.0.1", HOST, cwd=ROOT,
+            self.hypervisor.folder / "images", self.journal, "127.0.0.1", HOST, cwd=ROOT,
         )  # fmt: skip
 
     def stop_images(self):
@@ -82,12 +82,12 @@ class Lab:
         operation to the next.
         """
         # one that boots for each operation has the longest way to go
-        machine = self.room.add(name, firmware, self.service.bootfile, first=not fast)
-        journey = Journey(self.service, self.room, machine, self.systems, self.view.say, fast)
+        machine = self.hypervisor.add(name, firmware, self.service.bootfile, first=not fast)
+        journey = Journey(self.service, self.hypervisor, machine, self.systems, self.view.say, fast)
         info = {"kernel_append_params": f"%default% {journey.agent}", "fast_track": fast}
         if driver == "redfish":
             info |= {
-                "redfish_address": self.room.redfish_url,
+                "redfish_address": self.hypervisor.redfish_url,
                 "redfish_system_id": f"/redfish/v1/Systems/{machine.uuid}",
                 "redfish_username": USER,
                 "redfish_password": PASSWORD,
@@ -96,7 +96,7 @@ class Lab:
         else:
             info |= {
                 "ipmi_address": "127.0.0.1",
-                "ipmi_port": self.room.add_ipmi(machine),
+                "ipmi_port": self.hypervisor.add_ipmi(machine),
                 "ipmi_username": USER,
                 "ipmi_password": PASSWORD,
                 "ipmi_cipher_suite": "3",
@@ -176,7 +176,7 @@ def main(order="run"):
     warnings.filterwarnings("ignore", message="Unverified HTTPS")
     lab = Lab()
     if order == "down":
-        lab.room.close()
+        lab.hypervisor.close()
         return 0
     if FOLDER.exists():
         print(f"{FOLDER} is there already: make lab-down takes down what stands", file=sys.stderr)
@@ -192,7 +192,7 @@ def main(order="run"):
         order = "failed"
         print(f"logs of what failed: {keep_logs(lab)}", file=sys.stderr)
     if order != "up":
-        lab.room.close()
+        lab.hypervisor.close()
     return int(order == "failed")
 
 
@@ -201,8 +201,8 @@ def keep_logs(lab):
     place = Path(f"{FOLDER}-failed")
     shutil.rmtree(place, ignore_errors=True)
     for name in ("logs", "consoles"):
-        if (lab.room.folder / name).exists():
-            shutil.copytree(lab.room.folder / name, place / name)
+        if (lab.hypervisor.folder / name).exists():
+            shutil.copytree(lab.hypervisor.folder / name, place / name)
     return place
 
 

@@ -49,10 +49,14 @@ def bmc_gone(lab, journey):
     """While the image is written; nobody can switch the machine over to its new system."""
     with (
         fails(journey, "deploy", "deploy failed", "127.0.0.1"),
-        at(journey, "deploy.write_image", lambda: lab.room.redfish.send_signal(signal.SIGSTOP)),
+        at(
+            journey,
+            "deploy.write_image",
+            lambda: lab.hypervisor.redfish.send_signal(signal.SIGSTOP),
+        ),
     ):
         journey.deploy("first")
-    lab.room.redfish.send_signal(signal.SIGCONT)
+    lab.hypervisor.redfish.send_signal(signal.SIGCONT)
     journey.again()
 
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.fleet import until
 from tests.lab import images
 from tests.lab.ramdisk import run
+from tests.support.fleet import until
 
 #: Seconds for the slowest phase.
 PATIENCE = 600
@@ -31,8 +31,9 @@ class Journey:
     by which its agent is reached. fast: its agent is left running.
     """
 
-    def __init__(self, service, room, machine, systems, say, fast=False):
-        self.service, self.room, self.machine, self.systems = service, room, machine, systems
+    def __init__(self, service, hypervisor, machine, systems, say, fast=False):
+        self.service, self.hypervisor = service, hypervisor
+        self.machine, self.systems = machine, systems
         self.fast = fast
         self.node, self.times, self.doing = machine.name, {}, ""
         self.agent = f"ipa-advertise-host=127.0.0.1 ipa-advertise-port={machine.agent_port}"
@@ -157,7 +158,7 @@ class Journey:
             self.service.baremetal("node", "undeploy", self.node)
             self.is_in(state)
         self.is_blank()
-        assert self.fast == self.room.power(self.machine), "is it on, or not?"
+        assert self.fast == self.hypervisor.power(self.machine), "is it on, or not?"
 
     def retire(self):
         """Out of service, while the tenant still has it: after the cleaning it is not available."""

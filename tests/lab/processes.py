@@ -12,7 +12,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from tests.fleet import until
+from tests.support.fleet import until
 
 #: Seconds to end by themselves.
 GRACE = 15.0

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fleet import ROOT
 from tests.lab import cache, packages
+from tests.support.fleet import ROOT
 
 HERE = Path(__file__).with_name("ramdisk")
 REQUIREMENTS = ROOT / "requirements" / "agent.txt"

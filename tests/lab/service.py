@@ -8,9 +8,9 @@ from pathlib import Path
 
 import requests
 
-from tests.fleet import ROOT, until
-from tests.lab.room import HOST
-from tests.ports import free_port
+from tests.lab.hypervisor import HOST
+from tests.support.fleet import ROOT, until
+from tests.support.ports import free_port
 
 #: What the machines' view of this host makes necessary, and what keeps phases short: agents look
 #: for disks of 4 GiB, which the machines do not have, before they call.

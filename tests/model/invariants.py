@@ -71,7 +71,7 @@ def _is_abandoned(state: State) -> bool:
     return died or hung or state.emptied or state.stopped or state.restored
 
 
-def wrong_edge(world: World, state: State, edge: Edge) -> str | None:
+def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C901 - one branch per invariant
     """What is wrong with an action, if anything."""
     to = edge.to
     assert isinstance(to, State)
@@ -117,7 +117,7 @@ def _wrong_in_the_row(state: State, to: State) -> str | None:
     return None
 
 
-def _wrong_with_a_thread(
+def _wrong_with_a_thread(  # noqa: C901 - one branch per invariant
     world: World, state: State, to: State, which: int, then: Thread, now: Thread
 ) -> str | None:
     row, conductor = state.row, state.conductors[world.threads[which]]

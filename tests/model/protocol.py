@@ -178,7 +178,7 @@ class World:
             new = (conductor, fence, cursor, kind)
             yield state._replace(messages=frozenset({*known, new}))
 
-    def reconcile(self, state: State) -> Iterator[Edge]:
+    def reconcile(self, state: State) -> Iterator[Edge]:  # noqa: C901 - one branch per state of the row
         """
         What the reconciler does. The wake-up is also done by the API and the waker, the admission
         by whoever brings an operation or ends another; it may die before it sends.

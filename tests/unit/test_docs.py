@@ -15,7 +15,7 @@ from drivers.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, U
 from drivers.interfaces import POWER_OFF, POWER_ON
 from drivers.registry import load
 from drivers.steps import Done, Flow, Wait
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 
 ROOT = Path(__file__).parents[2]
 #: How variables are made, not two of them.

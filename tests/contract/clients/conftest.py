@@ -6,7 +6,7 @@ import openstack
 import pytest
 
 from tests.contract.clients.cli import Baremetal
-from tests.fleet import Fleet
+from tests.support.fleet import Fleet
 
 _numbers = count(1)
 

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.fleet import until
+from tests.support.fleet import until
 
 WHERE = {"interface": "bios", "step": "apply_configuration"}
 BIOS = [{**WHERE, "args": {"settings": [{"name": "Turbo", "value": "On"}]}}]

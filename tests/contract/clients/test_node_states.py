@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.contract.clients.cli import COMMANDS
-from tests.fleet import until
+from tests.support.fleet import until
 
 CLEAN = [{"interface": "bios", "step": "factory_reset"}]
 SERVICE = [{"interface": "vendor", "step": "log_passthrough"}]

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from tests.contract.clients.cli import options
-from tests.fleet import until
+from tests.support.fleet import until
 
 LINK = {"switch_id": "00:11:22:33:44:55", "port_id": "Gi1/0/1", "switch_info": "sw1"}
 LINKS = tuple(f"--local-link-connection={key}={value}" for key, value in LINK.items())

@@ -3,7 +3,7 @@
 import pytest
 from openstack import exceptions
 
-from tests.fleet import until
+from tests.support.fleet import until
 
 STEP = {"interface": "bios", "step": "factory_reset", "args": {}}
 

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from tests.contract.clients.cli import options
-from tests.fleet import until
+from tests.support.fleet import until
 
 STEP = {"interface": "bios", "step": "factory_reset", "args": {}}
 DEPLOY = [{**STEP, "priority": 10}]

@@ -9,7 +9,7 @@ from app.api import keystone
 from app.main import create_app
 from app.settings import KeystoneAuthtoken
 from tests.contract.conftest import Api
-from tests.keystone import token
+from tests.support.keystone import token
 
 #: The projects: one owns the node of these tests, one leases it, one has nothing to do with it.
 OWNER, LESSEE, OTHER = "project-of-owner", "project-of-lessee", "another-project"
@@ -71,7 +71,7 @@ def made():
 
 
 @pytest.fixture
-def world(api, made, monkeypatch):
+def guarded(api, made, monkeypatch):
     """
     make(settings) -> the application under a policy, which is asked as as(who, method, path).
 

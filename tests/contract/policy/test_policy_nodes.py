@@ -85,12 +85,14 @@ ON_NODE = [
 @pytest.mark.parametrize(
     ("request_", "allowed"), ON_NODE, ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else ""
 )  # fmt: skip
-def test_who_may_do_what_with_a_node(world, request_, allowed):
-    port = world.api("POST", "/v1/ports", {"node_uuid": world.node, "address": "02:00:00:00:00:01"})
-    idents = {"node": world.node, "foreign": world.foreign, "port": port.json["uuid"]}
+def test_who_may_do_what_with_a_node(guarded, request_, allowed):
+    port = guarded.api(
+        "POST", "/v1/ports", {"node_uuid": guarded.node, "address": "02:00:00:00:00:01"}
+    )
+    idents = {"node": guarded.node, "foreign": guarded.foreign, "port": port.json["uuid"]}
     for who in sorted(PEOPLE, key=lambda who: who in allowed):  # those who may change it come last
         method, path, *body = filled(list(request_), **idents)
-        status = world.ask(who, method, path, *body).status_code
+        status = guarded.ask(who, method, path, *body).status_code
 
         if who in allowed:
             assert status not in (401, 403), who
@@ -118,32 +120,32 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
-def test_who_may_do_what_elsewhere(world, request_, allowed):
+def test_who_may_do_what_elsewhere(guarded, request_, allowed):
     for who in PEOPLE:
-        method, path, *body = filled(list(request_), node=world.node)
+        method, path, *body = filled(list(request_), node=guarded.node)
 
-        assert (who in allowed) == (world.ask(who, method, path, *body).status_code != 403), who
+        assert (who in allowed) == (guarded.ask(who, method, path, *body).status_code != 403), who
 
 
 @pytest.mark.parametrize("state", ["boot_mode", "secure_boot", "raid"])
-def test_who_may_not_is_told_so_in_every_version(world, state):
-    client = world.make()
+def test_who_may_not_is_told_so_in_every_version(guarded, state):
+    client = guarded.make()
 
-    answer = client("system-reader", "PUT", f"/v1/nodes/{world.node}/states/{state}", {}, "1.1")
+    answer = client("system-reader", "PUT", f"/v1/nodes/{guarded.node}/states/{state}", {}, "1.1")
     assert 403 == answer.status_code
 
 
-def test_what_is_not_there_and_what_must_not_be_seen_look_alike(world):
+def test_what_is_not_there_and_what_must_not_be_seen_look_alike(guarded):
     missing = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
     for method, path in (("GET", "/v1/nodes/{}"), ("PUT", "/v1/nodes/{}/maintenance")):
         answers = [
-            world.ask("owner-admin", method, path.format(ident))
-            for ident in (world.foreign, missing)
+            guarded.ask("owner-admin", method, path.format(ident))
+            for ident in (guarded.foreign, missing)
         ]
 
         assert [404, 404] == [each.status_code for each in answers]
         told = [fault(answer)["faultstring"].replace(ident, "-")
-                for answer, ident in zip(answers, (world.foreign, missing), strict=True)]  # fmt: skip
+                for answer, ident in zip(answers, (guarded.foreign, missing), strict=True)]  # fmt: skip
         assert 1 == len(set(told))
 
 
@@ -158,19 +160,19 @@ def test_what_is_not_there_and_what_must_not_be_seen_look_alike(world):
         ("other-admin", set()),
     ],
 )
-def test_lists_have_what_the_callers_project_owns_or_leases(world, who, sees):
-    expected = {getattr(world, name) for name in sees}
-    for number, node in enumerate((world.node, world.foreign)):
+def test_lists_have_what_the_callers_project_owns_or_leases(guarded, who, sees):
+    expected = {getattr(guarded, name) for name in sees}
+    for number, node in enumerate((guarded.node, guarded.foreign)):
         body = {"node_uuid": node, "address": f"02:00:00:00:00:0{number}"}
-        assert 201 == world.api("POST", "/v1/ports", body).status_code
+        assert 201 == guarded.api("POST", "/v1/ports", body).status_code
 
     for path in ("/v1/nodes", "/v1/nodes/detail", "/v1/nodes?owner=" + OWNER):
-        listed = {each["uuid"] for each in world.ask(who, "GET", path).json["nodes"]}
-        assert (expected - {world.foreign} if "owner=" in path else expected) == listed
-    ports = world.ask(who, "GET", "/v1/ports?detail=true").json["ports"]
+        listed = {each["uuid"] for each in guarded.ask(who, "GET", path).json["nodes"]}
+        assert (expected - {guarded.foreign} if "owner=" in path else expected) == listed
+    ports = guarded.ask(who, "GET", "/v1/ports?detail=true").json["ports"]
     assert expected == {each["node_uuid"] for each in ports}
-    foreign = world.ask(who, "GET", f"/v1/ports?node={world.foreign}&detail=true").json["ports"]
-    assert expected & {world.foreign} == {each["node_uuid"] for each in foreign}
+    foreign = guarded.ask(who, "GET", f"/v1/ports?node={guarded.foreign}&detail=true").json["ports"]
+    assert expected & {guarded.foreign} == {each["node_uuid"] for each in foreign}
 
 
 REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
@@ -181,11 +183,11 @@ REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
     [("system-reader", False), ("owner-reader", False), ("lessee-admin", True)],
 )
 @pytest.mark.parametrize("path", ["/v1/nodes/{node}", "/v1/nodes?detail=true", "/v1/nodes?fields=driver_info,uuid", "/v1/nodes/{node}/states"])  # fmt: skip
-def test_a_lessee_does_not_see_everything_of_a_node(world, who, redacted, path):
-    world.api.set(world.node, driver_info={"address": "10.0.0.1"}, reservation="rack-1")
-    document = world.ask(who, "GET", path.format(node=world.node)).json
+def test_a_lessee_does_not_see_everything_of_a_node(guarded, who, redacted, path):
+    guarded.api.set(guarded.node, driver_info={"address": "10.0.0.1"}, reservation="rack-1")
+    document = guarded.ask(who, "GET", path.format(node=guarded.node)).json
     document = next(each for each in document.get("nodes", [document])
-                     if each.get("uuid", world.node) == world.node)  # fmt: skip
+                     if each.get("uuid", guarded.node) == guarded.node)  # fmt: skip
 
     for field in set(REDACTED) & document.keys():
         assert redacted == ("Redacted" in str(document[field])), field
@@ -193,94 +195,98 @@ def test_a_lessee_does_not_see_everything_of_a_node(world, who, redacted, path):
         assert redacted == ("10.0.0.1" not in str(document["driver_info"]))
 
 
-def test_an_agent_is_told_what_a_lessee_is_not(world):
-    world.api.set(world.node, provision_state="inspect wait", driver_internal_info={"a": 1})
-    path = f"/v1/lookup?node_uuid={world.node}"
+def test_an_agent_is_told_what_a_lessee_is_not(guarded):
+    guarded.api.set(guarded.node, provision_state="inspect wait", driver_internal_info={"a": 1})
+    path = f"/v1/lookup?node_uuid={guarded.node}"
 
-    assert 1 == world.ask("none", "GET", path).json["node"]["driver_internal_info"]["a"]
+    assert 1 == guarded.ask("none", "GET", path).json["node"]["driver_internal_info"]["a"]
 
 
-def test_a_project_admin_enrolls_nodes_of_his_project_alone(world):
+def test_a_project_admin_enrolls_nodes_of_his_project_alone(guarded):
     def enroll(ask, who, **fields):
         return ask(who, "POST", "/v1/nodes", {"driver": "fake-hardware", **fields})
 
-    assert OTHER == enroll(world.ask, "other-admin").json["owner"]
-    assert OTHER == enroll(world.ask, "other-admin", owner=OTHER).json["owner"]
-    assert 400 == enroll(world.ask, "other-admin", owner=OWNER).status_code
-    assert 403 == enroll(world.ask, "other-manager").status_code
-    assert OWNER == enroll(world.ask, "system-admin", owner=OWNER).json["owner"]
-    assert enroll(world.ask, "system-admin").json["owner"] is None
+    assert OTHER == enroll(guarded.ask, "other-admin").json["owner"]
+    assert OTHER == enroll(guarded.ask, "other-admin", owner=OTHER).json["owner"]
+    assert 400 == enroll(guarded.ask, "other-admin", owner=OWNER).status_code
+    assert 403 == enroll(guarded.ask, "other-manager").status_code
+    assert OWNER == enroll(guarded.ask, "system-admin", owner=OWNER).json["owner"]
+    assert enroll(guarded.ask, "system-admin").json["owner"] is None
 
-    ask = world.make(api={"project_admin_can_manage_own_nodes": False})
+    ask = guarded.make(api={"project_admin_can_manage_own_nodes": False})
     assert 403 == enroll(ask, "other-admin").status_code
-    assert 403 == ask("owner-admin", "DELETE", f"/v1/nodes/{world.node}").status_code
+    assert 403 == ask("owner-admin", "DELETE", f"/v1/nodes/{guarded.node}").status_code
 
 
-def test_the_service_project_is_everywhere_when_the_operator_says_so(world):
-    path = f"/v1/nodes/{world.foreign}"
-    assert 404 == world.ask("service-project", "GET", path).status_code
+def test_the_service_project_is_everywhere_when_the_operator_says_so(guarded):
+    path = f"/v1/nodes/{guarded.foreign}"
+    assert 404 == guarded.ask("service-project", "GET", path).status_code
 
-    ask = world.make(default={"rbac_service_role_elevated_access": True})
+    ask = guarded.make(default={"rbac_service_role_elevated_access": True})
     assert 200 == ask("service-project", "GET", path).status_code
     assert 2 == len(ask("service-project", "GET", "/v1/nodes").json["nodes"])
     named = {"rbac_service_role_elevated_access": True, "rbac_service_project_name": "services"}
-    assert 404 == world.make(default=named)("service-project", "GET", path).status_code
+    assert 404 == guarded.make(default=named)("service-project", "GET", path).status_code
 
 
-def test_the_owner_of_an_active_node_is_changed_by_system_admins(world):
-    world.api.set(world.node, provision_state="active")
+def test_the_owner_of_an_active_node_is_changed_by_system_admins(guarded):
+    guarded.api.set(guarded.node, provision_state="active")
 
-    assert 409 == world.ask("system-member", *filled(list(patch("owner", OTHER)), node=world.node)).status_code  # fmt: skip
-    assert 200 == world.ask("system-admin", *filled(list(patch("owner", OTHER)), node=world.node)).status_code  # fmt: skip
+    assert 409 == guarded.ask("system-member", *filled(list(patch("owner", OTHER)), node=guarded.node)).status_code  # fmt: skip
+    assert 200 == guarded.ask("system-admin", *filled(list(patch("owner", OTHER)), node=guarded.node)).status_code  # fmt: skip
 
 
-def test_a_parent_that_the_caller_does_not_see_is_none(world):
-    ask = world.make()
-    body = {"driver": "fake-hardware", "parent_node": world.foreign}
+def test_a_parent_that_the_caller_does_not_see_is_none(guarded):
+    ask = guarded.make()
+    body = {"driver": "fake-hardware", "parent_node": guarded.foreign}
 
     assert 400 == ask("owner-admin", "POST", "/v1/nodes", body).status_code
-    assert 201 == ask("owner-admin", "POST", "/v1/nodes", body | {"parent_node": world.node}).status_code  # fmt: skip
-    assert 400 == ask("lessee-admin", "POST", "/v1/nodes", body | {"parent_node": world.node}).status_code  # fmt: skip
+    assert 201 == ask("owner-admin", "POST", "/v1/nodes", body | {"parent_node": guarded.node}).status_code  # fmt: skip
+    assert 400 == ask("lessee-admin", "POST", "/v1/nodes", body | {"parent_node": guarded.node}).status_code  # fmt: skip
 
 
-def test_children_of_somebody_else_are_not_listed(world):
-    own = world.api.node(owner=OWNER, parent_node=world.node)["uuid"]
-    foreign = world.api.node(parent_node=world.node)["uuid"]
-    path = f"/v1/nodes/{world.node}/children"
+def test_children_of_somebody_else_are_not_listed(guarded):
+    own = guarded.api.node(owner=OWNER, parent_node=guarded.node)["uuid"]
+    foreign = guarded.api.node(parent_node=guarded.node)["uuid"]
+    path = f"/v1/nodes/{guarded.node}/children"
 
-    assert [own] == world.ask("owner-reader", "GET", path).json["children"]
-    assert [own, foreign] == world.ask("system-reader", "GET", path).json["children"]
+    assert [own] == guarded.ask("owner-reader", "GET", path).json["children"]
+    assert [own, foreign] == guarded.ask("system-reader", "GET", path).json["children"]
 
 
-def test_a_port_is_not_moved_to_a_node_of_somebody_else(world):
-    port = world.api("POST", "/v1/ports", {"node_uuid": world.node, "address": "02:00:00:00:00:01"})
-    move = [{"op": "replace", "path": "/node_uuid", "value": world.foreign}]
+def test_a_port_is_not_moved_to_a_node_of_somebody_else(guarded):
+    port = guarded.api(
+        "POST", "/v1/ports", {"node_uuid": guarded.node, "address": "02:00:00:00:00:01"}
+    )
+    move = [{"op": "replace", "path": "/node_uuid", "value": guarded.foreign}]
 
     path = f"/v1/ports/{port.json['uuid']}"
-    assert 403 == world.ask("owner-admin", "PATCH", path, move).status_code
-    assert 200 == world.ask("system-member", "PATCH", path, move).status_code
+    assert 403 == guarded.ask("owner-admin", "PATCH", path, move).status_code
+    assert 200 == guarded.ask("system-member", "PATCH", path, move).status_code
 
 
 SECRET = {"redfish_password": "sesame"}
 
 
 @pytest.mark.parametrize("strategy", ["keystone", "noauth"])
-def test_secrets_are_shown_to_whom_a_file_names(world, tmp_path, strategy):
-    world.api.set(world.node, driver_info=SECRET, instance_info={"token": "t"})
+def test_secrets_are_shown_to_whom_a_file_names(guarded, tmp_path, strategy):
+    guarded.api.set(guarded.node, driver_info=SECRET, instance_info={"token": "t"})
     policy = tmp_path / "policy.yaml"
     passes = "role:admin and system_scope:all" if strategy == "keystone" else ""
     policy.write_text(f'"show_password": "{passes}"\n')
-    path = f"/v1/nodes/{world.node}"
+    path = f"/v1/nodes/{guarded.node}"
 
-    assert "sesame" not in world.ask("system-admin", "GET", path).text
-    ask = world.make(default={"auth_strategy": strategy}, oslo_policy={"policy_file": str(policy)})
+    assert "sesame" not in guarded.ask("system-admin", "GET", path).text
+    ask = guarded.make(
+        default={"auth_strategy": strategy}, oslo_policy={"policy_file": str(policy)}
+    )
     shown = ask("system-admin", "GET", path).json
     assert (SECRET, {"token": "******"}) == (shown["driver_info"], shown["instance_info"])
     if strategy == "keystone":
         assert "sesame" not in ask("owner-admin", "GET", path).text
 
 
-def test_files_replace_rules(world, tmp_path):
+def test_files_replace_rules(guarded, tmp_path):
     policy, folder = tmp_path / "policy.yaml", tmp_path / "policy.d"
     policy.write_text('"baremetal:node:get": "rule:anybody_who_reads"\n')
     folder.mkdir()
@@ -288,22 +294,22 @@ def test_files_replace_rules(world, tmp_path):
         '"baremetal:node:set_maintenance": "user_id:ann and rule:is_node_lessee"\n'
         '"owner_manager": "!"\n'
     )
-    ask = world.make(oslo_policy={"policy_file": str(policy), "policy_dirs": (str(folder),)})
-    path = f"/v1/nodes/{world.node}"
+    ask = guarded.make(oslo_policy={"policy_file": str(policy), "policy_dirs": (str(folder),)})
+    path = f"/v1/nodes/{guarded.node}"
 
     assert 200 == ask("other-reader", "GET", path).status_code
     assert 202 == ask("lessee-reader", "PUT", f"{path}/maintenance").status_code
     assert 403 == ask("system-admin", "PUT", f"{path}/maintenance").status_code
-    body = {"node_uuid": world.node, "address": "02:00:00:00:00:01"}
+    body = {"node_uuid": guarded.node, "address": "02:00:00:00:00:01"}
     assert 403 == ask("owner-admin", "POST", "/v1/ports", body).status_code
 
 
-def test_scopes_are_enforced_unless_the_operator_says_otherwise(world, tmp_path):
+def test_scopes_are_enforced_unless_the_operator_says_otherwise(guarded, tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text('"baremetal:driver:get": "rule:anybody_who_reads"\n')
     options = {"policy_file": str(policy)}
 
-    ask = world.make(oslo_policy=options)
+    ask = guarded.make(oslo_policy=options)
     assert 403 == ask("owner-reader", "GET", "/v1/drivers").status_code
-    ask = world.make(oslo_policy=options | {"enforce_scope": False})
+    ask = guarded.make(oslo_policy=options | {"enforce_scope": False})
     assert 200 == ask("owner-reader", "GET", "/v1/drivers").status_code

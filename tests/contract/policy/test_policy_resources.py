@@ -30,7 +30,7 @@ def uuid(number):
 
 
 @pytest.fixture
-def things(world):
+def things(guarded):
     """
     name -> UUID, of what there is besides the node: parts of it, and things of the owner's project
     or of nobody's.
@@ -49,15 +49,15 @@ def things(world):
         ),
     }
     found = {}
-    with world.api.runtime.transaction() as session:
-        own, foreign = (find(session, node).id for node in (world.node, world.foreign))
+    with guarded.api.runtime.transaction() as session:
+        own, foreign = (find(session, node).id for node in (guarded.node, guarded.foreign))
         for number, (name, make) in enumerate(parts.items()):
             for prefix, node in (("", own), ("foreign_", foreign)):
                 row = make(node)
                 row.uuid = found[prefix + name] = uuid(10 * number + len(prefix))
                 session.add(row)
         session.add(Runbook(uuid=uuid(99), name="CUSTOM_ALL", public=True, steps=STEPS))
-    return found | {"public_runbook": uuid(99), "node": world.node, "foreign": world.foreign}
+    return found | {"public_runbook": uuid(99), "node": guarded.node, "foreign": guarded.foreign}
 
 
 ALLOCATION_READ = people("system-reader", "owner-reader") | {"system-service"}
@@ -98,10 +98,10 @@ ON_THINGS = [
 
 
 @pytest.mark.parametrize(("request_", "allowed", "seen"), ON_THINGS)
-def test_who_may_do_what_with_things(world, things, request_, allowed, seen):
+def test_who_may_do_what_with_things(guarded, things, request_, allowed, seen):
     for who in sorted(PEOPLE, key=lambda who: who in allowed):  # those who may come last
         method, path, *body = filled(list(request_), **things)
-        status = world.ask(who, method, path, *body).status_code
+        status = guarded.ask(who, method, path, *body).status_code
 
         if who in allowed:
             assert status not in (401, 403), who
@@ -136,11 +136,11 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
-def test_who_may_do_what_elsewhere(world, request_, allowed):
+def test_who_may_do_what_elsewhere(guarded, request_, allowed):
     for who in PEOPLE:
-        method, path, *body = filled(list(request_), node=world.node)
+        method, path, *body = filled(list(request_), node=guarded.node)
 
-        assert (who in allowed) == (world.ask(who, method, path, *body).status_code != 403), who
+        assert (who in allowed) == (guarded.ask(who, method, path, *body).status_code != 403), who
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_who_may_do_what_elsewhere(world, request_, allowed):
         ("runbooks", "runbook"),
     ],
 )
-def test_lists_have_what_the_callers_project_has(world, things, who, sees, path, name):
+def test_lists_have_what_the_callers_project_has(guarded, things, who, sees, path, name):
     if who == "lessee-reader" and name in ("allocation", "runbook"):
         sees = {"public_"}  # to lease a node is not to own what its owner has
     expected = {things[prefix + name] for prefix in sees if prefix + name in things}
 
-    listed = world.ask(who, "GET", f"/v1/{path}").json[path.rpartition("/")[2]]
+    listed = guarded.ask(who, "GET", f"/v1/{path}").json[path.rpartition("/")[2]]
     assert expected == {each["uuid"] for each in listed}
 
 
@@ -175,17 +175,17 @@ def test_lists_have_what_the_callers_project_has(world, things, who, sees, path,
     ("who", "shown"),
     [("system-reader", True), ("owner-admin", True), ("owner-manager", False), ("lessee-admin", True)],
 )  # fmt: skip
-def test_properties_of_a_volume_are_for_admins(world, things, who, shown):
+def test_properties_of_a_volume_are_for_admins(guarded, things, who, shown):
     for path in ("/v1/volume/targets/{target}", "/v1/volume/targets?detail=true"):
-        assert shown == ('"here"' in world.ask(who, "GET", path.format(**things)).text)
+        assert shown == ('"here"' in guarded.ask(who, "GET", path.format(**things)).text)
 
 
-def test_what_a_project_makes_is_its_own(world):
+def test_what_a_project_makes_is_its_own(guarded):
     def make(who, path, **fields):
         fields = (
             {"resource_class": "c"} | fields if path == "allocations" else {"steps": STEPS} | fields
         )
-        return world.ask(who, "POST", f"/v1/{path}", fields)
+        return guarded.ask(who, "POST", f"/v1/{path}", fields)
 
     assert OWNER == make("owner-member", "allocations").json["owner"]
     assert 403 == make("owner-member", "allocations", owner=OTHER).status_code
@@ -196,19 +196,19 @@ def test_what_a_project_makes_is_its_own(world):
     assert make("system-member", "runbooks", name="CUSTOM_4", public=True).json["public"]
 
 
-def test_an_allocation_names_no_node_that_its_caller_does_not_see(world):
-    for fields in ({"candidate_nodes": [world.node, world.foreign]}, {"node": world.foreign}):
+def test_an_allocation_names_no_node_that_its_caller_does_not_see(guarded):
+    for fields in ({"candidate_nodes": [guarded.node, guarded.foreign]}, {"node": guarded.foreign}):
         body = {"resource_class": "c", **fields}
-        assert 400 == world.ask("owner-member", "POST", "/v1/allocations", body).status_code
-    body = {"resource_class": "c", "candidate_nodes": [world.node]}
-    assert 201 == world.ask("owner-member", "POST", "/v1/allocations", body).status_code
+        assert 400 == guarded.ask("owner-member", "POST", "/v1/allocations", body).status_code
+    body = {"resource_class": "c", "candidate_nodes": [guarded.node]}
+    assert 201 == guarded.ask("owner-member", "POST", "/v1/allocations", body).status_code
 
 
-def test_a_runbook_is_run_by_those_who_may_use_it(world, things):
+def test_a_runbook_is_run_by_those_who_may_use_it(guarded, things):
     def run(who, runbook):
         body = {"target": "clean", "runbook": things[runbook]}
-        path = f"/v1/nodes/{world.node}/states/provision"
-        return world.ask(who, "PUT", path, body).status_code
+        path = f"/v1/nodes/{guarded.node}/states/provision"
+        return guarded.ask(who, "PUT", path, body).status_code
 
     assert 404 == run("lessee-manager", "runbook")
     assert 403 == run("owner-member", "runbook")

@@ -24,7 +24,7 @@ from app.cli.work import Verb
 from app.sentences import joined
 from app.settings import SettingsError
 from app.states import VERBS
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 from workers import cli
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from cryptography.x509.oid import NameOID
 
 from app.cli.failures import Failure, Usage
 from app.cli.rest import BUNDLES, Api, trusted
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 
 
 @pytest.fixture(scope="module")

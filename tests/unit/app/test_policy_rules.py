@@ -14,7 +14,7 @@ from app.services.caller import Caller, of_token
 from app.settings import Settings, SettingsError
 from drivers.builtin import HARDWARE_TYPES
 from drivers.registry import load
-from tests.keystone import token
+from tests.support.keystone import token
 
 PUBLIC = {
     ("get", "/v1"), ("get", "/v1/lookup"), ("post", "/v1/heartbeat/{ident}"),

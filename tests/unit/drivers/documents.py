@@ -10,15 +10,13 @@ from urllib.parse import urlsplit
 import requests
 
 from drivers.bmc import Bmcs
-from drivers.builtin import HARDWARE_TYPES
 from drivers.redfish import sweep
-from drivers.registry import load
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine, build
 from drivers.simulator.power import Power
 from drivers.simulator.redfish import DOCUMENTS, Redfish
 from drivers.simulator.server import Request
-from tests.unit.drivers.machines import target
+from tests.unit.drivers.machines import new_registry, target
 
 
 def _machine() -> Machine:
@@ -45,7 +43,7 @@ class LocalBmc:
 
     def node(self, **fields):
         """A target whose BMC this is, not yet connected to."""
-        registry = load(HARDWARE_TYPES, ["redfish"], bmcs=Bmcs(trip_after=1000))
+        registry = new_registry(Bmcs(trip_after=1000))
         info = self.machine.driver_info() | {
             "redfish_auth_type": "basic", "deploy_iso": "http://images/agent.iso",
         }  # fmt: skip

@@ -2,16 +2,19 @@
 
 import io
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from urllib.parse import parse_qs, urlsplit
 
 import pycdlib
 
 from app.settings import Settings
-from drivers.builtin import HARDWARE_TYPES, INTERFACES
+from drivers.bmc import Bmcs
+from drivers.builtin import INTERFACES
 from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 
 KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000
 
@@ -68,12 +71,29 @@ OPTIONS = {group: {**given, **_OWN.get(group, {})} for group, given in Settings(
 TOKEN = "a-token-of-more-than-thirty-two-characters"
 
 
+@cache
+def _loaded() -> Registry:
+    return load(HARDWARE_TYPES, enabled_interfaces=INTERFACES)
+
+
+def new_registry(bmcs: Bmcs | None = None) -> Registry:
+    """A registry with all interfaces, equal to a newly loaded one, which takes longer to make."""
+    registry, bmcs = Registry(), bmcs or Bmcs()
+    for name, kinds in _loaded().types.items():
+        registry.types[name] = {
+            kind: {each: copy(interface) for each, interface in interfaces.items()}
+            for kind, interfaces in kinds.items()
+        }
+        for interfaces in registry.types[name].values():
+            for interface in interfaces.values():
+                interface.bmcs = bmcs
+    return registry
+
+
 def target(
     driver="fake-hardware", interfaces=None, registry: Registry | None = None, **fields
 ) -> Target:
-    chosen = (registry or load(HARDWARE_TYPES, enabled_interfaces=INTERFACES)).driver(
-        driver, interfaces or {}
-    )
+    chosen = (registry or new_registry()).driver(driver, interfaces or {})
     given = {
         "uuid": "2c683317-1ef8-4645-b76b-321ffa501c0a",
         "name": "n0",

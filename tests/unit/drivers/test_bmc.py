@@ -7,7 +7,7 @@ import pytest
 
 from drivers.bmc import Bmcs, Urgency
 from drivers.errors import Refused, Unreachable
-from tests.fleet import until
+from tests.support.fleet import until
 
 
 class Clock:

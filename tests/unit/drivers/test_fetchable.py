@@ -4,9 +4,9 @@ import pytest
 
 from drivers.boot import fetchable
 from drivers.errors import BadImage
-from tests.ports import free_port
+from tests.support.ports import free_port
+from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import target
-from tests.web import Handler, serving
 
 
 class Media(Handler):

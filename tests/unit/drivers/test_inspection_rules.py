@@ -6,7 +6,7 @@ from drivers.errors import InspectionFailed
 from drivers.inspection import rules
 from drivers.inspection.subject import Subject
 from drivers.target import Material
-from tests.web import Handler, serving
+from tests.support.web import Handler, serving
 
 PORT = "11111111-2222-4333-8444-555555555555"
 MATERIAL = Material(

@@ -12,8 +12,8 @@ from drivers.boot import dnsmasq, files, scripts
 from drivers.errors import BadImage, InvalidDriverInfo
 from drivers.fake.hardware import FakeManagement
 from drivers.target import Agent, Nic, VolumeConnector, VolumeTarget
-from tests import debian
-from tests.conftest import not_run
+from tests.support import debian
+from tests.support.prerequisites import not_run
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, target
 
 MAC = "52-54-00-aa-00-01"

@@ -20,8 +20,8 @@ from drivers.redfish import access, sweep
 from drivers.registry import load
 from drivers.simulator.simulator import running
 from drivers.steps import Done, Wait
+from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import target, with_option
-from tests.web import Handler, serving
 
 
 @pytest.fixture(scope="module")

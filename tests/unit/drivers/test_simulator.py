@@ -17,8 +17,8 @@ from drivers.simulator import media
 from drivers.simulator.agent import Agent
 from drivers.simulator.faults import BadFault, Faults
 from drivers.simulator.simulator import Simulator, running
-from tests.fleet import until
-from tests.web import Handler, serving
+from tests.support.fleet import until
+from tests.support.web import Handler, serving
 
 TOKEN = "t" * 43
 IMAGE = b"an operating system" * 5000

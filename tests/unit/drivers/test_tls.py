@@ -12,7 +12,7 @@ from drivers.agent import client
 from drivers.errors import InvalidDriverInfo, Unreachable
 from drivers.redfish import client as redfish
 from drivers.redfish import sweep
-from tests.certificates import OTHER_PEM, PEM
+from tests.support.certificates import OTHER_PEM, PEM
 from tests.unit.drivers.machines import target, with_option
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from tests.fleet import until
+from tests.support.fleet import until
 from workers.periodic import _at_most
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.fleet import until
-from tests.processes import inside, marked
+from tests.support.fleet import until
+from tests.support.processes import inside, marked
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT = 30
@@ -29,7 +29,7 @@ class Up:
     def __init__(self, folder, *options, **environ):
         self.folder, self.pidfile = folder, folder / "up.pid"
         self.mark = f"{folder}-{time.monotonic_ns()}"
-        command = [sys.executable, "-m", "tests.unit.workers.stand_in", "up", "--port", "0"]
+        command = [sys.executable, "-m", "tests.unit.workers.fake_roles", "up", "--port", "0"]
         command += ["--data-dir", str(folder / "data"), "--pidfile", str(self.pidfile), *options]
         self.process = subprocess.Popen(
             command,
@@ -205,7 +205,7 @@ def test_an_unusable_data_directory_is_told(tmp_path):
 
 
 def test_a_database_of_a_newer_release_is_told(tmp_path):
-    with Up(tmp_path, STAND_IN_DATABASE="newer") as up:
+    with Up(tmp_path, FAKE_DATABASE="newer") as up:
         status, line = refused(up)
     assert 1 == status
     assert "it is newer than this release of Ingot" in line
@@ -222,7 +222,7 @@ def test_a_redis_that_is_not_there_is_told(tmp_path):
 
 
 def test_a_child_that_cannot_start_ends_it(tmp_path):
-    with Up(tmp_path, STAND_IN_CONDUCTOR="broken") as up:
+    with Up(tmp_path, FAKE_CONDUCTOR="broken") as up:
         status, line = refused(up)
     assert 1 == status
     assert "-1 ended while it started" in line

@@ -1,15 +1,15 @@
 """
-Wires: TCP connections that can be cut, between one process and what it needs.
+TCP proxies with injectable network faults.
 
-Every process of a site has wires of its own to database and broker, so that one of them can be out
-of reach for it alone; one more stands before the API processes and gives each connection to one
-that is up. `python -m tests.chaos.wires FILE` lays those of a JSON file {name: {"port": 7, "to":
-[path or port]}}; orders come through its control port, a JSON line each: [name, mode].
+Every process of a site reaches database and broker through its own proxies, so that a fault can be
+limited to one process; one more proxy is the load balancer of the API processes.
+`python -m tests.chaos.tcp_proxy FILE` starts the proxies of a JSON file
+{name: {"port": 7, "to": [path or port]}}; its control port takes a JSON line per change of mode:
+[name, mode].
 
-Modes: "whole"; "cut": whatever was connected is cut, nobody is let in; "silent": nobody hears
-anything any more, and what was said meanwhile arrives when the wire is whole again; "lost": the
-same, but it never arrives, and no connection of before or meanwhile ever says anything again, not
-even its end: only new ones do, when the wire is whole again.
+Modes: "whole": forward; "cut": abort all connections and refuse new ones; "silent": hold back all
+bytes until the mode is "whole" again; "lost": drop all bytes, and never use the connections of that
+time again, not even to close them: only connections made after "whole" work.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ CONNECT = 2.0
 
 
 class End(asyncio.Protocol):
-    """One end of a connection; what it hears, the other one says."""
+    """One end of a proxied connection; forwards what it receives to the other end."""
 
-    def __init__(self, wire):
-        self.wire, self.other, self.transport = wire, None, None
+    def __init__(self, proxy):
+        self.proxy, self.other, self.transport = proxy, None, None
         self.lost = False
 
     def connection_made(self, transport):
         self.transport = transport
-        self.wire.ends.add(self)
+        self.proxy.ends.add(self)
         self.obey()
         if self.other is None and not self.lost:
-            self.wire.begin(self)
+            self.proxy.begin(self)
 
     def data_received(self, data):
         if not self.lost:
             self.other.transport.write(data)
 
     def connection_lost(self, _error):
-        self.wire.ends.discard(self)
+        self.proxy.ends.discard(self)
         if self.lost:
             return
         if self.other is not None and self.other.transport is not None:
@@ -57,25 +57,25 @@ class End(asyncio.Protocol):
             self.other.obey()
 
     def obey(self):
-        """Hear, or hear nothing, as the wire's mode says."""
-        self.lost = self.lost or self.wire.mode == "lost"
-        if self.wire.mode == "cut":
+        """Apply the mode of the proxy."""
+        self.lost = self.lost or self.proxy.mode == "lost"
+        if self.proxy.mode == "cut":
             self.transport.abort()
         elif self.lost:
-            self.transport.resume_reading()  # and nobody learns of it
-        elif self.wire.mode == "silent" or self.other is None:
+            self.transport.resume_reading()  # and drop what is read
+        elif self.proxy.mode == "silent" or self.other is None:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
 
 
-class Wire:
+class Proxy:
     def __init__(self, to):
         self.to, self.mode, self.turn = to, "whole", 0
         self.ends, self.calls = set(), set()
 
     def begin(self, near):
-        """Somebody has called: call the other end."""
+        """Connect a new client to the target."""
         call = asyncio.ensure_future(self.call(near))
         self.calls.add(call)
         call.add_done_callback(self.calls.discard)
@@ -107,17 +107,17 @@ class Wire:
             end.obey()
 
 
-async def lay(plan):
+async def serve(plan):
     loop = asyncio.get_running_loop()
     control = plan.pop("control")
-    wires = {name: Wire(each["to"]) for name, each in plan.items()}
-    for name, wire in wires.items():
-        await loop.create_server(partial(End, wire), "127.0.0.1", plan[name]["port"], backlog=1000)
+    proxies = {name: Proxy(each["to"]) for name, each in plan.items()}
+    for name, proxy in proxies.items():
+        await loop.create_server(partial(End, proxy), "127.0.0.1", plan[name]["port"], backlog=1000)
 
     async def obey(reader, writer):
         while line := await reader.readline():
             name, mode = json.loads(line)
-            wires[name].be(mode)
+            proxies[name].be(mode)
             writer.write(b"done\n")
 
     server = await asyncio.start_server(obey, "127.0.0.1", control)
@@ -125,4 +125,4 @@ async def lay(plan):
 
 
 if __name__ == "__main__":
-    asyncio.run(lay(json.loads(Path(sys.argv[1]).read_text())))
+    asyncio.run(serve(json.loads(Path(sys.argv[1]).read_text())))

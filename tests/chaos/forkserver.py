@@ -1,15 +1,15 @@
 """
-The nursery: one process that forks all others of a site, each in a session of its own.
+Fork server: one process that forks all others of a site, each in its own session.
 
-It imports what they need once, so that a process that was killed is back in a fraction of a
-second, and has one thread, as a process must that forks. Orders come as JSON lines on standard
-input, what happens is told as JSON lines on standard output:
+It imports their modules once, so that a killed process is restarted within a fraction of a second,
+and has a single thread, which makes forking safe. Requests are JSON lines on standard input,
+events are JSON lines on standard output:
 
     {"start": name, "role": "conductor", "arguments": ["c-1"], "environ": {...}, "log": path}
     {"start": name, "argv": [...], "account": "postgres", "environ": {...}, "log": path}
     {"started": name, "pid": 7}    {"ended": name, "pid": 7}
 
-Whoever ends takes what is left of his group with him. When the input ends, all are killed.
+When a process ends, the rest of its process group is killed; at end of input, all are.
 """
 
 import importlib

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from app.parent import die_with_parent
-from tests import debian
+from tests.support import debian
 
 #: initdb and postgres refuse to run as root; this account is what they run as then.
 ACCOUNT = "postgres"

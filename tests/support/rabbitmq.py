@@ -8,9 +8,9 @@ from pathlib import Path
 
 from kombu import Connection
 
-from tests import debian
-from tests.fleet import until
-from tests.ports import free_ports
+from tests.support import debian
+from tests.support.fleet import until
+from tests.support.ports import free_ports
 
 #: Not the wrapper in the path: that one becomes another user.
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

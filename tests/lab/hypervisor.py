@@ -1,10 +1,10 @@
 """
-The machine room: a libvirtd of its own, virtual machines, and the BMCs that others wrote for them.
+The hypervisor: a private libvirtd, virtual machines, and third-party emulators as their BMCs.
 
-    room = Room(folder)
-    room.open(say)
-    machine = room.add("uefi", "uefi")
-    room.close()
+    hypervisor = Hypervisor(folder)
+    hypervisor.open(say)
+    machine = hypervisor.add("uefi", "uefi")
+    hypervisor.close()
 
 Libvirtd runs as an ordinary user with all of its files in the folder. The machines' network is a
 network for documentation, which nobody has. In it they see this host's loopback as one address;
@@ -24,11 +24,11 @@ from pathlib import Path
 import bcrypt
 import requests
 
-from tests.fleet import ROOT, until
 from tests.lab import cache, packages
 from tests.lab.processes import Processes, nobody
 from tests.lab.ramdisk import run
-from tests.ports import free_port
+from tests.support.fleet import ROOT, until
+from tests.support.ports import free_port
 
 REQUIREMENTS = ROOT / "requirements" / "lab.txt"
 CHASSIS = Path(__file__).with_name("chassis.py")
@@ -145,7 +145,7 @@ class Machine:
         return self.console.stat().st_size if self.console.exists() else 0
 
 
-class Room:
+class Hypervisor:
     """One folder's machines. redfish_url: of the BMC of them all."""
 
     def __init__(self, folder):

@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 
-from tests import web
+from tests.support import web
 
 PASSWORD = "sesame"
 NEVER = "2099-01-01T00:00:00.000000Z"

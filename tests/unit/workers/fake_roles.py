@@ -37,7 +37,7 @@ def api(settings):
 
 def conductor(settings, name):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if os.environ.get("STAND_IN_CONDUCTOR") == "broken":
+    if os.environ.get("FAKE_CONDUCTOR") == "broken":
         raise RuntimeError("no driver loads")
     registry(settings).mkdir(exist_ok=True)
     (registry(settings) / name).write_text(uuid.uuid4().hex)
@@ -66,7 +66,7 @@ def upgrade(settings):
         connection.execute(text("CREATE TABLE IF NOT EXISTS starts (at text)"))
         connection.execute(text("INSERT INTO starts VALUES (datetime())"))
         print(connection.scalar(text("SELECT count(*) FROM starts")), file=sys.stderr)
-    if os.environ.get("STAND_IN_DATABASE") == "newer":
+    if os.environ.get("FAKE_DATABASE") == "newer":
         from alembic.util import CommandError
 
         raise CommandError("Can't locate revision identified by 'f00'")

@@ -1,4 +1,4 @@
-"""The service from inside, with conductors that work when they are told to, and hardware of ours."""
+"""The service in one process: a conductor that runs on request, and a test hardware type."""
 
 import uuid
 
@@ -132,7 +132,7 @@ class Acme(HardwareType):
         return Done()
 
 
-class World:
+class Harness:
     """
     Nodes of the hardware type `acme`, one conductor, and an agent that says what it is told to.
     """

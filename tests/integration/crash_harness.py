@@ -1,10 +1,9 @@
 """
-A room of processes in one: API, conductors, reconciler. Each works when it is told to, and one of
-them dies or stops at a kill point.
+API, conductors and reconciler simulated in one process, with a crash or a pause at a kill point.
 
-Who dies unwinds by an exception that nothing catches, and what it would still do on its way out
-counts for nothing. Who stops does so in the midst of its call: meanwhile everybody else goes on
-until there is nothing left to do, and it is given up for dead; then the call goes on.
+A crash unwinds the call by an exception that no code catches; effects of its cleanup handlers are
+ignored. A pause interrupts the call while all other processes run until they are idle and have
+declared the paused one dead; then the call continues.
 """
 
 import logging
@@ -21,8 +20,8 @@ from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
 from app.services import conductors, heartbeats, outcomes
 from drivers.interfaces import POWER_OFF
-from tests.integration.conftest import AlwaysNotes
-from tests.integration.world import Acme, AcmePower, World
+from tests.integration.harness import Acme, AcmePower, Harness
+from tests.support.inside import AlwaysNotes
 from tests.unit.drivers.machines import TOKEN
 from workers import attempts, claims, reconciler, waker
 from workers import lease as leases_module
@@ -93,11 +92,11 @@ class Strike:
         return f"{self.role}-{self.point}-{self.nth}-{'pause' if self.pause else 'die'}"
 
 
-class Room(World):
+class CrashHarness(Harness):
     """
-    inside, agent: as of a world. lossy: only what the reconciler sends arrives. struck: whether the
-    strike has happened. wrote: Counter of (operation, fence, position), how often the outcome of a
-    step was written.
+    inside, agent: as of `Harness`. lossy: only messages of the reconciler arrive. struck: whether the
+    strike has happened. wrote: (operation, fence, position) -> how often the outcome of the step was
+    written.
     """
 
     def __init__(self, inside, agent):
@@ -298,10 +297,10 @@ class Room(World):
 
 @contextmanager
 def opened(inside, agent, monkeypatch):
-    """A room, its kill points armed."""
-    room = Room(inside, agent)
-    monkeypatch.setattr(killpoints, "reach", room.reach)
-    _watch(room, monkeypatch)
+    """A harness whose kill points are armed."""
+    harness = CrashHarness(inside, agent)
+    monkeypatch.setattr(killpoints, "reach", harness.reach)
+    _watch(harness, monkeypatch)
     post, order = agent.post, AcmePower.order
 
     def answer(name, params, *, wait):
@@ -317,12 +316,12 @@ def opened(inside, agent, monkeypatch):
     configured = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     try:
-        yield room
+        yield harness
     finally:
         structlog.configure(**configured)
 
 
-def _watch(room, monkeypatch):
+def _watch(harness, monkeypatch):
     """Count what is written of steps, by all ways in which that is done."""
     for name in ("done", "wait", "hold"):
         real = getattr(outcomes, name)
@@ -330,7 +329,7 @@ def _watch(room, monkeypatch):
         def written(session, node, operation, step, *rest, real=real):
             key = operation.id, operation.fence, step.position
             outcome = real(session, node, operation, step, *rest)
-            room.wrote[key] += 1
+            harness.wrote[key] += 1
             return outcome
 
         monkeypatch.setattr(outcomes, name, written)
@@ -339,7 +338,7 @@ def _watch(room, monkeypatch):
     def advanced(conductor, attempt, result):
         key = attempt.operation.id, attempt.operation.fence, attempt.step.position
         done = advance(conductor, attempt, result)
-        room.wrote[key] += done
+        harness.wrote[key] += done
         return done
 
     monkeypatch.setattr(claims, "advance", advanced)

@@ -23,9 +23,9 @@ import redis
 import requests
 
 from drivers.simulator import media
-from tests import processes
+from tests.support import processes
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: Seconds for what should take a few: the machine may be busy with other tests.
 PATIENCE = 60.0
 #: Of deaths and losses it is known soon, for tests to be short.

@@ -1,0 +1,147 @@
+"""The service in the test's own process: its rows, its services, its workers' functions."""
+
+import uuid
+from types import SimpleNamespace
+
+from app import db, settings
+from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
+from app.runtime import Message, make
+from app.services import conductors, operations, provisioning
+from app.services.caller import Caller
+from workers import attempts
+from workers.attempts import Conductor as Claimant
+
+
+class AlwaysGiven:
+    """Leases that anybody gets: what is left is what the rows decide."""
+
+    def take(self, node, fence, still_ours):
+        return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None)
+
+    def give_back(self, lease):
+        pass
+
+
+class AlwaysNotes:
+    """A witness that is always there."""
+
+    def note(self, node):
+        return True
+
+
+class NoWaker:
+    """Waits are looked after by nobody."""
+
+    running = False
+
+    def poll(self, *_):
+        pass
+
+    def watch(self, *_):
+        pass
+
+
+class Inside:
+    """One process's view of the service: `sent` are the messages that it would have sent."""
+
+    def __init__(self, url, **environ):
+        self.url, self.environ = url, environ
+        self.sent = []
+        self.settings = settings.load({"INGOT_DATABASE_CONNECTION": url, **environ})
+        self.runtime = make(self.settings, self._send)
+
+    def _send(self, message):
+        self.sent.append(message)
+        return True
+
+    def another(self):
+        """Another process: connections, caches and gate of its own."""
+        return Inside(self.url, **self.environ)
+
+    def close(self):
+        self.runtime.engine.dispose()
+
+    def conductor(self, name="c-1", **columns):
+        """A registered conductor that claims steps here."""
+        incarnation = str(uuid.uuid4())
+        claimant = Claimant(
+            name, incarnation, self.runtime, AlwaysGiven(), AlwaysNotes(), NoWaker()
+        )
+        with self.runtime.transaction() as session:
+            conductors.register(session, name, claimant.incarnation, "", self.drivers())
+        if columns:
+            self.change(Conductor, name, **columns)
+        self.runtime.cache.pop("members", None)
+        return claimant
+
+    def drivers(self):
+        return {
+            name: {kind: list(known) for kind, known in kinds.items()}
+            for name, kinds in self.runtime.drivers.types.items()
+        }
+
+    def node(self, state="enroll", **columns):
+        """The id of a new node."""
+        with self.runtime.transaction() as session:
+            node = Node(
+                uuid=str(uuid.uuid4()), driver="fake-hardware", provision_state=state, **columns
+            )
+            session.add(node)
+            session.flush()
+            return node.id
+
+    def request(self, node_id, verb):
+        """What the API does; returns the operation's uuid."""
+        with self.runtime.transaction() as session:
+            node = operations.lock(session, node_id)
+            provisioning.request(session, node, verb, {}, Caller())
+            session.flush()
+            return session.get_one(Operation, node.operation_id).uuid
+
+    def message(self, name):
+        """A message about an operation as it stands: the chain of its remaining steps."""
+        with self.runtime.reading() as session:
+            operation = session.query(Operation).filter_by(uuid=name).one()
+            node = session.get_one(Node, operation.node_id)
+            links = operations.links_of(session, operation)
+            return Message("c-1", node.uuid, name, operation.fence, links)
+
+    def deliver(self, claimant, message):
+        """Let a conductor run a message, and those that are sent meanwhile."""
+        delivered = len(self.sent)
+        attempts.run(claimant, message)
+        while delivered < len(self.sent):
+            delivered += 1
+            attempts.run(claimant, self.sent[delivered - 1])
+
+    def operation(self, name):
+        with self.runtime.reading() as session:
+            return session.query(Operation).filter_by(uuid=name).one()
+
+    def steps(self, name):
+        with self.runtime.reading() as session:
+            return operations.steps_of(session, session.query(Operation).filter_by(uuid=name).one())
+
+    def read(self, node_id):
+        with self.runtime.reading() as session:
+            return session.get_one(Node, node_id)
+
+    def change(self, kind, which, **columns):
+        """Set columns of a row, found by id, uuid or name."""
+        with self.runtime.transaction() as session:
+            by = {"id": which}
+            if isinstance(which, str):
+                by = {"hostname" if kind is Conductor else "uuid": which}
+            row = session.query(kind).filter_by(**by).one()
+            for name, value in columns.items():
+                setattr(row, name, value)
+
+    def change_step(self, name, position, **columns):
+        row = self.steps(name)[position]
+        self.change(OperationStep, row.id, **columns)
+
+    def agent(self, node_id, **columns):
+        """The record of an agent that has called."""
+        with self.runtime.transaction() as session:
+            columns = {"url": "https://agent:9999", "token": "t", "heartbeats": 1, **columns}
+            session.add(AgentRecord(node_id=node_id, last_heartbeat_at=db.now(), **columns))

@@ -1,0 +1,99 @@
+"""
+pytest plugin: run time of each ring, and CPU budgets.
+
+A ring is a folder of tests/. `ring_budgets` in the pytest configuration has a line `RING SECONDS`
+for each ring whose CPU time is limited; a run that exceeds a budget fails. Budgets are of CPU time
+because the wall clock depends on the load of the machine.
+"""
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass
+class Ring:
+    """
+    What a ring used: seconds of wall clock, summed over parallel workers; cpu: seconds of CPU time
+    of its tests and of the child processes that they waited for.
+    """
+
+    tests: int = 0
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+
+def cpu_time():
+    """Seconds of CPU time of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def ring_of(nodeid):
+    """The name of a test's ring, None for a test outside of tests/."""
+    top, _, rest = nodeid.partition("/")
+    name, below, _ = rest.partition("/")
+    return name if top == "tests" and below else None
+
+
+class Rings:
+    def __init__(self, budgets):
+        self.budgets = budgets
+        self.rings = defaultdict(Ring)
+        self._counted = cpu_time()
+
+    def exceeded(self):
+        """Names of rings whose CPU time is over their budget."""
+        return [name for name, most in self.budgets.items() if self.rings[name].cpu > most]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self):
+        self._counted = cpu_time()  # collection belongs to no ring
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self):
+        report = yield
+        before, self._counted = self._counted, cpu_time()
+        report.cpu = self._counted - before  # pytest-xdist sends it along
+        return report
+
+    def pytest_runtest_logreport(self, report):
+        if name := ring_of(report.nodeid):
+            ring = self.rings[name]
+            ring.tests += report.when == "call"
+            ring.seconds += report.duration
+            ring.cpu += report.cpu
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session, exitstatus):
+        if exitstatus == pytest.ExitCode.OK and self.exceeded():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if not self.rings:
+            return
+        exceeded = self.exceeded()
+        terminalreporter.section("rings")
+        terminalreporter.line(f"{'ring':12} {'tests':>6} {'seconds':>8} {'CPU':>8} {'budget':>8}")
+        for name, ring in sorted(self.rings.items()):
+            budget = f"{self.budgets[name]:g}" if name in self.budgets else ""
+            line = f"{name:12} {ring.tests:6} {ring.seconds:8.1f} {ring.cpu:8.1f} {budget:>8}"
+            terminalreporter.line(line.rstrip())
+        for name in exceeded:
+            terminalreporter.line(
+                f"{name} used more CPU time than its budget in pyproject.toml allows", red=True
+            )
+
+
+def pytest_addoption(parser):
+    parser.addini("ring_budgets", "RING SECONDS: most CPU time of a ring", type="linelist")
+
+
+def pytest_configure(config):
+    lines = (line.split() for line in config.getini("ring_budgets"))
+    budgets = {name: float(seconds) for name, seconds in lines}
+    # a worker of pytest-xdist only measures
+    worker = hasattr(config, "workerinput")
+    config.pluginmanager.register(Rings({} if worker else budgets), "rings")
