@@ -81,10 +81,11 @@ def _used(_connection: Any, record: Any) -> None:
 
 def _ping(connection: Any, record: Any, _proxy: Any) -> None:
     """
-    Check a connection before use, as the pool would; not if it was in use until a moment ago.
+    Check a connection before use, unless it was in use within the last `FRESH` seconds.
 
-    The check is a round trip, as much work as a small transaction. A connection that breaks in that
-    moment fails its first statement, as does one that breaks after a check.
+    SQLAlchemy's own check, before each use, is a round trip that costs as much as a small
+    transaction. A connection that breaks within that time fails its first statement, as does one
+    that breaks after a check.
     """
     if time.monotonic() - record.info.get(USED, time.monotonic()) < FRESH:
         return

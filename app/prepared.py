@@ -22,7 +22,7 @@ class _Text:
 
     order: of its parameters, where they have no names. constants: parameters that have a value.
     given: converters of parameters. returns_rows, read (converters of columns): None until the
-    first answer, which tells; to have it told each time is dear with psycopg.
+    first answer. To read `cursor.description` for each answer is expensive with psycopg.
     """
 
     sql: str

@@ -2,7 +2,7 @@
 Drafts: rows that are changed without a session, where one would cost more than the change.
 
 On purpose beside the ORM, for what is written at every step of every node: statements on tables,
-made once for each set of columns. Nothing here knows the columns but from the models.
+made once for each set of columns. The columns are those of the models.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +64,11 @@ def save(connection: Connection, row: Any) -> None:
     if not isinstance(row, _Draft):
         return
     values = row.__dict__
-    new = {name: values[name] for name, old in values["before"].items() if values[name] != old}
+    new = {
+        name: values[name]
+        for name, old in values["before"].items()
+        if isinstance(values[name], now) or values[name] != old
+    }
     if new:
         plain, clock = _split(new)
         _update(row.table, tuple(plain), clock).count(connection, {**_named(plain), "row": row.id})

@@ -77,8 +77,8 @@ def mapped(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[
 @contextmanager
 def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
     """
-    The same, with the steps of the operation, as drafts (`app/models/draft.py`): for what changes
-    their columns and no other rows. What was set is written in the end.
+    The same, with the steps of the operation, as drafts (`app/models/draft.py`), for changes of
+    their columns only: no step may be deleted. The columns that were set are written on exit.
     """
     connection = connection_of(session)
     node_row = _DRAFT_NODE.first(connection, {"id_": node_id})
@@ -161,7 +161,7 @@ def start(  # noqa: PLR0917 - the columns of a row
     when it is its turn where such operations queue.
 
     rows: not empty; the event of the last one ends the operation. columns: more of the operation's.
-    It is inserted at once, without the session; read it again to change it.
+    The rows are inserted at once, without the session; read them again to change them.
     """
     operation = Operation(
         uuid=str(uuid4()),
@@ -183,7 +183,7 @@ def start(  # noqa: PLR0917 - the columns of a row
         row.position, row.state = position, StepState.PENDING
     _steps_in(session)[operation.uuid] = list(rows)
     hand_out(session, node, operation)
-    del _steps_in(session)[operation.uuid]  # whoever needs them reads them
+    del _steps_in(session)[operation.uuid]  # they are not rows of the session
     node.operation_id = draft.add(connection_of(session), operation)
     for row in rows:
         row.operation_id = node.operation_id

@@ -272,13 +272,13 @@ def test_a_draft_writes_what_was_set_and_nothing_else(inside):
     ):
         assert (name, False) == (operation.uuid, operation.is_queued)
         row.last_error, row.extra, row.name = "broken", {"a": [1]}, "one"
-        operation.sent_at = db.now()
+        operation.wake_at = db.now()
         operations.current_step(session, operation).result = {"found": 2}
         db.connection_of(session).exec_driver_sql("UPDATE nodes SET name = 'two', owner = 'me'")
     after = inside.read(node)
     assert ("broken", {"a": [1]}) == (after.last_error, after.extra)
     assert ("two", "me") == (after.name, after.owner)
-    assert inside.operation(name).sent_at is not None
+    assert inside.operation(name).wake_at is not None
     assert [{"found": 2}, None, None] == [step.result for step in inside.steps(name)]
 
 
