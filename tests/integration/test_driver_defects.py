@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from app.db import after
 from app.models import OperationState, OperationStep
+from app.prepared import Prepared
 from drivers.errors import HardwareError, Refused
 from drivers.steps import Done, Failed, Hold, Wait
 from tests.integration.world import AcmeManagement, World, asked
