@@ -135,7 +135,7 @@ def connect(
         pool_size=max_pool_size,
         max_overflow=max_overflow,
         pool_timeout=pool_timeout,
-        pool_pre_ping=True,
+        pool_use_lifo=True,  # the plans of a connection that is used often are made already
         **options,
     )
     postgresql.never_wait_for_ever(engine, connect_timeout, statement_timeout)
@@ -200,6 +200,13 @@ def reading(engine: Engine) -> Iterator[Session]:
     """A transaction that only reads."""
     with looking(engine) as connection, Session(connection, expire_on_commit=False) as session:
         yield session
+
+
+def connection_of(session: Session) -> Connection:
+    """The connection of a session of ours, for statements that are run without it."""
+    connection = session.bind
+    assert isinstance(connection, Connection)
+    return connection
 
 
 def call_after_commit(session: Session, call: Callable[[], None]) -> None:

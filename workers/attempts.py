@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
@@ -184,7 +184,7 @@ def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
     Raises LeaseLost when the claim does not hold any more.
     """
     with conductor.transaction() as session:
-        operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
+        operation = session.get_one(Operation, attempt.operation.id, with_for_update=True)
         if not claims.holds(session, conductor, operation, attempt):
             raise LeaseLost(f"the operation on node {attempt.node.uuid} was handed out again")
         child = children.reserve(session, operation, attempt.step.child or "", conductor.name)
@@ -252,7 +252,11 @@ def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
     return advanced
 
 
-_LOCK = select(Operation).where(Operation.id == bindparam("id")).with_for_update()
+def _ends_plainly(attempt: Attempt, outcome: Outcome) -> bool:
+    """Whether the step is done and changes only columns of its node, operation and steps."""
+    step = attempt.step
+    more = step.collects or step.child or not attempt.operation.moves_node
+    return isinstance(outcome, Done) and not more and reports.concern_columns(attempt.reports)
 
 
 def _record_whatever(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
@@ -279,9 +283,9 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
     Returns the position of the step that the chain goes on with. None: nothing is to be run now, or
     the plan was replaced, and a chain of the new one has been sent.
     """
-    with conductor.transaction() as session:
-        node = operations.lock(session, attempt.node.id)
-        operation = session.scalars(_LOCK, {"id": attempt.operation.id}).one()
+    locked = operations.drafted if _ends_plainly(attempt, outcome) else operations.mapped
+    named = attempt.node.id, attempt.operation.id
+    with conductor.transaction() as session, locked(session, *named) as (node, operation):
         if claims.is_over(operation, attempt):
             return operation.cursor if operation.state == OperationState.QUEUED else None
         if not claims.holds(session, conductor, operation, attempt):

@@ -1,8 +1,9 @@
 """
 Claims: a step belongs to one attempt, from its claim until it is done.
 
-This is the hot path: short transactions of statements on tables, built once. To build a statement,
-or to let a session find out what has changed, costs more than to run it.
+This is the hot path: short transactions of prepared statements (`app/prepared.py`), on purpose
+without a session. To build a statement, or to let a session find out what has changed, costs more
+than to run it.
 """
 
 import math
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import JSON, Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy import JSON, Connection, and_, bindparam, func, literal, or_, select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app import release
-from app.db import after, now
+from app.db import after, connection_of, now
 from app.models import (
     AgentRecord,
     Node,
@@ -33,6 +34,7 @@ from app.models import (
 from app.models.base import Base
 from app.models.snapshot import snapshots
 from app.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
+from app.prepared import Typed
 from app.runtime import Runtime
 from drivers.steps import Outcome
 from workers.forwarding import forward_newer
@@ -131,7 +133,7 @@ _claimed_from, _claimed_to = sole_move(OperationEvent.CLAIM, Actor.CONDUCTOR)
 _advanced_from, _advanced_to = sole_move(OperationEvent.ADVANCE, Actor.CONDUCTOR)
 _NEWEST = func.coalesce(select(_watermark.c.level).scalar_subquery(), 0) >= bindparam("mark")
 
-_CLAIM = (
+_CLAIM = Typed(
     update(_operations)
     .where(
         _operations.c.uuid == bindparam("operation"),
@@ -158,39 +160,43 @@ _CLAIM = (
             0,
         ),
     )
+    .returning(*_operations.c)
 )
-_START_STEP = (
-    update(_steps)
-    .where(
-        _steps.c.operation_id
-        == select(_operations.c.id)
-        .where(_operations.c.uuid == bindparam("operation"))
-        .scalar_subquery(),
-        _steps.c.position == bindparam("at"),
+_CLAIMED_BEFORE = Typed(
+    select(*_operations.c).where(
+        _operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token")
     )
+)
+_AT_CURSOR = (
+    _steps.c.operation_id == bindparam("operation"),
+    _steps.c.position == bindparam("at"),
+)
+_START_STEP = Typed(
+    update(_steps)
+    .where(*_AT_CURSOR)
     .values(
         state=STEPS[StepEvent.BEGIN].to,
         conductor=bindparam("who"),
         attempts=_steps.c.attempts + 1,
         started_at=func.coalesce(_steps.c.started_at, now()),
     )
+    .returning(*_steps.c)
 )
-_next = _steps.alias("next")
-_CLAIMED = (
-    select(*_operations.c, *_nodes.c, *_steps.c, *_agents.c, _next.c.state)
-    .join_from(_operations, _nodes, _nodes.c.id == _operations.c.node_id)
-    .join(
-        _steps,
-        and_(_steps.c.operation_id == _operations.c.id, _steps.c.position == _operations.c.cursor),
-    )
+_STARTED_BEFORE = Typed(select(*_steps.c).where(*_AT_CURSOR))
+_NODE = Typed(
+    select(*_nodes.c, *_agents.c, _steps.c.state)
+    .select_from(_nodes)
     .outerjoin(_agents, _agents.c.node_id == _nodes.c.id)
     .outerjoin(
-        _next,
-        and_(_next.c.operation_id == _operations.c.id, _next.c.position == _steps.c.position + 1),
+        _steps,
+        and_(
+            _steps.c.operation_id == bindparam("operation"),
+            _steps.c.position == bindparam("at") + 1,
+        ),
     )
-    .where(_operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token"))
+    .where(_nodes.c.id == bindparam("node"))
 )
-_PORTS = select(*_ports.c).where(_ports.c.node_id == bindparam("node"))
+_PORTS = Typed(select(*_ports.c).where(_ports.c.node_id == bindparam("node")))
 
 _operation, _node, _step = snapshots(Operation), snapshots(Node), snapshots(OperationStep)
 _agent, _port = snapshots(AgentRecord), snapshots(Port)
@@ -212,12 +218,12 @@ def _claim(
     The same, once. It may be tried again with its token: when the answer to a commit was lost, the
     claim is in the row already, and is told by its token.
     """
-    named = {"operation": operation, "at": cursor}
     with conductor.writing() as connection:
-        claimed = connection.execute(
-            _CLAIM,
+        values = _CLAIM.first(
+            connection,
             {
-                **named,
+                "operation": operation,
+                "at": cursor,
                 "under": fence,
                 "incarnation": conductor.incarnation,
                 "token": token,
@@ -225,15 +231,20 @@ def _claim(
                 "timeout": conductor.runtime.settings.conductor.step_timeout,
             },
         )
-        if claimed.rowcount:
-            connection.execute(_START_STEP, {**named, "who": conductor.name})
-        row = connection.execute(_CLAIMED, {"operation": operation, "token": token}).one_or_none()
-        if row is None:
+        start = _START_STEP
+        if values is None:
+            values = _CLAIMED_BEFORE.first(connection, {"operation": operation, "token": token})
+            start = _STARTED_BEFORE
+        if values is None:
             return None
-        values = iter(row)
-        found, node, step = _operation(values), _node(values), _step(values)
-        agent, next_state = _agent(values), next(values)
-        ports = [_port(each) for each in connection.execute(_PORTS, {"node": node.id})]
+        found = _operation(values)
+        named = {"operation": found.id, "at": found.cursor, "who": conductor.name}
+        begun = start.first(connection, named)
+        of_node = _NODE.first(connection, {**named, "node": found.node_id})
+        assert begun is not None and of_node is not None  # noqa: PT018 - rows of the operation
+        each = iter(of_node)
+        step, node, agent, next_state = _step(begun), _node(each), _agent(each), next(each)
+        ports = [_port(row) for row in _PORTS.all(connection, {"node": node.id})]
     return Attempt(
         found,
         node,
@@ -265,7 +276,7 @@ def _held(conductor: Conductor, attempt: Attempt) -> dict[str, Any]:
     }
 
 
-_ADVANCE = (
+_ADVANCE = Typed(
     update(_operations)
     .where(*_HELD)
     .values(
@@ -277,7 +288,7 @@ _ADVANCE = (
         sends=1,
     )
 )
-_END_STEP = (
+_END_STEP = Typed(
     update(_steps)
     .where(_steps.c.id == bindparam("step"), ~_steps.c.abort_after)
     .values(
@@ -298,22 +309,21 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     """
     step = attempt.step
     with conductor.writing() as connection:
-        advanced = connection.execute(_ADVANCE, {**_held(conductor, attempt), "step": step.id})
-        if not advanced.rowcount:
+        if not _ADVANCE.count(connection, _held(conductor, attempt)):
             return False
-        ended = connection.execute(_END_STEP, {"step": step.id, "came_to": dict(result) or None})
-        if not ended.rowcount:
+        ended = _END_STEP.count(connection, {"step": step.id, "came_to": dict(result) or None})
+        if not ended:
             connection.rollback()
-    return bool(ended.rowcount)
+    return bool(ended)
 
 
-_GIVE_UP = update(_operations).where(*_HELD).values(deadline_at=now())
+_GIVE_UP = Typed(update(_operations).where(*_HELD).values(deadline_at=now()))
 
 
 def give_up(conductor: Conductor, attempt: Attempt) -> None:
     """Nothing more will come of a claim: its deadline passes now, and the reconciler takes over."""
     with conductor.writing() as connection:
-        connection.execute(_GIVE_UP, _held(conductor, attempt))
+        _GIVE_UP.count(connection, _held(conductor, attempt))
 
 
 def holds(session: Session, conductor: Conductor, operation: Operation, attempt: Attempt) -> bool:
@@ -322,11 +332,11 @@ def holds(session: Session, conductor: Conductor, operation: Operation, attempt:
         operation.state == OperationState.RUNNING
         and operation.fence == attempt.operation.fence
         and operation.claim == attempt.operation.claim
-        and bool(session.scalar(_IS_NEWEST, {"mark": conductor.mark}))
+        and _IS_NEWEST.first(connection_of(session), {"mark": conductor.mark}) is not None
     )
 
 
-_IS_NEWEST = select(_NEWEST)
+_IS_NEWEST = Typed(select(literal(1)).where(_NEWEST))
 
 
 def is_over(operation: Operation, attempt: Attempt) -> bool:

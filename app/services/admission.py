@@ -15,12 +15,24 @@ away meanwhile. On SQLite all writers come one after the other.
 import zlib
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from app import db
 from app.flows import LIMITED, QUEUES
 from app.models import Node, Operation
+from app.prepared import Typed
 from app.runtime import Runtime, of
 from app.settings import Settings
 
@@ -48,8 +60,8 @@ _QUEUE = Operation.queue == bindparam("queue")
 _HOLDS = and_(_QUEUE, Operation.admitted_at.is_not(None), Operation.finished_at.is_(None))
 _QUEUES = and_(_QUEUE, Operation.is_queued)
 _HELD = select(func.count()).where(_HOLDS)
-_ANYONE = select(exists().where(_QUEUES))
-_LOOK = select(_HELD.scalar_subquery(), exists().where(_QUEUES))
+_ANYONE = Typed(select(literal_column("1")).where(exists().where(_QUEUES)))
+_LOOK = Typed(select(_HELD.scalar_subquery(), exists().where(_QUEUES)))
 _LANE = text("SELECT pg_advisory_xact_lock(:key, :lane)")
 _ALL_LANES = text("SELECT pg_advisory_xact_lock(:key, n) FROM generate_series(1, :lanes) AS n")
 
@@ -71,14 +83,16 @@ def enter(session: Session, node: Node, operation: Operation, project: str | Non
     if _on_postgresql(session):
         session.execute(_LANE, {"key": _key(queue), "lane": node.id % LANES + 1})
         others = LANES - 1
-    held, somebody_queues = session.execute(_LOOK, {"queue": queue}).one()
+    found = _LOOK.first(db.connection_of(session), {"queue": queue})
+    assert found is not None  # counts
+    held, somebody_queues = found
     if held + others < limit_of(settings, queue) and not somebody_queues:
         operation.admitted_at = operation.created_at
     return operation.admitted_at is not None
 
 
 def _on_postgresql(session: Session) -> bool:
-    return session.connection().dialect.name == "postgresql"
+    return db.connection_of(session).dialect.name == "postgresql"
 
 
 def _key(queue: str) -> int:
@@ -87,8 +101,8 @@ def _key(queue: str) -> int:
 
 
 def is_anyone_queued(runtime: Runtime, queue: str) -> bool:
-    with runtime.engine.connect().execution_options(writes=False) as connection:
-        return bool(connection.scalar(_ANYONE, {"queue": queue}))
+    with runtime.looking() as connection:
+        return _ANYONE.first(connection, {"queue": queue}) is not None
 
 
 def admit(runtime: Runtime, queue: str) -> list[int]:

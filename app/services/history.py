@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from app import flows
-from app.db import utcnow
-from app.models import Node, NodeHistory, OperationStep
+from app.db import connection_of, utcnow
+from app.models import Node, NodeHistory, OperationStep, draft
 from app.runtime import of
 from app.services.caller import Caller
 from app.states import State
@@ -41,26 +40,21 @@ def add(
     if not of(session).settings.conductor.node_history:
         return
     moment, since = utcnow(), node.provision_updated_at
-    session.connection().execute(
-        _ADD,
-        {
-            "uuid": str(uuid4()),
-            "node_id": node.id,
-            "created_at": moment,
-            "severity": severity,
-            "event_type": event_type,
-            "event": event,
-            "conductor": node.reservation,
-            "state": node.provision_state,
-            "target_provision_state": node.target_provision_state,
-            "duration_seconds": None if since is None else int((moment - since).total_seconds()),
-            "user": user and user[:LONGEST_USER],
-            "project": project and project[:LONGEST_USER],
-        },
+    entry = NodeHistory(
+        uuid=str(uuid4()),
+        node_id=node.id,
+        created_at=moment,
+        severity=severity,
+        event_type=event_type,
+        event=event,
+        conductor=node.reservation,
+        state=node.provision_state,
+        target_provision_state=node.target_provision_state,
+        duration_seconds=None if since is None else int((moment - since).total_seconds()),
+        user=user and user[:LONGEST_USER],
+        project=project and project[:LONGEST_USER],
     )
-
-
-_ADD = insert(NodeHistory)
+    draft.add_all(connection_of(session), [entry])
 
 
 def requested(session: Session, node: Node, event_type: str, event: str, caller: Caller) -> None:

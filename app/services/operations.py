@@ -5,17 +5,18 @@ Every function runs inside the caller's transaction, with the node's row locked 
 order is node, operation, steps. Only `hand_out` raises the fence.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Integer, bindparam, select
+from sqlalchemy import FromClause, Integer, bindparam, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log, release
-from app.db import call_after_commit, now, retrying, utcnow
+from app.db import call_after_commit, connection_of, now, retrying, utcnow
 from app.errors import NotFound, Unavailable
 from app.models import (
     ACTIVE,
@@ -26,6 +27,7 @@ from app.models import (
     OperationState,
     OperationStep,
     StepSource,
+    draft,
 )
 from app.operation_states import (
     OPERATIONS,
@@ -35,6 +37,7 @@ from app.operation_states import (
     step_transition,
     transition,
 )
+from app.prepared import Typed
 from app.runtime import Link, Message, Runtime, of
 from app.services import admission
 from app.services.caller import Caller
@@ -70,6 +73,46 @@ def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation
         Operation, operation_id, with_for_update=True, populate_existing=True
     )
     return node, operation
+
+
+@contextmanager
+def mapped(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
+    """A node and an operation, both locked, as rows of the session. Raises NotFound."""
+    yield lock(session, node_id), session.get_one(Operation, operation_id, with_for_update=True)
+
+
+@contextmanager
+def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
+    """
+    The same, with the steps of the operation, as drafts (`app/models/draft.py`), for changes of
+    their columns only: no step may be deleted. The columns that were set are written on exit.
+    """
+    connection = connection_of(session)
+    node_row = _DRAFT_NODE.first(connection, {"id_": node_id})
+    operation_row = _DRAFT_OPERATION.first(connection, {"id_": operation_id})
+    if node_row is None or operation_row is None:
+        raise NotFound("node", str(node_id))
+    node, operation = _node(node_row), _operation(operation_row)
+    rows = _DRAFT_STEPS.all(connection, {"operation_id": operation_id})
+    _steps_in(session)[operation.uuid] = [_step(each) for each in rows]
+    yield node, operation
+    for row in (*steps_of(session, operation), operation, node):
+        draft.save(connection, row)
+
+
+def _one_locked(table: FromClause) -> Typed:
+    return Typed(select(*table.c).where(table.c.id == bindparam("id_")).with_for_update())
+
+
+_DRAFT_NODE, _DRAFT_OPERATION = _one_locked(Node.__table__), _one_locked(Operation.__table__)
+_STEP_COLUMNS = OperationStep.__table__.c
+_DRAFT_STEPS = Typed(
+    select(*_STEP_COLUMNS)
+    .where(_STEP_COLUMNS.operation_id == bindparam("operation_id"))
+    .order_by(_STEP_COLUMNS.position)
+)
+_node, _operation = draft.drafts(Node), draft.drafts(Operation)
+_step = draft.drafts(OperationStep)
 
 
 def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:
@@ -118,12 +161,14 @@ def start(  # noqa: PLR0917 - the columns of a row
     rows: Sequence[OperationStep],
     arguments: Mapping[str, Any],
     caller: Caller,
-) -> Operation:
+    **columns: Any,
+) -> None:
     """
     Write the intent: an operation and its steps; the message leaves when it is committed, or
     when it is its turn where such operations queue.
 
-    rows: not empty; the event of the last one ends the operation.
+    rows: not empty; the event of the last one ends the operation. columns: more of the operation's.
+    The rows are inserted at once, without the session; read them again to change them.
     """
     operation = Operation(
         uuid=str(uuid4()),
@@ -136,21 +181,20 @@ def start(  # noqa: PLR0917 - the columns of a row
         cursor=0,
         sends=0,
         version=release.NEEDED,
+        **columns,
     )
     if not admission.enter(session, node, operation, caller.project_id):
         _admit_after_commit(session, operation)
-    session.add(operation)
     for position, row in enumerate(rows):
         row.position = position
         step_transition(row, StepEvent.PLAN)
     _steps_in(session)[operation.uuid] = list(rows)
     hand_out(session, node, operation, OperationEvent.SUBMIT)
-    session.flush()  # gives it its id
-    node.operation_id = operation.id
+    del _steps_in(session)[operation.uuid]  # they are not rows of the session
+    node.operation_id = draft.add(connection_of(session), operation)
     for row in rows:
-        row.operation_id = operation.id
-    session.add_all(rows)
-    return operation
+        row.operation_id = node.operation_id
+    draft.add_all(connection_of(session), rows)
 
 
 def record_finished(

@@ -138,7 +138,7 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
     target = targets.of_node(session, node)
     rows = planning.tidy_abort(target, Flow.SERVICE) if prepared else []
     if rows:
-        operations.start(session, node, OperationKind.SERVICE, rows, {}, caller).aborting = True
+        operations.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
     else:
         state = State(node.provision_state)
         finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
@@ -269,9 +269,10 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     _keep_arguments(of(session), node, intent.event, arguments, caller)
     moves.move(node, intent.event, how.target or MACHINE[row.moves[intent.event]].target)
     if intent.rows:
-        started = operations.start(session, node, how.kind, intent.rows, intent.shown, caller)
-        if intent.steps:
-            started.asked_steps = [dict(each) for each in intent.steps]
+        steps = [dict(each) for each in intent.steps]
+        operations.start(
+            session, node, how.kind, intent.rows, intent.shown, caller, asked_steps=steps
+        )
         history.begins(session, node, intent.rows, caller.user_id)
         return
     code = FailureCode.INVALID_STEPS

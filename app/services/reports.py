@@ -19,6 +19,11 @@ MERGED = ("driver_internal_info", "properties")
 OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_version"})
 
 
+def concern_columns(reports: Mapping[str, Any]) -> bool:
+    """Whether a driver's reports change only columns of the node."""
+    return reports.keys().isdisjoint(OF_AGENT | _TABLES.keys())
+
+
 def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
     """
     Write a driver's reports (`drivers.target`); the caller has locked the node's row.

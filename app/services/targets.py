@@ -7,12 +7,14 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.util import identity_key
 
-from app.db import utcnow
+from app.db import connection_of, utcnow
 from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
+from app.prepared import Typed
 from app.runtime import Runtime, of
 from drivers.driver import Driver
 from drivers.interfaces import KINDS
@@ -76,15 +78,25 @@ def build(
     )
 
 
-_PORTS = select(*Port.__table__.c).where(Port.node_id == bindparam("node"))
-_port = snapshots(Port)
+_PORTS = Typed(select(*Port.__table__.c).where(Port.node_id == bindparam("node")))
+_AGENT = Typed(select(*AgentRecord.__table__.c).where(AgentRecord.node_id == bindparam("node")))
+_port, _agent_row = snapshots(Port), snapshots(AgentRecord)
 
 
 def of_node(session: Session, node: Node) -> Target:
     """The target of a node, with its ports and its agent read in this session."""
-    ports = [_port(row) for row in session.connection().execute(_PORTS, {"node": node.id})]
-    agent = session.get(AgentRecord, node.id)
+    ports = [_port(row) for row in _PORTS.all(connection_of(session), {"node": node.id})]
+    agent = _agent_of(session, node)
     return build(of(session), node, ports, agent, **_more(session, node, agent))
+
+
+def _agent_of(session: Session, node: Node) -> AgentRecord | None:
+    """The agent's row as this session has it, where it has changed it, else a snapshot."""
+    known: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
+    if known is not None:
+        return known
+    row = _AGENT.first(connection_of(session), {"node": node.id})
+    return None if row is None else _agent_row(row)
 
 
 def more_of(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:

@@ -2,17 +2,21 @@
 What a node's whole life costs: enroll, manage, provide (with cleaning), active, deleted.
 
 All nodes go through each verb together, over the REST API of a real `ingot up` with its settings
-for production, two conductors, SQLite and fake hardware that takes no time. What is counted is
-CPU seconds of the service's processes per lifecycle; beside it the floor that Celery and Redis
-alone need for as many tasks in as many chains, measured in the same run.
+for production, two conductors and fake hardware that takes no time; on SQLite and on PostgreSQL,
+which take turns. What is counted is CPU seconds of the service's processes per lifecycle, the
+PostgreSQL server's included; beside it the floor that Celery and Redis alone need for as many tasks
+in as many chains, measured in the same run.
 """
 
 import statistics
 import tempfile
 import time
+from collections import Counter
+from contextlib import contextmanager
 
 from app import options
 from app.settings import Settings
+from tests import postgresql
 from tests.bench import cpu, floor
 from tests.support.fleet import QUICK, Fleet, until
 
@@ -32,39 +36,79 @@ PRODUCTION = {
 }
 
 
+#: Times that each database has its turn.
+ROUNDS = 2
+
+
 def main(nodes):
     nodes = nodes or 50
     cold_starts()
+    with on_sqlite() as first, on_postgresql() as second:
+        services = {"SQLite": first, "PostgreSQL": second}
+        for _ in range(ROUNDS):
+            for service in services.values():
+                service.measure(nodes)
+    lengths, threads = first.lengths, Settings().conductor.workers_pool_size
+    bare = floor.measure(lengths, nodes, threads)
+    report(nodes, lengths, services, bare)
+
+
+@contextmanager
+def on_sqlite():
     with tempfile.TemporaryDirectory() as folder, Fleet(folder, **PRODUCTION) as fleet:
-        warm_up(fleet)
-        before = cpu.of_roles(fleet.pids())
-        began = time.monotonic()
+        yield Service(fleet)
+
+
+@contextmanager
+def on_postgresql():
+    with tempfile.TemporaryDirectory() as folder, postgresql.serving() as server:
+        database = {"INGOT_DATABASE_CONNECTION": server.database()}
+        with Fleet(folder, **PRODUCTION, **database) as fleet:
+            yield Service(fleet, server)
+
+
+class Service:
+    """
+    A fleet, and the server of its database where it has one.
+
+    used: role -> CPU seconds, wall: seconds, both of all that was measured. lengths: the numbers of
+    steps of a node's operations.
+    """
+
+    def __init__(self, fleet, server=None):
+        self._fleet, self._server = fleet, server
+        self.used, self.wall = Counter(), 0.0
+        self._live(WARM_UP)
+
+    def measure(self, nodes):
+        before, began = self._cpu(), time.monotonic()
+        self.lengths = self._live(nodes, lambda: self._count(before, began))
+
+    def _count(self, before, began):
+        self.wall += time.monotonic() - began
+        for role, seconds in self._cpu().items():
+            self.used[role] += seconds - before[role]
+
+    def _cpu(self):
+        used = cpu.of_roles(self._fleet.pids())
+        if self._server:
+            used["postgresql"] = cpu.of_trees([self._server.pid])
+        return used
+
+    def _live(self, nodes, then=lambda: None):
+        """The lives of so many nodes, which are then deleted; the lengths of their operations."""
+        fleet = self._fleet
         made = fleet.create_nodes(nodes)
-        live(fleet, made)
-        wall = time.monotonic() - began
-        used = {
-            role: seconds - before[role] for role, seconds in cpu.of_roles(fleet.pids()).items()
-        }
+        for verb, state in VERBS.items():
+            fleet.provision(made, verb)
+            there = dict.fromkeys(made, state)
+            # seldom: to be asked costs the service time, too
+            until(lambda there=there: fleet.states() == there, state, between=0.25)
+        then()
         lengths = [len(each["steps"]) for each in reversed(fleet.operations(made[0]))]
-    threads = Settings().conductor.workers_pool_size
-    floor_service, floor_redis = floor.measure(lengths, nodes, threads)
-    report(nodes, wall, lengths, used, floor_service, floor_redis)
-
-
-def warm_up(fleet):
-    """Let every process do once what it will be measured at."""
-    nodes = fleet.create_nodes(WARM_UP)
-    live(fleet, nodes)
-    for node in nodes:
-        fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
-
-
-def live(fleet, nodes):
-    for verb, state in VERBS.items():
-        fleet.provision(nodes, verb)
-        there = dict.fromkeys(nodes, state)
-        # seldom: to be asked costs the service time, too
-        until(lambda there=there: fleet.states() == there, state, between=0.25)
+        for node in made:
+            fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
+        return lengths
 
 
 def cold_starts():
@@ -81,21 +125,32 @@ def cold_starts():
     )
 
 
-def report(nodes, wall, lengths, used, floor_service, floor_redis):
-    steps = sum(lengths)
+def report(nodes, lengths, services, bare):
+    steps, lives = sum(lengths), nodes * ROUNDS
     print(
-        f"Lifecycle, {nodes} nodes at once: {len(lengths)} operations with {steps} steps in"
-        f" all, {wall:.1f} s, {nodes * 60 / wall:.0f} nodes/min\n"
+        f"Lifecycle, {nodes} nodes at once, {ROUNDS} times: {len(lengths)} operations with {steps}"
+        " steps in all"
     )
-    print(f"  {'CPU ms per lifecycle':24}{'Ingot':>8}{'bare Celery':>14}{'ratio':>8}")
-    redis = used.pop("redis")
-    for role, seconds in used.items():
-        print(f"    {role:22}{seconds / nodes * 1000:8.1f}")
-    rows = {"service": (sum(used.values()), floor_service), "redis": (redis, floor_redis)}
-    for name, (ours, bare) in rows.items():
-        ratio = f"{ours / bare:8.1f}" if bare else ""
-        print(f"  {name:24}{ours / nodes * 1000:8.1f}{bare / nodes * 1000:14.1f}{ratio}")
+    for name, service in services.items():
+        print(f"  {name}: {service.wall:.1f} s, {lives * 60 / service.wall:.0f} nodes/min")
+    floors = {"service": bare[0] / nodes, "redis": bare[1] / nodes}
+    used = {
+        name: {role: seconds / lives for role, seconds in service.used.items()}
+        for name, service in services.items()
+    }
+    for spent in used.values():
+        spent["service"] = sum(seconds for role, seconds in spent.items() if role != "redis")
+    columns = {**used, "bare Celery": floors}
+    print(f"\n  {'CPU ms per lifecycle':24}" + "".join(f"{name:>14}" for name in columns))
+    for role in dict.fromkeys(role for spent in used.values() for role in spent):
+        cells = (f"{spent[role] * 1000:14.1f}" if role in spent else " " * 14
+                 for spent in columns.values())  # fmt: skip
+        print(f"  {role:24}" + "".join(cells))
+    sqlite, postgres = (used[name]["service"] for name in ("SQLite", "PostgreSQL"))
     print(
-        f"\nBare Celery: the same chains of tasks that do nothing ({steps} tasks in {len(lengths)}"
-        " chains),\none worker set up as a conductor; the sender counts as service."
+        f"\n  service on SQLite / bare Celery {sqlite / floors['service']:.1f},"
+        f" on PostgreSQL / on SQLite {postgres / sqlite:.2f}"
+        f"\n\nBare Celery: the same chains of tasks that do nothing ({steps} tasks in {len(lengths)}"
+        " chains),\none worker set up as a conductor; the sender counts as service, as does the"
+        " PostgreSQL server."
     )

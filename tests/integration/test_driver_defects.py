@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from app.db import after
 from app.models import OperationState, OperationStep
+from app.prepared import Prepared
 from drivers.errors import HardwareError, Refused
 from drivers.steps import Done, Failed, Hold, Wait
 from tests.integration.harness import AcmeManagement, Harness, asked
@@ -182,17 +183,17 @@ def test_a_step_that_is_to_be_followed_by_an_abort_is_not_advanced_past_it(insid
     claimant = inside.conductor("c-1")
     name = inside.request(inside.node("manageable"), "provide")
     attempt = claims.claim(claimant, name, 1, 0)
-    executed, real = [], type(inside.runtime.engine.connect()).execute
+    executed, real = [], Prepared.count
 
-    def execute(connection, statement, *rest, **options):
-        result = real(connection, statement, *rest, **options)
+    def count(statement, connection, values):
+        changed = real(statement, connection, values)
         if statement is claims._ADVANCE and not executed:
             executed.append(True)
             asked = update(OperationStep).where(OperationStep.id == attempt.step.id)
-            real(connection, asked.values(abort_after=True))
-        return result
+            connection.execute(asked.values(abort_after=True))
+        return changed
 
-    monkeypatch.setattr("sqlalchemy.engine.Connection.execute", execute)
+    monkeypatch.setattr(Prepared, "count", count)
     assert not claims.advance(claimant, attempt, {})
     assert executed
     operation = inside.operation(name)

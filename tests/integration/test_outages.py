@@ -329,6 +329,59 @@ def test_the_server_compiles_none_of_our_queries(postgres):
         assert "off" == session.scalar(text("SHOW jit"))
 
 
+@pytest.fixture
+def round_trips(monkeypatch):
+    """One entry for each time that the server was waited for."""
+    found, wait = [], psycopg.Connection.wait
+
+    def counted(self, *args, **named):
+        found.append(self)
+        return wait(self, *args, **named)
+
+    monkeypatch.setattr(psycopg.Connection, "wait", counted)
+    return found
+
+
+def test_a_connection_is_checked_before_use_unless_it_was_in_use_until_a_moment_ago(
+    postgres, round_trips, monkeypatch
+):
+    def read():
+        round_trips.clear()
+        with postgres.runtime.looking() as connection:
+            connection.execute(text("SELECT 1"))
+        return len(round_trips)
+
+    read()
+    assert 2 == read(), "the query, the end of its transaction"
+    monkeypatch.setattr(postgresql, "FRESH", 0.0)
+    assert 2 < read(), "the check beside them"
+
+
+def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced_before_use(
+    postgres, monkeypatch
+):
+    def backend():
+        with postgres.runtime.looking() as connection:
+            return connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+
+    first = backend()
+    with psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
+    monkeypatch.setattr(postgresql, "FRESH", 0.0)
+    assert first != backend()
+
+
+def test_a_connection_that_is_closed_in_the_moment_without_a_check_costs_a_second_try(postgres):
+    def backend():
+        with postgres.runtime.writing() as connection:
+            return connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+
+    first = backend()
+    with psycopg.connect(postgres.url, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
+    assert first != db.retrying(backend)
+
+
 def test_a_statement_that_takes_too_long_is_given_up(postgres):
     with pytest.raises(OperationalError) as caught, postgres.runtime.reading() as session:
         session.execute(text("SELECT pg_sleep(30)"))

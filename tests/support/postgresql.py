@@ -40,6 +40,11 @@ class Server:
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return f"postgresql:///{name}?{self._where}"
 
+    @property
+    def pid(self):
+        """Of the process that all others of the server come from."""
+        return int((Path(self._folder) / "data" / "postmaster.pid").read_text().split()[0])
+
     def drop(self, url):
         self.execute(f"DROP DATABASE {name_of(url)} WITH (FORCE)")
 

@@ -11,7 +11,7 @@ import pycdlib
 
 from app.settings import Settings
 from drivers.bmc import Bmcs
-from drivers.builtin import INTERFACES
+from drivers.builtin import HARDWARE_TYPES, INTERFACES
 from drivers.registry import Registry, load
 from drivers.target import Agent, Nic, Target
 from tests.support.web import Handler, serving

@@ -1,0 +1,151 @@
+"""
+Drafts: rows that are changed without a session, where one would cost more than the change.
+
+On purpose beside the ORM, for what is written at every step of every node: statements on tables,
+made once for each set of columns. The columns are those of the models.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import JSON, BindParameter, Column, Connection, Table, bindparam, insert, update
+from sqlalchemy.ext.hybrid import hybrid_property
+
+from app.db import now
+from app.models.base import Base
+from app.prepared import Typed
+
+T = TypeVar("T", bound=Base)
+
+
+class _Draft:
+    """before: what the columns that were set had been."""
+
+    table: Table
+    id: int
+
+    def __init__(self, columns: Iterable[tuple[str, Any]]) -> None:
+        self.__dict__.update(columns, before={})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        values = self.__dict__
+        values["before"].setdefault(name, values[name])
+        values[name] = value
+
+
+def drafts(model: type[T]) -> Callable[[Sequence[Any]], T]:
+    """
+    A maker of drafts of a model, from the values of its table's columns in their order.
+
+    A draft reads like the row that the model maps, properties included, and its columns can be set;
+    `save` writes those that were.
+    """
+    names = model.__table__.columns.keys()
+    properties = {
+        name: each
+        for name, each in vars(model).items()
+        if isinstance(each, property | hybrid_property)
+    }
+    kind = type(model.__name__, (_Draft,), {**properties, "table": model.__table__})
+
+    def make(values: Sequence[Any]) -> T:
+        return cast("T", kind(zip(names, values, strict=True)))
+
+    return make
+
+
+def save(connection: Connection, row: Any) -> None:
+    """
+    Write the columns of a draft that have a new value, either a plain one or `now()`.
+
+    Rows that are not drafts are left to their session.
+    """
+    if not isinstance(row, _Draft):
+        return
+    values = row.__dict__
+    new = {
+        name: values[name]
+        for name, old in values["before"].items()
+        if isinstance(values[name], now) or values[name] != old
+    }
+    if new:
+        plain, clock = _split(new)
+        _update(row.table, tuple(plain), clock).count(connection, {**_named(plain), "row": row.id})
+        values["before"] = {}
+
+
+def add(connection: Connection, row: Base) -> int:
+    """
+    Insert a new row that no session knows, and return its id; what is set later is not written.
+
+    Columns that were not set have the model's defaults.
+    """
+    plain, clock = _split(_complete(row))
+    found = _insert(row.__table__, clock).first(connection, _named(plain))
+    assert found is not None
+    return int(found[0])
+
+
+def add_all(connection: Connection, rows: Sequence[Base]) -> None:
+    """The same for several rows of one model, with values only."""
+    statement = _insert_only(rows[0].__table__)
+    statement.many(connection, [_named(_complete(each)) for each in rows])
+
+
+def _split(values: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
+    """The values, and the columns that get the time of the database's clock."""
+    clock = frozenset(name for name, value in values.items() if isinstance(value, now))
+    return {name: value for name, value in values.items() if name not in clock}, clock
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"new_{name}": value for name, value in values.items()}
+
+
+def _complete(row: Base) -> dict[str, Any]:
+    values = row.__dict__
+    return {
+        name: values[name] if name in values else default()
+        for name, default in _defaults(row.__table__)
+    }
+
+
+@cache
+def _defaults(table: Any) -> Sequence[tuple[str, Callable[[], Any]]]:
+    return [(each.name, _default(each)) for each in table.columns if not each.primary_key]
+
+
+def _default(column: Column[Any]) -> Callable[[], Any]:
+    default: Any = column.default
+    if default is None:
+        return lambda: None
+    if default.is_callable:
+        return lambda: default.arg(None)
+    return lambda: default.arg
+
+
+def _value(column: Column[Any]) -> BindParameter[Any]:
+    kind = JSON(none_as_null=True) if isinstance(column.type, JSON) else column.type
+    return bindparam(f"new_{column.name}", type_=kind)
+
+
+@cache
+def _update(table: Table, plain: Sequence[str], clock: frozenset[str]) -> Typed:
+    values = {name: _value(table.c[name]) for name in plain} | dict.fromkeys(clock, now())
+    return Typed(update(table).where(table.c.id == bindparam("row")).values(values))
+
+
+@cache
+def _insert(table: Any, clock: frozenset[str]) -> Typed:
+    return Typed(insert(table).values(_inserted(table, clock)).returning(table.c.id))
+
+
+@cache
+def _insert_only(table: Any) -> Typed:
+    return Typed(insert(table).values(_inserted(table, frozenset())))
+
+
+def _inserted(table: Any, clock: frozenset[str]) -> dict[str, Any]:
+    columns = [each for each in table.columns if not each.primary_key]
+    return {each.name: now() if each.name in clock else _value(each) for each in columns}
