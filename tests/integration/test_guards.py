@@ -5,7 +5,7 @@ import pytest
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, Unavailable
 from app.services import guards, provisioning
 from app.states import VERBS, Event
-from tests.integration.world import AcmePower, World
+from tests.integration.harness import AcmePower, Harness
 
 WRONG = {"maintenance": True, "protected": True, "retired": True}
 RESTORED = {**WRONG, "fault": "restored"}
@@ -15,7 +15,7 @@ NODE = [guards.not_in_maintenance, guards.not_protected, guards.not_retired]
 
 @pytest.fixture
 def world(inside):
-    return World(inside)
+    return Harness(inside)
 
 
 def test_each_verb_of_the_api_is_declared_once():
@@ -72,7 +72,7 @@ def test_a_node_that_is_refused_is_refused_before_its_conductor_and_its_driver_a
 def test_a_boot_mode_that_settings_forbid_is_found_after_the_interfaces(inside, monkeypatch):
     inside.environ["INGOT_CONDUCTOR_DISALLOWED_DEPLOYMENT_BOOT_MODES"] = "bios"
     other = inside.another()
-    world = World(other)
+    world = Harness(other)
     node = world.node("available", instance_info={"capabilities": {"boot_mode": "bios"}})
     with pytest.raises(Invalid, match="Boot mode bios"):
         world.ask(node, "active")

@@ -10,8 +10,8 @@ from app.models import Conductor, Node, Operation, OperationState, OperationStep
 from app.operation_states import OPERATIONS, Actor, IllegalTransition, OperationEvent
 from app.services import operations, outcomes, restoration
 from drivers.steps import Failed
+from tests.integration.harness import AcmeBoot, Harness, asked
 from tests.integration.test_manual_cleaning import HOLD, POLISH
-from tests.integration.world import AcmeBoot, World, asked
 from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
 from workers import claims, leaving, reconciler
@@ -56,7 +56,7 @@ def world(inside):
     }
     plain = inside.another()
     with scripted_agent() as agent:
-        world = World(plain, agent)
+        world = Harness(plain, agent)
         world.offer("clean", ("deploy", "erase_devices", 10, {"abortable": True}))
         yield world
     plain.close()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import drivers
-from tests.fleet import ROOT
+from tests.support.fleet import ROOT
 
 KINDS = {
     "Bios", "Boot", "Console", "Deploy", "Firmware", "Inspect", "Management", "Network", "Power",
