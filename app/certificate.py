@@ -5,7 +5,7 @@ The certificate that the API serves HTTPS with: which files, and whether they ca
 import ssl
 from pathlib import Path
 
-from app.settings import Api, SettingsError
+from app.config.settings import Api, SettingsError
 
 
 def files(api: Api) -> tuple[Path, Path] | None:

@@ -52,9 +52,9 @@ from app.api.vifs import vifs
 from app.api.volumes import volumes
 from app.api.why import why
 from app.errors import Invalid, NotAcceptable
+from app.kit.caller import Caller
+from app.kit.concurrency import Turns
 from app.runtime import Runtime
-from app.services.caller import Caller
-from app.services.turns import Turns
 
 logger = log.get(__name__)
 

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
-from app import db
+from app.config.settings import Settings, SettingsError
+from app.db import connections, transactions
+from app.kit.refused_lookups import Refusals
 from app.operation_states import ACTOR, Actor
-from app.refused import Refusals
-from app.settings import Settings, SettingsError
-from drivers import registry
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
-from drivers.registry import Registry
+from drivers.core import registry
+from drivers.core.bmc import Bmcs
+from drivers.core.registry import Registry
 
 RUNTIME = "runtime"
 
@@ -104,23 +104,23 @@ class Runtime:
     @contextmanager
     def transaction(self, actor: Actor = Actor.API) -> Iterator[Session]:
         """A writing transaction of an actor; messages leave when it is committed."""
-        with db.transaction(self.engine) as session:
+        with transactions.transaction(self.engine) as session:
             session.info[RUNTIME] = self
             session.info[ACTOR] = actor
             yield session
 
     def writing(self) -> AbstractContextManager[Connection]:
         """A writing transaction without a session."""
-        return db.writing(self.engine)
+        return transactions.writing(self.engine)
 
     def looking(self) -> AbstractContextManager[Connection]:
         """A transaction that only reads, without a session."""
-        return db.looking(self.engine)
+        return transactions.looking(self.engine)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A transaction that only reads."""
-        with db.reading(self.engine) as session:
+        with transactions.reading(self.engine) as session:
             session.info[RUNTIME] = self
             yield session
 
@@ -139,7 +139,7 @@ def make(
 
     Raises SettingsError, as `load_drivers`.
     """
-    engine = db.connect(settings.database.connection, **settings.database.limits)
+    engine = connections.connect(settings.database.connection, **settings.database.limits)
     return Runtime(settings, engine, load_drivers(settings, bmcs), send)
 
 

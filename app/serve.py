@@ -19,15 +19,16 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
-from app import certificate, killpoints, log, queue, runtime
+from app import certificate, killpoints, log, runtime
 from app.api.answers import Wsgi
 from app.api.bodies import AT_ONCE
 from app.api.heartbeats import MOST
-from app.broker import client
+from app.broker import queue
+from app.broker.redis_broker import client
+from app.config.settings import Settings
+from app.kit.refused_lookups import Refusals
 from app.main import create_app
 from app.parent import die_with_parent
-from app.refused import Refusals
-from app.settings import Settings
 
 logger = log.get(__name__)
 

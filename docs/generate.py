@@ -12,23 +12,24 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from app import log, options
+from app import log
 from app.api import versions
 from app.api.policy.defaults import SECTIONS
+from app.config import options
+from app.config.settings import Settings
+from app.config.settings import load as load_settings
 from app.flows import FLOWS, ProvisionFlow
 from app.main import create_app
 from app.models import StepState
 from app.operation_states import OPERATIONS, STEPS, Origins
 from app.runtime import Runtime
-from app.settings import Settings
-from app.settings import load as load_settings
 from app.states import MACHINE, VERBS, WITHOUT_INSTANCE, Event, Kind, State, of_kind
 from docs import node_fields
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
-from drivers.interface import Interface
-from drivers.interfaces import Deploy
-from drivers.registry import Registry, load
-from drivers.steps import Flow, Step
+from drivers.core.interface import Interface
+from drivers.core.kinds import Deploy
+from drivers.core.registry import Registry, load
+from drivers.core.steps import Flow, Step
 from workers.cli import toml
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from alembic import context
 from sqlalchemy import text
 
 from app import models
-from app.db import connect
+from app.db.connections import connect
 
 LOCK = 0x1A607
 

@@ -7,7 +7,7 @@ import pytest
 import structlog
 from sqlalchemy import create_engine
 
-from app import db
+from app.db import schema
 from tests.support import postgresql
 from tests.support.prerequisites import NOT_RUN, not_run
 
@@ -67,7 +67,7 @@ def postgresql_server():
 def migrated_sqlite(tmp_path_factory):
     """A file with the newest schema, to be copied."""
     path = tmp_path_factory.mktemp("migrated") / "ingot.db"
-    db.upgrade(f"sqlite:///{path}")
+    schema.upgrade(f"sqlite:///{path}")
     engine = create_engine(f"sqlite:///{path}")
     with engine.connect() as connection:  # all of it into the one file that is copied
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -79,7 +79,7 @@ def migrated_sqlite(tmp_path_factory):
 def migrated_postgresql(postgresql_server):
     """The name of a database with the newest schema, to be copied."""
     url = postgresql_server.database()
-    db.upgrade(url)
+    schema.upgrade(url)
     return postgresql.name_of(url)
 
 

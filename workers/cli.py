@@ -14,15 +14,15 @@ from typing import Annotated, Any
 import typer
 
 from app import log
-from app import settings as app_settings
 from app.cli import tree
 from app.cli.forms import Form
 from app.cli.output import Output
-from app.settings import Settings, SettingsError
+from app.config import settings as app_settings
+from app.config.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
-from workers import permissions, places
-from workers import up as supervisor
-from workers.places import StartError
+from workers.supervisor import location, permissions
+from workers.supervisor import up as supervisor
+from workers.supervisor.location import StartError
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",
@@ -97,7 +97,7 @@ def up(
 
 def read_alone(config: Path | None) -> Settings:
     """The settings of a role that runs alone: Redis is somebody else's. Raises SettingsError."""
-    settings = places.complete(read(config))
+    settings = location.complete(read(config))
     if not settings.broker.url:
         raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
     return settings
@@ -135,7 +135,7 @@ def beat(config: Config = None) -> None:
 @app.command()
 def files(config: Config = None) -> None:
     """Hand out what machines fetch from the conductors of this host."""
-    settings = places.complete(read(config))
+    settings = location.complete(read(config))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
     permissions.prepare(settings)
@@ -151,7 +151,7 @@ def dhcp_config(
     config: Config = None,
 ) -> None:
     """Print a configuration of dnsmasq: DHCP and TFTP for machines that boot from the network."""
-    settings = places.complete(read(config))
+    settings = location.complete(read(config))
     if boot not in dnsmasq.LOADERS:
         raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")
     typer.echo(dnsmasq.config(settings.options(), boot, range_ or ()), nl=False)
@@ -167,7 +167,7 @@ def upgrade(
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
     own = not settings.database.connection
-    settings = places.complete(settings)
+    settings = location.complete(settings)
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
         permissions.prepare(settings)
@@ -195,8 +195,8 @@ def doctor(
     """
     from workers.doctor import examination  # imports nearly everything
 
-    settings = places.with_own_redis(
-        places.complete(
+    settings = location.with_own_redis(
+        location.complete(
             read(
                 config,
                 DEFAULT__data_dir=data_dir and str(data_dir),
@@ -229,15 +229,15 @@ def restored(
     from sqlalchemy.exc import SQLAlchemyError
 
     from app import runtime  # imports nearly everything
-    from app.db import reason
+    from app.db.diagnosis import reason
+    from app.engine import restore
     from app.operation_states import Actor
-    from app.services import restoration
 
-    settings = places.complete(read(config, database__connection=database))
+    settings = location.complete(read(config, database__connection=database))
     made = runtime.make(settings, send=lambda _message: False)
     try:
         with made.transaction(Actor.COMMAND) as session:
-            ended, nodes = restoration.declare(session)
+            ended, nodes = restore.declare(session)
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:

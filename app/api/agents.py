@@ -10,6 +10,8 @@ from flask import Response, request
 from marshmallow import INCLUDE
 
 from app import log
+from app.agents import heartbeats, inspection_report
+from app.agents import lookup as service
 from app.api import node_view, versions
 from app.api.answers import empty, json, runtime
 from app.api.node_identifiers import key_of
@@ -19,12 +21,10 @@ from app.api.openapi.shapes import DOCUMENT, UUID, Component, exactly
 from app.api.routes import Routes
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
-from app.db import retrying
+from app.config.settings import Settings
+from app.db.transactions import retrying
 from app.errors import Invalid, NotFound
-from app.refused import MOST_MACS
-from app.services import agents as service
-from app.services import heartbeats, inspection
-from app.settings import Settings
+from app.kit.refused_lookups import MOST_MACS
 
 seldom = log.Seldom(log.get(__name__))
 agents = Routes("agents", "What the ramdisk agents of machines call")
@@ -177,7 +177,7 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
 
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:
-            node, token = inspection.receive(
+            node, token = inspection_report.receive(
                 session,
                 report,
                 macs,

@@ -19,9 +19,10 @@ from app.api.routes import Routes
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
 from app.api.schemas.common import FieldsQuery, NoQuery
 from app.errors import Invalid, NotFound
+from app.inventory import allocations as service
+from app.inventory import nodes
+from app.kit import crud
 from app.models import Allocation, AllocationState, Node
-from app.services import allocations as service
-from app.services import nodes, rows
 
 allocations = Routes("allocations", "Requests for nodes")
 
@@ -94,7 +95,7 @@ ROUTES = ResourceRoutes(
 ROUTES.lists(AllocationFilters, _filtered, query="allocations")
 ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Ask for a node")
 ROUTES.shows()
-ROUTES.changes(AllocationChange(), rows.change, since=CHANGE_SINCE)
+ROUTES.changes(AllocationChange(), crud.change, since=CHANGE_SINCE)
 
 
 @allocations.at(

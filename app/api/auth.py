@@ -11,9 +11,9 @@ from pathlib import Path
 
 from flask import Request, g
 
+from app.config.settings import Settings, SettingsError
 from app.errors import Unauthorized
-from app.services.caller import Caller
-from app.settings import Settings, SettingsError
+from app.kit.caller import Caller
 
 OPTION = "[DEFAULT]http_basic_auth_user_file"
 

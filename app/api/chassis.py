@@ -14,10 +14,10 @@ from app.api.schemas.chassis import ChassisChange, ChassisCreate
 from app.api.schemas.common import ListQuery
 from app.api.schemas.nodes import NodeFilters
 from app.errors import Invalid
+from app.inventory import chassis as service
+from app.kit import crud
+from app.kit.identifiers import is_uuid
 from app.models import Chassis
-from app.services import chassis as service
-from app.services import rows
-from app.services.idents import is_uuid
 
 chassis = Routes("chassis", "Cases that hold several nodes")
 
@@ -38,7 +38,7 @@ ROUTES = ResourceRoutes(CHASSIS, chassis, "chassis", "chassis", "baremetal:chass
 ROUTES.lists(ListQuery, details=True, rule="get", query="chassis")
 ROUTES.creates(ChassisCreate, service.create)
 ROUTES.shows(query="chassis")
-ROUTES.changes(ChassisChange(), rows.change)
+ROUTES.changes(ChassisChange(), crud.change)
 ROUTES.deletes(service.remove)
 
 

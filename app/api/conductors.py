@@ -14,10 +14,10 @@ from app.api.paging import chosen, collection, page_of, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery
 from app.errors import NotFound
+from app.kit import conductors as service
+from app.kit.paging import cut
 from app.models import Conductor
 from app.runtime import of
-from app.services import conductors as service
-from app.services.paging import cut
 
 conductors = Routes("conductors", "The workers that nodes belong to")
 

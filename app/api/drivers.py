@@ -25,9 +25,9 @@ from app.api.paging import chosen, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, Flag, NoQuery, Text, Words
 from app.errors import NotFound
-from app.services import drivers as service
-from app.services.drivers import LoadedDriver
-from drivers.interfaces import KINDS
+from app.hardware import drivers as service
+from app.hardware.drivers import LoadedDriver
+from drivers.core.kinds import KINDS
 
 drivers = Routes("drivers", "Hardware types, and the interfaces that they accept")
 

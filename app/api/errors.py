@@ -12,10 +12,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from app import db, log
+from app import log
 from app.api.answers import RUNTIME, json
+from app.db import diagnosis
 from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
@@ -105,11 +106,11 @@ def _http_exception(error: HTTPException) -> Response:
 
 
 def _database_error(error: SQLAlchemyError) -> Response:
-    trouble = db.trouble(error)
+    trouble = diagnosis.trouble(error)
     if trouble is None:
         return _bug(error)
     told = f"The database {trouble}, please retry."
-    seldom.warning("request.no_database", told=told, detail=db.reason(error))
+    seldom.warning("request.no_database", told=told, detail=diagnosis.reason(error))
     return _service_error(Unavailable(told))
 
 

@@ -25,8 +25,8 @@ from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.schemas.management import SettingsQuery
 from app.errors import Invalid, NotAcceptable, NotFound
+from app.inventory import hardware_inventory as inventory_service
 from app.models import BiosSetting, FirmwareComponent, Node
-from app.services import inventory as inventory_service
 
 hardware = Routes("hardware", "What is known of machines")
 

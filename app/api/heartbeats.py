@@ -18,15 +18,15 @@ import orjson
 from werkzeug.datastructures import EnvironHeaders
 
 from app import log
+from app.agents import heartbeats
+from app.agents.heartbeats import Heard, Sign
 from app.api import versions
 from app.api.agents import check
 from app.api.answers import JSON, Wsgi
 from app.api.schemas.agents import Heartbeat
+from app.kit.batching import Batcher
+from app.kit.identifiers import is_uuid
 from app.runtime import Runtime
-from app.services import heartbeats
-from app.services.batching import Batcher
-from app.services.heartbeats import Heard, Sign
-from app.services.idents import is_uuid
 
 PATH = "/v1/heartbeat/"
 #: What agents do not send; it may change who asks, or what.

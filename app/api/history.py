@@ -17,8 +17,8 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.nodes import HistoryQuery
 from app.errors import NotFound
+from app.kit.paging import cut
 from app.models import Node, NodeHistory
-from app.services.paging import cut
 
 history = Routes("history", "What happened to nodes")
 

@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, runtime
 from app.api.auth import caller
 from app.errors import Invalid, ServiceError
+from app.inventory.nodes import when_free
 from app.models import Answered
-from app.services.nodes import when_free
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"

@@ -15,9 +15,9 @@ from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
+from app.inventory import inspection_rules as service
+from app.inventory.nodes import when_free
 from app.models import InspectionRule
-from app.services import inspection_rules as service
-from app.services.nodes import when_free
 
 inspection_rules = Routes("inspection_rules", "What to do with nodes that are inspected")
 

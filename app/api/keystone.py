@@ -19,9 +19,9 @@ from webob.exc import HTTPServiceUnavailable
 from app import log
 from app.api.answers import Wsgi
 from app.api.auth import is_public
+from app.config.settings import KeystoneAuthtoken, SettingsError
 from app.errors import Unauthorized, Unavailable
-from app.services.caller import Caller, of_token
-from app.settings import KeystoneAuthtoken, SettingsError
+from app.kit.caller import Caller, of_token
 
 logger = log.get(__name__)
 

@@ -21,9 +21,9 @@ from app.api.schemas.management import (
     RaidTarget,
     SecureBootTarget,
 )
+from app.engine import management as service
+from app.kit.caller import Caller
 from app.models import Node
-from app.services import management as service
-from app.services.caller import Caller
 
 machine_states = Routes("machine_states", "Boot mode, secure boot, RAID and console of a machine")
 

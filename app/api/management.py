@@ -20,9 +20,9 @@ from app.api.schemas.management import (
     IndicatorState,
     VirtualMedium,
 )
+from app.engine import management as service
+from app.engine import rpc
 from app.errors import Invalid
-from app.services import asking
-from app.services import management as service
 
 management = Routes("management", "What a machine boots from, its lights, its virtual media")
 
@@ -43,7 +43,7 @@ MEDIUM = exactly({"media_types": many(TEXT), "inserted": FLAG, "image": maybe(TE
 def ask(ident: str, what: str, /, **arguments: Any) -> Any:
     """What the conductor of the node that a path names answers; see `services.asking`."""
     identified(ident)
-    return asking.ask(runtime(), ident, what, **arguments)
+    return rpc.ask(runtime(), ident, what, **arguments)
 
 
 @management.at(

@@ -12,8 +12,9 @@ from app.api.answers import runtime
 from app.api.errors import Misaddressed
 from app.api.schemas.common import is_host_name, is_ident
 from app.errors import NotFound
+from app.inventory import nodes
+from app.kit import identifiers
 from app.models import Node
-from app.services import idents, nodes
 
 NAMES_SINCE = 5
 #: Before it, a name is that of a host.
@@ -22,9 +23,9 @@ ANY_NAMES_SINCE = 10
 
 def key_of(ident: str) -> tuple[str, str]:
     """The unique column to look in, and its value. Raises Misaddressed, NotFound."""
-    if not is_ident(ident) or (not idents.is_uuid(ident) and not is_name(ident)):
+    if not is_ident(ident) or (not identifiers.is_uuid(ident) and not is_name(ident)):
         raise Misaddressed(f"Expected UUID or name for node: {ident}")
-    return idents.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
+    return identifiers.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
 
 
 def is_name(text: str) -> bool:

@@ -21,13 +21,13 @@ from app.api.openapi.returns import PROGRESS, STARTED, Returns
 from app.api.openapi.shapes import FLAG, TEXT, UUID, WHOLE, Component, exactly, many, maybe, one_of
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
+from app.engine import power, provisioning
 from app.errors import Invalid, NotFound, ServiceError
+from app.kit.wait_idle import await_rest
 from app.models import StepSource
-from app.services import power, provisioning
-from app.services.resting import await_rest
 from app.states import VERBS, State, allows
-from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
-from drivers.steps import Flow
+from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
+from drivers.core.steps import Flow
 
 node_states = Routes("states", "What a node is doing, and what it should do")
 

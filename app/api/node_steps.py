@@ -12,7 +12,7 @@ from app.api import json_rows
 from app.api.answers import OPTIONS
 from app.api.masking import HIDDEN, mask
 from app.models import Operation, OperationStep
-from drivers.steps import Flow
+from drivers.core.steps import Flow
 
 View = dict[str, Any]
 #: The operation in progress, its current step, and all its steps.

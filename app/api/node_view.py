@@ -37,10 +37,11 @@ from app.api.masking import DOCUMENTS, SHOWN_BY, TEXTS, mask_text, redacted
 from app.api.node_steps import FLOWS, Progress, current_step, internal_info
 from app.api.policy import enforce
 from app.api.policy.targets import SEE_NODE
+from app.db.prepared import Prepared
+from app.engine import operations
 from app.errors import NotFound
+from app.kit import conductors
 from app.models import AgentRecord, Allocation, Node, NodeTrait
-from app.prepared import Prepared
-from app.services import conductors, operations
 from app.states import Kind, of_kind
 
 #: A unique column, and the value in it.

@@ -28,14 +28,18 @@ from app.api.schemas.nodes import (
     NodePatchQuery,
     ValidateQuery,
 )
+from app.engine import provisioning
 from app.errors import Invalid, NotFound
+from app.hardware import targets
+from app.inventory import chassis
+from app.inventory import nodes as service
+from app.kit import identifiers
+from app.kit import json_patch as patch
+from app.kit.paging import cut
 from app.models import Node
-from app.services import chassis, idents, patch, provisioning, targets
-from app.services import nodes as service
-from app.services.paging import cut
 from app.states import State
-from drivers.errors import HardwareError
-from drivers.target import Target
+from drivers.core.errors import HardwareError
+from drivers.core.target import Target
 
 nodes = Routes("nodes", "Machines, and what is done to them")
 
@@ -259,7 +263,7 @@ def validate_named_node(query: Query) -> Response:
     ident = query.get("node") or query.get("node_uuid")
     if ident is None:
         raise Invalid("node or node_uuid: one of them is required")
-    if not idents.is_uuid(ident):
+    if not identifiers.is_uuid(ident):
         versions.require(NAMES_SINCE, "parameter node with a name")
     return _validate(ident)
 

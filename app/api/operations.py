@@ -27,8 +27,11 @@ from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.operations import OperationFilters
+from app.engine import admission
+from app.engine import operations as service
 from app.errors import NotFound
 from app.flows import QUEUES
+from app.kit.paging import cut
 from app.models import (
     ACTIVE,
     Node,
@@ -39,9 +42,6 @@ from app.models import (
     StepSource,
     StepState,
 )
-from app.services import admission
-from app.services import operations as service
-from app.services.paging import cut
 
 operations = Routes("operations", "What is done to nodes, step by step")
 

@@ -12,34 +12,34 @@ from app.api import versions
 from app.api.parsing import body
 from app.api.wording import told
 from app.errors import Invalid
+from app.kit import json_patch
 from app.models import Base
 from app.models.base import kind_of
-from app.services import patch
 
 #: The version from which keys may have any letter.
 ESCAPES_SINCE = 98
 
 
-def asked(resource: str, schema: Schema) -> list[patch.Change]:
+def asked(resource: str, schema: Schema) -> list[json_patch.Change]:
     """
     What the request wants changed: fields of the schema, none newer than its version.
 
     Raises Invalid, NotAcceptable.
     """
     escapes = versions.current() >= ESCAPES_SINCE
-    changes = patch.parse(body(request), frozenset(schema.fields), escapes=escapes)
+    changes = json_patch.parse(body(request), frozenset(schema.fields), escapes=escapes)
     versions.check_fields(resource, (each.field for each in changes))
     return changes
 
 
-def patched(schema: Schema, row: Base, changes: Sequence[patch.Change]) -> dict[str, Any]:
+def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> dict[str, Any]:
     """
     field -> new value of what the changes touch, checked; None for one that was removed.
 
     Raises Invalid.
     """
     fields = {each.field for each in changes}
-    values = patch.apply({name: getattr(row, name, None) for name in fields}, changes)
+    values = json_patch.apply({name: getattr(row, name, None) for name in fields}, changes)
     for name, value in values.items():
         if value is None and not schema.fields[name].allow_none:
             raise Invalid(

@@ -13,8 +13,8 @@ from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.portgroups import PortgroupChange, PortgroupCreate, PortgroupFilters
 from app.errors import Invalid
+from app.inventory import portgroups as service
 from app.models import Node, Portgroup
-from app.services import portgroups as service
 
 portgroups = Routes("portgroups", "Ports of a node that are used as one")
 

@@ -14,8 +14,8 @@ from app.api.resources import Parent, Resource
 from app.api.routes import Routes
 from app.api.schemas.ports import VTEP_KEYS, PortChange, PortCreate, PortFilters
 from app.errors import Forbidden, Invalid, NotAcceptable
+from app.inventory import ports as service
 from app.models import Node, Port, Portgroup
-from app.services import ports as service
 
 ports = Routes("ports", "The network interfaces of nodes")
 

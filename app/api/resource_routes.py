@@ -23,9 +23,9 @@ from app.api.patching import asked, patched
 from app.api.resources import Model, Parent, Query, Resource, View
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
+from app.inventory.nodes import when_free
+from app.kit.identifiers import is_uuid
 from app.models import Base
-from app.services.idents import is_uuid
-from app.services.nodes import when_free
 
 Fields = dict[str, Any]
 Narrow = Callable[[Select[Any], Query], Select[Any]]

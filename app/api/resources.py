@@ -45,9 +45,9 @@ from app.api.paging import chosen, collection, page_of, shape
 from app.api.policy import enforce
 from app.api.schemas.common import is_ident
 from app.errors import NotFound
+from app.kit.identifiers import is_uuid
+from app.kit.paging import cut
 from app.models import Base
-from app.services.idents import is_uuid
-from app.services.paging import cut
 
 Query = Mapping[str, Any]
 View = dict[str, Any]

@@ -13,7 +13,7 @@ from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, exactly, many, mapped, some
 from app.api.routes import Route, Routes, summary_of
 from app.api.schemas.common import TRUE
-from app.services import health
+from app.kit import health
 
 root = Routes("root", "What there is")
 

@@ -19,10 +19,10 @@ from app.api.schemas.common import ListQuery, NoQuery
 from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
 from app.api.traits import TRAITS, checked
 from app.errors import Invalid, NotFound
+from app.inventory import nodes
+from app.inventory import runbooks as service
+from app.inventory.traits import is_trait
 from app.models import Runbook
-from app.services import nodes
-from app.services import runbooks as service
-from app.services.traits import is_trait
 
 runbooks = Routes("runbooks", "Steps to clean or to service nodes with")
 

@@ -12,8 +12,8 @@ from app.api.node_identifiers import node_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import DOCUMENT, FLAG, NUMBER, TEXT, Component, exactly, many
 from app.api.routes import Routes
-from app.services import catalogue
-from drivers.steps import Arg, Flow
+from app.engine import available_steps
+from drivers.core.steps import Arg, Flow
 
 steps = Routes("steps", "What nodes can do, step by step")
 
@@ -52,10 +52,10 @@ def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:
     """List the steps of a node; 202 while its agent has not listed them yet"""
     with runtime().reading() as session:
         node = node_of(session, ident)
-        found = catalogue.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
+        found = available_steps.steps_of(session, node, FLOWS[flow], query.get("min_priority"))
         if found is not None:
             return json([_view(entry) for entry in found])
-        seconds = catalogue.retry_after(session, node)
+        seconds = available_steps.retry_after(session, node)
     when = f"ask again in {seconds} seconds" if seconds > 0 else "when it will run is not known"
     answer = json({"message": f"The agent of node {ident} has not listed its steps yet; {when}."})
     answer.status_code = 202
@@ -63,7 +63,7 @@ def list_steps(query: dict[str, Any], ident: str, flow: str) -> Response:
     return answer
 
 
-def _view(entry: catalogue.Entry) -> dict[str, Any]:
+def _view(entry: available_steps.Entry) -> dict[str, Any]:
     step, priority = entry.step, entry.priority
     return {
         "interface": step.interface,

@@ -8,9 +8,9 @@ from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.common import ListQuery
 from app.api.schemas.templates import TemplateChange, TemplateCreate
+from app.inventory import templates as service
+from app.kit import crud
 from app.models import DeployTemplate
-from app.services import rows
-from app.services import templates as service
 
 templates = Routes("deploy_templates", "Steps of the deployments that ask for a trait")
 
@@ -41,5 +41,5 @@ ROUTES = ResourceRoutes(
 ROUTES.lists(ListQuery, rule="get")
 ROUTES.creates(TemplateCreate, service.create)
 ROUTES.shows()
-ROUTES.changes(TemplateChange(), rows.change)
+ROUTES.changes(TemplateChange(), crud.change)
 ROUTES.deletes(Session.delete)

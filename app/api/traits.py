@@ -15,8 +15,8 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, not_a_trait
 from app.api.schemas.templates import Traits
 from app.errors import Invalid
-from app.services import nodes
-from app.services import traits as service
+from app.inventory import nodes
+from app.inventory import traits as service
 
 traits = Routes("traits", "What nodes are good for")
 

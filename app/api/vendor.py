@@ -25,10 +25,10 @@ from app.api.openapi.shapes import (
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
+from app.engine import management as service
 from app.errors import Invalid
-from app.services import drivers
-from app.services import management as service
-from drivers import passthru
+from app.hardware import drivers
+from drivers.core import passthru
 
 vendor = Routes("vendor", "Functions that only one vendor has")
 

@@ -15,8 +15,8 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
 from app.errors import Invalid
-from app.services import nodes
-from app.services import vifs as service
+from app.inventory import nodes
+from app.inventory import vifs as service
 
 vifs = Routes("vifs", "Virtual network interfaces of nodes")
 

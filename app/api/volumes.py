@@ -23,8 +23,8 @@ from app.api.schemas.volumes import (
     TargetCreate,
     VolumeFilters,
 )
+from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
-from app.services import volumes as service
 
 volumes = Routes("volume", "Remote storage that nodes boot from or use")
 

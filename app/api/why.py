@@ -24,9 +24,9 @@ from app.api.openapi.shapes import (
 from app.api.operations import ADMISSION
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
+from app.engine.why import explain
+from app.kit.refused_lookups import Refusal
 from app.models import Node, Operation
-from app.refused import Refusal
-from app.services.why import explain
 from app.states import State
 
 why = Routes("why", "Why nodes are where they are")

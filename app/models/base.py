@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import DateTime, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from app.db import now
+from app.db.clock import now
 
 
 class Base(DeclarativeBase):

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db import now
+from app.db.clock import now
 from app.models.base import Base, Timestamped
 
 

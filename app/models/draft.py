@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import JSON, BindParameter, Column, Connection, Table, bindparam, insert, update
 from sqlalchemy.ext.hybrid import hybrid_property
 
-from app.db import now
+from app.db.clock import now
+from app.db.prepared import Typed
 from app.models.base import Base
-from app.prepared import Typed
 
 T = TypeVar("T", bound=Base)
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db import now
+from app.db.clock import now
 from app.models.base import Base
 
 

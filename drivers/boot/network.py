@@ -11,22 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drivers.boot import (
-    addresses,
-    cache,
-    command_line,
-    fetchable,
-    files,
-    kickstart,
-    ramdisks,
-    scripts,
-    words,
-)
-from drivers.errors import InvalidDriverInfo, NotSupported
-from drivers.images import instance
+from drivers.boot import command_line, fetchable, kickstart, ramdisks, scripts
+from drivers.core.errors import InvalidDriverInfo, NotSupported
+from drivers.core.kinds import Boot
+from drivers.core.target import Target
+from drivers.images import addresses, cache, files, instance, words
 from drivers.images.instance import Pair
-from drivers.interfaces import Boot
-from drivers.target import Target
 
 _KERNEL, _RAMDISK = "kernel", "ramdisk"
 _FORCED = {"always": True, "never": False}

@@ -6,9 +6,9 @@ A flow that has an agent has it again afterwards: it is booted anew, and waited 
 
 from collections.abc import Callable
 
-from drivers.interfaces import REBOOT
-from drivers.steps import Done, Outcome, Wait, run_parts
-from drivers.target import Target
+from drivers.core.kinds import REBOOT
+from drivers.core.steps import Done, Outcome, Wait, run_parts
+from drivers.core.target import Target
 
 #: Seconds between looks.
 LOOK = 5.0

@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 
-from app import options
-from app.settings import Settings
+from app.config import options
+from app.config.settings import Settings
 from tests import postgresql
 from tests.bench import cpu, floor
 from tests.support.fleet import QUICK, Fleet, until

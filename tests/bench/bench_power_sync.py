@@ -23,13 +23,14 @@ from pathlib import Path
 import aiohttp
 from sqlalchemy import insert
 
-from app import db, settings
+from app.config import settings
+from app.db import schema
+from app.kit import conductors
 from app.models import Node
 from app.runtime import make
-from app.services import conductors
 from drivers.simulator.server import Server
 from drivers.simulator.server import json as answer
-from workers import power_sync
+from workers.periodic import power_sync
 
 SIZES = (1_000, 10_000)
 #: Of the machines, one in so many never answers, when that is what is measured; and for how many
@@ -110,7 +111,7 @@ def sweep(size, port=None, silent=None):
     """
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ingot.db"
-        db.upgrade(url)
+        schema.upgrade(url)
         environ = {"INGOT_DATABASE_CONNECTION": url, **ALIVE}
         runtime = make(settings.load(environ), lambda _message: True)
         loaded = {name: {} for name in runtime.drivers.types}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from celery import Celery, chain
 
-from app import broker
+from app.broker import redis_broker
 from tests.bench import cpu
-from workers import redis_server
+from workers.supervisor import redis_server
 
 QUEUE = "floor"
 
@@ -63,7 +63,7 @@ def running(threads):
                 command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             app, nothing = application(url)
-            yield children, app, nothing, broker.client(url, 5)
+            yield children, app, nothing, redis_broker.client(url, 5)
         finally:
             for child in reversed(children.values()):
                 child.terminate()

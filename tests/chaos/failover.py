@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import requests
 
-from app import options
-from app.settings import Settings
+from app.config import options
+from app.config.settings import Settings
 from tests.chaos import audit, judge
 from tests.chaos.site import SETTINGS, VERSION, Site
 from tests.support.fleet import until

@@ -20,10 +20,10 @@ import select
 import sys
 
 from app import log
-from app import settings as app_settings
+from app.config import settings as app_settings
 from app.parent import die_with_parent
-from workers import places, up
-from workers.children import Children
+from workers.supervisor import location, up
+from workers.supervisor.children import Children
 
 #: Seconds between looks for who has ended.
 LOOK = 0.05
@@ -74,7 +74,7 @@ def become(order):
             os.chdir("/")
         os.execve(order["argv"][0], order["argv"], {**os.environ, **environ})
     os.environ.update(environ)
-    settings = places.complete(app_settings.load(environ))
+    settings = location.complete(app_settings.load(environ))
     up.become(settings, order["start"], up.ROLES[order["role"]], *order["arguments"])
 
 

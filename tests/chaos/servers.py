@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psycopg
 
-from app.broker import client
+from app.broker.redis_broker import client
 from tests.support import postgresql
 from tests.support.fleet import until
 from tests.support.ports import free_port
 from tests.support.prerequisites import not_run
 from tests.support.processes import children
-from workers import redis_server
+from workers.supervisor import redis_server
 
 #: Seconds in which each session of PostgreSQL has read its settings again, also when it is busy.
 RELOADS = 1.0

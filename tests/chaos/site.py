@@ -32,7 +32,7 @@ from drivers.simulator import media
 from tests.support import postgresql
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_ports
-from workers import redis_server
+from workers.supervisor import redis_server
 
 #: How the service is set up: deaths are known sooner than by default, for minutes to be enough.
 #: A step's process may die as often as the storm likes.

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from app import db
+from app.db import clock, connections, transactions
 from app.models import Node, Operation, OperationStep
 from tests.chaos import audit, orders, run
 from tests.chaos.site import Site
@@ -61,12 +61,12 @@ def test_who_records_a_step_without_holding_it_is_seen(
     postgresql_server, migrated_postgresql, who, more, seen
 ):
     database = Database(postgresql_server.database(migrated_postgresql))
-    engine = db.connect(database.url)
-    with db.transaction(engine) as session:
+    engine = connections.connect(database.url)
+    with transactions.transaction(engine) as session:
         node = Node(uuid="n", driver="fake-hardware", provision_state="cleaning")
         session.add(node)
         session.flush()
-        operation = Operation(uuid="o", node_id=node.id, kind="clean", created_at=db.utcnow())
+        operation = Operation(uuid="o", node_id=node.id, kind="clean", created_at=clock.utcnow())
         session.add(operation)
         session.flush()
         step = {"interface": "power", "name": "power_off", "source": "frame", "position": 0}

@@ -18,7 +18,9 @@ import requests
 from sqlalchemy import DateTime, MetaData, create_engine
 
 from app import release
-from app.db import MIGRATIONS, connect, utcnow
+from app.db.clock import utcnow
+from app.db.connections import connect
+from app.db.schema import MIGRATIONS
 from tests.chaos.test_faults import SLOW
 from tests.support.fleet import ROOT, Fleet, until
 from tests.support.ports import free_port

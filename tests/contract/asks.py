@@ -2,7 +2,7 @@
 
 from app.errors import Unavailable
 from tests.support.inside import AlwaysGiven
-from workers.answering import Answerer
+from workers.conductor.rpc_server import Answerer
 
 
 class Asked:

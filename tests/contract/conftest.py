@@ -11,10 +11,10 @@ from sqlalchemy import update
 
 from app import runtime as app_runtime
 from app.api import heartbeats
+from app.config.settings import Settings
 from app.main import create_app
 from app.models import Base, Conductor, Node
 from app.runtime import Message, Runtime
-from app.settings import Settings
 
 NEWEST = "1.115"
 

@@ -43,7 +43,7 @@ from werkzeug.serving import make_server
 from app import db, runtime
 from app.main import create_app
 from app.models import Conductor
-from app.settings import Settings
+from app.config.settings import Settings
 
 base, url = Settings(), f"sqlite:///{sys.argv[1]}"
 db.upgrade(url)

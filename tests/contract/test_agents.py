@@ -3,7 +3,7 @@
 import pytest
 from flask import request_started
 
-from app.db import after
+from app.db.clock import after
 from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
 from tests.support.certificates import OTHER_PEM, PEM
 

@@ -4,9 +4,9 @@ from uuid import uuid4
 
 import pytest
 
+from app.inventory import scheduling
 from app.models import Conductor
 from app.runtime import Call
-from app.services import scheduling
 from tests.contract.conftest import fault
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -7,7 +7,7 @@ import bcrypt
 import pytest
 from structlog.testing import capture_logs
 
-from app.db import after
+from app.db.clock import after
 from app.main import create_app
 from app.models import BeatLease, Conductor
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.api import auth
+from app.config.settings import KeystoneAuthtoken, Settings, SettingsError
 from app.main import create_app
-from app.settings import KeystoneAuthtoken, Settings, SettingsError
 from tests.support import keystone as fake_keystone
 from tests.support.keystone import token
 

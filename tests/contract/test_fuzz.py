@@ -23,7 +23,8 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 from sqlalchemy import insert, select, update
 
-from app.db import utcnow
+from app.db.clock import utcnow
+from app.inventory import hardware_inventory, nodes
 from app.models import (
     AgentRecord,
     Base,
@@ -33,7 +34,6 @@ from app.models import (
     NodeHistory,
     Operation,
 )
-from app.services import inventory, nodes
 
 from .asks import Asked
 
@@ -133,7 +133,7 @@ def populate(api):
         session.add(NodeHistory(node_id=node.id, uuid=uuid("entry"), created_at=utcnow(),
                                 severity="ERROR", event_type="deploying", event="x" * 300))  # fmt: skip
         session.execute(update(Operation).values(uuid=uuid("operation")))
-        inventory.store(session, node, {"cpu": {}}, {})
+        hardware_inventory.store(session, node, {"cpu": {}}, {})
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.db import utcnow
+from app.db.clock import utcnow
+from app.engine import rpc
+from app.inventory import hardware_inventory
 from app.models import BiosSetting, FirmwareComponent, Node, Operation
-from app.services import asking, inventory
 from drivers.simulator.simulator import running
 
 from .asks import Asked
@@ -163,7 +164,7 @@ def test_a_locked_node_tells_what_needs_no_lock(api, node, method, path, body):
 def test_a_lock_that_is_let_go_soon_is_waited_for(api, node, monkeypatch):
     api.set(node["uuid"], reservation="rack-1")
     monkeypatch.setattr(
-        asking, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: free())
+        rpc, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: free())
     )
 
     def free():
@@ -413,7 +414,9 @@ def test_an_inventory_is_shown_as_it_was_stored(api, node):
     for hostname in ("first", "second"):
         with api.runtime.transaction() as session:
             found = {"hostname": hostname}
-            inventory.store(session, session.query(Node).one(), found, {"root_disk": "/dev/sda"})
+            hardware_inventory.store(
+                session, session.query(Node).one(), found, {"root_disk": "/dev/sda"}
+            )
 
     assert {"inventory": {"hostname": "second"}, "plugin_data": {"root_disk": "/dev/sda"}} == api(
         "GET", "/v1/nodes/n1/inventory"

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.db import now
+from app.db.clock import now
 from app.models import AgentRecord, Conductor, Fault, Node, NodeHistory, Operation, OperationStep
 
 from .conftest import fault

@@ -4,9 +4,9 @@ from datetime import datetime
 
 import pytest
 
+from app.kit import conductors
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation, OperationStep
 from app.ring import owner
-from app.services import conductors
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 600)
 #: Each node differs from those beside it.

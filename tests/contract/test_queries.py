@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import event
 
-from app.db import utcnow
+from app.db.clock import utcnow
 from app.models import (
     AgentRecord,
     Allocation,

@@ -6,11 +6,11 @@ import time
 import pytest
 from sqlalchemy import func, select
 
-from app.db import after
+from app.db.clock import after
+from app.inventory import nodes
 from app.models import Answered, Operation
-from app.services import nodes
 from tests.contract.conftest import fault
-from workers.periodic import prune_answered
+from workers.periodic.schedule import prune_answered
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 MANAGE = {"target": "manage"}

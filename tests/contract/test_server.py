@@ -18,10 +18,10 @@ import pytest
 import requests
 from sqlalchemy.orm import Session
 
-from app import db
+from app.db import connections
 from app.models import Conductor
-from drivers import registry
 from drivers.builtin import HARDWARE_TYPES
+from drivers.core import registry
 from tests.contract.clients.cli import Baremetal
 from tests.support.ports import free_port
 
@@ -65,7 +65,7 @@ def await_answer(url, process):
 def database(migrated_sqlite, tmp_path_factory):
     path = tmp_path_factory.mktemp("server") / "ingot.db"
     shutil.copy(migrated_sqlite, path)
-    engine = db.connect(f"sqlite:///{path}")
+    engine = connections.connect(f"sqlite:///{path}")
     with Session(engine) as session:
         session.add(
             Conductor(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.db import utcnow
+from app.db.clock import utcnow
 from app.models import Node, NodeHistory
 
 from .conftest import fault

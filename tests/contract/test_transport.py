@@ -170,7 +170,7 @@ def test_a_bug_is_a_bare_500(api, monkeypatch):
     def crash(*_args):
         raise KeyError("the password is sesame")
 
-    monkeypatch.setattr("app.services.drivers.loaded", crash)
+    monkeypatch.setattr("app.hardware.drivers.loaded", crash)
     answer = api("GET", "/v1/drivers")
 
     assert 500 == answer.status_code
@@ -185,7 +185,7 @@ def test_a_database_out_of_reach_is_unavailable(api, monkeypatch):
     def unreachable(_session):
         raise OperationalError("SELECT 1", {}, ConnectionRefusedError())
 
-    monkeypatch.setattr("app.services.drivers.loaded", unreachable)
+    monkeypatch.setattr("app.hardware.drivers.loaded", unreachable)
     answer = api("GET", "/v1/drivers")
 
     assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.db import utcnow
+from app.db.clock import utcnow
 from app.models import Node, Operation, OperationStep
 from app.states import MACHINE, VERBS, Kind, State
 from tests.unit.app.test_states import ACCEPTED

@@ -2,7 +2,7 @@
 
 from tests.bench import bench_power_sync
 from tests.bench.bench_load import measure
-from workers import power_sync
+from workers.periodic import power_sync
 
 NODES, SECONDS, QUICK = 120, 3, 4
 #: MiB that 108 more of them may cost, at most; each is a row, and a task of the waker.

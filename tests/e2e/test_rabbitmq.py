@@ -2,7 +2,8 @@
 
 import pytest
 
-from app import messages, queue, settings
+from app.broker import backlog, queue
+from app.config import settings
 from tests.support import rabbitmq
 from tests.support.fleet import Fleet, until
 from tests.support.prerequisites import not_run
@@ -59,4 +60,4 @@ def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(serve
 def held_by(server):
     environ = {"INGOT_BROKER_MESSAGES_URL": server.url, "INGOT_BROKER_URL": "redis://unused"}
     loaded = settings.load(environ)
-    return messages.of(queue.celery(loaded), loaded, None)
+    return backlog.of(queue.celery(loaded), loaded, None)

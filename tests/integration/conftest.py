@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from app import broker
+from app.broker import redis_broker
 from tests.support.inside import Inside
-from workers import redis_server
+from workers.supervisor import redis_server
 
 
 @pytest.fixture
@@ -33,5 +33,5 @@ def redis_url(tmp_path):
 
 @pytest.fixture
 def redis_client(redis_url):
-    with broker.client(redis_url, 2) as client:
+    with redis_broker.client(redis_url, 2) as client:
         yield client

@@ -15,18 +15,21 @@ from uuid import uuid4
 import structlog
 
 from app import killpoints
-from app.db import after, now
+from app.agents import heartbeats
+from app.db.clock import after, now
+from app.engine import transitions
+from app.kit import conductors
 from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
-from app.services import conductors, heartbeats, outcomes
-from drivers.interfaces import POWER_OFF
+from drivers.core.kinds import POWER_OFF
 from tests.integration.harness import Acme, AcmePower, Harness
 from tests.support.inside import AlwaysNotes
 from tests.unit.drivers.machines import TOKEN
-from workers import attempts, claims, reconciler, waker
-from workers import lease as leases_module
-from workers.claims import Conductor
-from workers.lease import Leases
+from workers.conductor import attempts, claims, poller
+from workers.conductor import lease as leases_module
+from workers.conductor.claims import Conductor
+from workers.conductor.lease import Leases
+from workers.periodic import reconciler
 
 #: Long in touch with the database: may call others dead.
 TRUSTED = reconciler.Contact(timeout=0)
@@ -233,7 +236,7 @@ class CrashHarness(Harness):
             if process.up and process.conductor.waker:
                 due = process.conductor.waker.pop(0)
                 with self.being(process, WAKER):
-                    waker.wake(self.runtime, *due)
+                    poller.wake(self.runtime, *due)
                 return True
         return False
 
@@ -324,7 +327,7 @@ def opened(inside, agent, monkeypatch):
 def _watch(harness, monkeypatch):
     """Count what is written of steps, by all ways in which that is done."""
     for name in ("done", "wait", "hold"):
-        real = getattr(outcomes, name)
+        real = getattr(transitions, name)
 
         def written(session, node, operation, step, *rest, real=real):
             key = operation.id, operation.fence, step.position
@@ -332,7 +335,7 @@ def _watch(harness, monkeypatch):
             harness.wrote[key] += 1
             return outcome
 
-        monkeypatch.setattr(outcomes, name, written)
+        monkeypatch.setattr(transitions, name, written)
     advance = claims.advance
 
     def advanced(conductor, attempt, result):

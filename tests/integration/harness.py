@@ -2,19 +2,20 @@
 
 import uuid
 
+from app.agents import heartbeats
+from app.engine import operations, provisioning, resume
+from app.kit.caller import Caller
 from app.models import AgentRecord, Node, Operation, OperationState, Port
-from app.services import heartbeats, operations, provisioning, waking
-from app.services.caller import Caller
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
-from drivers.driver import HardwareType
-from drivers.errors import Unreachable
+from drivers.core.driver import HardwareType
+from drivers.core.errors import Unreachable
+from drivers.core.interface import Frame
+from drivers.core.registry import load
+from drivers.core.steps import Arg, Done, Failed, Retry, Wait, step
 from drivers.fake.hardware import FakeBoot, FakeDeploy, FakeManagement, FakePower
-from drivers.interface import Frame
-from drivers.registry import load
-from drivers.steps import Arg, Done, Failed, Retry, Wait, step
 from tests.unit.drivers.machines import TOKEN
-from workers import attempts
+from workers.conductor import attempts
 
 
 class AcmeManagement(FakeManagement):
@@ -183,7 +184,7 @@ class Harness:
                 node_id=node_id, state=OperationState.WAITING
             ).one()  # fmt: skip
             assert operation.wake_at is not None, "it waits for its agent"
-            assert waking.wake(session, node, operation)
+            assert resume.wake(session, node, operation)
         self.run()
         return self.state(node_id)
 

@@ -11,7 +11,7 @@ from app.states import State
 from drivers.fake.hardware import FakeDeploy
 from tests.integration.harness import Acme, AcmeManagement, Harness, asked
 from tests.integration.test_manual_cleaning import POLISH
-from workers import claims
+from workers.conductor import claims
 
 CRAWL, STROLL = asked("management", "crawl"), asked("management", "stroll")
 

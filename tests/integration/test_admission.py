@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select, text
 
+from app.engine import admission, operations, provisioning, transitions
+from app.engine.why import explain
+from app.kit.caller import Caller
 from app.models import Operation
 from app.operation_states import OperationEvent
-from app.services import admission, operations, outcomes, provisioning
-from app.services.caller import Caller
-from app.services.why import explain
 from tests.support.fleet import Fleet, until
 from tests.support.inside import Inside
-from workers import attempts, reconciler
+from workers.conductor import attempts
+from workers.periodic import reconciler
 
 TRUSTED = reconciler.Contact(timeout=0)
 
@@ -222,7 +223,7 @@ def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
         with view.runtime.transaction() as session:
             found = session.query(Operation).filter_by(uuid=name).one()
             node, operation = operations.lock_operation(session, found.id)
-            outcomes.end(session, node, operation, OperationEvent.ABORT)
+            transitions.end(session, node, operation, OperationEvent.ABORT)
             node.reservation = node.operation_id = None
 
     watching = threading.Thread(target=watch)

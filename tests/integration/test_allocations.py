@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import event, select, text
 
 from app import killpoints
-from app.db import after, age
+from app.db.clock import after, age
+from app.engine import operations, provision_state
+from app.inventory import allocations, scheduling
 from app.models import Allocation, Node, NodeTrait
 from app.runtime import Call
-from app.services import allocations, moves, operations, scheduling
 from app.states import Event, State
 
 FREE = {"state": "available", "power_state": "power off", "resource_class": "large"}
@@ -276,7 +277,7 @@ def test_a_node_that_is_torn_down_is_given_back(inside):
     seek(inside, name)
     with inside.runtime.transaction() as session:
         row = operations.lock(session, node)
-        moves.settle(session, row, State.DELETING, Event.CLEAN, None)
+        provision_state.settle(session, row, State.DELETING, Event.CLEAN, None)
 
     row = inside.read(node)
     assert (None, {}) == (row.instance_uuid, row.instance_info)

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.engine import rpc
 from app.errors import GatewayTimeout
+from app.kit import conductors
 from app.models import Node, Operation
-from app.services import asking, conductors
-from drivers.errors import LeaseLost, Refused, Unreachable
+from drivers.core.errors import LeaseLost, Refused, Unreachable
 from tests.support.fleet import until
 from tests.support.inside import AlwaysGiven
-from workers.answering import Answerer, Desk
+from workers.conductor.rpc_server import Answerer, Desk
 
 SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": True}}
 
@@ -171,7 +172,7 @@ def leave(inside, node):
 def test_the_new_owner_is_asked_when_the_old_one_is_gone(inside, node, what, begun):
     line = Line(leave(inside, node), {"answer": "yes"}, begun=begun)
     inside.runtime.asks = line
-    assert "yes" == asking.ask(inside.runtime, node.uuid, what)
+    assert "yes" == rpc.ask(inside.runtime, node.uuid, what)
     assert ["c-1", "c-2"] == line.posted
 
 
@@ -179,7 +180,7 @@ def test_an_order_that_was_begun_and_must_not_be_repeated_is_not(inside, node):
     line = Line(leave(inside, node), begun=True)
     inside.runtime.asks = line
     with pytest.raises(GatewayTimeout, match="c-1 died while it carried out inject_nmi"):
-        asking.ask(inside.runtime, node.uuid, "inject_nmi")
+        rpc.ask(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted
 
 
@@ -190,5 +191,5 @@ def test_a_new_owner_is_not_asked_while_the_old_one_still_works_on_it(inside, no
 
     line = Line(join, None, {"answer": "yes"}, begun=True)
     inside.runtime.asks = line
-    assert "yes" == asking.ask(inside.runtime, node.uuid, "inject_nmi")
+    assert "yes" == rpc.ask(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted

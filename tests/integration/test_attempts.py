@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
+from app.engine import operations
+from app.kit import conductors
 from app.models import Node, Operation, OperationStep
-from app.services import conductors, operations
-from drivers.errors import LeaseLost
-from drivers.steps import Done, Failed
-from workers import attempts, claims, leaving, reconciler
+from drivers.core.errors import LeaseLost
+from drivers.core.steps import Done, Failed
+from workers.conductor import attempts, claims, drain
+from workers.periodic import reconciler
 
 CLEANING = ["deploy.prepare_cleaning", "vendor.log_passthrough", "deploy.tear_down_cleaning"]
 
@@ -183,11 +185,11 @@ def test_what_a_conductor_that_leaves_has_not_begun_goes_to_another(inside, clea
     if way == "taken from its queue":
         attempts.run(inside.claimant, inside.message(name))
     else:
-        leaving.hand_over_all(inside.claimant)
+        drain.hand_over_all(inside.claimant)
     operation = inside.operation(name)
     assert ("queued", 0, 2) == (operation.state, operation.cursor, operation.fence)
     assert ("c-2", 2) == (inside.sent[-1].conductor, inside.sent[-1].fence)
-    leaving.hand_over_all(inside.claimant)
+    drain.hand_over_all(inside.claimant)
     assert 2 == len(inside.sent), "what was handed over is not handed over again"
 
 
@@ -195,11 +197,11 @@ def test_what_was_handed_over_while_the_lease_was_held_is_sent_once_more(inside,
     _, name = cleaning
     inside.conductor("c-2")
     leave(inside)
-    leaving.hand_over_all(inside.claimant)
-    leaving.hand_over(inside.claimant, name)  # by the thread that has given back the lease
+    drain.hand_over_all(inside.claimant)
+    drain.hand_over(inside.claimant, name)  # by the thread that has given back the lease
     assert [2, 2] == [message.fence for message in inside.sent[1:]]
     inside.change(Operation, name, state="running")
-    leaving.hand_over(inside.claimant, name)
+    drain.hand_over(inside.claimant, name)
     assert 3 == len(inside.sent)
 
 

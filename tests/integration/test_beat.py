@@ -12,12 +12,13 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from structlog.testing import capture_logs
 
-from app import broker, db
+from app.broker import redis_broker
+from app.db import clock, connections, schema, transactions
 from app.models import BeatLease, Conductor
 from tests.support.fleet import until
-from workers import beat
-from workers.lost import Lookout
-from workers.reconciler import Contact
+from workers.periodic import beat
+from workers.periodic.lost_conductors import Lookout
+from workers.periodic.reconciler import Contact
 
 #: Seconds of silence after which a conductor is dead.
 TIMEOUT = 15.0
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def engine(database):
-    made = db.connect(database)
+    made = connections.connect(database)
     yield made
     made.dispose()
 
@@ -67,8 +68,8 @@ def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(
     tmp_path, redis_url, redis_client
 ):
     url = f"sqlite:///{tmp_path / 'ingot.db'}"
-    db.upgrade(url)
-    engine = db.connect(url)
+    schema.upgrade(url)
+    engine = connections.connect(url)
     environ = {
         **os.environ,
         "INGOT_DATABASE_CONNECTION": url,
@@ -82,7 +83,7 @@ def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(
     ]
 
     def leader():
-        with db.reading(engine) as session:
+        with transactions.reading(engine) as session:
             lease = session.get(BeatLease, 1)
             return lease and next(each for each in beats if f":{each.pid}:" in lease.holder)
 
@@ -111,7 +112,7 @@ class Clock:
 
 
 def lookout(inside, url, clock):
-    client = broker.client(url, 0.5)
+    client = redis_broker.client(url, 0.5)
     return Lookout(
         inside.runtime.engine, client, "test", TIMEOUT, Contact(TIMEOUT, clock=clock)
     )  # fmt: skip
@@ -131,8 +132,8 @@ def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, re
     clock = Clock()
     first, second = lookout(inside, redis_url, clock), lookout(inside, redis_url, clock)
     assert [] == look(first, second)
-    inside.change(Conductor, "c-1", heartbeat_at=db.after(-2 * TIMEOUT))
-    inside.change(Conductor, "c-3", heartbeat_at=db.after(-2 * TIMEOUT), online=False)  # it left
+    inside.change(Conductor, "c-1", heartbeat_at=clock.after(-2 * TIMEOUT))
+    inside.change(Conductor, "c-3", heartbeat_at=clock.after(-2 * TIMEOUT), online=False)  # it left
     clock.now = TIMEOUT - 1
     assert [] == look(first, second), "they have not been in touch for long enough to know"
     clock.now = TIMEOUT + 1
@@ -140,14 +141,14 @@ def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, re
     inside.conductor("c-1")
     assert [] == look(first, second)
     for name in ("c-1", "c-2"):
-        inside.change(Conductor, name, heartbeat_at=db.after(-2 * TIMEOUT))
+        inside.change(Conductor, name, heartbeat_at=clock.after(-2 * TIMEOUT))
     assert [("conductor.lost", "c-1", 0), ("conductor.lost", "c-2", 0)] == look(second, first)
     clock.now += 2 * TIMEOUT  # the database took nothing for as long
     assert [] == look(lookout(inside, redis_url, clock))
 
 
 def test_a_conductor_that_dies_is_logged_also_while_redis_is_away(inside, tmp_path):
-    inside.conductor("c-1", heartbeat_at=db.after(-2 * TIMEOUT))
+    inside.conductor("c-1", heartbeat_at=clock.after(-2 * TIMEOUT))
     clock = Clock()
     lonely = lookout(inside, f"redis+socket://{tmp_path}/nobody", clock)
     assert [] == look(lonely)

@@ -6,7 +6,7 @@ import uuid
 import pytest
 from sqlalchemy import event
 
-from workers import boot_files
+from workers.periodic import boot_files
 
 UNKNOWN = str(uuid.uuid4())
 

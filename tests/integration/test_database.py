@@ -13,26 +13,29 @@ from alembic.migration import MigrationContext
 from sqlalchemy import bindparam, event, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from app import db, models
+from app import models
+from app.agents import heartbeats
+from app.db import clock, connections, diagnosis, schema, transactions
+from app.db.prepared import Prepared, Typed
+from app.engine import operations
 from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation, OperationState, draft
-from app.prepared import Prepared, Typed
-from app.services import heartbeats, operations
-from drivers.steps import Done, Wait
-from workers import attempts, claims, reconciler, waker
+from drivers.core.steps import Done, Wait
+from workers.conductor import attempts, claims, poller
+from workers.periodic import reconciler
 
 ROUNDS = 12
 
 
 def alembic(url):
     config = Config()
-    config.set_main_option("script_location", str(db.MIGRATIONS))
+    config.set_main_option("script_location", str(schema.MIGRATIONS))
     config.attributes["url"] = url
     return config
 
 
 def tables(url):
-    engine = db.connect(url)
+    engine = connections.connect(url)
     try:
         return set(inspect(engine).get_table_names()) - {"alembic_version"}
     finally:
@@ -72,7 +75,7 @@ def test_migrations_go_up_down_and_up_again(empty_database):
 
 
 def test_the_migrations_make_what_the_models_say(database):
-    engine = db.connect(database)
+    engine = connections.connect(database)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert [] == compare_metadata(context, models.Base.metadata)
@@ -84,7 +87,7 @@ def test_two_that_migrate_at_once_wait_for_each_other(empty_database):
     import multiprocessing
 
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(db.upgrade, [empty_database] * 2)
+        pool.map(schema.upgrade, [empty_database] * 2)
     assert set(models.Base.metadata.tables) == tables(empty_database)
 
 
@@ -149,7 +152,7 @@ def test_one_of_many_wakers_wakes(inside, other):
         name = inside.request(inside.node(), "manage")
         inside.change(Operation, name, state="waiting", claimed=0)
         key = inside.operation(name).id
-        wakes = [partial(waker.wake, each.runtime, key) for each in [inside, other] * 3]
+        wakes = [partial(poller.wake, each.runtime, key) for each in [inside, other] * 3]
         woken = together(*wakes)
         assert [False] * 5 + [True] == sorted(woken)
         assert 2 == inside.operation(name).fence
@@ -204,7 +207,11 @@ def test_two_operations_of_one_node_are_never_both_worked_on(inside):
     with pytest.raises(Exception, match=r"(?i)unique"), inside.runtime.transaction() as session:
         session.add(
             Operation(
-                uuid="another", node_id=node, kind="power", state="queued", created_at=db.utcnow()
+                uuid="another",
+                node_id=node,
+                kind="power",
+                state="queued",
+                created_at=clock.utcnow(),
             )
         )
 
@@ -231,7 +238,7 @@ def test_a_prepared_statement_fails_as_any_other_does(inside):
         with pytest.raises(DBAPIError) as told:
             Prepared(text("SELECT no_such_column FROM nodes")).first(connection, {})
     assert isinstance(told.value.orig, inside.runtime.engine.dialect.loaded_dbapi.Error)
-    assert "no_such_column" in db.reason(told.value)
+    assert "no_such_column" in diagnosis.reason(told.value)
 
 
 def test_a_typed_statement_takes_and_returns_values_of_its_columns(inside):
@@ -272,9 +279,11 @@ def test_a_draft_writes_what_was_set_and_nothing_else(inside):
     ):
         assert (name, False) == (operation.uuid, operation.is_queued)
         row.last_error, row.extra, row.name = "broken", {"a": [1]}, "one"
-        operation.wake_at = db.now()
+        operation.wake_at = clock.now()
         operations.current_step(session, operation).result = {"found": 2}
-        db.connection_of(session).exec_driver_sql("UPDATE nodes SET name = 'two', owner = 'me'")
+        transactions.connection_of(session).exec_driver_sql(
+            "UPDATE nodes SET name = 'two', owner = 'me'"
+        )
     after = inside.read(node)
     assert ("broken", {"a": [1]}) == (after.last_error, after.extra)
     assert ("two", "me") == (after.name, after.owner)
@@ -285,12 +294,12 @@ def test_a_draft_writes_what_was_set_and_nothing_else(inside):
 def test_what_a_session_does_not_know_is_inserted_with_the_defaults_of_its_model(inside):
     node = inside.node()
     with inside.runtime.transaction() as session:
-        kept = Operation(uuid="by-session", node_id=node, kind="power", created_at=db.utcnow())
+        kept = Operation(uuid="by-session", node_id=node, kind="power", created_at=clock.utcnow())
         kept.state = OperationState.SUCCEEDED
         session.add(kept)
-        values = {**vars(kept), "uuid": "as-draft", "sent_at": db.now()}
+        values = {**vars(kept), "uuid": "as-draft", "sent_at": clock.now()}
         values.pop("_sa_instance_state")
-        number = draft.add(db.connection_of(session), Operation(**values))
+        number = draft.add(transactions.connection_of(session), Operation(**values))
     one, other = inside.operation("by-session"), inside.operation("as-draft")
     assert number == other.id
     assert other.sent_at is not None

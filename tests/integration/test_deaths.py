@@ -7,8 +7,8 @@ from zlib import crc32
 
 import pytest
 
-from app.services import operations, power
-from app.services.caller import Caller
+from app.engine import operations, power
+from app.kit.caller import Caller
 from tests.integration.crash_harness import (
     API,
     CONDUCTOR,

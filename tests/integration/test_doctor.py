@@ -7,8 +7,10 @@ import pytest
 from sqlalchemy import delete, text
 from typer.testing import CliRunner
 
-from app import broker, db, settings
-from app.db import after, now
+from app.broker import redis_broker
+from app.config import settings
+from app.db import clock
+from app.db.clock import after, now
 from app.models import (
     BeatLease,
     Conductor,
@@ -17,7 +19,8 @@ from app.models import (
     Operation,
     Watermark,
 )
-from workers import claims, cli
+from workers import cli
+from workers.conductor import claims
 from workers.doctor import examination
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -35,7 +38,7 @@ class Ward:
             "INGOT_DEPLOY_HTTP_ROOT": str(folder),
             "INGOT_DATA_DIR": str(folder / "data"),
         }
-        self.redis = broker.client(redis_url, 2)
+        self.redis = redis_broker.client(redis_url, 2)
         self.claimant = inside.conductor("c-1")
         with inside.runtime.transaction() as session:
             session.add(BeatLease(id=1, holder="a beat", until=after(60)))
@@ -157,7 +160,7 @@ def history_of_no_node(ward):
     row = NodeHistory.__table__.insert().values(
         uuid=NOBODY,
         node_id=4711,
-        created_at=db.utcnow(),
+        created_at=clock.utcnow(),
         severity="INFO",
         event_type="x",
         event="x",
@@ -287,7 +290,7 @@ def test_conductors_that_died_are_told_and_a_service_without_any(ward):
 
 
 def test_a_clock_that_differs_is_told(ward, monkeypatch):
-    past = db.utcnow()
+    past = clock.utcnow()
     monkeypatch.setattr(examination.surroundings, "utcnow", lambda: past.replace(year=2001))
     assert [("clock skew", False)] * 2 == ward.examine()
     assert ["clock of database", "clock of redis"] == [each.subject for each in ward.found]

@@ -8,14 +8,15 @@ import pytest
 import structlog
 from sqlalchemy import select, update
 
-from app.db import after
+from app.db.clock import after
+from app.db.prepared import Prepared
 from app.models import OperationState, OperationStep
-from app.prepared import Prepared
-from drivers.errors import HardwareError, Refused
-from drivers.steps import Done, Failed, Hold, Wait
+from drivers.core.errors import HardwareError, Refused
+from drivers.core.steps import Done, Failed, Hold, Wait
 from tests.integration.harness import AcmeManagement, Harness, asked
-from workers import attempts, claims, reconciler
-from workers.returned import LONGEST
+from workers.conductor import attempts, claims
+from workers.conductor.results import LONGEST
+from workers.periodic import reconciler
 
 LABEL = "management.polish"
 

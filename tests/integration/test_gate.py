@@ -6,19 +6,19 @@ import time
 
 from sqlalchemy import text
 
-from app import db, sqlite
+from app.db import connections, sqlite, transactions
 
 
 def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp_path):
     url = f"sqlite:///{tmp_path / 'ingot.db'}"
-    engine = db.connect(url)
-    with db.transaction(engine) as session:
+    engine = connections.connect(url)
+    with transactions.transaction(engine) as session:
         session.execute(text("CREATE TABLE t (x)"))
     engine.dispose()
     child = os.fork()
     if child == 0:
-        own = db.connect(url)
-        with db.transaction(own) as session:
+        own = connections.connect(url)
+        with transactions.transaction(own) as session:
             session.execute(text("INSERT INTO t VALUES (1)"))
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(60)
@@ -31,9 +31,9 @@ def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp
 
         assert not sqlite.free_database(url)
         os.waitpid(child, os.WUNTRACED)  # it is stopped again
-        with db.transaction(engine) as session:
+        with transactions.transaction(engine) as session:
             session.execute(text("INSERT INTO t VALUES (2)"))
-        with db.reading(engine) as session:
+        with transactions.reading(engine) as session:
             assert [1, 2] == sorted(session.scalars(text("SELECT x FROM t")))
     finally:
         os.kill(child, signal.SIGKILL)

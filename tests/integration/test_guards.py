@@ -2,8 +2,8 @@
 
 import pytest
 
+from app.engine import guards, provisioning
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, Unavailable
-from app.services import guards, provisioning
 from app.states import VERBS, Event
 from tests.integration.harness import AcmePower, Harness
 

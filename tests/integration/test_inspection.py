@@ -6,6 +6,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import select
 
+from app.agents import inspection_report
+from app.engine import resume
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import (
     InspectionReport,
@@ -16,9 +18,8 @@ from app.models import (
     Operation,
     Port,
 )
-from app.services import inspection, waking
 from tests.integration.harness import Acme, Harness
-from workers import reconciler
+from workers.periodic import reconciler
 
 PXE, OTHER = "52:54:00:00:00:0a", "52:54:00:00:00:0b"
 INVENTORY = {
@@ -52,7 +53,9 @@ def inspected(harness, **columns):
 def post(harness, report=REPORT, macs=(PXE, OTHER), node_uuid=None, with_token=False):
     """What the API does with a report; then the conductor works."""
     with harness.inside.runtime.transaction() as session:
-        node, token = inspection.receive(session, report, macs, node_uuid, with_token=with_token)
+        node, token = inspection_report.receive(
+            session, report, macs, node_uuid, with_token=with_token
+        )
         uuid = node.uuid
     harness.run()
     return uuid, token
@@ -262,12 +265,12 @@ def test_a_report_that_comes_while_the_wait_is_being_recorded_is_not_lost(harnes
     node = inspected(harness)
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
-        waking.wake(session, session.get_one(Node, node), operation)
+        resume.wake(session, session.get_one(Node, node), operation)
     (message,) = harness.inside.sent
     assert "inspecting" == harness.state(node)
     uuid = harness.inside.read(node).uuid
     with harness.inside.runtime.transaction() as session:
-        inspection.receive(session, REPORT, (), uuid, with_token=False)
+        inspection_report.receive(session, REPORT, (), uuid, with_token=False)
     assert [message] == harness.inside.sent
     harness.run()
     assert "manageable" == harness.state(node)

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from app import db
 from app.api import json_rows
+from app.db import connections, transactions
 from app.models import Node
 
 COLUMNS = list(Node.__table__.c)
@@ -16,7 +16,7 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901)
 
 def test_the_database_writes_every_type_of_column_as_clients_expect_it(database):
     """Documents as such, truth values, times with microseconds and offset, text with any letter."""
-    engine = db.connect(database)
+    engine = connections.connect(database)
     odd = 'quoted "and" \\ slashed,\nügly\t☃'
     node = Node(
         uuid=str(uuid.uuid4()),
@@ -27,11 +27,11 @@ def test_the_database_writes_every_type_of_column_as_clients_expect_it(database)
         protected=True,
         provision_updated_at=WHEN,
     )
-    with db.transaction(engine) as session:
+    with transactions.transaction(engine) as session:
         session.add(node)
         session.flush()
         key = node.id
-    with db.reading(engine) as session:
+    with transactions.reading(engine) as session:
         row = session.execute(select(*json_rows.objects(COLUMNS)).where(Node.id == key)).one()
     engine.dispose()
     document = json.loads(row[0]) | json.loads(row[1])
@@ -47,17 +47,17 @@ def test_the_database_writes_every_type_of_column_as_clients_expect_it(database)
 
 def test_columns_are_told_alike_however_they_are_read(database):
     """One by one, as an object, or together with others."""
-    engine = db.connect(database)
+    engine = connections.connect(database)
     full = {
         "fault": 'a "b"\x7f', "maintenance": True, "automated_clean": False, "owner": "ügly\n",
         "description": None,
     }  # fmt: skip
-    with db.transaction(engine) as session:
+    with transactions.transaction(engine) as session:
         for fields in ({}, full):
             node = Node(uuid=str(uuid.uuid4()), driver="fake", provision_state="enroll", **fields)
             session.add(node)
     few = [column for column in COLUMNS if column.name in full]
-    with db.looking(engine) as connection:
+    with transactions.looking(engine) as connection:
         query = select(json_rows.together(few), json_rows.JsonObject(*few), *few)
         rows = connection.execute(query.order_by(Node.id)).all()
     engine.dispose()

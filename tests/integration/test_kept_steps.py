@@ -3,8 +3,8 @@
 import pytest
 
 from app.errors import Invalid, NotFound
+from app.inventory import runbooks, templates
 from app.models import Node, NodeTrait
-from app.services import runbooks, templates
 
 ERASE = {"interface": "deploy", "step": "erase_devices", "args": {}}
 RESET = {"interface": "bios", "step": "factory_reset", "args": {}}

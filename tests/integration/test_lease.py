@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
-from app.broker import client
-from drivers.errors import LeaseLost
+from app.broker.redis_broker import client
+from drivers.core.errors import LeaseLost
 from tests.support.fleet import until
-from workers.lease import Leases
+from workers.conductor.lease import Leases
 
 TTL = 0.3
 

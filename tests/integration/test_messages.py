@@ -3,8 +3,8 @@
 import tempfile
 from dataclasses import replace
 
-from app import queue
-from app.settings import Broker, Settings
+from app.broker import queue
+from app.config.settings import Broker, Settings
 
 
 def test_a_worker_that_ends_without_redis_leaves_no_file(

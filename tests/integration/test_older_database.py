@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 from redis import RedisError
 
+from app.engine import restore
 from app.models import Operation
 from app.operation_states import Actor
-from app.services import restoration
-from drivers.steps import Done
-from workers import attempts, claims
-from workers.conductor import _Life
+from drivers.core.steps import Done
+from workers.conductor import attempts, claims
+from workers.conductor.process import _Life
 
 TIMEOUT = 15.0
 
@@ -46,16 +46,16 @@ class Redis:
 
     def testify(self, runtime, found):
         with runtime.transaction(Actor.CONDUCTOR) as session:
-            restoration.settle(session, found, None)
+            restore.settle(session, found, None)
 
 
 @pytest.fixture
 def life(inside, monkeypatch):
     """A conductor of ours, its clock and its Redis; an operation of two steps was sent to it."""
     clock = Clock()
-    for module in ("workers.claims", "workers.conductor"):
+    for module in ("workers.conductor.claims", "workers.conductor.process"):
         monkeypatch.setattr(f"{module}.time", clock)
-    monkeypatch.setattr("workers.patience.PATIENCE", -1.0)
+    monkeypatch.setattr("workers.retry.PATIENCE", -1.0)
     conductor = inside.conductor("c-1")
     conductor.incarnation, conductor.witness = str(uuid.uuid4()), Redis(clock)
     conductor.leases = SimpleNamespace()
@@ -74,7 +74,7 @@ def claim(life):
 def lose(life, signs=1):
     """The database is that of before the last signs of life."""
     with life.inside.runtime.transaction() as session:
-        session.get_one(restoration.Watermark, 1).level -= signs
+        session.get_one(restore.Watermark, 1).level -= signs
 
 
 def state(life):

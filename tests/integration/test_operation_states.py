@@ -5,18 +5,20 @@ from dataclasses import replace
 import pytest
 
 from app import operation_states
-from app.db import after
+from app.db.clock import after
+from app.engine import operations, transitions
+from app.engine import restore as restoration
 from app.models import Conductor, Node, Operation, OperationState, OperationStep
 from app.operation_states import OPERATIONS, Actor, IllegalTransition, OperationEvent
-from app.services import operations, outcomes, restoration
-from drivers.steps import Failed
+from drivers.core.steps import Failed
 from tests.integration.harness import AcmeBoot, Harness, asked
 from tests.integration.test_manual_cleaning import HOLD, POLISH
 from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
-from workers import claims, leaving, reconciler
+from workers.conductor import claims, drain
 from workers.doctor import rows
 from workers.doctor.checks import Finding, Patient
+from workers.periodic import reconciler
 
 S, E = OperationState, OperationEvent
 AGENT = asked("management", "ask_agent")
@@ -161,7 +163,7 @@ def invalid_steps(world):
 def conductor_drains(world):
     node = clean(world, POLISH)
     world.inside.conductor("c-2")
-    leaving.hand_over(world.conductor, world.last(node).uuid)
+    drain.hand_over(world.conductor, world.last(node).uuid)
 
 
 def reconcile(world):
@@ -289,7 +291,7 @@ def test_no_row_of_the_table_is_left_that_nothing_reaches():
 
 def expire(world, node, actor):
     with world.inside.runtime.transaction(actor) as session:
-        outcomes.expire(session, *operations.lock_operation(session, world.last(node).id))
+        transitions.expire(session, *operations.lock_operation(session, world.last(node).id))
 
 
 def test_a_refused_change_leaves_the_operation_and_its_node_as_they_were(world):

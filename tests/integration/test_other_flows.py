@@ -5,19 +5,20 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import select
 
-from app.db import after
+from app.db.clock import after
+from app.engine import available_steps, operations, power, timeouts
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
+from app.inventory import nodes
+from app.kit.caller import Caller
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
-from app.services import catalogue, limits, nodes, operations, power
-from app.services.caller import Caller
 from app.states import State
-from drivers.errors import CleanStepFailed
+from drivers.core.errors import CleanStepFailed
+from drivers.core.steps import Flow
 from drivers.simulator.simulator import running
-from drivers.steps import Flow
 from tests.integration.harness import Acme, AcmeManagement, AcmeMegaDeploy, Harness, asked
 from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import scripted_agent
-from workers import periodic, power_sync, reconciler
+from workers.periodic import power_sync, reconciler, schedule
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -324,7 +325,7 @@ def test_steps_that_a_driver_lists_itself_are_listed_planned_and_run(
     monkeypatch.setattr(AcmeManagement, f"execute_{flow}_step", execute, raising=False)
     node = harness.node(state)
     with harness.inside.runtime.reading() as session:
-        listed = catalogue.steps_of(session, session.get_one(Node, node), Flow(flow), 1)
+        listed = available_steps.steps_of(session, session.get_one(Node, node), Flow(flow), 1)
         assert ("shred", 33) in [(each.step.name, each.priority) for each in listed]
     assert ends == harness.do(node, verb, **arguments)
     assert f"shred by {flow}" in Acme.did
@@ -565,8 +566,8 @@ def test_old_entries_of_the_history_are_pruned_but_for_those_of_the_last_days(in
         for day in (5, 4, 2, 1, 0):
             entry = {"event_type": "x", "event": str(day), "created_at": after(-86400 * day - 60)}
             session.add(NodeHistory(uuid=str(uuid4()), node_id=node, severity="INFO", **entry))
-    assert 2 == periodic.prune_history(view.runtime)
-    assert 0 == periodic.prune_history(view.runtime)
+    assert 2 == schedule.prune_history(view.runtime)
+    assert 0 == schedule.prune_history(view.runtime)
     with view.runtime.reading() as session:
         kept = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id)
         assert ["2", "1", "0"] == [each.event for each in kept]
@@ -645,7 +646,7 @@ def test_a_held_node_is_never_timed_out(harness):
     assert None is harness.last(node).deadline_at
     with harness.inside.runtime.reading() as session:
         held = session.get_one(Node, node)
-        assert 1800 == limits.callback_timeout(session, held)
+        assert 1800 == timeouts.callback_timeout(session, held)
 
 
 def test_conductors_that_died_long_ago_are_forgotten(inside):
@@ -653,8 +654,8 @@ def test_conductors_that_died_long_ago_are_forgotten(inside):
     view = inside.another()
     for name, silent in (("c-1", 0), ("c-2", 3500), ("c-3", 3700), ("c-4", 86400)):
         view.conductor(name, heartbeat_at=after(-silent))
-    assert 2 == periodic.forget_conductors(view.runtime)
-    assert 0 == periodic.forget_conductors(view.runtime)
+    assert 2 == schedule.forget_conductors(view.runtime)
+    assert 0 == schedule.forget_conductors(view.runtime)
     with view.runtime.reading() as session:
         assert {"c-1", "c-2"} == set(session.scalars(select(Conductor.hostname)))
     view.close()

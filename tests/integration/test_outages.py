@@ -12,15 +12,17 @@ import redis
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from app import broker, db, postgresql, queue, settings
+from app.broker import queue, redis_broker
+from app.config import settings
+from app.db import connections, diagnosis, postgresql, transactions
+from app.db.sqlite import LOCKED_PAUSE
+from app.kit.reach import REMIND, Reach
 from app.main import create_app
 from app.models import Node
-from app.reach import REMIND, Reach
 from app.runtime import Link, Message
-from app.sqlite import LOCKED_PAUSE
 from tests.support.inside import Inside
-from workers import beat, outages, reconciler
-from workers.lease import Leases
+from workers.conductor.lease import Leases
+from workers.periodic import beat, log_outages, reconciler
 
 EVENTS = ("server.unreachable", "server.reached_again")
 MESSAGE = Message("c-1", "a-node", "an-operation", 1, (Link("a-task", 0, "power.validate"),))
@@ -107,7 +109,7 @@ def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_is_over(
     ear = SimpleNamespace(
         warning=lambda event, **_: told.append(event), info=lambda event, **_: told.append(event)
     )
-    monkeypatch.setattr("app.reach.logger", ear)
+    monkeypatch.setattr("app.kit.reach.logger", ear)
     for _ in range(int(REMIND) + 1):
         lost(reach)
         clock.now += 1
@@ -156,7 +158,7 @@ def test_a_redis_that_does_not_answer_is_waited_for_once(sending, redis_client):
 def test_a_lease_is_taken_without_a_redis_that_does_not_answer_and_waits_for_it_once(
     redis_url, redis_client
 ):
-    leases = Leases(broker.client(redis_url, 0.5), "somebody", 1, "test")
+    leases = Leases(redis_broker.client(redis_url, 0.5), "somebody", 1, "test")
     redis_client.execute_command("CLIENT", "PAUSE", "60000", "WRITE")
     began = time.monotonic()
     for number in range(20):
@@ -167,7 +169,7 @@ def test_a_lease_is_taken_without_a_redis_that_does_not_answer_and_waits_for_it_
 
 
 def test_only_a_connection_that_was_closed_is_tried_again(redis_url, redis_client):
-    client = broker.client(redis_url, 2)
+    client = redis_broker.client(redis_url, 2)
     client.set("a", 1)
     redis_client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     assert b"1" == client.get("a")
@@ -186,11 +188,11 @@ def test_beat_goes_on_when_what_is_due_cannot_be_sent(monkeypatch):
 
 def test_a_task_bears_an_outage_and_nothing_else():
     for error in (redis.ConnectionError("gone"), OperationalError("SELECT", {}, sqlite3.Error())):
-        with outages.borne("task"):
+        with log_outages.borne("task"):
             raise error
-    with pytest.raises(ZeroDivisionError), outages.borne("task"):
+    with pytest.raises(ZeroDivisionError), log_outages.borne("task"):
         1 / 0  # noqa: B018
-    with pytest.raises(SQLAlchemyError), outages.borne("task"):
+    with pytest.raises(SQLAlchemyError), log_outages.borne("task"):
         raise SQLAlchemyError("a defect")
 
 
@@ -260,9 +262,9 @@ def test_a_sqlite_that_may_only_be_read_is_told(sqlite):
 def test_writers_go_on_without_a_gate_that_cannot_be_opened(tmp_path):
     path = tmp_path / "ingot.db"
     (tmp_path / "ingot.db.writer").mkdir()
-    engine = db.connect(f"sqlite:///{path}")
+    engine = connections.connect(f"sqlite:///{path}")
     for number in (1, 2):
-        with db.transaction(engine) as session:
+        with transactions.transaction(engine) as session:
             session.execute(text(f"CREATE TABLE t{number} (x)"))
     engine.dispose()
 
@@ -295,7 +297,7 @@ def test_a_real_deadlock_is_tried_again(postgres):
     with psycopg.connect(postgres.url) as other:
         other.execute("SET deadlock_timeout = '60s'")
         other.execute("UPDATE nodes SET owner = 'x' WHERE id = %s", [second])
-        ours = threading.Thread(target=db.retrying, args=(work,))
+        ours = threading.Thread(target=transactions.retrying, args=(work,))
         ours.start()
         has_first.wait(10)
         other.execute("UPDATE nodes SET owner = 'y' WHERE id = %s", [first])
@@ -307,11 +309,11 @@ def test_a_real_deadlock_is_tried_again(postgres):
 
 def test_a_transaction_that_is_left_open_is_cut_and_its_locks_are_free(postgres, monkeypatch):
     monkeypatch.setattr(postgresql, "IDLE_IN_TRANSACTION", 0.2)
-    idle = db.connect(postgres.url, statement_timeout=1)
+    idle = connections.connect(postgres.url, statement_timeout=1)
     node = postgres.node()
 
     def stall():
-        with db.transaction(idle) as session:
+        with transactions.transaction(idle) as session:
             session.execute(text(f"UPDATE nodes SET name = 'a' WHERE id = {node}"))
             time.sleep(0.5)
             postgres.change(Node, node, name="b")
@@ -319,7 +321,7 @@ def test_a_transaction_that_is_left_open_is_cut_and_its_locks_are_free(postgres,
 
     with pytest.raises(SQLAlchemyError) as caught:
         stall()
-    assert db.trouble(caught.value) == "is out of reach"
+    assert diagnosis.trouble(caught.value) == "is out of reach"
     assert "b" == postgres.read(node).name
     idle.dispose()
 
@@ -379,13 +381,13 @@ def test_a_connection_that_is_closed_in_the_moment_without_a_check_costs_a_secon
     first = backend()
     with psycopg.connect(postgres.url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [first])
-    assert first != db.retrying(backend)
+    assert first != transactions.retrying(backend)
 
 
 def test_a_statement_that_takes_too_long_is_given_up(postgres):
     with pytest.raises(OperationalError) as caught, postgres.runtime.reading() as session:
         session.execute(text("SELECT pg_sleep(30)"))
-    assert "was too slow" == db.trouble(caught.value)
+    assert "was too slow" == diagnosis.trouble(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -412,11 +414,11 @@ def test_a_postgresql_that_takes_nothing_is_told_and_nothing_is_half_written(
 
 def test_a_postgresql_without_a_connection_left_is_told_to_all_who_want_one(postgres):
     postgres.server.execute("CREATE ROLE one_too_many LOGIN CONNECTION LIMIT 0")
-    engine = db.connect(f"{postgres.url}&user=one_too_many".replace("&user=postgres", ""))
+    engine = connections.connect(f"{postgres.url}&user=one_too_many".replace("&user=postgres", ""))
     for _ in range(2):
-        with pytest.raises(OperationalError) as caught, db.looking(engine):
+        with pytest.raises(OperationalError) as caught, transactions.looking(engine):
             pass
-        assert "has no connection left" == db.trouble(caught.value)
+        assert "has no connection left" == diagnosis.trouble(caught.value)
     postgres.server.execute("DROP ROLE one_too_many")
     engine.dispose()
 
@@ -424,7 +426,7 @@ def test_a_postgresql_without_a_connection_left_is_told_to_all_who_want_one(post
 def test_a_defect_of_ours_is_no_outage(inside):
     with pytest.raises(SQLAlchemyError) as caught, inside.runtime.transaction() as session:
         session.execute(text("INSERT INTO nodes (id) VALUES (NULL)"))
-    assert db.trouble(caught.value) is None
+    assert diagnosis.trouble(caught.value) is None
 
 
 # who is dead

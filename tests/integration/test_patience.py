@@ -7,7 +7,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from tests.integration.harness import Harness, asked
-from workers.patience import patiently
+from workers.retry import patiently
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from drivers.simulator.simulator import running
 from tests.integration.harness import Harness, asked
 from tests.support.fleet import until
 from tests.unit.drivers.machines import image_server
-from workers import power_sync
+from workers.periodic import power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 

@@ -6,12 +6,13 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from app.db import after
+from app.db.clock import after
+from app.engine import operations, restore
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation, Watermark
-from app.services import operations, restoration
-from drivers.steps import Done, Wait
-from workers import attempts, claims, periodic, reconciler
+from drivers.core.steps import Done, Wait
+from workers.conductor import attempts, claims
+from workers.periodic import reconciler, schedule
 
 #: Long in touch with the database: may call others dead.
 TRUSTED = reconciler.Contact(timeout=0)
@@ -326,11 +327,11 @@ def test_agents_get_the_time_again_in_which_nobody_heard_them(inside, cleaning, 
     _, name = cleaning
     wait(inside, name, Wait(timeout=40))
     with inside.runtime.transaction() as session:
-        restoration.rise(session, 0)
+        restore.rise(session, 0)
     before = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
     with inside.runtime.transaction() as session:
         session.execute(update(Watermark).values(raised_at=after(-away)))
-        restoration.rise(session, 0)
+        restore.rise(session, 0)
     later = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
     for old, new in zip(before, later, strict=True):
         assert abs(more - (new - old).total_seconds()) < 2
@@ -374,8 +375,8 @@ def test_all_that_is_queued_is_sent_again_once_when_redis_was_emptied(
     from celery import Celery
 
     application = Celery(set_as_current=False)
-    periodic.declare(application, inside.runtime, "c-1", redis_client)
-    reconcile_task = application.tasks[periodic.RECONCILE]
+    schedule.declare(application, inside.runtime, "c-1", redis_client)
+    reconcile_task = application.tasks[schedule.RECONCILE]
     for sent in (2, 2):
         reconcile_task()
         assert sent == len(inside.sent)

@@ -7,7 +7,7 @@ from drivers.redfish import restart
 from drivers.simulator.simulator import running
 from tests.integration.harness import Harness
 from tests.support.fleet import until
-from workers import power_sync
+from workers.periodic import power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 

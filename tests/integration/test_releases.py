@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from app import queue, release
+from app import release
+from app.broker import queue
+from app.engine import rpc
 from app.models import Conductor, Operation
-from app.services import asking
 from tests.integration.test_answering import Line, answer
-from workers import attempts, claims, reconciler
+from workers.conductor import attempts, claims
+from workers.periodic import reconciler
 
 LATER = release.UNDERSTOOD + 1
 
@@ -36,7 +38,7 @@ def test_a_conductor_writes_down_what_it_understands_until_it_leaves(inside):
 
     assert release.UNDERSTOOD == version()
     with inside.runtime.transaction() as session:
-        asking.conductors.leave(session, "c-1", ours.incarnation)
+        rpc.conductors.leave(session, "c-1", ours.incarnation)
     assert 0 == version()  # the release before may have the name next, and would not say so
 
 
@@ -88,18 +90,18 @@ def test_a_question_that_was_given_back_is_put_to_another(inside):
     node = inside.read(inside.node("manageable"))
     line = Line({"understands": 0}, {"answer": "yes"}, begun=True)
     inside.runtime.asks = line
-    assert "yes" == asking.ask(inside.runtime, node.uuid, "inject_nmi")
+    assert "yes" == rpc.ask(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1", "c-2"] == sorted(line.posted)
 
 
 def test_only_conductors_that_understand_a_question_are_asked(inside, monkeypatch):
     inside.conductor("c-1")
     inside.conductor("c-2", version=LATER)
-    question = asking.Question("management", "get_boot_device", needs=LATER)
-    monkeypatch.setitem(asking.QUESTIONS, "get_boot_device", question)
+    question = rpc.Question("management", "get_boot_device", needs=LATER)
+    monkeypatch.setitem(rpc.QUESTIONS, "get_boot_device", question)
     line = Line(*[{"answer": "yes"}] * 8)
     inside.runtime.asks = line
     for _ in range(8):
         node = inside.read(inside.node("manageable"))
-        assert "yes" == asking.ask(inside.runtime, node.uuid, "get_boot_device")
+        assert "yes" == rpc.ask(inside.runtime, node.uuid, "get_boot_device")
     assert {"c-2"} == set(line.posted)

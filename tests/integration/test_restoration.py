@@ -4,22 +4,22 @@ import uuid
 
 import pytest
 
-from app import broker
+from app.broker import redis_broker
+from app.engine import restore
 from app.errors import InMaintenance
 from app.models import Node, Operation
 from app.operation_states import Actor
-from app.services import restoration
 from app.states import MACHINE, Kind, State
 from tests.integration.harness import Harness
-from workers import attempts, claims
-from workers.conductor import _Life
-from workers.witness import MARGIN, Witness
+from workers.conductor import attempts, claims
+from workers.conductor.process import _Life
+from workers.restore_guard import MARGIN, Witness
 
 
 @pytest.fixture
 def living(inside, redis_url):
     """A conductor whose life is led by hand."""
-    with broker.client(redis_url, 2) as client:
+    with redis_broker.client(redis_url, 2) as client:
         inside.redis = client
         inside.witness = Witness(client, "ingot")
 
@@ -36,7 +36,7 @@ def living(inside, redis_url):
 
 def lower(inside, level):
     with inside.runtime.transaction() as session:
-        session.get_one(restoration.Watermark, 1).level = level
+        session.get_one(restore.Watermark, 1).level = level
 
 
 def test_the_mark_rises_with_each_sign_of_life_and_redis_remembers_the_highest(inside, living):
@@ -64,7 +64,7 @@ def test_a_conductor_claims_nothing_in_an_older_database_and_notices_at_its_next
     assert ("clean failed", True, "restored", None) == (
         row.provision_state, row.maintenance, row.fault, row.reservation
     )  # fmt: skip
-    assert life.conductor.mark > restoration.LEAP, "another one would notice it again"
+    assert life.conductor.mark > restore.LEAP, "another one would notice it again"
 
 
 def test_one_that_starts_anew_notices_by_what_redis_remembers(inside, living):
@@ -151,7 +151,7 @@ def test_two_that_notice_at_once_declare_it_once(inside, loss):
     loss.note("touched")
     loss.life._heartbeat()
     lower(inside, loss.level)
-    found = restoration.Older(loss.level, loss.life.conductor.mark)
+    found = restore.Older(loss.level, loss.life.conductor.mark)
     fences = []
     for _ in range(2):
         inside.witness.testify(inside.runtime, found)
@@ -189,7 +189,7 @@ def test_the_record_of_another_run_of_redis_is_not_relied_on(inside, loss, monke
 
 
 def test_a_loss_of_more_than_is_kept_is_a_restored_backup(inside, loss, monkeypatch):
-    monkeypatch.setattr("workers.witness.KEPT", MARGIN + 5)
+    monkeypatch.setattr("workers.restore_guard.KEPT", MARGIN + 5)
     loss.note("touched")
     loss.pass_by(1)
     loss.note("idle")
@@ -230,12 +230,12 @@ def test_whatever_was_under_way_ends_without_any_order(inside, state):
         session.add(
             Operation(
                 uuid=str(uuid.uuid4()), node_id=node, kind="provide", state="waiting",
-                created_at=restoration.utcnow(),
+                created_at=restore.utcnow(),
             )
         )  # fmt: skip
     before = inside.read(node)
     with inside.runtime.transaction(Actor.COMMAND) as session:
-        assert (1, 1) == restoration.declare(session)
+        assert (1, 1) == restore.declare(session)
     harness.run()
     row = inside.read(node)
     assert MACHINE[State(row.provision_state)].kind in (Kind.FAILED, Kind.STABLE)
@@ -254,7 +254,7 @@ def test_nothing_is_done_to_a_node_until_somebody_has_looked(inside, state, verb
     harness = Harness(inside)
     node = harness.node(state)
     with inside.runtime.transaction() as session:
-        restoration.declare(session)
+        restore.declare(session)
     with pytest.raises(InMaintenance):
         harness.ask(node, verb)
     inside.change(Node, node, maintenance=False, fault=None)

@@ -4,13 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from app.db import after
+from app.db.clock import after
+from app.engine import operations, resume, why
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
-from app.services import operations, waking, why
 from app.states import Kind, State, of_kind
 from tests.integration.harness import Acme, Harness, asked
 from tests.unit.drivers.machines import image_server, scripted_agent
-from workers import claims, reconciler
+from workers.conductor import claims
+from workers.periodic import reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -124,7 +125,7 @@ def test_an_inspection_that_was_in_a_queue_for_long_is_waited_for_no_shorter(mak
     harness.inside.change(Node, node, inspection_started_at=after(-90))
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
-        assert waking.wake(session, session.get_one(Node, node), operation)
+        assert resume.wake(session, session.get_one(Node, node), operation)
     harness.run()
     operation = harness.last(node)
     assert "inspect wait" == harness.state(node)

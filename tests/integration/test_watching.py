@@ -11,14 +11,15 @@ import aiohttp
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.db import after
+from app.db.clock import after
+from app.engine import resume
 from app.models import AgentRecord, Conductor, Node, Operation
 from app.runtime import Runtime
-from app.services import waking
 from tests.integration.test_manual_cleaning import BURN, band  # noqa: F401 - a fixture
 from tests.integration.test_reconciler import TRUSTED
 from tests.support.fleet import until
-from workers import reconciler, waker
+from workers.conductor import poller
+from workers.periodic import reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 
@@ -55,7 +56,7 @@ def test_its_next_heartbeat_counts_when_nobody_polls_it_any_more(watched, why):
             harness.inside.conductor("c-2")
             harness.inside.change(Conductor, "c-1", online=False)
         case "the agent is silent":
-            waking.leave_to_agent(harness.inside.runtime, before.id, before.fence)
+            resume.leave_to_agent(harness.inside.runtime, before.id, before.fence)
         case "time":
             harness.inside.change(Operation, name, watched_until=after(-1))
     harness.call(node)
@@ -68,7 +69,7 @@ def polled(band):  # noqa: F811
     runtime = band.inside.runtime
     agent = replace(runtime.settings.agent, poll_interval=0.05)
     runtime.settings = replace(runtime.settings, agent=agent)
-    watching = band.conductor.waker = waker.Waker(runtime)
+    watching = band.conductor.waker = poller.Waker(runtime)
     watching.start()
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
@@ -110,12 +111,12 @@ def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
     runtime, operation = harness.inside.runtime, harness.inside.operation(name)
     harness.inside.change(Operation, name, watched_until=after(1))
     soon = harness.inside.operation(name).watched_until
-    waking.keep_watch(runtime, [(operation.id, operation.fence - 1)])
+    resume.keep_watch(runtime, [(operation.id, operation.fence - 1)])
     assert soon == harness.inside.operation(name).watched_until
-    waking.keep_watch(runtime, [(operation.id, operation.fence), (-1, 0)])
+    resume.keep_watch(runtime, [(operation.id, operation.fence), (-1, 0)])
     assert soon < harness.inside.operation(name).watched_until
-    waking.leave_to_agent(runtime, operation.id, operation.fence)
-    waking.keep_watch(runtime, [(operation.id, operation.fence)])
+    resume.leave_to_agent(runtime, operation.id, operation.fence)
+    resume.keep_watch(runtime, [(operation.id, operation.fence)])
     assert None is harness.inside.operation(name).watched_until
 
 
@@ -137,7 +138,7 @@ def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why)
         raise why
 
     with no_database(monkeypatch) as tried:
-        monkeypatch.setattr(waker.Waker, "_commands", fail)
+        monkeypatch.setattr(poller.Waker, "_commands", fail)
         until(lambda: tried)
     until(lambda: harness.inside.operation(name).watched_until is None, seconds=10)
     assert ("waiting", before.fence) == (
@@ -155,7 +156,7 @@ def test_an_agent_that_is_done_while_another_has_its_node_is_listened_to(polled)
     assert "manageable" == harness.call(node)
 
 
-class Counting(waker.Waker):
+class Counting(poller.Waker):
     """Looks are counted, and show a command that goes on."""
 
     looks = 0
@@ -166,7 +167,7 @@ class Counting(waker.Waker):
 
 
 def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(inside, monkeypatch):
-    monkeypatch.setattr(waker, "LOOKS", 200)
+    monkeypatch.setattr(poller, "LOOKS", 200)
     watching = Counting(inside.runtime)
     watching.start()
     for operation in range(100):
@@ -174,7 +175,7 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
             watching.watch(operation, fence, "http://nowhere", None, None)
     began = time.monotonic()
     until(lambda: watching.looks > 2 * 100)
-    assert time.monotonic() - began > 3 * 100 / waker.LOOKS - 0.1  # the third round
+    assert time.monotonic() - began > 3 * 100 / poller.LOOKS - 0.1  # the third round
     assert 100 == len(watching._tasks) == len(watching._watched)
     watching._watched.clear()
     until(lambda: not watching._tasks)
@@ -205,6 +206,6 @@ def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_t
 
 def test_a_loop_that_polls_agents_does_not_wait_for_a_file_of_certificates(band, tmp_path):  # noqa: F811
     os.mkfifo(tmp_path / "fifo")
-    watching = waker.Waker(band.inside.runtime)
+    watching = poller.Waker(band.inside.runtime)
     polling = watching._until_ended(1, 1, "https://127.0.0.1:1", None, str(tmp_path / "fifo"))
     assert False is asyncio.run(asyncio.wait_for(polling, 10))

@@ -5,20 +5,21 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from app import broker
-from app import refused as refused_lookups
-from app.db import after
+from app.broker import redis_broker
+from app.db.clock import after
+from app.engine import operations, why
+from app.engine import power as power_service
+from app.kit import refused_lookups
+from app.kit.caller import Caller
+from app.kit.refused_lookups import Refusals
 from app.main import create_app
 from app.models import AgentRecord, Conductor, Node, NodeHistory, Operation, Port
-from app.refused import Refusals
-from app.services import operations, why
-from app.services import power as power_service
-from app.services.caller import Caller
-from drivers.errors import Unreachable
+from drivers.core.errors import Unreachable
 from drivers.fake.hardware import FakePower
 from tests.integration.harness import AcmeBoot, Harness, asked
 from tests.unit.drivers.machines import scripted_agent
-from workers import claims, reconciler
+from workers.conductor import claims
+from workers.periodic import reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -228,7 +229,7 @@ def test_very_many_refused_lookups_are_few_short_entries(harness, redis_client, 
 
 
 def test_a_lookup_is_answered_also_while_redis_is_away(harness, tmp_path):
-    with asking(harness, broker.client(f"redis+socket://{tmp_path}/nobody", 0.5)) as api:
+    with asking(harness, redis_broker.client(f"redis+socket://{tmp_path}/nobody", 0.5)) as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code
         node = harness.node()
         harness.do(node, "clean", clean_steps=[asked("management", "none")])

@@ -3,13 +3,15 @@
 import uuid
 from types import SimpleNamespace
 
-from app import db, settings
+from app.config import settings
+from app.db import clock
+from app.engine import operations, provisioning
+from app.kit import conductors
+from app.kit.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
 from app.runtime import Message, make
-from app.services import conductors, operations, provisioning
-from app.services.caller import Caller
-from workers import attempts
-from workers.attempts import Conductor as Claimant
+from workers.conductor import attempts
+from workers.conductor.attempts import Conductor as Claimant
 
 
 class AlwaysGiven:
@@ -144,4 +146,4 @@ class Inside:
         """The record of an agent that has called."""
         with self.runtime.transaction() as session:
             columns = {"url": "https://agent:9999", "token": "t", "heartbeats": 1, **columns}
-            session.add(AgentRecord(node_id=node_id, last_heartbeat_at=db.now(), **columns))
+            session.add(AgentRecord(node_id=node_id, last_heartbeat_at=clock.now(), **columns))

@@ -7,8 +7,8 @@ import pytest
 import typer.main
 import yaml
 
-from app import options
-from app.settings import Settings, load
+from app.config import options
+from app.config.settings import Settings, load
 from workers import cli
 
 ROOT = Path(__file__).parents[2]

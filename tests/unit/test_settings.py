@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app import options
-from app.ironic_options import IRONIC_ONLY
-from app.settings import Settings, SettingsError, describe, load
+from app.config import options
+from app.config.ironic_options import IRONIC_ONLY
+from app.config.settings import Settings, SettingsError, describe, load
 
 ROOT = Path(__file__).parents[2]
 
@@ -256,18 +256,18 @@ def test_the_description_shows_everything_but_secrets():
 def test_every_setting_is_read_by_something():
     """A file that reads one names the setting, and its group or what stands for that."""
     read_together = {  # names that are put together, or not needed, where they are read: by what
-        r"database\..*": "app/settings.py: fields(self)",
+        r"database\..*": "app/config/settings.py: fields(self)",
         r"keystone_authtoken\..*": "app/api/keystone.py: fields(options)",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"api\.disallow_(clean|deploy|service)_steps": "app/flows.py: disallow_clean_steps",
-        r"conductor\.(clean|verify)_step_priority_override": "drivers/steps.py: PRIORITY_OVERRIDES",
+        r"conductor\.(clean|verify)_step_priority_override": "drivers/core/steps.py: PRIORITY_OVERRIDES",
         r"conductor\.max_concurrent_(clean|deploy)": "app/flows.py: max_concurrent_deploy",
         r"conductor\.poweroff_in_(clean|service)fail": "app/flows.py: poweroff_in_cleanfail",
         r"conductor\.(deploy|rescue)_(kernel|ramdisk)(_by_arch)?": "drivers/boot/ramdisks.py: {kind}_{",
         r"(pxe|redfish)\.kernel_append_params": "drivers/boot/command_line.py: options[group]",
         r"deploy\.(delete|create)_configuration_priority": "drivers/agent/raid.py: priority_settings",
-        r"deploy\.configdrive_use_object_store": "app/settings.py: check=must_be_false",
+        r"deploy\.configdrive_use_object_store": "app/config/settings.py: check=must_be_false",
     }
     words = {path: _words(path) for path in _sources()}
     attributes = {name: attribute for attribute, name, _ in options.groups(Settings)}
@@ -289,8 +289,8 @@ def test_every_setting_is_read_by_something():
 def _sources():
     """All but what lists settings without reading them, or fields of the API with such names."""
     tables = {
-        ROOT / "app/settings.py",
-        ROOT / "app/ironic_options.py",
+        ROOT / "app/config/settings.py",
+        ROOT / "app/config/ironic_options.py",
         ROOT / "app/api/versions.py",
     }
     return {

@@ -13,11 +13,12 @@ from kombu.exceptions import OperationalError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import log, queue
-from app.broker import client
-from app.db import reason
+from app import log
+from app.broker import queue
+from app.broker.redis_broker import client
+from app.config.settings import Settings, masked
+from app.db.diagnosis import reason
 from app.runtime import make
-from app.settings import Settings, masked
 from workers.doctor import rows, surroundings
 from workers.doctor.checks import Check, Finding, Patient
 

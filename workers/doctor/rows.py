@@ -8,16 +8,17 @@ from typing import Any
 from sqlalchemy import Table, and_, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from app.db import age
+from app.db.clock import age
+from app.engine import failures, operations, restore, transitions
+from app.kit import conductors
 from app.models import ACTIVE, BESIDE, Conductor, Fault, Node, Operation, OperationState
 from app.models.base import Base
 from app.operation_states import Actor, OperationEvent, StepEvent, step_transition
 from app.ring import owner
-from app.services import conductors, faults, operations, outcomes, restoration
 from app.states import Kind, of_kind
-from drivers.errors import FailureCode
-from workers import reconciler
+from drivers.core.errors import FailureCode
 from workers.doctor.checks import Finding, Patient
+from workers.periodic import reconciler
 
 TRANSIENT = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
 _at_work = exists().where(
@@ -69,7 +70,7 @@ def enter_failed(patient: Patient, finding: Finding) -> None:
             return
         reason = f"The node was {node.provision_state}, and no operation was at work on it"
         node.fence += 1
-        restoration.enter_failed(session, node, "conductor", reason)
+        restore.enter_failed(session, node, "conductor", reason)
 
 
 def misfits(patient: Patient) -> Iterator[Finding]:
@@ -106,11 +107,11 @@ def give_up(patient: Patient, finding: Finding) -> None:
         for row in operations.pending(session, operation):
             step_transition(row, StepEvent.SKIP)
         reason = f"The node was {node.provision_state}, a state in which nothing is going on"
-        operation.error = faults.described(FailureCode.INCONSISTENT, reason) | {
+        operation.error = failures.described(FailureCode.INCONSISTENT, reason) | {
             "step": None,
             "retryable": False,
         }
-        outcomes.end(session, node, operation, OperationEvent.REPAIR)
+        transitions.end(session, node, operation, OperationEvent.REPAIR)
         node.fence += 1
         if node.operation_id == operation.id:
             node.reservation = node.operation_id = None

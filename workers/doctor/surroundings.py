@@ -12,16 +12,19 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, select
 
-from app.db import MIGRATIONS, age, now, utcnow
+from app.broker.queue import now_queue_of, queue_of
+from app.db.clock import age, now, utcnow
+from app.db.schema import MIGRATIONS
+from app.engine import restore
+from app.kit import conductors
 from app.models import Conductor
 from app.models.base import Base
-from app.queue import now_queue_of, queue_of
-from app.services import conductors, restoration
-from drivers.boot import files
-from workers import boot_files, permissions
+from drivers.images import files
+from workers.conductor.lease import RELEASE
 from workers.doctor.checks import Finding, Patient
-from workers.lease import RELEASE
-from workers.witness import Witness
+from workers.periodic import boot_files
+from workers.restore_guard import Witness
+from workers.supervisor import permissions
 
 #: Seconds by which clocks may differ before it is worth a word.
 SKEW = 5.0
@@ -89,7 +92,7 @@ def restored(patient: Patient) -> Iterator[Finding]:
     """Redis has seen a later state of the database than this one."""
     assert patient.broker is not None
     with patient.runtime.reading() as session:
-        level = restoration.level(session)
+        level = restore.level(session)
     seen = Witness(patient.broker, patient.runtime.settings.broker.prefix).recall()
     if level < seen:
         yield Finding(

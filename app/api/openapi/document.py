@@ -11,13 +11,13 @@ from apispec.ext.marshmallow import MarshmallowPlugin
 from flask import Response
 from werkzeug.http import HTTP_STATUS_CODES
 
+from app.agents.lookup import MAC
 from app.api import auth, idempotency, versions
 from app.api.answers import JSON
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import TEXT, WHOLE, Component, Shape, exactly, maybe, one_of, versioned
 from app.api.routes import PARAMETER, Route
 from app.api.schemas.common import NAME, Flag, Ident, Mac, Name, Uuid, Words
-from app.services.agents import MAC
 
 PAGE = Path(__file__).with_name("page.html")
 ABOUT = f"""\

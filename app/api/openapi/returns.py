@@ -9,7 +9,7 @@ from marshmallow import Schema
 
 from app.api.answers import JSON
 from app.api.openapi.shapes import ANYTHING, Shape, exactly, many, one_of, page
-from app.services.patch import OPERATIONS
+from app.kit.json_patch import OPERATIONS
 
 
 @dataclass(frozen=True, slots=True)

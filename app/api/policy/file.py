@@ -9,10 +9,10 @@ from typing import Any
 
 from app import log
 from app.api.policy.defaults import RULES
+from app.config.settings import OsloPolicy as Options
+from app.config.settings import Settings, SettingsError
 from app.errors import Unavailable
-from app.services.caller import Caller
-from app.settings import OsloPolicy as Options
-from app.settings import Settings, SettingsError
+from app.kit.caller import Caller
 
 logger = log.get(__name__)
 

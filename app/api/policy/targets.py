@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, FromClause, false, select
 
 from app.api.answers import runtime
+from app.kit.identifiers import is_uuid
 from app.models import (
     Allocation,
     Base,
@@ -22,7 +23,6 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
-from app.services.idents import is_uuid
 
 SEE_NODE = "baremetal:node:get"
 

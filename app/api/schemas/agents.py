@@ -4,8 +4,8 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError
 
+from app.agents.heartbeats import STATUSES
 from app.api.schemas.common import Flat, Ident, Text, Uuid, Words
-from app.services.heartbeats import STATUSES
 from drivers.tls import is_certificates
 
 

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from app.services.agents import normal_mac
-from app.services.idents import is_uuid
-from app.services.traits import is_trait
+from app.agents.lookup import normal_mac
+from app.inventory.traits import is_trait
+from app.kit.identifiers import is_uuid
 
 NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)

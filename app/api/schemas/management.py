@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from marshmallow import Schema, ValidationError, fields, validates
 
 from app.api.schemas.common import Document, FieldsQuery, Flag, Text, Words
-from app.services.management import BOOT_MODES, DEVICE_TYPES
+from app.engine.management import BOOT_MODES, DEVICE_TYPES
 
 BOOT_DEVICES = (
     "pxe", "disk", "cdrom", "bios", "safe", "wanboot", "iscsiboot", "floppy", "uefihttp",

@@ -8,7 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from app.services.agents import normal_mac
+from app.agents.lookup import normal_mac
 
 Check = Callable[[Any], bool]
 Checks = Mapping[str, Check]

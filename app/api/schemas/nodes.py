@@ -6,9 +6,9 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 
 from app.api import node_fields
 from app.api.schemas.common import Flag, Ident, ListQuery, Text, Uuid, within
-from app.services.power import TARGETS
+from app.engine.power import TARGETS
 from app.states import VERBS
-from drivers import reserved
+from drivers.core import reserved
 
 #: Interfaces whose steps may be asked for.
 STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid")

@@ -1,7 +1,7 @@
 """Every field of everything, made and changed with a value of every type."""
 
 from app.api.node_fields import CHANGED, CREATED
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 from tests.compare.asks import STEP, change, get, node, post
 
 _VALUES = (None, True, 5, 1.5, "", "text", "two words", "true", [], {"a": 1})

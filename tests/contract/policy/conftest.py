@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from app.api import keystone
+from app.config.settings import KeystoneAuthtoken
 from app.main import create_app
-from app.settings import KeystoneAuthtoken
 from tests.contract.conftest import Api
 from tests.support.keystone import token
 

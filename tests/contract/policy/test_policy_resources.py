@@ -2,8 +2,8 @@
 
 import pytest
 
+from app.inventory.nodes import find
 from app.models import Allocation, Portgroup, Runbook, VolumeConnector, VolumeTarget
-from app.services.nodes import find
 
 from .conftest import (
     OPERATE,

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.services.batching import Batcher
+from app.kit.batching import Batcher
 
 LONG = 60.0
 

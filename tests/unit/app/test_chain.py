@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import celery
 import pytest
 
-from app import chain
+from app.broker import chain
 from app.runtime import Link, Message
 
 LABELS = ("deploy.prepare", "deploy.write_image", "deploy.boot_instance")

@@ -21,8 +21,8 @@ from app.cli.node_fields import FIELDS
 from app.cli.output import Output, cell
 from app.cli.rest import Api, Credentials, told
 from app.cli.work import Verb
+from app.config.settings import SettingsError
 from app.sentences import joined
-from app.settings import SettingsError
 from app.states import VERBS
 from tests.support.web import Handler, serving
 from workers import cli

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.config.settings import load
+from app.engine.provision_state import forget_agent, settle
 from app.models import AgentRecord, Fault, Node
 from app.runtime import RUNTIME
-from app.services.moves import forget_agent, settle
-from app.settings import load
 from app.states import Event, State
 
 

@@ -83,6 +83,6 @@ def test_only_the_module_of_the_table_writes_the_state_of_an_operation_or_a_step
     assert found == {
         ("app/operation_states.py", "operation"),
         ("app/operation_states.py", "step"),
-        ("workers/claims.py", "values"),  # with `sole_move`
-        ("app/services/scheduling.py", "allocation"),  # has states of its own
+        ("workers/conductor/claims.py", "values"),  # with `sole_move`
+        ("app/inventory/scheduling.py", "allocation"),  # has states of its own
     }

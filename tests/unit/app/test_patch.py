@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Invalid
-from app.services import patch
+from app.kit import json_patch
 
 DOCUMENTS = st.dictionaries(
     st.text("ab", min_size=1, max_size=2), st.integers() | st.lists(st.integers(), max_size=3)
@@ -15,8 +15,8 @@ DOCUMENTS = st.dictionaries(
 
 
 def change(document, *changes):
-    parsed = patch.parse(list(changes), document.keys(), escapes=True)
-    return patch.apply(document, parsed)
+    parsed = json_patch.parse(list(changes), document.keys(), escapes=True)
+    return json_patch.apply(document, parsed)
 
 
 def test_changes_are_applied_one_by_one():

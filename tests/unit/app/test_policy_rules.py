@@ -8,12 +8,12 @@ from app.api import auth
 from app.api.policy import enforce, file
 from app.api.policy.defaults import RULES
 from app.api.policy.targets import OWNED, owned_at
+from app.config.settings import Settings, SettingsError
+from app.kit.caller import Caller, of_token
 from app.main import create_app
 from app.runtime import Runtime
-from app.services.caller import Caller, of_token
-from app.settings import Settings, SettingsError
 from drivers.builtin import HARDWARE_TYPES
-from drivers.registry import load
+from drivers.core.registry import load
 from tests.support.keystone import token
 
 PUBLIC = {

@@ -2,9 +2,9 @@
 
 import pytest
 
+from app.engine.provision_state import move
 from app.errors import IllegalMove
 from app.models import Node
-from app.services.moves import move
 from app.states import MACHINE, VERBS, Event, Kind, State, allows, of_kind
 
 S, E = State, Event

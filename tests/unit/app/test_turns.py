@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from app.errors import Unavailable
-from app.services.turns import Turns, given_away
+from app.kit.concurrency import Turns, given_away
 
 
 def test_only_so_many_work_at_once():

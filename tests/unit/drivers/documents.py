@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from drivers.bmc import Bmcs
+from drivers.core.bmc import Bmcs
 from drivers.redfish import sweep
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine, build

@@ -9,11 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pycdlib
 
-from app.settings import Settings
-from drivers.bmc import Bmcs
+from app.config.settings import Settings
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
-from drivers.registry import Registry, load
-from drivers.target import Agent, Nic, Target
+from drivers.core.bmc import Bmcs
+from drivers.core.registry import Registry, load
+from drivers.core.target import Agent, Nic, Target
 from tests.support.web import Handler, serving
 
 KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.boot import dnsmasq, files, scripts
-from drivers.errors import BadImage, InvalidDriverInfo
+from drivers.boot import dnsmasq, scripts
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.target import Agent, Nic, VolumeConnector, VolumeTarget
 from drivers.fake.hardware import FakeManagement
-from drivers.target import Agent, Nic, VolumeConnector, VolumeTarget
+from drivers.images import files
 from tests.support import debian
 from tests.support.prerequisites import not_run
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, target

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from drivers import reserved
+from drivers.core import reserved
+from drivers.core.steps import Done, Failed, Flow, Hold, Wait, run_parts
+from drivers.core.target import Agent
 from drivers.redfish.restart import through_restart
-from drivers.steps import Done, Failed, Flow, Hold, Wait, run_parts
-from drivers.target import Agent
 from tests.unit.drivers.machines import OPTIONS, target
 
 PARTS = ("boot", "power", "agent")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app import certificate
 from workers import cli
-from workers import up as supervisor
+from workers.supervisor import up as supervisor
 
 
 def registry(settings):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.reconciler import Contact
+from workers.periodic.reconciler import Contact
 
 TIMEOUT = 15.0
 

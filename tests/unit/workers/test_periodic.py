@@ -3,7 +3,7 @@
 import threading
 
 from tests.support.fleet import until
-from workers.periodic import _at_most
+from workers.periodic.schedule import _at_most
 
 
 def test_what_is_still_being_done_is_not_begun_again():

@@ -1,0 +1,117 @@
+"""
+Agents: how a ramdisk finds the node that it runs on, and gets its token.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.config.settings import Settings
+from app.db.clock import age, now
+from app.errors import NodeLocked, NotFound
+from app.flows import FLOWS
+from app.models import AgentRecord, Node, Port
+from app.runtime import of
+from app.states import WITHOUT_INSTANCE
+from drivers.agent.fast_track import chosen
+
+
+class LookupRefused(NotFound):
+    """
+    A machine asked which node it is and is not told. The caller reads one text for all reasons.
+
+    why: for operators. node: UUID of the node that it is about, if there is one.
+    """
+
+    def __init__(self, ident: str, why: str, node: str | None = None) -> None:
+        super().__init__("node", ident)
+        self.why, self.node = why, node
+
+
+#: States in which an agent may look its node up.
+EXPECTING = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
+#: States in which it may do so as well where agents are kept running between operations.
+FAST_TRACK = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
+
+MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
+_MAC = re.compile(MAC)
+
+
+def normal_mac(text: str) -> str | None:
+    """A MAC address as we store it, or None for what is none."""
+    if not _MAC.fullmatch(text):
+        return None
+    digits = re.sub("[:-]", "", text).lower()
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+def lookup(
+    session: Session,
+    addresses: Sequence[str],
+    node_uuid: str | None,
+    caller: str | None = None,
+) -> tuple[Node, str]:
+    """
+    The node that a machine is, by its UUID or MAC addresses, and its agent's token.
+
+    caller: the address that asks. The token is given to one of them: whoever else asks gets
+    asterisks. Raises LookupRefused, and NodeLocked when a token must be made.
+    """
+    ident = node_uuid or ",".join(addresses)
+    if node_uuid:
+        condition = Node.uuid == node_uuid
+    else:
+        owners = select(Port.node_id).where(Port.address.in_(addresses)).distinct()
+        found = session.scalars(owners.limit(2)).all()
+        if len(found) != 1:
+            several = "these addresses belong to ports of several nodes"
+            raise LookupRefused(ident, several if found else "no port has any of these addresses")
+        condition = Node.id == found[0]
+    node = session.scalar(select(Node).where(condition).with_for_update())
+    settings = of(session).settings
+    if node is None:
+        raise LookupRefused(ident, "there is no node of the UUID that it named")
+    if settings.api.restrict_lookup and not _expected(settings, node):
+        why = f"node {node.uuid} is {node.provision_state}, where no agent is expected"
+        raise LookupRefused(ident, why, node.uuid)
+    return node, token(session, node, caller)
+
+
+def token(session: Session, node: Node, caller: str | None = None) -> str:
+    """
+    The token of a node's agent, as above; the node's row is locked. Raises NodeLocked.
+
+    Whoever was given it may have lost the answer, and gets it again: soon, and until it has called.
+    """
+    agent = session.get(AgentRecord, node.id)
+    if agent is not None and agent.token:
+        lost = caller is not None and agent.given_to == caller and agent.url is None
+        return agent.token if lost and _just_given(session, agent) else "******"
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    if agent is None:
+        agent = AgentRecord(node_id=node.id)
+        session.add(agent)
+    agent.token, agent.given_to = secrets.token_urlsafe(32), caller
+    agent.given_at = now()
+    return agent.token
+
+
+def _just_given(session: Session, agent: AgentRecord) -> bool:
+    limit = of(session).settings.api.lookup_repeat_time
+    given = select(AgentRecord.node_id).where(AgentRecord.node_id == agent.node_id)
+    return session.scalar(given.where(age(AgentRecord.given_at) < limit)) is not None
+
+
+def _expected(settings: Settings, node: Node) -> bool:
+    state = node.provision_state
+    return state in EXPECTING or (state in FAST_TRACK and fast_track(settings, node.driver_info))
+
+
+def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
+    """Agents of this node are kept running between operations."""
+    return chosen(driver_info, settings.deploy.fast_track)

@@ -1,0 +1,59 @@
+"""
+Child nodes: they are reserved for as long as a step of their parent's operation is run on them.
+"""
+
+from collections.abc import Iterable
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from app.hardware import targets
+from app.hardware.steps import Asked
+from app.models import Node, Operation
+from drivers.core import reserved
+
+
+def problems(session: Session, asked: Iterable[Asked]) -> list[str]:
+    """
+    All that is wrong with steps that are asked for on child nodes, a sentence each.
+
+    Steps of a child's agent cannot be run: only its parent's agent is booted.
+    """
+    found = []
+    for each in asked:
+        if not each.get("child") or each["step"] in reserved.METHODS:
+            continue
+        child = session.scalars(select(Node).where(Node.uuid == each["child"])).one()
+        interface = targets.of_node(session, child).driver.by_kind[each["interface"]]
+        if each["step"] not in interface.steps:
+            found.append(
+                f"{each['interface']}.{each['step']}: the driver of child node {child.uuid} has no"
+                " step of that name, and steps of an agent cannot be run on child nodes"
+            )
+    return found
+
+
+def reserve(session: Session, operation: Operation, child: str, holder: str) -> Node | None:
+    """The child, reserved for an operation of its parent; None while it is reserved otherwise."""
+    taken = session.execute(
+        update(Node)
+        .where(
+            Node.uuid == child,
+            or_(Node.reservation.is_(None), Node.operation_id == operation.id),
+        )
+        .values(reservation=holder, operation_id=operation.id)
+        .execution_options(synchronize_session=False)
+    )
+    if not taken.rowcount:  # type: ignore[attr-defined]
+        return None
+    return session.scalar(select(Node).where(Node.uuid == child))
+
+
+def release(session: Session, operation: Operation) -> None:
+    """No child is reserved for this operation any longer."""
+    session.execute(
+        update(Node)
+        .where(Node.operation_id == operation.id, Node.id != operation.node_id)
+        .values(reservation=None, operation_id=None)
+        .execution_options(synchronize_session=False)
+    )

@@ -1,0 +1,127 @@
+"""
+Reports: what a driver learnt about its machine is written to the node, and to what hangs on it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.agents import inspection_report
+from app.db.clock import utcnow
+from app.engine import provision_state
+from app.inventory import history
+from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node
+from drivers.boot import fetchable
+
+Facts = Iterable[Mapping[str, Any]]
+
+MERGED = ("driver_internal_info", "properties")
+OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_version"})
+
+
+def concern_columns(reports: Mapping[str, Any]) -> bool:
+    """Whether a driver's reports change only columns of the node."""
+    return reports.keys().isdisjoint(OF_AGENT | _TABLES.keys())
+
+
+def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
+    """
+    Write a driver's reports (`drivers.core.target`); the caller has locked the node's row.
+
+    Raises InspectionFailed when what an inspection found cannot be kept.
+    """
+    changed = False
+    for name, value in reports.items():
+        if name in OF_AGENT:
+            continue
+        if name in _TABLES:
+            _TABLES[name](session, node, value)
+            continue
+        if name in MERGED:
+            merged = {**getattr(node, name), **value}
+            value = {key: each for key, each in merged.items() if each is not None}
+        if getattr(node, name) != value:
+            setattr(node, name, value)
+            changed = True
+    if changed:
+        node.updated_at = utcnow()
+    if reports.keys() & OF_AGENT:
+        _apply_to_agent(session, node, reports)
+
+
+def _apply_to_agent(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
+    agent = session.get(AgentRecord, node.id, with_for_update=True, populate_existing=True)
+    if agent is None:
+        if not reports.get("agent_token"):
+            return
+        agent = AgentRecord(node_id=node.id)
+        session.add(agent)
+    if "agent" in reports:
+        provision_state.forget_agent(agent)
+    if "agent_token" in reports:
+        agent.token, agent.pregenerated = reports["agent_token"], bool(reports["agent_token"])
+    if "agent_steps" in reports:
+        agent.steps = {**agent.steps, **reports["agent_steps"]}
+        agent.steps_refreshed_at = utcnow()
+    if "hardware_manager_version" in reports:
+        agent.hardware_manager_version = reports["hardware_manager_version"]
+
+
+def _write_bios(session: Session, node: Node, settings: Facts) -> None:
+    """All settings there are; those that are not among them are gone."""
+    query = select(BiosSetting).where(BiosSetting.node_id == node.id)
+    known = {row.name: row for row in session.scalars(query)}
+    for fact in settings:
+        row = known.pop(fact["name"], None)
+        value = fact.get("value")
+        columns = {**fact, "value": value if value is None else str(value)}
+        if row is None:
+            session.add(BiosSetting(node_id=node.id, **columns))
+        else:
+            _update(row, columns)
+    for row in known.values():
+        session.delete(row)
+
+
+def _write_firmware(session: Session, node: Node, components: Facts) -> None:
+    """All components there are; those that are not among them are gone."""
+    query = select(FirmwareComponent).where(FirmwareComponent.node_id == node.id)
+    known = {row.component: row for row in session.scalars(query)}
+    for fact in components:
+        row = known.pop(fact["component"], None)
+        columns = {name: value for name, value in fact.items() if value is not None}
+        if row is None:
+            initial = fact.get("current_version") or ""
+            session.add(FirmwareComponent(node_id=node.id, initial_version=initial, **columns))
+        else:
+            _update(row, columns)
+    for row in known.values():
+        session.delete(row)
+
+
+def _update(row: BiosSetting | FirmwareComponent, columns: Mapping[str, Any]) -> None:
+    for name, value in columns.items():
+        if getattr(row, name) != value:
+            setattr(row, name, value)
+            row.updated_at = utcnow()
+
+
+def _note_boot_warning(session: Session, node: Node, warning: str | None) -> None:
+    """What may keep the machine from booting is in the history, and told when its agent is late."""
+    internal = {**node.driver_internal_info}
+    internal.pop(fetchable.WARNING, None)
+    if warning:
+        internal[fetchable.WARNING] = warning
+        history.add(session, node, "boot", warning, "WARNING")
+    if internal != node.driver_internal_info:
+        node.driver_internal_info = internal
+
+
+_TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
+    "bios_settings": _write_bios,
+    "boot_warning": _note_boot_warning,
+    "findings": inspection_report.write,
+    "firmware": _write_firmware,
+}

@@ -1,0 +1,125 @@
+"""
+Guards: what must hold of a node before a verb begins, one named function each.
+
+A verb lists its guards in the order in which clients get their errors. Each one returns, or raises
+the error of the API. Nothing is written here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
+from app.hardware import targets
+from app.kit import conductors
+from app.models import Fault, Node
+from app.runtime import of
+from app.states import Event, State
+from drivers.agent.image import boot_mode
+from drivers.core.errors import HardwareError
+from drivers.core.target import Target
+
+
+@dataclass
+class Candidate:
+    """A verb that is requested of a node."""
+
+    session: Session
+    node: Node
+    #: as the caller wrote it
+    verb: str
+    event: Event
+
+    @cached_property
+    def target(self) -> Target:
+        return targets.of_node(self.session, self.node)
+
+
+Guard = Callable[[Candidate], None]
+
+
+def not_in_maintenance(candidate: Candidate) -> None:
+    """Refuse a node in maintenance, unless only a failed clean has set that."""
+    node = candidate.node
+    by_failed_clean = node.fault == Fault.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
+    if node.maintenance and not by_failed_clean:
+        raise InMaintenance(candidate.verb, node.uuid)
+
+
+def not_in_maintenance_by_settings(candidate: Candidate) -> None:
+    """The same where settings do not allow it."""
+    if not of(candidate.session).settings.conductor.allow_provisioning_in_maintenance:
+        not_in_maintenance(candidate)
+
+
+def not_restored(candidate: Candidate) -> None:
+    """Refuse a node whose rows come from a backup and have not been compared with its machine."""
+    node = candidate.node
+    if node.maintenance and node.fault == Fault.RESTORED:
+        raise InMaintenance(candidate.verb, node.uuid)
+
+
+def not_protected(candidate: Candidate) -> None:
+    if candidate.node.protected:
+        raise NodeProtected(candidate.node.uuid)
+
+
+#: State of service that an event leads to. A rebuild is none of them: the tenant has the node
+#: already (spec node-retirement).
+_INTO_SERVICE: Mapping[Event, State] = {
+    Event.PROVIDE: State.AVAILABLE,
+    Event.DEPLOY: State.ACTIVE,
+    Event.ADOPT: State.ACTIVE,
+}
+
+
+def not_retired(candidate: Candidate) -> None:
+    """Refuse to bring a retired node into service."""
+    if candidate.node.retired:
+        raise Conflict(
+            f"Node {candidate.node.uuid} is retired and cannot become"
+            f" {_INTO_SERVICE[candidate.event]}; first set its field 'retired' to false."
+        )
+
+
+def service_not_in_maintenance(candidate: Candidate) -> None:
+    """Refuse to abandon a failed service of a node in maintenance."""
+    node = candidate.node
+    if node.provision_state == State.SERVICE_FAIL and node.maintenance:
+        raise Conflict(f"Node {node.uuid} is in maintenance: its service cannot be aborted.")
+
+
+def served(candidate: Candidate) -> None:
+    """A conductor is alive that serves the node. Raises Unavailable."""
+    conductors.require_served(candidate.session, candidate.node)
+
+
+def interfaces_valid(*kinds: str) -> Guard:
+    """The settings of these interfaces are complete and well-formed."""
+
+    def interfaces_valid(candidate: Candidate) -> None:
+        target = candidate.target
+        for kind in kinds:
+            if kind == "boot" and not target.options["agent"]["manage_agent_boot"]:
+                continue
+            try:
+                target.driver.by_kind[kind].validate(target)
+            except HardwareError as error:
+                raise Invalid(
+                    f"Failed to validate {kind} interface of node {target.uuid}: {error}"
+                ) from error
+
+    return interfaces_valid
+
+
+def boot_mode_allowed(candidate: Candidate) -> None:
+    """Refuse to deploy in a boot mode that settings forbid."""
+    target = candidate.target
+    mode = boot_mode(target)
+    if mode in target.options["conductor"]["disallowed_deployment_boot_modes"]:
+        raise Invalid(
+            f"Boot mode {mode} of node {target.uuid} is not deployed"
+            " ([conductor]disallowed_deployment_boot_modes)"
+        )

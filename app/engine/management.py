@@ -1,0 +1,195 @@
+"""
+Management: what changes a machine and takes effect slowly becomes an operation.
+
+The node stays in its provision state; what goes wrong is told in its `last_error`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.engine import operations, planning
+from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
+from app.hardware import targets
+from app.inventory import nodes
+from app.kit.caller import Caller
+from app.kit.conductors import require_served
+from app.models import Fault, Node, OperationKind
+from app.states import MACHINE, Kind, State
+from drivers.core import passthru
+from drivers.core.errors import HardwareError, NotSupported
+from drivers.core.interface import Interface
+from drivers.core.passthru import Passthru
+from drivers.core.target import Target
+
+BOOT_MODES = ("uefi", "bios")
+DEVICE_TYPES = ("cdrom", "disk", "floppy")
+
+
+def request_boot_mode(session: Session, node: Node, mode: str, caller: Caller) -> None:
+    """Bring the machine to a boot mode. Raises Invalid, Conflict, NodeLocked, Unavailable."""
+    _not_in_transition(node)
+    _validated(session, node, "management", "set_boot_mode")
+    _begin(
+        session,
+        node,
+        OperationKind.BOOT_MODE,
+        ("management", "change_boot_mode"),
+        {"mode": mode},
+        caller,
+    )
+
+
+def request_secure_boot(session: Session, node: Node, state: bool, caller: Caller) -> None:
+    """Switch secure boot on or off. Raises as above."""
+    _not_in_transition(node)
+    _validated(session, node, "management", "set_secure_boot")
+    call = ("management", "change_secure_boot")
+    _begin(session, node, OperationKind.SECURE_BOOT, call, {"state": state}, caller)
+
+
+def attach_virtual_media(
+    session: Session, node: Node, device_type: str, image_url: str, caller: Caller
+) -> None:
+    """
+    Show an image to the machine. Raises Invalid, NodeLocked, Unavailable.
+
+    A driver without virtual media fails the operation, as a BMC without it does.
+    """
+    _check_media(session, node)
+    arguments = {"device_type": device_type, "image_url": image_url}
+    _begin(
+        session,
+        node,
+        OperationKind.VIRTUAL_MEDIA,
+        ("management", "attach_virtual_media"),
+        arguments,
+        caller,
+    )
+
+
+def detach_virtual_media(
+    session: Session, node: Node, device_types: Sequence[str], caller: Caller
+) -> None:
+    """Show the machine no images of these types any more. Raises as above."""
+    _check_media(session, node)
+    arguments = {"device_types": list(device_types)}
+    _begin(
+        session,
+        node,
+        OperationKind.VIRTUAL_MEDIA,
+        ("management", "detach_virtual_media"),
+        arguments,
+        caller,
+    )
+
+
+def request_console(session: Session, node: Node, enabled: bool, caller: Caller) -> None:
+    """Start or stop the console; nothing when it is so already. Raises as above."""
+    method = "start_console" if enabled else "stop_console"
+    _validated(session, node, "console", method)
+    if node.console_enabled != enabled:
+        _begin(session, node, OperationKind.CONSOLE, ("console", method), {}, caller)
+
+
+def set_target_raid_config(session: Session, node: Node, config: Mapping[str, Any]) -> None:
+    """
+    What RAID configuration the machine should have; an empty one asks for nothing.
+
+    Raises Invalid, NodeLocked, and NotFound for a driver without RAID.
+    """
+    target = targets.of_node(session, node)
+    raid = target.driver.raid
+    if config:
+        try:
+            raid.validate(target)
+            raid.validate_raid_config(target, config)
+        except NotSupported as error:
+            raise NotFound("RAID of driver", node.driver) from error
+        except HardwareError as error:
+            raise Invalid(str(error)) from error
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    node.target_raid_config = dict(config)
+    nodes.touch(node)
+
+
+def vendor_functions(session: Session, node: Node) -> Mapping[str, Passthru]:
+    """The functions of the node's vendor interface, by name."""
+    return passthru.functions(targets.of_node(session, node).driver.vendor)
+
+
+def vendor_function(
+    session: Session, node: Node, name: str, http_method: str, arguments: Mapping[str, Any]
+) -> Passthru:
+    """One of them, if it can be called like this. Raises Invalid."""
+    interface = _validated(session, node, "vendor").driver.vendor
+    known = passthru.functions(interface)
+    function = known.get(name)
+    if function is None:
+        raise Invalid(
+            f"Vendor interface {interface.name} has no function {name!r};"
+            f" it has {', '.join(known) or 'none'}."
+        )
+    if http_method not in function.http_methods:
+        raise Invalid(
+            f"Vendor function {name} is called by {', '.join(function.http_methods)},"
+            f" not by {http_method}."
+        )
+    try:
+        passthru.check_arguments(interface, name, arguments)
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+    return function
+
+
+def request_vendor_call(
+    session: Session, node: Node, name: str, arguments: Mapping[str, Any], caller: Caller
+) -> None:
+    """Call an asynchronous vendor function. Raises Invalid, NodeLocked, Unavailable."""
+    given = {"function": name, "arguments": dict(arguments)}
+    _begin(session, node, OperationKind.VENDOR, ("vendor", "call_as_step"), given, caller)
+
+
+def _begin(  # noqa: PLR0917 - what an operation is made of
+    session: Session,
+    node: Node,
+    kind: OperationKind,
+    call: tuple[str, str],
+    arguments: Mapping[str, Any],
+    caller: Caller,
+) -> None:
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    require_served(session, node)
+    node.last_error = None
+    rows = planning.single(*call, arguments)
+    operations.start(session, node, kind, rows, arguments, caller)
+
+
+def _validated(session: Session, node: Node, kind: str, method: str | None = None) -> Target:
+    """The node's target, whose interface can do this, and is set up right. Raises Invalid."""
+    try:
+        target = targets.of_node(session, node)
+        interface: Interface = target.driver.by_kind[kind]
+        interface.validate(target)
+        if method is not None and not interface.has(method):
+            raise NotSupported(f"{kind} interface {interface.name} has no {method}")
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+    return target
+
+
+def _not_in_transition(node: Node) -> None:
+    if MACHINE[State(node.provision_state)].kind in (Kind.BUSY, Kind.WAIT, Kind.HOLD):
+        raise Conflict(
+            f"Node {node.uuid} cannot be changed while a state transition is in progress: it is in"
+            f' state "{node.provision_state}".'
+        )
+
+
+def _check_media(session: Session, node: Node) -> None:
+    _validated(session, node, "management")
+    if node.fault == Fault.POWER_FAILURE:
+        raise Unavailable(f"The BMC of node {node.uuid} does not answer: fault {node.fault!r}.")

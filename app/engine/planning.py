@@ -1,0 +1,358 @@
+"""
+Planning: the ordered steps of an operation, from what drivers and agents offer.
+
+A plan is a list of rows for `operation_steps`: the frame before, the steps of the flow, the frame
+after. Steps run by decreasing priority, unless somebody asked for them in an order of his own. The
+same functions plan what will be done and, once the agent has reported its steps, the rest anew.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app import flows
+from app.flows import ProvisionFlow
+from app.hardware.steps import Asked, Key, needs_ramdisk, of_driver, offered
+from app.models import Node, OperationStep, StepSource
+from app.runtime import Runtime
+from app.states import Event, State
+from drivers.core import reserved
+from drivers.core.interface import Frame
+from drivers.core.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
+from drivers.core.target import Target
+
+#: Who goes first among equal priorities (Ironic's numbers; they hold the seed's order).
+INTERFACE_PRIORITY: Mapping[str, int] = {
+    "vendor": 7, "power": 6, "management": 5, "firmware": 4, "deploy": 3, "bios": 2, "raid": 1,
+}  # fmt: skip
+VERIFY_PRIORITY: Mapping[str, int] = {
+    "power": 13, "management": 12, "firmware": 11, "inspect": 10, "deploy": 9, "boot": 8,
+    "bios": 7, "raid": 6, "vendor": 5, "network": 4, "storage": 3, "console": 2, "rescue": 1,
+}  # fmt: skip
+#: Where a machine may run the rescue ramdisk.
+RESCUED = (State.RESCUE, State.RESCUE_WAIT, State.RESCUE_FAIL, State.UNRESCUE_FAIL)
+
+#: What is left to others where `[agent]manage_agent_boot` says so.
+BOOT_OF_AGENT = (("boot", "prepare_ramdisk"), ("boot", "clean_up_ramdisk"))
+
+#: The priority of the step `deploy`.
+MEGA_STEP = 100
+#: The priority of the step `prepare_instance_boot`.
+INSTANCE_BOOT = 60
+_NO_STEP: Key = ("", "")
+
+Rows = list[OperationStep]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """
+    What a verb is asked for with.
+
+    steps: as `app.hardware.steps` reads them. disable_ramdisk: do without the agent. state: the
+    node's, before the verb.
+    """
+
+    steps: Sequence[Asked] = ()
+    disable_ramdisk: bool = False
+    state: State | None = None
+
+
+PLAIN = Request()
+Plan = Callable[[Runtime, Node, Target, Request], Rows]
+
+
+def verify(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
+    """Read the power state, then everything the driver verifies."""
+    rows = [_frame_row(runtime, "power", "read")]
+    rows += _flow_rows(runtime, target, Flow.VERIFY)
+    if runtime.settings.conductor.power_off_after_manage:
+        rows.append(_frame_row(runtime, "power", "power_off"))
+    for row in rows:
+        row.tries = 1  # whoever has mistyped an address wants to know it now
+    return rows
+
+
+def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
+    """Automated cleaning, by the request's steps if it has some; nothing where it is off."""
+    if not cleans(runtime, node):
+        return []
+    if request.steps:
+        return manual_clean(runtime, node, target, request)
+    return _framed(
+        runtime, frame(target, flows.CLEAN.name), _flow_rows(runtime, target, Flow.CLEAN)
+    )
+
+
+def cleans(runtime: Runtime, node: Node) -> bool:
+    """Whether automated cleaning is on for a node."""
+    wanted = node.automated_clean
+    return runtime.settings.conductor.automated_clean if wanted is None else wanted
+
+
+def manual_clean(runtime: Runtime, node: Node, target: Target, request: Request) -> Rows:
+    return _as_asked(runtime, target, Flow.CLEAN, request)
+
+
+def service(runtime: Runtime, node: Node, target: Target, request: Request) -> Rows:
+    return _as_asked(runtime, target, Flow.SERVICE, request)
+
+
+def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
+    known = offered(target, Flow.DEPLOY)
+    # what the agent offered at an earlier boot is only a hint until it has booted again
+    own = {key: step for key, step in known.items() if not step.in_band}
+    if not target.driver.deploy.has_decomposed_deploy_steps():  # one step does all of them
+        own = {
+            key: step
+            for key, step in own.items()
+            if step.interface != "deploy" or step.priorities[Flow.DEPLOY] >= MEGA_STEP
+        }
+    around = frame(target, flows.DEPLOY.name)
+    rows = _merged(runtime, own, request.steps)
+    _restart_into_agent(rows, around.collect or _NO_STEP)
+    return _framed(runtime, around, rows)
+
+
+def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
+    """Tear down, also what is left of a rescue, then clean as `clean` does."""
+    down = [*frame(target, flows.DELETE.name).before]
+    if request.state in RESCUED:
+        down = [*frame(target, flows.RESCUE.name).on_failure, *down]
+    rows = [_frame_row(runtime, *row) for row in down]
+    rows[-1].event = Event.CLEAN
+    return rows + clean(runtime, node, target, request)
+
+
+def framework(flow: ProvisionFlow) -> Plan:
+    """A plan of a flow that has no steps of its own, only its frame."""
+
+    def plan(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
+        return _framed(runtime, frame(target, flow.name), [])
+
+    return plan
+
+
+def power(state: str, timeout: float | None) -> Rows:
+    args = {"state": state, "timeout": timeout}
+    return [OperationStep(**_FRAME, interface="power", name="change", args=args)]
+
+
+def single(interface: str, name: str, args: Mapping[str, Any]) -> Rows:
+    """One call of an interface, as an operation of its own."""
+    return [OperationStep(**_FRAME, interface=interface, name=name, args=dict(args))]
+
+
+def frame(target: Target, flow: str) -> Frame:
+    deploy = target.driver.deploy
+    inspects = flow == flows.INSPECT.name
+    found = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
+    if flow == Flow.DEPLOY and not deploy.has_decomposed_deploy_steps():
+        found = replace(found, collect=None)
+    if not target.options["agent"]["manage_agent_boot"]:
+        found = found.without(BOOT_OF_AGENT)
+    return found
+
+
+def tidy(target: Target, flow: str, *, power_off: bool = False) -> Rows:
+    """What is done when a flow has failed, before the node enters its failed state."""
+    labels = list(frame(target, flow).on_failure)
+    return _tidying([*labels, ("power", "power_off")] if power_off else labels)
+
+
+def tidy_abort(target: Target, flow: str) -> Rows:
+    """What is done when a flow was aborted."""
+    around = frame(target, flow)
+    return _tidying(around.on_failure if around.on_abort is None else around.on_abort)
+
+
+def _tidying(labels: Iterable[tuple[str, str]]) -> Rows:
+    return [
+        OperationStep(
+            **{**_FRAME, "source": StepSource.TIDY}, interface=interface, name=name, args={}
+        )
+        for interface, name in labels
+    ]
+
+
+def with_agent_steps(  # noqa: PLR0917 - what a plan is made of
+    runtime: Runtime,
+    target: Target,
+    flow: Flow,
+    pending: Sequence[OperationStep],
+    asked: Sequence[Asked] = (),
+    finished: Iterable[OperationStep] = (),
+) -> Rows:
+    """
+    The rest of a plan, now that the agent has reported its steps.
+
+    pending: the rows that have not been run, finished: those that have. What the agent offers with
+    a priority above 0 joins the steps of the flow; frames stay where they are.
+    """
+    known = offered(target, flow)
+    if flow is Flow.DEPLOY:
+        # reserved steps may be asked for several times, at different priorities
+        done = {(row.label, row.priority) for row in finished if row.flow == flow}
+        rows = [
+            row for row in _merged(runtime, known, asked) if (row.label, row.priority) not in done
+        ]
+        _restart_into_agent(rows, None)
+    elif asked:
+        rows = [_asked_row(runtime, flow, each, known, ramdisk=True) for each in asked]
+    else:
+        rows = _enabled(runtime, flow, known)
+    return rows + [_copy(row) for row in pending if row.flow != flow]
+
+
+def _as_asked(runtime: Runtime, target: Target, flow: Flow, request: Request) -> Rows:
+    """The request's steps in its order; the agent is booted only where one of them needs it."""
+    known = offered(target, flow)
+    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, known)
+    rows = [_asked_row(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps]
+    return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
+
+
+def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[Asked]) -> Rows:
+    """The steps of a deployment: those asked for, and all others that are enabled."""
+    named = {(each["interface"], each["step"]) for each in asked if not each.get("child")}
+    others = {key: step for key, step in known.items() if key not in named}
+    rows = [
+        _asked_row(runtime, Flow.DEPLOY, each, known, ramdisk=True)
+        for each in asked
+        if each["priority"] > 0
+    ]
+    return _sorted(rows + _enabled(runtime, Flow.DEPLOY, others), Flow.DEPLOY)
+
+
+def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
+    """
+    Mark the reserved steps of a deployment that start the agent when they start the machine.
+
+    Those are all up to the step that prepares the instance's boot, and later ones that a step of
+    the agent follows. booted_by: the step that boots the agent first, None when it has been run.
+    """
+    for at, row in enumerate(rows):
+        if row.name in reserved.METHODS:
+            needed = row.priority > INSTANCE_BOOT or any(each.in_band for each in rows[at:])
+            row.requires_ramdisk = needed and booted_by is None
+        elif (row.interface, row.name) == booted_by:
+            booted_by = None
+
+
+def _framed(runtime: Runtime, around: Frame, rows: Rows) -> Rows:
+    before = [_frame_row(runtime, *row) for row in around.before]
+    after = [_frame_row(runtime, *row) for row in around.after]
+    rows = before + rows + after
+    for row in rows:
+        row.collects = (row.interface, row.name) == around.collect
+    return rows
+
+
+def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
+    own = {step.key: step for step in of_driver(target, flow)}
+    return _enabled(runtime, flow, own)
+
+
+def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
+    """All that is run without being asked for, in order."""
+    setting = flows.of_steps(flow).forbidden_steps
+    forbidden = getattr(runtime.settings.api, setting) if setting else ()
+    rows = [
+        _step_row(runtime, flow, step, StepSource.AGENT if step.in_band else StepSource.DRIVER)
+        for step in known.values()
+    ]
+    return _sorted([row for row in rows if row.priority and row.label not in forbidden], flow)
+
+
+def _sorted(rows: Iterable[OperationStep], flow: Flow) -> Rows:
+    return sorted(rows, key=lambda row: rank(flow, row.priority, row.interface))
+
+
+def rank(flow: Flow, priority: float, interface: str) -> tuple[float, int]:
+    """What steps of a flow are ordered by, the first the least."""
+    order = VERIFY_PRIORITY if flow is Flow.VERIFY else INTERFACE_PRIORITY
+    return -priority, -order.get(interface, 0)
+
+
+def priority_of(runtime: Runtime, flow: Flow, step: Step) -> float:
+    """The priority of a step, as settings may give it."""
+    setting = PRIORITY_OVERRIDES.get(flow)
+    overrides = getattr(runtime.settings.conductor, setting) if setting else {}
+    priority: float = overrides.get(f"{step.interface}.{step.name}", step.priorities[flow])
+    return priority
+
+
+def _step_row(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> OperationStep:
+    conductor, retry = runtime.settings.conductor, step.retry
+    return OperationStep(
+        interface=step.interface,
+        name=step.name,
+        flow=flow.value,
+        args={},
+        priority=priority_of(runtime, flow, step),
+        source=source,
+        in_band=step.in_band,
+        abortable=step.abortable,
+        requires_ramdisk=step.needs_ramdisk,
+        reboot_requested=step.reboot_requested,
+        resume=step.resume.value,
+        timeout=step.timeout,
+        tries=conductor.step_attempts if retry.attempts is None else retry.attempts,
+        backoff=conductor.step_backoff if retry.backoff is None else retry.backoff,
+        collects=False,
+    )
+
+
+def _asked_row(
+    runtime: Runtime,
+    flow: Flow,
+    asked: Asked,
+    known: Mapping[Key, Step],
+    *,
+    ramdisk: bool,
+) -> OperationStep:
+    """
+    The row of a step that was asked for.
+
+    One that is not known is taken for the agent's until the agent has told. One of a flow itself
+    (`wait`, `reboot`, ...), or of a child node, is neither the driver's nor the agent's.
+    """
+    key = interface, name = asked["interface"], asked["step"]
+    own = name in reserved.METHODS
+    child = asked.get("child")
+    step = None if own or child else known.get(key)
+    if step is None:
+        in_band = not own and not child
+        abortable = own or flow is Flow.DEPLOY
+        resume = Resume.PROBE if in_band else Resume.RERUN
+        step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band, resume)
+    row = _step_row(runtime, flow, step, StepSource(asked["source"]))
+    row.args, row.child = dict(asked["args"]), child
+    row.priority = asked.get("priority", row.priority)
+    return row
+
+
+_FRAME: Mapping[str, Any] = {
+    "priority": 0,
+    "source": StepSource.FRAME,
+    "collects": False,
+    "tries": 1,
+}
+
+
+def _frame_row(runtime: Runtime, interface: str, name: str) -> OperationStep:
+    conductor = runtime.settings.conductor
+    row = OperationStep(**_FRAME, interface=interface, name=name, args={})
+    row.tries, row.backoff = conductor.step_attempts, conductor.step_backoff
+    return row
+
+
+_COPIED = (
+    "interface", "name", "flow", "args", "priority", "source", "in_band", "abortable",
+    "requires_ramdisk", "reboot_requested", "resume", "timeout", "tries", "backoff", "child",
+    "collects", "event",
+)  # fmt: skip
+
+
+def _copy(row: OperationStep) -> OperationStep:
+    return OperationStep(**{name: getattr(row, name) for name in _COPIED})

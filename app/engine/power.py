@@ -1,0 +1,59 @@
+"""
+Power: a change of power that somebody asks for becomes an operation.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.engine import operations, planning
+from app.errors import Conflict, IllegalMove, Invalid, NodeLocked
+from app.hardware import targets
+from app.inventory import history
+from app.kit.caller import Caller
+from app.kit.conductors import require_served
+from app.models import Node, OperationKind
+from app.states import State
+from drivers.core.errors import HardwareError
+from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
+
+TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
+#: A machine that is being cleaned is not to be interrupted (spec implement-cleaning-states).
+FORBIDDEN_IN = (State.CLEANING, State.CLEAN_WAIT)
+
+
+def request(
+    session: Session, node: Node, state: str, timeout: float | None, caller: Caller
+) -> None:
+    """
+    Bring a node to a power state; timeout: seconds, instead of the setting's.
+
+    The caller has locked the node's row. Raises Invalid, Conflict, NodeLocked, Unavailable.
+    """
+    if state not in TARGETS:
+        why = f"{state!r} is no power state; there are {', '.join(TARGETS)}"
+        raise IllegalMove(state, node.uuid, node.provision_state, why)
+    if node.provision_state in FORBIDDEN_IN:
+        raise IllegalMove(state, node.uuid, node.provision_state)
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):
+        raise Conflict(f"Node {node.uuid} must not be powered off: disable_power_off is set.")
+    require_served(session, node)
+    target = targets.of_node(session, node)
+    power = target.driver.power
+    if state not in power.supported:
+        raise Invalid(f"target: power interface {power.name} cannot do {state!r}")
+    try:
+        power.validate(target)
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+    node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON
+    node.last_error = None
+    history.requested(session, node, "power", f"A change to {state!r} was requested.", caller)
+    operations.start(
+        session,
+        node,
+        OperationKind.POWER,
+        planning.power(state, timeout),
+        {"target": state, "timeout": timeout},
+        caller,
+    )

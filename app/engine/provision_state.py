@@ -1,0 +1,188 @@
+"""
+Moves: the one function that changes a provision state, and what belongs to certain moves.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app import flows
+from app.db.clock import now, utcnow
+from app.errors import IllegalMove
+from app.flows import Effect, ProvisionFlow
+from app.models import (
+    AgentRecord,
+    Allocation,
+    Fault,
+    InspectionReport,
+    Node,
+    Operation,
+    OperationStep,
+)
+from app.runtime import of
+from app.states import MACHINE, Event, Kind, State
+from drivers.agent.fast_track import chosen
+from drivers.agent.inspect import BMC_ADDRESSES
+from drivers.core.kinds import Boot
+
+RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
+
+
+def move(node: Node, event: Event, target: State | None = None) -> None:
+    """
+    Let `event` happen to `node`: the only way in which a provision state changes.
+
+    target: where the flow that begins leads, when that is not what the table says. Within a flow
+    the target is kept. Raises IllegalMove. The caller has locked the row.
+    """
+    old = MACHINE[State(node.provision_state)]
+    if event not in old.moves:
+        raise IllegalMove(event, node.uuid, node.provision_state)
+    state = old.moves[event]
+    new = MACHINE[state]
+    node.provision_state = state
+    if new.kind is Kind.STABLE:
+        node.target_provision_state = None
+    elif target is not None or old.target != new.target or old.kind is Kind.STABLE:
+        node.target_provision_state = target or new.target
+    node.provision_updated_at = node.updated_at = utcnow()
+    if event is Event.INSPECT:
+        node.inspection_started_at, node.inspection_finished_at = now(), None
+    elif event in (Event.DONE, Event.FAIL, Event.ABORT) and old.target is State.MANAGEABLE:
+        _end_inspection(node, done=event is Event.DONE)
+
+
+def _end_inspection(node: Node, *, done: bool) -> None:
+    """The times of an inspection, if it is one that ends."""
+    if node.inspection_started_at is not None:
+        node.inspection_started_at = None
+        node.inspection_finished_at = utcnow() if done else None
+
+
+def settle(session: Session, node: Node, state: State, event: Event, operation: Operation) -> None:
+    """Carry out the effects of an event that a flow has ended by, in the state that it left."""
+    flow = flows.under_way_in(state) or flows.failed_in(state)
+    if flow is None:
+        return
+    for effect in _effects(flow, state, event):
+        _DO[effect](session, node, operation, flow)
+
+
+def _effects(flow: ProvisionFlow, state: State, event: Event) -> Sequence[Effect]:
+    if state == flow.failed:
+        return flow.on_abandon if event is Event.ABORT else ()
+    if event is Event.ABORT:
+        return flow.on_abort
+    if state != flow.busy or event in (Event.WAIT, Event.HOLD):
+        return ()  # it goes on
+    return flow.on_fail if event is Event.FAIL else flow.on_done
+
+
+def _wipe_instance(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    """Nothing of the tenant is left, whether the tear-down went well or not."""
+    session.execute(delete(Allocation).where(Allocation.node_id == node.id))
+    node.instance_info = {}
+    node.instance_uuid = node.instance_name = None
+    gone = {
+        "instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image",
+        Boot.INSTANCE_NEXT,
+    }  # fmt: skip
+    internal = node.driver_internal_info
+    if internal.get("automatic_lessee"):
+        node.lessee = None
+        gone |= {"automatic_lessee"}
+    node.driver_internal_info = {key: value for key, value in internal.items() if key not in gone}
+
+
+def _forget_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    """A flow is over: the agent that took part in it is not to be trusted any longer."""
+    agent = session.get(AgentRecord, node.id)
+    if agent is not None:
+        agent.pregenerated = False  # its medium is of no use any more
+        forget_agent(agent)
+
+
+def _release_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    """It is over; where agents are kept running, the next operation goes on with this one."""
+    if not chosen(node.driver_info, of(session).settings.deploy.fast_track):
+        _forget_agent(session, node, operation, flow)
+
+
+def _set_fault(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    assert flow.fault is not None
+    leave_to_operator(node, flow.fault)
+
+
+def _set_fault_if_begun(
+    session: Session, node: Node, operation: Operation, flow: ProvisionFlow
+) -> None:
+    """Leave a machine to an operator that one of the flow's own steps has worked on."""
+    begun = session.scalar(
+        select(OperationStep.id)
+        .where(
+            OperationStep.operation_id == operation.id,
+            OperationStep.flow == flow.step_flow,
+            OperationStep.attempts > 0,
+        )
+        .limit(1)
+    )
+    if begun is not None:
+        _set_fault(session, node, operation, flow)
+
+
+def _clear_fault(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    """End the maintenance that a failure of this flow has set, and no other."""
+    if node.fault is not None and node.fault == flow.fault:
+        node.maintenance, node.fault, node.maintenance_reason = False, None, None
+
+
+def leave_to_operator(node: Node, fault: Fault) -> None:
+    """Into maintenance, because of its last error."""
+    node.maintenance, node.fault = True, fault
+    node.maintenance_reason = node.maintenance_reason or node.last_error
+
+
+def _forget_password(
+    session: Session, node: Node, operation: Operation, flow: ProvisionFlow
+) -> None:
+    """Nobody needs the password of a rescue any longer than it takes to set it."""
+    info = node.instance_info
+    if any(key in info for key in RESCUE_PASSWORDS):
+        node.instance_info = {key: info[key] for key in info if key not in RESCUE_PASSWORDS}
+
+
+def _forget_report(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    """What the agent has posted was made use of, or comes too late."""
+    session.execute(delete(InspectionReport).where(InspectionReport.node_id == node.id))
+    info = node.driver_internal_info
+    node.driver_internal_info = {key: info[key] for key in info if key != BMC_ADDRESSES}
+
+
+def _unknown_power(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
+    node.power_state = None
+
+
+_DO: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None]] = {
+    Effect.FORGET_AGENT: _forget_agent,
+    Effect.RELEASE_AGENT: _release_agent,
+    Effect.FORGET_REPORT: _forget_report,
+    Effect.FORGET_PASSWORD: _forget_password,
+    Effect.WIPE_INSTANCE: _wipe_instance,
+    Effect.UNKNOWN_POWER: _unknown_power,
+    Effect.SET_FAULT: _set_fault,
+    Effect.SET_FAULT_IF_BEGUN: _set_fault_if_begun,
+    Effect.CLEAR_FAULT: _clear_fault,
+}
+
+
+def forget_agent(agent: AgentRecord) -> None:
+    """
+    The machine is off or starts anew: what runs there next must prove itself again.
+
+    The steps that it listed are kept: they are what the node can do, as far as is known (spec
+    manual-cleaning), and are listed anew before any of them is run.
+    """
+    agent.url = agent.verify_ca = agent.status = agent.status_message = None
+    if not agent.pregenerated:
+        agent.token = agent.given_to = agent.given_at = None

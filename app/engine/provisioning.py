@@ -1,0 +1,338 @@
+"""
+Provisioning: a verb from the API, with its arguments, becomes a move and an operation.
+
+`weigh` decides all that can be decided before anything is written; `request` writes it down.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app import flows
+from app.engine import (
+    aborts,
+    admission,
+    child_nodes,
+    failures,
+    operations,
+    planning,
+    provision_state,
+    step_sources,
+    transitions,
+)
+from app.engine.guards import (
+    Candidate,
+    Guard,
+    boot_mode_allowed,
+    interfaces_valid,
+    not_in_maintenance,
+    not_in_maintenance_by_settings,
+    not_protected,
+    not_restored,
+    not_retired,
+    served,
+    service_not_in_maintenance,
+)
+from app.errors import IllegalMove, Invalid, NodeLocked
+from app.hardware import targets
+from app.hardware.steps import Asked, offered, problems
+from app.inventory import history
+from app.kit.caller import Caller
+from app.kit.rescue_password import hashed
+from app.models import Node, OperationKind, OperationStep, StepSource
+from app.runtime import Runtime, of
+from app.states import MACHINE, VERBS, Event, Kind, State, allows
+from drivers.core.errors import FailureCode
+from drivers.core.steps import Flow
+from drivers.core.target import Target
+
+Arguments = Mapping[str, Any]
+Asking = Callable[[Session, Node, Arguments], planning.Request]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """
+    An event that a caller asks for, carried out by an operation.
+
+    guards: checked in this order, also where the move is all there is to do. before_work: checked
+    after them, where an operation begins. asks: reads the steps that come with it. flow: its steps
+    are checked against; invalid steps are refused, or, when `fails`, end in the failed state.
+    target: where it leads, unless as the state machine says.
+    """
+
+    kind: OperationKind
+    plan: planning.Plan
+    asks: Asking = step_sources.nothing
+    flow: Flow | None = None
+    fails: bool = False
+    target: State | None = None
+    guards: tuple[Guard, ...] = ()
+    before_work: tuple[Guard, ...] = (served,)
+
+
+_DEPLOYABLE = (
+    served, interfaces_valid("power", "deploy", "boot", "network", "storage"), boot_mode_allowed
+)  # fmt: skip
+_RESCUABLE = (served, interfaces_valid("power", "rescue", "network"))
+
+#: Event -> how; MANAGE works only where the node must be verified first.
+_VERBS: Mapping[Event, Verb] = {
+    Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
+    Event.PROVIDE: Verb(
+        OperationKind.PROVIDE, planning.clean, step_sources.by_settings, Flow.CLEAN,
+        guards=(not_restored, not_in_maintenance_by_settings, not_retired),
+    ),
+    Event.CLEAN: Verb(
+        OperationKind.CLEAN, planning.manual_clean, step_sources.to_clean, Flow.CLEAN, fails=True,
+        target=State.MANAGEABLE, guards=(not_in_maintenance,),
+        before_work=(served, interfaces_valid("power", "network")),
+    ),
+    Event.DEPLOY: Verb(
+        OperationKind.ACTIVE, planning.deploy, step_sources.to_deploy, Flow.DEPLOY,
+        guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
+    ),
+    Event.REBUILD: Verb(
+        OperationKind.REBUILD, planning.deploy, step_sources.to_deploy, Flow.DEPLOY,
+        guards=(not_in_maintenance, not_protected), before_work=_DEPLOYABLE,
+    ),
+    Event.DELETE: Verb(
+        OperationKind.DELETED, planning.delete, step_sources.by_settings, Flow.CLEAN,
+        guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
+    ),
+    Event.INSPECT: Verb(
+        OperationKind.INSPECT, planning.framework(flows.INSPECT),
+        guards=(not_restored,), before_work=(served, interfaces_valid("power", "inspect")),
+    ),
+    Event.ADOPT: Verb(
+        OperationKind.ADOPT, planning.framework(flows.ADOPT),
+        guards=(not_retired,), before_work=(served, interfaces_valid("power")),
+    ),
+    Event.RESCUE: Verb(
+        OperationKind.RESCUE, planning.framework(flows.RESCUE),
+        guards=(not_in_maintenance,), before_work=_RESCUABLE,
+    ),
+    Event.UNRESCUE: Verb(
+        OperationKind.UNRESCUE, planning.framework(flows.UNRESCUE),
+        guards=(not_in_maintenance,), before_work=_RESCUABLE,
+    ),
+    Event.SERVICE: Verb(
+        OperationKind.SERVICE, planning.service, step_sources.to_service, Flow.SERVICE, fails=True,
+        guards=(not_in_maintenance,), before_work=(served, interfaces_valid("power", "network")),
+    ),
+}  # fmt: skip
+
+
+def _abort(session: Session, node: Node, caller: Caller) -> None:
+    """Abort what is under way; a service that has failed is abandoned instead."""
+    if node.provision_state != State.SERVICE_FAIL:
+        transitions.request_abort(session, node)
+        return
+    past = operations.of_node(session, node.id)
+    failed = next((each for each in past if each.kind == OperationKind.SERVICE), None)
+    prepared = failed and any(
+        row.source == StepSource.FRAME for row in operations.steps_of(session, failed)
+    )
+    target = targets.of_node(session, node)
+    rows = planning.tidy_abort(target, Flow.SERVICE) if prepared else []
+    if rows:
+        operations.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
+    else:
+        state = State(node.provision_state)
+        finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
+        provision_state.move(node, Event.ABORT)
+        provision_state.settle(session, node, state, Event.ABORT, finished)
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """An event that changes the operation under way instead of beginning one."""
+
+    act: Callable[[Session, Node, Caller], None]
+    guards: tuple[Guard, ...] = ()
+
+
+_INTERRUPTS: Mapping[Event, Interrupt] = {
+    Event.ABORT: Interrupt(_abort, (service_not_in_maintenance,)),
+    Event.UNHOLD: Interrupt(lambda session, node, _caller: transitions.unhold(session, node)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """
+    What a verb does to a node, before it is done.
+
+    leaves: the state that it is moved from; of what still queues, the one in which it would wait.
+    how: None where nothing but the move is to be done, or where something under way is changed.
+    steps: asked for. wrong: with those, a sentence each; then the operation fails before its first
+    step.
+    """
+
+    event: Event
+    leaves: State
+    how: Verb | None = None
+    rows: Sequence[OperationStep] = ()
+    steps: Sequence[Asked] = ()
+    wrong: Sequence[str] = ()
+    shown: Arguments = field(default_factory=dict)
+
+
+def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Intent:
+    """
+    Decide what `verb` (a key of `states.VERBS`) does to a node; nothing is written.
+
+    Raises Invalid for an unknown verb or steps that cannot be, IllegalMove, NodeLocked,
+    InMaintenance, NodeProtected, Conflict, and Unavailable when no conductor serves the node.
+    """
+    event = VERBS.get(verb)
+    if event is None:
+        raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
+    leaves = _left(session, node, verb, event)
+    candidate = Candidate(session, node, verb, event)
+    how = _VERBS.get(event)
+    for guard in (how or _INTERRUPTS[event]).guards:
+        guard(candidate)
+    if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:  # only the move is left
+        return Intent(event, leaves)
+    for guard in how.before_work:
+        guard(candidate)
+    request, wrong = _asked(candidate, how, arguments)
+    rows = [] if wrong else how.plan(of(session), node, candidate.target, request)
+    hidden = ("configdrive", "rescue_password")
+    shown = {key: value for key, value in arguments.items() if key not in hidden}
+    return Intent(event, leaves, how, rows, request.steps, wrong, shown)
+
+
+def _left(session: Session, node: Node, verb: str, event: Event) -> State:
+    """
+    The state that a verb would leave: the wait state of a busy one whose operation it may end.
+
+    Raises NodeLocked and IllegalMove.
+    """
+    leaves = State(node.provision_state)
+    if node.reservation is not None:
+        waits = MACHINE[leaves].moves.get(Event.WAIT)
+        if waits is None or not allows(waits, event) or not _may_end(session, node, event):
+            raise NodeLocked(node.uuid, node.reservation)
+        leaves = waits
+    if not allows(leaves, event):
+        raise IllegalMove(verb, node.uuid, node.provision_state)
+    return leaves
+
+
+def _may_end(session: Session, node: Node, event: Event) -> bool:
+    """Whether an event may end the operation that reserves a node: it queues, or is aborted."""
+    if admission.is_queued(session, node):
+        return True
+    return event is Event.ABORT and aborts.is_possible(session, node)
+
+
+def check_deployment(session: Session, node: Node, target: Target) -> None:
+    """
+    What is to be deployed is possible, as far as it is known without the caller's steps: the boot
+    mode, the traits of the instance, the steps of their templates. Raises Invalid.
+    """
+    candidate = Candidate(session, node, "deploy", Event.DEPLOY)
+    candidate.target = target
+    boot_mode_allowed(candidate)
+    _asked(candidate, _VERBS[Event.DEPLOY], {})
+
+
+def leads_to(intent: Intent) -> State:
+    """The state that a node enters at once."""
+    return MACHINE[intent.leaves].moves[intent.event]
+
+
+def request(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> None:
+    """
+    Begin what `verb` asks for: move, and hand out. The caller has locked the node's row.
+
+    Raises as `weigh` does.
+    """
+    intent = weigh(session, node, verb, arguments)
+    if intent.event in _INTERRUPTS:
+        _INTERRUPTS[intent.event].act(session, node, caller)
+        return
+    if intent.leaves != node.provision_state:
+        provision_state.move(node, Event.WAIT)
+    row = MACHINE[State(node.provision_state)]
+    if row.kind in (Kind.WAIT, Kind.HOLD):
+        transitions.supersede(session, node)
+    how = intent.how
+    if how is None:
+        provision_state.move(node, intent.event)
+        return
+    node.last_error = None
+    _keep_arguments(of(session), node, intent.event, arguments, caller)
+    provision_state.move(node, intent.event, how.target or MACHINE[row.moves[intent.event]].target)
+    if intent.rows:
+        steps = [dict(each) for each in intent.steps]
+        operations.start(
+            session, node, how.kind, intent.rows, intent.shown, caller, asked_steps=steps
+        )
+        history.begins(session, node, intent.rows, caller.user_id)
+        return
+    code = FailureCode.INVALID_STEPS
+    error = failures.described(code, "; ".join(intent.wrong)) if intent.wrong else None
+    finished = operations.record_finished(session, node, how.kind, caller, error)
+    transitions.log_end(node, finished)
+    transitions.fire(session, node, finished, Event.FAIL if error else Event.DONE)
+
+
+def _asked(
+    candidate: Candidate, how: Verb, arguments: Arguments
+) -> tuple[planning.Request, list[str]]:
+    """The request of a verb, and the errors in its steps. Raises Invalid."""
+    session, target = candidate.session, candidate.target
+    request = how.asks(session, candidate.node, arguments)
+    wrong = [*_wrong(target, how, request), *child_nodes.problems(session, request.steps)]
+    if wrong and not how.fails:
+        raise Invalid("; ".join(wrong))
+    return request, wrong
+
+
+def _wrong(target: Target, how: Verb, request: planning.Request) -> list[str]:
+    """What is wrong with the steps that are asked for, as far as it is known by now."""
+    if how.flow is None or not request.steps:
+        return []
+    known = offered(target, how.flow)
+    if how.flow is Flow.DEPLOY:  # only the agent that will have booted says what it can do
+        known = {key: step for key, step in known.items() if not step.in_band}
+    ramdisk = not request.disable_ramdisk
+    agent = ramdisk and planning.frame(target, how.flow).collect is not None
+    return problems(request.steps, how.flow, known, agent=agent, ramdisk=ramdisk)
+
+
+def _keep_arguments(
+    runtime: Runtime, node: Node, event: Event, arguments: Arguments, caller: Caller
+) -> None:
+    """What comes with a verb and belongs to the node from now on."""
+    kept = {}
+    if "configdrive" in arguments:
+        kept["configdrive"] = arguments["configdrive"]
+    if event is Event.RESCUE:
+        password = arguments["rescue_password"]
+        algorithm = runtime.settings.conductor.rescue_password_hash_algorithm
+        kept["rescue_password"] = password
+        kept["hashed_rescue_password"] = hashed(password, algorithm)
+    if kept:
+        node.instance_info = {**node.instance_info, **kept}
+    if event is Event.DEPLOY:
+        _lend(runtime, node, caller)
+
+
+def _lend(runtime: Runtime, node: Node, caller: Caller) -> None:
+    """The project that deploys a node becomes its lessee, if settings want that."""
+    settings = runtime.settings.conductor
+    if not settings.automatic_lessee or node.lessee is not None:
+        return
+    lessee = {
+        "instance": node.instance_info.get("project_id"),
+        "request": caller.project_id,
+    }.get(settings.automatic_lessee_source)
+    if lessee:
+        node.lessee = str(lessee)
+        node.driver_internal_info = {**node.driver_internal_info, "automatic_lessee": True}

@@ -1,0 +1,97 @@
+"""
+Booting again: machines that were told to boot the agent from the network, and do not call.
+
+A packet lost at the wrong moment leaves a machine in its firmware's menu for ever. After
+`[pxe]boot_retry_timeout` seconds of silence it is switched off and booted anew, for as often as
+that fits into the time that the flow waits for its agent.
+"""
+
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from app import log
+from app.db.clock import age
+from app.engine import operations, resume, timeouts
+from app.flows import FLOWS
+from app.hardware import targets
+from app.models import AgentRecord, Node, Operation, OperationState, OperationStep, StepState
+from app.operation_states import Actor
+from app.runtime import Runtime
+
+logger = log.get(__name__)
+
+_STATES = [flow.wait for flow in FLOWS if flow.boots_again]
+_BOOTS, _OFF = "boot.prepare_ramdisk", "power.power_off"
+
+
+def boot_silent_again(runtime: Runtime) -> int:
+    """One look at all nodes; how many are booted again."""
+    timeout = runtime.settings.pxe.boot_retry_timeout
+    if not timeout:
+        return 0
+    with runtime.reading() as session:
+        ids = list(session.scalars(_silent(timeout)))
+    return sum(_one(runtime, operation_id, timeout) for operation_id in ids)
+
+
+def _one(runtime: Runtime, operation_id: int, timeout: float) -> bool:
+    with runtime.transaction(Actor.PERIODIC) as session:
+        node, operation = operations.lock_operation(session, operation_id)
+        if session.scalar(_silent(timeout).where(Operation.id == operation_id)) is None:
+            return False
+        return _boot_again(runtime, session, node, operation, timeout)
+
+
+def _boot_again(
+    runtime: Runtime, session: Session, node: Node, operation: Operation, timeout: float
+) -> bool:
+    if not targets.driver_of(runtime, node).boot.boots_again:
+        return False
+    before = [row for row in operations.steps_of(session, operation) if _is_before(row, operation)]
+    booted = [row for row in before if row.label == _BOOTS][-1]
+    limit = timeouts.callback_timeout(session, node)
+    if limit and booted.attempts * timeout >= limit:
+        return False  # it has been tried for long enough: the deadline comes
+    begins = [
+        row.position for row in before if row.label == _OFF and row.position < booted.position
+    ]
+    operations.go_back(session, operation, max(begins, default=booted.position))
+    logger.warning("boot.retried", node=node.uuid, operation=operation.uuid, silent=timeout)
+    return resume.wake(session, node, operation)
+
+
+def _is_before(row: OperationStep, operation: Operation) -> bool:
+    return row.position < operation.cursor and row.state == StepState.DONE
+
+
+def _silent(timeout: float) -> Select[Any]:
+    """Operations that wait for an agent that has been booted so long ago, and never called."""
+    interface, _, name = _BOOTS.partition(".")
+    heard = (
+        select(AgentRecord.node_id)
+        .where(
+            AgentRecord.node_id == Operation.node_id,
+            AgentRecord.token.is_not(None) | AgentRecord.url.is_not(None),
+        )
+        .exists()
+    )
+    return (
+        select(Operation.id)
+        .join(Node, Node.id == Operation.node_id)
+        .join(OperationStep, OperationStep.operation_id == Operation.id)
+        .where(
+            Operation.state == OperationState.WAITING,
+            Operation.wake_at.is_(None),
+            Node.provision_state.in_(_STATES),
+            Node.maintenance.is_(False),
+            Node.reservation.is_(None),
+            ~heard,
+            OperationStep.interface == interface,
+            OperationStep.name == name,
+            OperationStep.state == StepState.DONE,
+            OperationStep.position < Operation.cursor,
+            age(OperationStep.finished_at) > timeout,
+        )
+    )

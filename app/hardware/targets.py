@@ -1,0 +1,177 @@
+"""
+From rows to what a driver may know: the only maker of targets.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+from sqlalchemy.orm.util import identity_key
+
+from app.db.clock import utcnow
+from app.db.prepared import Typed
+from app.db.transactions import connection_of
+from app.models import AgentRecord, Node, NodeTrait, Port
+from app.models import VolumeConnector as ConnectorRow
+from app.models import VolumeTarget as VolumeRow
+from app.models.snapshot import snapshots
+from app.runtime import Runtime, of
+from drivers.core.driver import Driver
+from drivers.core.kinds import KINDS
+from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
+
+#: What the agent is told of a node, in `params.node` of a command (IPA_PROTOCOL, "Commands").
+_RECORD = (
+    "uuid", "name", "driver", "properties", "instance_info", "instance_uuid", "extra",
+    "driver_internal_info", "resource_class", "target_raid_config", "raid_config",
+    "provision_state", "power_state", "owner", "lessee", "network_data",
+)  # fmt: skip
+
+
+def driver_of(runtime: Runtime, node: Node) -> Driver:
+    """The interfaces of a node; `instance_info` may name others for one deployment."""
+    names = {f"{kind}_interface": kind for kind in KINDS}
+    return runtime.drivers.driver(
+        node.driver,
+        {
+            kind: node.instance_info.get(column) or getattr(node, column)
+            for column, kind in names.items()
+        },
+    )
+
+
+def build(
+    runtime: Runtime,
+    node: Node,
+    ports: Sequence[Port] = (),
+    agent: AgentRecord | None = None,
+    traits: Sequence[str] = (),
+    **attempt: Any,
+) -> Target:
+    """
+    A target; `attempt` holds what only an attempt of a step has (progress, before_order, ...).
+
+    traits: need be given only where an agent runs, which is told of them.
+
+    Raises InvalidDriverInfo when the driver or one of its interfaces is not loaded here.
+    """
+    options = runtime.cache.get("options")
+    if options is None:
+        options = runtime.cache["options"] = runtime.settings.options()
+    return Target(
+        uuid=node.uuid,
+        name=node.name,
+        driver=driver_of(runtime, node),
+        driver_info=node.driver_info,
+        driver_internal_info=node.driver_internal_info,
+        properties=node.properties,
+        instance_info=node.instance_info,
+        extra=node.extra,
+        power_state=node.power_state,
+        provision_state=node.provision_state,
+        disable_power_off=node.disable_power_off,
+        nics=tuple(Nic(port.uuid, port.address, port.pxe_enabled, port.extra) for port in ports),
+        agent=_agent(agent),
+        record=_record(node, traits),
+        options=options,
+        **attempt,
+    )
+
+
+_PORTS = Typed(select(*Port.__table__.c).where(Port.node_id == bindparam("node")))
+_AGENT = Typed(select(*AgentRecord.__table__.c).where(AgentRecord.node_id == bindparam("node")))
+_port, _agent_row = snapshots(Port), snapshots(AgentRecord)
+
+
+def of_node(session: Session, node: Node) -> Target:
+    """The target of a node, with its ports and its agent read in this session."""
+    ports = [_port(row) for row in _PORTS.all(connection_of(session), {"node": node.id})]
+    agent = _agent_of(session, node)
+    return build(of(session), node, ports, agent, **_more(session, node, agent))
+
+
+def _agent_of(session: Session, node: Node) -> AgentRecord | None:
+    """The agent's row as this session has it, where it has changed it, else a snapshot."""
+    known: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
+    if known is not None:
+        return known
+    row = _AGENT.first(connection_of(session), {"node": node.id})
+    return None if row is None else _agent_row(row)
+
+
+def more_of(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+    """
+    What else `build` is to be told of a node: its volumes, where its storage interface uses some,
+    and its traits, where an agent runs; for others nothing, at no cost. Raises as `build`.
+    """
+    if not (_uses_volumes(runtime, node) or _runs(agent)):
+        return {}
+    with runtime.reading() as session:
+        return _more(session, node, agent)
+
+
+def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+    found = _volumes(session, node) if _uses_volumes(of(session), node) else {}
+    if _runs(agent):
+        mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
+        found["traits"] = list(session.scalars(mine.order_by(NodeTrait.trait)))
+    return found
+
+
+def _runs(agent: AgentRecord | None) -> bool:
+    return agent is not None and agent.url is not None
+
+
+def _uses_volumes(runtime: Runtime, node: Node) -> bool:
+    return driver_of(runtime, node).storage.uses_volumes
+
+
+def _volumes(session: Session, node: Node) -> dict[str, Any]:
+    connectors = session.scalars(
+        select(ConnectorRow).where(ConnectorRow.node_id == node.id).order_by(ConnectorRow.id)
+    )
+    volumes = session.scalars(
+        select(VolumeRow).where(VolumeRow.node_id == node.id).order_by(VolumeRow.boot_index)
+    )
+    return {
+        "volume_connectors": tuple(
+            VolumeConnector(row.uuid, row.type, row.connector_id, row.extra) for row in connectors
+        ),
+        "volume_targets": tuple(
+            VolumeTarget(
+                row.uuid,
+                row.volume_type,
+                row.volume_id,
+                row.boot_index,
+                row.properties,
+                row.extra,
+            )
+            for row in volumes
+        ),
+    }
+
+
+def _agent(agent: AgentRecord | None) -> Agent:
+    if agent is None:
+        return Agent()
+    heard = agent.last_heartbeat_at
+    return Agent(
+        url=agent.url,
+        token=agent.token,
+        pregenerated=agent.pregenerated,
+        verify_ca=agent.verify_ca,
+        version=agent.version,
+        status=agent.status,
+        status_message=agent.status_message,
+        silent_for=(utcnow() - heard).total_seconds() if heard else None,
+        steps=agent.steps,
+        hardware_manager_version=agent.hardware_manager_version,
+    )
+
+
+def _record(node: Node, traits: Sequence[str]) -> Mapping[str, Any]:
+    record = {name: getattr(node, name) for name in _RECORD}
+    record["driver_info"] = {}
+    record["traits"] = {"objects": [{"trait": trait} for trait in traits]}
+    return record

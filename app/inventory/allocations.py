@@ -1,0 +1,145 @@
+"""
+Allocations: requests for a node, as they are made and given back.
+
+Where both are locked, the node comes before its allocation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
+from app.inventory import node_rules, nodes, scheduling, traits
+from app.kit import crud
+from app.kit.identifiers import key_of
+from app.models import Allocation, Conductor, Node
+from app.states import State
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
+    """
+    A request for any node that fits, for a conductor to find.
+
+    fields: API names, checked. Raises Invalid, Conflict, AlreadyExists, and Unavailable when there
+    has never been a conductor.
+    """
+    if not fields.get("resource_class"):
+        raise Invalid(
+            "The resource_class field is mandatory when not backfilling: give it, or a node"
+        )
+    if session.scalar(select(Conductor.id).limit(1)) is None:
+        raise Unavailable("No conductor has ever been started.")
+    allocation = _make(session, fields)
+    scheduling.announce(session, allocation)
+    crud.add(session, allocation)
+    return allocation
+
+
+def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocation:
+    """
+    An allocation for a node that is in use already.
+
+    Raises Invalid, Conflict, NodeLocked, AlreadyExists.
+    """
+    try:
+        node = nodes.lock(session, ident)
+    except NotFound as error:
+        raise Invalid(f"Node {ident} could not be found (node)") from error
+    fields = {
+        **fields,
+        "uuid": fields.get("uuid") or node.instance_uuid,
+        "resource_class": fields.get("resource_class") or node.resource_class,
+    }
+    allocation = _make(session, fields, node)
+    _check_suits(session, node, allocation)
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    scheduling.bind(node, allocation)
+    crud.add(session, allocation)
+    return allocation
+
+
+def lock(session: Session, condition: ColumnElement[bool]) -> tuple[Allocation, Node | None] | None:
+    """The allocation that meets a condition and its node, if it has one, both locked."""
+    node_id = session.scalar(select(Allocation.node_id).where(condition))
+    node = session.get(Node, node_id, with_for_update=True) if node_id else None
+    allocation = session.scalar(select(Allocation).where(condition).with_for_update())
+    if allocation is None:
+        return None
+    if allocation.node_id is not None and node is None:  # it was found just now
+        node = session.get_one(Node, allocation.node_id, with_for_update=True)
+    return allocation, node
+
+
+def remove(session: Session, allocation: Allocation, node: Node | None) -> None:
+    """Give a node back, if one was found; both rows are locked. Raises Conflict, NodeLocked."""
+    if node is not None:
+        _check_free(node)
+        node.instance_uuid = None
+        nodes.give_back(session, node)
+        nodes.touch(node)
+    else:
+        session.delete(allocation)
+
+
+def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None) -> Allocation:
+    allocation = crud.make(Allocation, fields)
+    allocation.traits = sorted(set(allocation.traits))
+    traits.check_count(allocation.traits)
+    allocation.candidate_nodes = _uuids(session, allocation.candidate_nodes)
+    other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
+    if other is not None and (node is None or other != node.uuid):
+        raise Conflict(f"uuid: {allocation.uuid} is the instance of node {other}")
+    return allocation
+
+
+def _uuids(session: Session, idents: Sequence[str]) -> list[str]:
+    """The UUIDs of nodes that may be given by name, in their order. Raises Invalid."""
+    wanted = {each: key_of(each)[1] for each in idents}
+    if not wanted:
+        return []
+    meant = or_(Node.uuid.in_(wanted.values()), Node.name.in_(wanted.values()))
+    known = {}
+    for uuid, name in session.execute(select(Node.uuid, Node.name).where(meant)):
+        known[uuid] = known[name] = uuid
+    for given, ident in wanted.items():
+        if ident not in known:
+            raise Invalid(f"Nodes cannot be found: {given} (candidate_nodes)")
+    return list(dict.fromkeys(known[ident] for ident in wanted.values()))
+
+
+def _check_suits(session: Session, node: Node, allocation: Allocation) -> None:
+    """The node that is given is one that the allocation could have got."""
+    if node.provision_state != State.ACTIVE:
+        raise Conflict(
+            f'node: {node.uuid} must be active, but it is in state "{node.provision_state}"'
+        )
+    if node.instance_uuid not in (None, allocation.uuid):
+        raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
+    if session.scalar(select(Allocation.id).where(Allocation.node_id == node.id)) is not None:
+        raise Conflict(f"Node {node.uuid} has an allocation already.")
+    if allocation.resource_class != node.resource_class:
+        raise Invalid(
+            f"resource_class: that of node {node.uuid} is {node.resource_class},"
+            f" not {allocation.resource_class}"
+        )
+    lacking = set(allocation.traits) - set(traits.of_node(session, node))
+    if lacking:
+        raise Invalid(f"traits: node {node.uuid} does not have {', '.join(sorted(lacking))}")
+    if allocation.candidate_nodes and node.uuid not in allocation.candidate_nodes:
+        raise Invalid(f"candidate_nodes: node {node.uuid} must be one of them")
+
+
+def _check_free(node: Node) -> None:
+    """The node is not being used or changed."""
+    state = State(node.provision_state)
+    under_way = node.target_provision_state is not None and state not in node_rules.CHANGEABLE
+    if not node.maintenance and (under_way or state is State.ACTIVE):
+        raise Conflict(
+            f"The allocation of node {node.uuid} cannot be removed while the node is in state"
+            f' "{state}".'
+        )
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)

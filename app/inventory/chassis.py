@@ -1,0 +1,35 @@
+"""
+Chassis: cases that hold several nodes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select
+from sqlalchemy.orm import Session
+
+from app.errors import Invalid, NotFound
+from app.kit import crud
+from app.models import Chassis, Node
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
+    """A new chassis. Raises AlreadyExists."""
+    chassis = crud.make(Chassis, fields)
+    crud.add(session, chassis)
+    return chassis
+
+
+def check(session: Session | Connection, uuid: str) -> None:
+    """There is such a chassis. Raises NotFound."""
+    if session.scalar(select(Chassis.id).where(Chassis.uuid == uuid)) is None:
+        raise NotFound("chassis", uuid)
+
+
+def remove(session: Session, chassis: Chassis) -> None:
+    """Forget a chassis, whose row is locked, that has no nodes. Raises Invalid."""
+    if session.scalar(select(Node.id).where(Node.chassis_uuid == chassis.uuid).limit(1)):
+        raise Invalid(
+            f"Cannot complete the requested action because chassis {chassis.uuid} contains nodes."
+        )
+    session.delete(chassis)

@@ -1,0 +1,134 @@
+"""
+History: what happened to a node, in words.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy.orm import Session
+
+from app import flows
+from app.db.clock import utcnow
+from app.db.transactions import connection_of
+from app.kit.caller import Caller
+from app.models import Node, NodeHistory, OperationStep, draft
+from app.runtime import of
+from app.states import State
+
+#: Characters of a user's or a project's id that are kept.
+LONGEST_USER = 64
+#: Of a change, fields that are named, and characters of each.
+MOST_NAMES, LONGEST_NAME = 30, 100
+
+
+def add(
+    session: Session,
+    node: Node,
+    event_type: str,
+    event: str,
+    severity: str = "INFO",
+    *,
+    user: str | None = None,
+    project: str | None = None,
+) -> None:
+    """
+    Note an event; `[conductor]node_history` off notes nothing.
+
+    The time that it took is counted from the last change of the node's provision state. user,
+    project: of the request that led to it.
+    """
+    if not of(session).settings.conductor.node_history:
+        return
+    moment, since = utcnow(), node.provision_updated_at
+    entry = NodeHistory(
+        uuid=str(uuid4()),
+        node_id=node.id,
+        created_at=moment,
+        severity=severity,
+        event_type=event_type,
+        event=event,
+        conductor=node.reservation,
+        state=node.provision_state,
+        target_provision_state=node.target_provision_state,
+        duration_seconds=None if since is None else int((moment - since).total_seconds()),
+        user=user and user[:LONGEST_USER],
+        project=project and project[:LONGEST_USER],
+    )
+    draft.add_all(connection_of(session), [entry])
+
+
+def requested(session: Session, node: Node, event_type: str, event: str, caller: Caller) -> None:
+    """Note what a user changed or asked for."""
+    add(session, node, event_type, event, user=caller.user_id, project=caller.project_id)
+
+
+def changed(node: Node, values: Mapping[str, Any]) -> list[str]:
+    """
+    The fields that get a new value, and the keys of those that are objects; names only, as values
+    may be secret. values: field -> its new value.
+    """
+    found = []
+    for field, value in values.items():
+        before = getattr(node, field)
+        if before == value:
+            continue
+        if isinstance(before, dict) and isinstance(value, dict):
+            keys = {**before, **value}
+            found += [f"{field}/{key}" for key in keys if before.get(key) != value.get(key)]
+        else:
+            found.append(field)
+    return found
+
+
+def updated(session: Session, node: Node, fields: Sequence[str], caller: Caller) -> None:
+    """Note which fields of a node a user has changed, if any."""
+    if not fields:
+        return
+    named = ", ".join(each[:LONGEST_NAME] for each in fields[:MOST_NAMES])
+    more = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
+    event = f"Changed: {named}{more}.".replace("\0", "")  # keys of objects may be any text
+    requested(session, node, "update", event, caller)
+
+
+def begins(
+    session: Session, node: Node, steps: Sequence[OperationStep], user: str | None = None
+) -> None:
+    """Note that the flow of the node's state begins, if it is one of steps and there are any."""
+    flow = _flow(session, node)
+    if flow and steps:
+        event = f"{_title(flow)} begins; steps: {_listed(steps)}."
+        add(session, node, f"{flow}_start", event, user=user)
+
+
+def ends(
+    session: Session,
+    node: Node,
+    steps: Sequence[OperationStep],
+    failed_in: str | None = None,
+    user: str | None = None,
+) -> None:
+    """Note that it ends. failed_in: the step that has failed."""
+    flow = _flow(session, node)
+    if not (flow and steps):
+        return
+    how = f"has failed in step {failed_in}" if failed_in else "is done"
+    event = f"{_title(flow)} {how}; steps: {_listed(steps)}."
+    add(session, node, f"{flow}_end", event, "ERROR" if failed_in else "INFO", user=user)
+
+
+def _flow(session: Session, node: Node) -> str | None:
+    if not of(session).settings.conductor.record_step_flows_in_history:
+        return None
+    flow = flows.busy_in(node.provision_state)
+    if flow is flows.CLEAN and node.target_provision_state == State.MANAGEABLE:
+        return "manual_cleaning"
+    return flow.steps_event if flow else None
+
+
+def _title(flow: str) -> str:
+    return flow.replace("_", " ").capitalize()
+
+
+def _listed(steps: Sequence[OperationStep]) -> str:
+    return ", ".join(step.label for step in steps if step.flow) or "none"

@@ -1,0 +1,63 @@
+"""
+Inspection rules: what callers keep of them, and those of a file that are always there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app.errors import Invalid
+from app.kit import crud
+from app.models import InspectionRule
+from app.runtime import of
+from drivers.inspection import rules as engine
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> InspectionRule:
+    """A new rule. fields: API names, checked. Raises Invalid, AlreadyExists."""
+    rule = crud.make(InspectionRule, fields)
+    _check(rule)
+    crud.add(session, rule)
+    return rule
+
+
+def change(session: Session, rule: InspectionRule, values: Mapping[str, Any]) -> None:
+    """
+    Change fields of a rule whose row is locked; what was sensitive stays so.
+
+    Raises Invalid.
+    """
+    if rule.sensitive and not values.get("sensitive", True):
+        raise Invalid("sensitive: cannot be unset once it is set")
+    crud.change(session, rule, values)
+    _check(rule)
+
+
+def remove_all(session: Session) -> None:
+    """Forget every rule; those of the file stay."""
+    session.execute(delete(InspectionRule))
+
+
+def in_order(session: Session, phase: str = "main") -> list[dict[str, Any]]:
+    """
+    The rules of a phase as they apply: by decreasing priority, the older one first.
+
+    Raises ValueError when the file of built-in rules has become wrong.
+    """
+    query = select(InspectionRule).where(InspectionRule.phase == phase).order_by(InspectionRule.id)
+    names = ("uuid", "description", "priority", "sensitive", "conditions", "actions")
+    found = [{name: getattr(rule, name) for name in names} for rule in session.scalars(query)]
+    path = of(session).settings.inspection_rules.built_in_rules
+    if path:
+        found += [rule for rule in engine.read(path) if rule.get("phase", "main") == phase]
+    return sorted(found, key=lambda rule: -rule["priority"])
+
+
+def _check(rule: InspectionRule) -> None:
+    wrong = engine.problems({"conditions": rule.conditions, "actions": rule.actions})
+    if not rule.actions:
+        wrong.append("actions: at least one is expected")
+    if wrong:
+        raise Invalid("; ".join(wrong))

@@ -1,0 +1,155 @@
+"""
+Rules for nodes: what may be said of one, and what may be changed in which state.
+
+Each function raises Invalid or Conflict that names the field.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict, Invalid
+from app.flows import FLOWS, INSPECT
+from app.kit import conductors
+from app.kit.identifiers import identified, is_uuid
+from app.kit.json_patch import Change
+from app.models import Chassis, Node
+from app.runtime import of
+from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
+from drivers.agent.image import wanted_boot_mode
+from drivers.core.kinds import KINDS
+
+INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
+#: Names that would be taken for a route.
+RESERVED_NAMES = {
+    "maintenance", "management", "states", "vendor_passthru", "detail", "validate",
+}  # fmt: skip
+#: States under way to a target in which fields may be changed all the same.
+CHANGEABLE = (of_kind(Kind.FAILED) | {State.ERROR}).union(
+    *(flow.states(flow.changeable) for flow in FLOWS)
+)
+#: States in which interfaces and the resource class may be changed.
+UNUSED = WITHOUT_INSTANCE.union(INSPECT.under_way.values())
+RETIREMENT = {"retired", "retired_reason"}
+RETIRED_REASON = "The retired_reason field can only be set when retired is True"
+
+
+def check_name(name: str | None) -> None:
+    """Raises Invalid for a name that would be taken for something else."""
+    if name is not None and (name in RESERVED_NAMES or is_uuid(name)):
+        raise Invalid(
+            f"The word {name!r} is reserved and can not be used as a node name. Reserved words are:"
+            f" {', '.join(sorted(RESERVED_NAMES))}, and all UUIDs"
+        )
+
+
+def check_served(session: Session, node: Node) -> None:
+    """Some live conductor has loaded the node's driver and serves its group."""
+    timeout = of(session).settings.conductor.heartbeat_timeout
+    alive = conductors.alive(session, timeout)
+    group = [each for each in alive if each.group == node.conductor_group]
+    if any(node.driver in each.drivers for each in group):
+        return
+    known = {f"{driver} in group {each.group!r}" for each in alive for driver in each.drivers}
+    raise Invalid(
+        "No valid host was found. Reason: No conductor service registered which supports driver"
+        f' {node.driver} for conductor group "{node.conductor_group}". Ensure the driver is valid'
+        f" and enabled: the live conductors have {', '.join(sorted(known)) or 'none'}."
+    )
+
+
+def parent(session: Session, ident: str | None, own: str) -> str | None:
+    """The UUID of the parent that is named. own: the UUID of the node."""
+    if ident is None:
+        return None
+    found = session.scalar(select(Node.uuid).where(identified(ident)))
+    if found is None:
+        raise _unfit_value("parent_node", ident, "there is no such node")
+    if found == own:
+        raise _unfit_value("parent_node", ident, "a node cannot be its own parent")
+    return found
+
+
+def _unfit_value(field: str, value: str, why: str) -> Invalid:
+    return Invalid(
+        f"Unable to apply the requested {field} {value!r}. Requested value was invalid: {why}"
+    )
+
+
+def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
+    mode = wanted_boot_mode(properties)
+    if mode in of(session).settings.api.disallowed_enrollment_boot_modes:
+        raise Invalid(
+            f"properties/capabilities: no node may have boot mode {mode}"
+            " ([api]disallowed_enrollment_boot_modes)"
+        )
+
+
+def check_chassis(session: Session, uuid: str | None) -> None:
+    """There is such a chassis, and will be until the transaction ends. Raises Invalid."""
+    if uuid is None:
+        return
+    query = select(Chassis.id).where(Chassis.uuid == uuid).with_for_update(read=True)
+    if session.scalar(query) is None:
+        raise Invalid(f"Chassis {uuid} could not be found (chassis_uuid)")
+
+
+def check_state(
+    node: Node, changes: Sequence[Change], touched: Any, inspecting_counts: bool
+) -> None:
+    if node.maintenance and [(each.op, each.path) for each in changes] == [
+        ("remove", ("instance_uuid",))
+    ]:
+        return
+    if touched <= RETIREMENT:  # spec node-retirement: in any state but available
+        return
+    state = State(node.provision_state)
+    under_way = node.target_provision_state is not None and state not in CHANGEABLE
+    if under_way or (state is State.INSPECTING and inspecting_counts):
+        raise Conflict(
+            f"Node {node.uuid} can not be updated while a state transition is in progress: it is"
+            f' in state "{state}".'
+        )
+
+
+def check_protection(node: Node, values: Mapping[str, Any]) -> None:
+    if values.get("protected") and node.provision_state not in (State.ACTIVE, State.RESCUE):
+        raise Conflict(
+            f"Node {node.uuid} can only be made protected in provision states 'active' or"
+            f" 'rescue', the current state is '{node.provision_state}'"
+        )
+    if values.get("protected_reason") and not values.get("protected", node.protected):
+        raise Invalid("The protected_reason field can only be set when protected is True")
+
+
+def check_retirement(node: Node, values: Mapping[str, Any]) -> None:
+    if values.get("retired") and node.provision_state == State.AVAILABLE:
+        raise Conflict(
+            f"Node {node.uuid} can not have 'retired' set in provision state 'available', the"
+            " current state is 'available': make it manageable first"
+        )
+    if values.get("retired_reason") and not values.get("retired", node.retired):
+        raise Invalid(RETIRED_REASON)
+
+
+def check_use(node: Node, values: Mapping[str, Any]) -> None:
+    """What a node in use must keep."""
+    unused = node.provision_state in UNUSED
+    for field in INTERFACES:
+        new = values.get(field, getattr(node, field))
+        if new != getattr(node, field) and not (unused or node.maintenance):
+            raise Conflict(
+                f"{field}: cannot be changed while node {node.uuid} is in state"
+                f' "{node.provision_state}"'
+            )
+    instance = values.get("instance_uuid")
+    if instance and node.instance_uuid and instance != node.instance_uuid:
+        raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
+    resource_class = values.get("resource_class", node.resource_class)
+    if node.resource_class and resource_class != node.resource_class and not unused:
+        raise Conflict(
+            f"resource_class: cannot be changed while node {node.uuid} is in state"
+            f' "{node.provision_state}"'
+        )

@@ -1,0 +1,299 @@
+"""
+Nodes: found, enrolled, changed, put into maintenance, removed.
+
+Functions that change a node run in the caller's transaction and lock its row first.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.orm import Session
+
+from app.db.clock import now
+from app.db.transactions import retrying
+from app.errors import (
+    Conflict,
+    Invalid,
+    NodeLocked,
+    NodeProtected,
+    NotFound,
+    Unavailable,
+)
+from app.inventory import history, node_rules
+from app.inventory.node_rules import INTERFACES
+from app.kit import crud, unique
+from app.kit.caller import Caller
+from app.kit.concurrency import given_away
+from app.kit.identifiers import identified, key_of
+from app.kit.json_patch import Change
+from app.models import (
+    AgentRecord,
+    Allocation,
+    BiosSetting,
+    FirmwareComponent,
+    InspectionReport,
+    Node,
+    NodeHistory,
+    NodeInventory,
+    NodeTrait,
+    Operation,
+    OperationStep,
+    Port,
+    Portgroup,
+    VolumeConnector,
+    VolumeTarget,
+)
+from app.runtime import Runtime, of
+from app.states import State
+from drivers.core.errors import HardwareError
+
+T = TypeVar("T")
+
+#: What is forgotten with a node, beside the steps of its operations.
+OF_A_NODE = (
+    Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
+    VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
+    InspectionReport,
+)  # fmt: skip
+REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
+
+
+def find(session: Session, ident: str) -> Node:
+    """A node by UUID or name. Raises NotFound."""
+    node = session.scalar(select(Node).where(identified(ident)))
+    if node is None:
+        raise NotFound("node", ident)
+    return node
+
+
+def lock(session: Session, ident: str) -> Node:
+    """The same, its row locked until the transaction ends."""
+    column, value = key_of(ident)
+    node = session.scalar(_LOCKED[column], {"value": value})
+    if node is None:
+        raise NotFound("node", ident)
+    return node
+
+
+_LOCKED = {
+    name: select(Node).where(Node.__table__.c[name] == bindparam("value")).with_for_update()
+    for name in ("uuid", "name")
+}
+
+
+def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
+    """
+    Run `work` in a transaction; again, a little later, when the node is locked.
+
+    Raises NodeLocked when it stays so for `[conductor]node_locked_retry_attempts` tries, or when
+    too many other requests wait for something already.
+    """
+
+    def attempt() -> T:
+        with runtime.transaction() as session:
+            return work(session)
+
+    settings = runtime.settings.conductor
+    for _ in range(settings.node_locked_retry_attempts - 1):
+        try:
+            return retrying(attempt)
+        except NodeLocked as locked:
+            try:
+                with given_away():
+                    time.sleep(settings.node_locked_retry_interval)
+            except Unavailable:  # too many wait already: tell at once what is the matter
+                raise locked from None
+    return retrying(attempt)
+
+
+def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
+    """Enroll a node. fields: API names, checked for their types. Raises Invalid, AlreadyExists."""
+    settings = of(session).settings
+    node = crud.make(Node, fields)
+    node.provision_state = state
+    if not node.resource_class:
+        node.resource_class = settings.default.default_resource_class
+    group = node.conductor_group or settings.default.default_conductor_group
+    node.conductor_group = group.lower()
+    node_rules.check_name(node.name)
+    node_rules.check_served(session, node)
+    node.parent_node = node_rules.parent(session, node.parent_node, node.uuid)
+    node_rules.check_chassis(session, node.chassis_uuid)
+    if node.retired_reason and not node.retired:
+        raise Invalid(node_rules.RETIRED_REASON)
+    node_rules.check_boot_mode(session, node.properties)
+    _set_interfaces(session, node, {})
+    with unique.checked(session, "node", node):
+        session.add(node)
+    return node
+
+
+def change(
+    session: Session,
+    node: Node,
+    changes: Sequence[Change],
+    values: Mapping[str, Any],
+    caller: Caller,
+    *,
+    inspecting_counts: bool,
+    reset_interfaces: bool = False,
+) -> None:
+    """
+    Change fields of a node whose row is locked, and note in its history which.
+
+    changes: as asked for. values: field -> its new value, None for removed. inspecting_counts:
+    the caller's API version knows that a node under inspection is not to be changed.
+    Raises Invalid, Conflict, NodeLocked, AlreadyExists.
+    """
+    values = crud.filled(Node, values)
+    node_rules.check_state(node, changes, values.keys(), inspecting_counts)
+    if "name" in values:
+        node_rules.check_name(values["name"])
+    if "conductor_group" in values:
+        values["conductor_group"] = values["conductor_group"].lower()
+    if values.get("driver", node.driver) != node.driver and node.console_enabled:
+        raise Conflict(f"Node {node.uuid}: stop the console before you change the driver.")
+    if "parent_node" in values:
+        values["parent_node"] = node_rules.parent(session, values["parent_node"], node.uuid)
+    node_rules.check_chassis(session, values.get("chassis_uuid"))
+    node_rules.check_boot_mode(session, values.get("properties", {}))
+    node_rules.check_protection(node, values)
+    node_rules.check_retirement(node, values)
+    node_rules.check_use(node, values)
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    _check_allocation(session, node, values)
+    served = (node.driver, node.conductor_group)
+    display_name = node.instance_info.get("display_name")
+    fields = history.changed(node, values)
+    chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
+    with unique.checked(session, "node", node):
+        for key, value in values.items():
+            setattr(node, key, value)
+        _clear_dependents(node, values)
+        if "instance_info" in values and "instance_name" not in values:
+            _name_instance(node, display_name)
+        if served != (node.driver, node.conductor_group):
+            node_rules.check_served(session, node)
+        if chosen or served[0] != node.driver:
+            _set_interfaces(session, node, chosen, reset=reset_interfaces)
+        touch(node)
+    history.updated(session, node, fields, caller)
+
+
+def touch(node: Node) -> None:
+    node.updated_at = now()
+
+
+def give_back(session: Session, node: Node) -> None:
+    """The node's allocation, if it has one, is over."""
+    session.execute(delete(Allocation).where(Allocation.node_id == node.id))
+    info = node.instance_info
+    node.instance_info = {key: value for key, value in info.items() if key != "traits"}
+
+
+def set_maintenance(session: Session, node: Node, reason: str | None, caller: Caller) -> None:
+    """Nothing is done to the node unless somebody asks. Raises NodeLocked."""
+    _free(node)
+    node.maintenance, node.maintenance_reason = True, reason
+    touch(node)
+    told = f"Maintenance was set: {reason or 'no reason given'}."
+    history.requested(session, node, "maintenance", told, caller)
+
+
+def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
+    """Also forgets the reason and the fault. Raises NodeLocked."""
+    _free(node)
+    node.maintenance = False
+    _clear_dependents(node, {"maintenance": False})
+    touch(node)
+    history.requested(session, node, "maintenance", "Maintenance was ended.", caller)
+
+
+def remove(session: Session, node: Node) -> None:
+    """Forget a node and all that belongs to it. Raises Conflict, NodeProtected, NodeLocked."""
+    if not node.maintenance and node.instance_uuid is not None:
+        raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
+    if node.protected:
+        raise NodeProtected(node.uuid)
+    allowed = set(REMOVABLE)
+    if of(session).settings.conductor.allow_deleting_available_nodes:
+        allowed.add(State.AVAILABLE)
+    elif node.provision_state == State.AVAILABLE:
+        raise Conflict(f"Node {node.uuid} is available and may not be deleted.")
+    if not node.maintenance and node.provision_state not in allowed:
+        raise Conflict(
+            f'Can not delete node "{node.uuid}" while it is in provision state'
+            f' "{node.provision_state}". Valid provision states to perform deletion are:'
+            f" {sorted(map(str, allowed))}"
+        )
+    _free(node)
+    operations = select(Operation.id).where(Operation.node_id == node.id)
+    session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
+    for model in OF_A_NODE:
+        session.execute(delete(model).where(model.node_id == node.id))
+    session.delete(node)
+
+
+def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -> None:
+    """Who takes away the instance of an allocated node gives the node back."""
+    leaves = "instance_uuid" in values and values["instance_uuid"] is None
+    new_owner = values.get("owner", node.owner) != node.owner
+    if not (leaves or new_owner):
+        return
+    allocation = session.scalar(select(Allocation).where(Allocation.node_id == node.id))
+    if allocation is None:
+        return
+    if new_owner and allocation.owner is not None:
+        raise Conflict(f"owner: node {node.uuid} is allocated to project {allocation.owner}")
+    if leaves and node.provision_state not in node_rules.UNUSED and not node.maintenance:
+        raise Conflict(
+            f'instance_uuid: node {node.uuid} is allocated, and in state "{node.provision_state}"'
+        )
+    if leaves:
+        give_back(session, node)
+
+
+def _free(node: Node) -> None:
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+
+
+def _set_interfaces(
+    session: Session, node: Node, chosen: Mapping[str, str | None], *, reset: bool = False
+) -> None:
+    """
+    Set what is chosen, keep the rest (or not, with `reset`), and fill in the driver's defaults.
+
+    Raises Invalid for an interface that the driver does not have.
+    """
+    drivers = of(session).drivers
+    wanted = {
+        kind: chosen[field] if field in chosen else None if reset else getattr(node, field)
+        for field, kind in INTERFACES.items()
+    }
+    try:
+        driver = drivers.core.driver(node.driver, wanted)
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+    for field, kind in INTERFACES.items():
+        setattr(node, field, driver.by_kind[kind].name)
+
+
+def _name_instance(node: Node, before: str | None) -> None:
+    """A new display name of the instance is its name, unless it has one."""
+    name = node.instance_info.get("display_name")
+    if name != before and isinstance(name, str) and 0 < len(name) < 256 and not node.instance_name:
+        node.instance_name = name
+
+
+def _clear_dependents(node: Node, values: Mapping[str, Any]) -> None:
+    """What makes no sense any more once a switch is off."""
+    if values.get("maintenance") is False:
+        node.maintenance_reason = node.fault = None
+    if values.get("protected") is False:
+        node.protected_reason = None
+    if values.get("retired") is False:
+        node.retired_reason = None

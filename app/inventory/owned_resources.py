@@ -1,0 +1,76 @@
+"""
+Parts of nodes: what ports, port groups, volume connectors and volume targets have in common.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict, Invalid, NodeLocked
+from app.kit.identifiers import identified
+from app.models import Node, Port, Portgroup, VolumeConnector, VolumeTarget
+from app.models.base import kind_of
+from app.states import State
+
+Part = Port | Portgroup | VolumeConnector | VolumeTarget
+
+#: States in which a node may be wired anew.
+REWIRABLE = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE}
+
+
+def node_id(session: Session, ident: str) -> int:
+    """
+    The id of the node that a part is to belong to, which stays there until the transaction ends.
+
+    The node may be reserved for an operation. Raises Invalid.
+    """
+    found = session.scalar(
+        select(Node.id).where(identified(ident)).with_for_update(read=True, key_share=True, of=Node)
+    )
+    if found is None:
+        raise Invalid(
+            f"Unable to apply the requested node_uuid {ident!r}. Requested value was invalid: Node"
+            f" {ident} could not be found."
+        )
+    return found
+
+
+def by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
+    """The values, with the id of the node in place of its UUID. Raises Invalid."""
+    if "node_uuid" not in values:
+        return values
+    rest = {name: value for name, value in values.items() if name != "node_uuid"}
+    return {**rest, "node_id": node_id(session, values["node_uuid"])}
+
+
+def changed(part: Part, values: dict[str, Any]) -> set[str]:
+    """The columns that get another value."""
+    return {name for name, value in values.items() if value != getattr(part, name)}
+
+
+def lock_node(session: Session, part: Part, *, inspecting_counts: bool = False) -> Node:
+    """
+    The node of a part, its row locked. Raises NodeLocked.
+
+    inspecting_counts: parts of a node under inspection are not to be changed; raises Conflict.
+    """
+    node = session.get_one(Node, part.node_id, with_for_update=True)
+    if inspecting_counts and node.provision_state == State.INSPECTING:
+        raise Conflict(
+            f"Node {node.uuid} is being inspected; its {kind_of(type(part))}s cannot be changed."
+        )
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    return node
+
+
+def check_rewirable(node: Node, fields: Iterable[str]) -> None:
+    """These fields of a part may be changed now. Raises Conflict."""
+    names = ", ".join(sorted(fields))
+    if names and node.provision_state not in REWIRABLE and not node.maintenance:
+        raise Conflict(
+            f"{names}: cannot be changed while node {node.uuid} is in state"
+            f' "{node.provision_state}" and not in maintenance'
+        )

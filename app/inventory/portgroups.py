@@ -1,0 +1,63 @@
+"""
+Port groups: ports of a node that are used as one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from app.db.clock import now
+from app.errors import Invalid
+from app.inventory import owned_resources
+from app.kit import crud
+from app.models import Port, Portgroup
+from app.runtime import of
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> Portgroup:
+    """A new group, without ports. Raises Invalid, AlreadyExists."""
+    values = owned_resources.by_column(session, dict(fields))
+    if not values.get("mode"):
+        values["mode"] = of(session).settings.default.default_portgroup_mode
+    group = crud.make(Portgroup, values)
+    crud.add(session, group)
+    return group
+
+
+def change(
+    session: Session, group: Portgroup, values: Mapping[str, Any], *, inspecting_counts: bool
+) -> None:
+    """
+    Change fields of a group; a new physical network is that of its ports, too.
+
+    values: field -> its new value, None for removed; node_uuid moves it.
+    Raises Invalid, Conflict, NodeLocked, AlreadyExists.
+    """
+    node = owned_resources.lock_node(session, group, inspecting_counts=inspecting_counts)
+    values = owned_resources.by_column(session, dict(values))
+    if "node_id" in owned_resources.changed(group, values):
+        owned_resources.check_rewirable(node, ["node_uuid"])
+        _check_empty(session, group)
+    crud.change(session, group, values)
+    if "physical_network" in values:
+        session.execute(
+            update(Port)
+            .where(Port.portgroup_id == group.id)
+            .values(physical_network=group.physical_network, updated_at=now())
+        )
+
+
+def remove(session: Session, group: Portgroup) -> None:
+    """Forget a group that has no ports. Raises Invalid, NodeLocked."""
+    owned_resources.lock_node(session, group)
+    _check_empty(session, group)
+    session.delete(group)
+
+
+def _check_empty(session: Session, group: Portgroup) -> None:
+    if session.scalar(select(Port.id).where(Port.portgroup_id == group.id).limit(1)):
+        raise Invalid(
+            f"Cannot complete the requested action because portgroup {group.uuid} contains ports."
+        )

@@ -1,0 +1,114 @@
+"""
+Ports: the network interfaces of nodes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.errors import Conflict, Invalid
+from app.inventory import owned_resources, vifs
+from app.kit import crud
+from app.models import Port, Portgroup
+from app.states import State
+
+#: Columns whose change needs a node that is not in use -> the fields.
+WIRING = {
+    "pxe_enabled": "pxe_enabled",
+    "local_link_connection": "local_link_connection",
+    "physical_network": "physical_network",
+    "portgroup_id": "portgroup_uuid",
+}
+
+
+def create(session: Session, node_ident: str, fields: Mapping[str, Any]) -> Port:
+    """A new port of a node, which may be locked. Raises Invalid, Conflict, AlreadyExists."""
+    values = _by_column(session, {**fields, "node_uuid": node_ident})
+    port = crud.make(Port, values)
+    _check_smartnic(port)
+    _check_group(session, port, values.keys() | WIRING.keys())
+    crud.add(session, port)
+    return port
+
+
+def change(
+    session: Session, port: Port, values: Mapping[str, Any], *, inspecting_counts: bool
+) -> None:
+    """
+    Change fields of a port. values: field -> its new value, None for removed; node_uuid moves it.
+
+    Raises Invalid, Conflict, NodeLocked, AlreadyExists.
+    """
+    node = owned_resources.lock_node(session, port, inspecting_counts=inspecting_counts)
+    values = crud.filled(Port, _by_column(session, dict(values)))
+    changed = owned_resources.changed(port, values)
+    owned_resources.check_rewirable(node, (WIRING[name] for name in changed & WIRING.keys()))
+    in_use = node.provision_state == State.ACTIVE or node.instance_uuid is not None
+    if "address" in changed and in_use and not node.maintenance:
+        raise Conflict(f"address: node {node.uuid} is in use and not in maintenance")
+    crud.change(session, port, values)
+    _check_smartnic(port)
+    _check_group(session, port, changed)
+
+
+def remove(session: Session, port: Port) -> None:
+    """Forget a port. Raises NodeLocked, Conflict."""
+    node = owned_resources.lock_node(session, port)
+    vif = vifs.bound(port)
+    if vif is not None and not node.maintenance:
+        raise Conflict(f"Port {port.uuid} is bound to VIF {vif}; detach that first.")
+    session.delete(port)
+
+
+def _by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
+    """The values, with ids in place of UUIDs; the port group stays. Raises Invalid."""
+    if "portgroup_uuid" in values:
+        uuid = values.pop("portgroup_uuid")
+        query = select(Portgroup.id).where(Portgroup.uuid == uuid).with_for_update()
+        found = session.scalar(query)
+        if uuid is not None and found is None:
+            raise Invalid(f"Portgroup {uuid} could not be found (portgroup_uuid)")
+        values["portgroup_id"] = found
+    return owned_resources.by_column(session, values)
+
+
+def _check_smartnic(port: Port) -> None:
+    link = port.local_link_connection
+    if port.is_smartnic and link and not ("port_id" in link and "hostname" in link):
+        raise Invalid("local_link_connection: a smart NIC needs port_id and hostname")
+
+
+def _check_group(session: Session, port: Port, changed: set[str]) -> None:
+    """The port fits the port group that it belongs to. Raises Invalid, Conflict."""
+    if port.portgroup_id is None or not changed & {*WIRING, "node_id"}:
+        return
+    group = session.get_one(Portgroup, port.portgroup_id, with_for_update=True)
+    if group.node_id != port.node_id:
+        raise Invalid(f"portgroup_uuid: port group {group.uuid} belongs to another node")
+    if changed & {"pxe_enabled", "portgroup_id"}:
+        _check_alone(port, group)
+    if changed & {"physical_network", "portgroup_id"}:
+        _join_network(session, port, group)
+
+
+def _check_alone(port: Port, group: Portgroup) -> None:
+    if port.pxe_enabled and not group.standalone_ports_supported:
+        raise Conflict(
+            f"pxe_enabled: must be false for a port of port group {group.uuid}, which does not"
+            " support standalone ports"
+        )
+
+
+def _join_network(session: Session, port: Port, group: Portgroup) -> None:
+    """All of a group is on one physical network, or none; the first port says on which."""
+    others = select(Port.physical_network).where(Port.portgroup_id == group.id, Port.id != port.id)
+    networks = set(session.scalars(others)) or {group.physical_network} - {None}
+    if not networks:
+        group.physical_network = port.physical_network
+    elif port.physical_network not in networks:
+        wanted = ", ".join(sorted(each or "none" for each in networks))
+        raise Conflict(
+            f"physical_network: must be that of port group {group.uuid}, which is {wanted}"
+        )

@@ -1,0 +1,81 @@
+"""
+Runbooks: steps to clean or service nodes with, kept under a name.
+
+A runbook fits a node that has one of its traits, or its name as a trait: before API version 1.112
+runbooks had no traits of their own.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.clock import now
+from app.errors import Invalid, NotFound
+from app.inventory import traits
+from app.kit import crud
+from app.kit.identifiers import is_uuid
+from app.models import Node, Runbook
+
+
+def find(session: Session, ident: str) -> Runbook:
+    """A runbook by UUID or name. Raises NotFound."""
+    by_uuid = is_uuid(ident)
+    condition = Runbook.uuid == str(UUID(ident)) if by_uuid else Runbook.name == ident
+    runbook = session.scalar(select(Runbook).where(condition))
+    if runbook is None:
+        raise NotFound("runbook", ident)
+    return runbook
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> Runbook:
+    """A new runbook. fields: API names, checked. Raises Invalid, AlreadyExists."""
+    runbook = crud.make(Runbook, fields)
+    _check_owner(runbook)
+    crud.add(session, runbook)
+    return runbook
+
+
+def change(session: Session, runbook: Runbook, values: Mapping[str, Any]) -> None:
+    """
+    Change fields of a runbook whose row is locked; one that is made public loses its owner.
+
+    Raises Invalid, AlreadyExists.
+    """
+    if values.get("public") and "owner" not in values:
+        values = {**values, "owner": None}
+    crud.change(session, runbook, values)
+    _check_owner(runbook)
+
+
+def set_traits(runbook: Runbook, wanted: Iterable[str]) -> None:
+    """Set all traits of a runbook whose row is locked. Raises Invalid."""
+    runbook.traits = sorted(set(wanted))
+    traits.check_count(runbook.traits)
+    runbook.updated_at = now()
+
+
+def steps_of(
+    session: Session, node: Node, ident: str, *, must_fit: bool = True
+) -> tuple[list[dict[str, Any]], bool]:
+    """
+    The steps of a runbook, by UUID or name, in their order, and whether it leaves out the ramdisk.
+
+    Raises NotFound, and Invalid when the runbook must fit the node's traits and does not.
+    """
+    runbook = find(session, ident)
+    fitting = sorted({runbook.name, *runbook.traits})
+    if must_fit and set(traits.of_node(session, node)).isdisjoint(fitting):
+        raise Invalid(
+            f"runbook: {runbook.name} fits nodes with one of the traits {', '.join(fitting)};"
+            f" node {node.uuid} has none of them"
+        )
+    steps = sorted(runbook.steps, key=lambda step: step["order"])
+    return steps, runbook.disable_ramdisk
+
+
+def _check_owner(runbook: Runbook) -> None:
+    if runbook.public and runbook.owner is not None:
+        raise Invalid("owner: a public runbook has none")

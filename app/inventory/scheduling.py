@@ -1,0 +1,200 @@
+"""
+Scheduling: finding nodes for allocations.
+
+An allocation is one transaction: its row is locked, a node that fits is locked, and both are
+written. Whoever dies in between leaves the allocation as it was, and another message about it is
+due (`due_at`), so several conductors may seek at once, and messages may be lost or repeated.
+
+The search costs the same however many nodes there are: an index holds the free nodes of each
+resource class, and it begins at a random one of them, some at a time.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, TextClause, or_, select
+from sqlalchemy.orm import Session
+
+from app import killpoints, log
+from app.db.clock import after, age, now
+from app.db.transactions import call_after_commit, retrying
+from app.inventory.nodes import touch
+from app.models import Allocation, AllocationState, Node, NodeTrait
+from app.models.node import FREE
+from app.runtime import Call, Runtime, of
+
+logger = log.get(__name__)
+
+Condition = ColumnElement[bool] | TextClause
+
+TASK = "ingot.allocate"
+#: Nodes looked at, and shuffled, at a time.
+BATCH = 20
+#: Most messages that are sent again in one pass.
+RESENT = 1000
+#: Longest seconds between two messages about the same allocation.
+RESEND_AT_MOST = 60.0
+
+
+def announce(
+    session: Session, allocation: Allocation, *, delay: float = 0, existed: float = 0
+) -> None:
+    """
+    Have a conductor seek a node once this is committed; again, should the message get lost.
+
+    delay: seconds to wait first. existed: seconds for which the allocation has been there: what
+    takes long is less and less likely to be lost.
+    """
+    runtime, uuid = of(session), allocation.uuid
+    patience = max(runtime.settings.conductor.resend_after, existed)
+    allocation.due_at = after(delay + min(patience, RESEND_AT_MOST))
+
+    def deliver() -> None:
+        killpoints.reach("committed", "allocation")
+        runtime.send(Call(TASK, (uuid,), delay))
+
+    call_after_commit(session, deliver)
+
+
+def announce_due(runtime: Runtime) -> int:
+    """Send again what was sent so long ago that it counts as lost; how many there were."""
+    with runtime.transaction() as session:
+        due = session.execute(
+            select(Allocation, age(Allocation.created_at))
+            .where(Allocation.due_at < select(now()).scalar_subquery())  # so an index finds them
+            .order_by(Allocation.due_at)
+            .limit(RESENT)
+            .with_for_update(skip_locked=True)
+        ).all()
+        for allocation, existed in due:
+            announce(session, allocation, existed=existed)
+    if due:
+        logger.info("allocations.resent", count=len(due))
+    return len(due)
+
+
+def seek(runtime: Runtime, uuid: str) -> None:
+    """Find a node for an allocation that still seeks one, or say why there is none."""
+
+    def work() -> None:
+        with runtime.transaction() as session:
+            allocation = session.scalar(_seeking(uuid))
+            if allocation is not None:
+                _settle(session, allocation)
+                killpoints.reach("acted", "allocation")
+
+    retrying(work)
+
+
+def bind(node: Node, allocation: Allocation) -> None:
+    """The node is the allocation's; both rows are locked."""
+    node.instance_uuid = allocation.uuid
+    node.instance_info = {**node.instance_info, "traits": allocation.traits}
+    touch(node)
+    allocation.node_id = node.id
+    allocation.state = AllocationState.ACTIVE
+    allocation.last_error = allocation.due_at = None
+
+
+def _seeking(uuid: str) -> Select[Any]:
+    return (
+        select(Allocation)
+        .where(Allocation.uuid == uuid, Allocation.state == AllocationState.ALLOCATING)
+        .with_for_update()
+    )
+
+
+def _settle(session: Session, allocation: Allocation) -> None:
+    settings = of(session).settings.conductor
+    allocation.updated_at = now()
+    other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
+    if other is not None:  # set by hand: no second node can have it
+        _fail(allocation, f"it is the instance of node {other}")
+        return
+    fit = _fit(allocation)
+    node = _lock_one(session, allocation, fit)
+    if node is not None:
+        bind(node, allocation)
+        logger.info("allocation.active", allocation=allocation.uuid, node=node.uuid)
+        return
+    busy = Node.reservation.is_not(None)
+    locked = session.scalar(select(Node.id).where(*fit, busy).limit(1)) is not None
+    allocation.attempts += 1
+    if locked and allocation.attempts < settings.node_locked_retry_attempts:
+        announce(session, allocation, delay=settings.node_locked_retry_interval)
+    elif locked:
+        _fail(allocation, f"every available node {_wanted(allocation)} is locked")
+    else:
+        _fail(allocation, f"there is no available node {_wanted(allocation)}")
+
+
+def _fail(allocation: Allocation, why: str) -> None:
+    allocation.state, allocation.due_at = AllocationState.ERROR, None
+    allocation.last_error = f"Failed to process allocation {allocation.uuid}: {why}"
+    logger.info("allocation.failed", allocation=allocation.uuid, reason=why)
+
+
+def _in_class(allocation: Allocation) -> tuple[Condition, Condition]:
+    """What the index of free nodes has for an allocation."""
+    return (FREE, Node.resource_class == allocation.resource_class)
+
+
+def _fit(allocation: Allocation) -> Sequence[Condition]:
+    """The conditions for nodes that the allocation may get, be they locked or not."""
+    fit = [
+        *_in_class(allocation),
+        Node.power_state.is_not(None),
+        Node.maintenance.is_(False),
+        Node.parent_node.is_(None),
+    ]
+    if allocation.owner is not None:
+        fit.append(or_(Node.owner == allocation.owner, Node.lessee == allocation.owner))
+    if allocation.candidate_nodes:
+        fit.append(Node.uuid.in_(allocation.candidate_nodes))
+    for trait in allocation.traits:
+        has = select(NodeTrait).where(NodeTrait.node_id == Node.id, NodeTrait.trait == trait)
+        fit.append(has.exists())
+    return fit
+
+
+def _lock_one(session: Session, allocation: Allocation, fit: Sequence[Condition]) -> Node | None:
+    """A free node that fits, its row locked; what others take meanwhile is passed over."""
+    free = (*fit, Node.reservation.is_(None))
+    for node_id in _candidates(session, allocation, free):
+        node = session.scalar(select(Node).where(Node.id == node_id, *free).with_for_update())
+        if node is not None:
+            return node
+    return None
+
+
+def _candidates(
+    session: Session, allocation: Allocation, free: Sequence[Condition]
+) -> Iterator[int]:
+    """The node of the allocation's name first; then from a random one on, around to it."""
+    ids = select(Node.id).where(*free)
+    if allocation.name is not None:
+        yield from session.scalars(ids.where(Node.name == allocation.name)).all()
+    known = select(Node.id).where(*_in_class(allocation)).limit(1)
+    ends = (known.order_by(Node.id), known.order_by(Node.id.desc()))
+    # in one question: nodes may be taken between two
+    lowest, highest = session.execute(select(*(end.scalar_subquery() for end in ends))).one()
+    start = random.randint(lowest or 0, highest or 0)  # noqa: S311
+    for part in (Node.id >= start, Node.id < start):
+        page, last = ids.where(part).order_by(Node.id).limit(BATCH), 0
+        while batch := list(session.scalars(page.where(Node.id > last))):
+            last = batch[-1]
+            random.shuffle(batch)
+            yield from batch
+
+
+def _wanted(allocation: Allocation) -> str:
+    """What was sought, in words."""
+    wanted = f"of resource class {allocation.resource_class}"
+    if allocation.traits:
+        wanted += f" with the traits {', '.join(allocation.traits)}"
+    if allocation.owner is not None:
+        wanted += f" that project {allocation.owner} may use"
+    if allocation.candidate_nodes:
+        wanted += f" among the {len(allocation.candidate_nodes)} candidates"
+    return wanted

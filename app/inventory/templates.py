@@ -1,0 +1,55 @@
+"""
+Deploy templates: steps of every deployment that asks for a trait of their name.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.errors import Invalid
+from app.inventory import traits
+from app.kit import crud
+from app.models import DeployTemplate, Node
+
+
+def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
+    """A new template. fields: API names, checked. Raises AlreadyExists."""
+    template = crud.make(DeployTemplate, fields)
+    crud.add(session, template)
+    return template
+
+
+def steps_of(session: Session, node: Node) -> list[dict[str, Any]]:
+    """
+    The steps that the traits of the node's instance bring along.
+
+    Raises Invalid when the instance's traits are no list of texts, when the node lacks one of them,
+    or when two templates have the same step.
+    """
+    wanted = node.instance_info.get("traits") or []
+    if not wanted:
+        return []
+    if not isinstance(wanted, list) or not all(isinstance(trait, str) for trait in wanted):
+        raise Invalid(
+            f"Error parsing traits from Node {node.uuid} instance_info field. A list of strings is"
+            " expected."
+        )
+    lacking = sorted(set(wanted) - set(traits.of_node(session, node)))
+    if lacking:
+        raise Invalid(
+            "instance_info/traits: Cannot specify instance traits that are not also set on the"
+            f" node. Node {node.uuid} is missing traits {', '.join(lacking)}"
+        )
+    found = session.scalars(
+        select(DeployTemplate).where(DeployTemplate.name.in_(wanted)).order_by(DeployTemplate.id)
+    ).all()
+    steps = [step for template in found for step in template.steps]
+    counts = Counter((step["interface"], step["step"]) for step in steps)
+    twice = [".".join(step) for step, count in counts.items() if count > 1]
+    if twice:
+        names = ", ".join(template.name for template in found)
+        raise Invalid(f"deploy templates {names}: more than one has {', '.join(twice)}")
+    return steps

@@ -1,0 +1,81 @@
+"""
+Traits: what nodes are good for.
+
+A trait is a name of the os-traits library, which all of OpenStack shares, or a custom one.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from functools import cache
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app.errors import Invalid, NodeLocked, NotFound
+from app.inventory.nodes import touch
+from app.models import Node, NodeTrait
+
+#: Most traits of one thing.
+MOST = 50
+LONGEST = 255
+_CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
+
+
+@cache
+def _standard() -> frozenset[str]:
+    import os_traits  # walks fifty modules: only who meets such a trait waits for it
+
+    return frozenset(os_traits.get_traits())
+
+
+def is_trait(text: str) -> bool:
+    if len(text) > LONGEST:
+        return False
+    return bool(_CUSTOM.fullmatch(text)) or text in _standard()
+
+
+def check_count(traits: Collection[str]) -> None:
+    """Raises Invalid for more than a node or a runbook may have."""
+    if len(traits) > MOST:
+        raise Invalid(
+            f"traits: {len(traits)} would exceed the maximum number of traits per node ({MOST})"
+        )
+
+
+def of_node(session: Session, node: Node) -> list[str]:
+    """The traits of a node, sorted."""
+    mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
+    return list(session.scalars(mine.order_by(NodeTrait.trait)))
+
+
+def replace(session: Session, node: Node, traits: Iterable[str]) -> None:
+    """Set all traits of a node whose row is locked. Raises Invalid, NodeLocked."""
+    wanted = sorted(set(traits))
+    check_count(wanted)
+    _change(node)
+    session.execute(delete(NodeTrait).where(NodeTrait.node_id == node.id))
+    session.add_all(NodeTrait(node_id=node.id, trait=trait) for trait in wanted)
+
+
+def add(session: Session, node: Node, trait: str) -> None:
+    """Give a node, whose row is locked, one more trait. Raises Invalid, NodeLocked."""
+    known = of_node(session, node)
+    if trait not in known:
+        check_count([*known, trait])
+        _change(node)
+        session.add(NodeTrait(node_id=node.id, trait=trait))
+
+
+def remove(session: Session, node: Node, trait: str) -> None:
+    """Take a trait from a node whose row is locked. Raises NotFound, NodeLocked."""
+    _change(node)
+    row = session.get(NodeTrait, (node.id, trait))
+    if row is None:
+        raise NotFound("trait", trait, f"Node {node.uuid} doesn't have a trait '{{ident}}'")
+    session.delete(row)
+
+
+def _change(node: Node) -> None:
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+    touch(node)

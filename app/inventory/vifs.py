@@ -1,0 +1,178 @@
+"""
+VIFs: virtual network interfaces, attached to the ports and port groups of nodes.
+
+A network interface of a driver that keeps no VIFs (`noop`) accepts and forgets them.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.clock import now
+from app.errors import Conflict, Invalid, NodeLocked
+from app.hardware import targets
+from app.models import Node, Port, Portgroup
+from app.models.base import kind_of
+from app.runtime import of
+from drivers.core.errors import HardwareError
+from drivers.core.kinds import Network
+
+Place = Port | Portgroup
+
+#: Keys of a VIF that say where it must go.
+PLACES = ("port_uuid", "portgroup_uuid")
+#: Key of `internal_info` that names the VIF of a tenant, and those of the service's own networks.
+TENANT = "tenant_vif_port_id"
+OWN = tuple(
+    f"{network}_vif_port_id"
+    for network in ("cleaning", "provisioning", "rescuing", "inspection", "servicing")
+)
+
+
+def bound(place: Place) -> str | None:
+    """The VIF that a port or port group is bound to, whoever's it is."""
+    found = (place.internal_info.get(key) for key in (TENANT, *OWN))
+    return next((str(vif) for vif in found if vif), None)
+
+
+def attached(session: Session, node: Node) -> list[str]:
+    """The ids of the VIFs of a node."""
+    if not _network(session, node).keeps_vifs:
+        return []
+    return [vif for place in _places(session, node) if (vif := place.internal_info.get(TENANT))]
+
+
+def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
+    """
+    Give a VIF to the best free port or port group of a node whose row is locked.
+
+    vif: `id`; `port_uuid` or `portgroup_uuid` where it must go; what the network interface
+    understands. Raises Invalid when no fitting place is free, NodeLocked, and Conflict only when
+    the VIF is attached already: Nova takes every 409 for that, and goes on.
+    """
+    _check_free(node)
+    network = _network(session, node)
+    if not network.keeps_vifs:
+        return
+    places = _places(session, node)
+    for place in places:
+        if place.internal_info.get(TENANT) == vif["id"]:
+            raise Conflict(
+                f"Unable to attach VIF because VIF {vif['id']} is already attached to Ironic"
+                f" {_named(place)}."
+            )
+    members: Mapping[int, list[Port]] = _members(places)
+    free = [place for place in _free(places, members) if _may_hold(place, vif)]
+    if not free:
+        raise _nowhere(vif, f"node {node.uuid} needs one, or a port group, that it may have")
+    wanted = network.physical_networks(vif)
+    fitting = [place for place in free if _fits(_physical_network(place, members), wanted)]
+    if not fitting:
+        networks = ", ".join(sorted(wanted))
+        raise _nowhere(vif, f"no free one of node {node.uuid} is on physical network {networks}")
+    best = max(fitting, key=lambda place: _preference(place, members))
+    best.internal_info = {**best.internal_info, TENANT: vif["id"]}
+    best.updated_at = now()
+
+
+def detach(session: Session, node: Node, vif: str) -> None:
+    """Take a VIF from a node whose row is locked. Raises Invalid, NodeLocked."""
+    _check_free(node)
+    if not _network(session, node).keeps_vifs:
+        return
+    for place in _places(session, node):
+        info = dict(place.internal_info)
+        if info.get(TENANT) == vif:
+            del info[TENANT]
+            place.internal_info, place.updated_at = info, now()
+            return
+    raise Invalid(
+        f"Unable to detach VIF {vif} from node {node.uuid} because it is not attached to it."
+    )
+
+
+def _nowhere(vif: Mapping[str, Any], why: str) -> Invalid:
+    return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {why}.")
+
+
+def _check_free(node: Node) -> None:
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
+
+
+def _network(session: Session, node: Node) -> Network:
+    try:
+        return targets.driver_of(of(session), node).network
+    except HardwareError as error:
+        raise Invalid(str(error)) from error
+
+
+def _places(session: Session, node: Node) -> list[Place]:
+    found: list[Place] = []
+    for model in (Port, Portgroup):
+        query = select(model).where(model.node_id == node.id).order_by(model.id)
+        found += session.scalars(query)
+    return found
+
+
+def _members(places: Collection[Place]) -> Mapping[int, list[Port]]:
+    """id of a port group -> its ports"""
+    members = defaultdict(list)
+    for place in places:
+        if isinstance(place, Port) and place.portgroup_id is not None:
+            members[place.portgroup_id].append(place)
+    return members
+
+
+def _free(places: Collection[Place], members: Mapping[int, list[Port]]) -> list[Place]:
+    """
+    Ports of no group, and groups none of whose ports is taken.
+
+    Where one is, the others may be used one by one, if the group supports that.
+    """
+    free: list[Place] = []
+    for place in places:
+        if TENANT in place.internal_info:
+            continue
+        if isinstance(place, Port):
+            if place.portgroup_id is None:
+                free.append(place)
+            continue
+        ports = members.get(place.id, [])
+        unused = [port for port in ports if TENANT not in port.internal_info]
+        if len(unused) < len(ports):
+            free += unused if place.standalone_ports_supported else []
+        elif ports:
+            free.append(place)
+    return free
+
+
+def _may_hold(place: Place, vif: Mapping[str, Any]) -> bool:
+    """Whether the caller wants it there, or anywhere."""
+    named = {key: vif[key] for key in PLACES if key in vif}
+    return not named or named.get(f"{kind_of(type(place))}_uuid") == place.uuid
+
+
+def _physical_network(place: Place, members: Mapping[int, list[Port]]) -> str | None:
+    if isinstance(place, Portgroup) and place.physical_network is None:
+        return members[place.id][0].physical_network
+    return place.physical_network
+
+
+def _fits(physical_network: str | None, wanted: Collection[str]) -> bool:
+    return not wanted or physical_network is None or physical_network in wanted
+
+
+def _preference(place: Place, members: Mapping[int, list[Port]]) -> tuple[bool, bool, bool]:
+    """One on a physical network before one that may be on any; a group before a port; PXE first."""
+    on_network = _physical_network(place, members) is not None
+    if isinstance(place, Portgroup):
+        return on_network, True, True
+    return on_network, False, place.pxe_enabled
+
+
+def _named(place: Place) -> str:
+    return f"{kind_of(type(place))} {place.uuid}"

@@ -1,0 +1,52 @@
+"""
+Rows that callers make and change: what a field is that nothing is said of, and what is taken.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from sqlalchemy.orm import Session
+
+from app.db.clock import now
+from app.kit import unique
+from app.models import Base
+from app.models.base import kind_of
+
+Model = TypeVar("Model", bound=Base)
+
+
+def _empty(model: type[Base], name: str) -> Any:
+    """What a column holds in a new row, and once its value was removed."""
+    default: Any = model.__table__.c[name].default
+    if default is None or not (default.is_scalar or default.is_callable):
+        return None
+    return default.arg if default.is_scalar else default.arg(None)
+
+
+def filled(model: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of columns, with what an empty one holds in place of None."""
+    return {name: _empty(model, name) if value is None else value for name, value in values.items()}
+
+
+def make(model: type[Model], fields: Mapping[str, Any]) -> Model:
+    """A row that is not yet in the database, with a UUID. fields: of some columns."""
+    names = (column.name for column in model.__table__.columns)
+    unnamed = {name: None for name in names if _empty(model, name) is not None}
+    values = filled(model, {**unnamed, **fields})
+    return model(**{**values, "uuid": values.get("uuid") or str(uuid4())})
+
+
+def add(session: Session, row: Base) -> None:
+    """Raises AlreadyExists."""
+    with unique.checked(session, kind_of(type(row)), row):
+        session.add(row)
+
+
+def change(session: Session, row: Base, values: Mapping[str, Any]) -> None:
+    """Change columns of a row that is locked; None empties one. Raises AlreadyExists."""
+    with unique.checked(session, kind_of(type(row)), row):
+        for name, value in filled(type(row), values).items():
+            setattr(row, name, value)
+        if session.is_modified(row):
+            row.updated_at = now()  # type: ignore[attr-defined]

@@ -1,0 +1,101 @@
+"""
+Steps that a driver lists itself, by `get_clean_steps` or the same method of another flow.
+
+The specs have drivers override these methods, and those that run what they list. What such a method
+returns is what the interface offers, beside declared steps of priority 0: they run only when asked
+for, and are in no such list.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.interface import Interface
+from drivers.core.steps import Flow, Step, arguments
+from drivers.core.target import Target
+
+_KEYS = frozenset({"interface", "step", "priority", "abortable", "argsinfo", "requires_ramdisk"})
+
+
+def check(interface: Interface) -> None:
+    """Raise ValueError for a method that lists or runs steps and cannot be called as it must be."""
+    for flow in Flow:
+        for name, given in ((f"get_{flow}_steps", 1), (f"execute_{flow}_step", 2)):
+            if not interface.has(name):
+                continue  # inherited from its kind
+            method = getattr(interface, name)
+            label = f"{interface.kind} interface {interface.name!r}: {name}"
+            if not callable(method):
+                raise ValueError(f"{label} is no method")
+            if inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method):
+                raise ValueError(f"{label} must be a plain method, and return its result")
+            try:
+                inspect.signature(method).bind(*range(given))
+            except TypeError as error:
+                wanted = "(target)" if given == 1 else "(target, step)"
+                raise ValueError(f"{label} is called with {wanted}: {error}") from None
+
+
+def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Step]:
+    """
+    The steps that an interface offers for a flow: its declared ones, or those of its own listing.
+
+    Raises InvalidDriverInfo for a listing that makes no sense, or names what cannot be run.
+    """
+    if target is None or not interface.has(f"get_{flow}_steps"):
+        return interface.get_steps(target, flow)
+    label = f"{interface.kind} interface {interface.name!r}: get_{flow}_steps"
+    declared = interface.get_steps(target, flow)
+    try:
+        listing = getattr(interface, f"get_{flow}_steps")(target)
+        found = [_read(interface, flow, declared, document) for document in listing]
+        _refuse_repeats(found, flow)
+    except Exception as error:  # somebody else's code
+        raise InvalidDriverInfo(f"{label}: {type(error).__name__}: {error}") from error
+    names = [step.name for step in found]
+    return found + [
+        step for step in declared if step.name not in names and not step.priorities[flow]
+    ]
+
+
+def _read(
+    interface: Interface, flow: Flow, declared: Sequence[Step], document: Mapping[str, Any]
+) -> Step:
+    """One entry of a listing. Raises ValueError, TypeError, KeyError."""
+    unknown = set(document) - _KEYS
+    if unknown:
+        raise ValueError(f"unknown key {min(unknown)!r} in {dict(document)!r}")
+    name, priority = str(document["step"]), document["priority"]
+    if isinstance(priority, bool) or not isinstance(priority, int | float):
+        raise ValueError(f"the priority of {name!r} must be a number, not {priority!r}")
+    if document.get("interface", interface.kind) != interface.kind:
+        raise ValueError(f"{name!r} is of another interface, {document['interface']!r}")
+    if not interface.has(f"execute_{flow}_step") and not hasattr(interface, name):
+        raise ValueError(f"there is no method {name!r} to run")
+    step = next((each for each in declared if each.name == name), None)
+    step = step or Step(interface.kind, name, {}, abortable=flow is Flow.DEPLOY)
+    return replace(
+        step,
+        priorities={**step.priorities, flow: priority},
+        args=arguments(document["argsinfo"]) if "argsinfo" in document else step.args,
+        abortable=bool(document.get("abortable", step.abortable)),
+        needs_ramdisk=bool(document.get("requires_ramdisk", step.needs_ramdisk)),
+    )
+
+
+def _refuse_repeats(found: Sequence[Step], flow: Flow) -> None:
+    """Raise ValueError for two steps of one name, or of one priority other than 0."""
+    names: set[str] = set()
+    taken: dict[float, str] = {}
+    for step in found:
+        priority = step.priorities[flow]
+        if step.name in names:
+            raise ValueError(f"{step.name!r} is listed twice")
+        if priority and priority in taken:
+            raise ValueError(
+                f"{taken[priority]!r} and {step.name!r} both have priority {priority:g}"
+            )
+        names.add(step.name)
+        taken[priority] = step.name

@@ -1,0 +1,293 @@
+"""
+The registry: which hardware types there are, and which interfaces each accepts.
+
+A hardware type is a class with a name and, per kind of interface, the interface classes it
+accepts in order of preference. `load` is given Ingot's own, those of `drivers.builtin`; others come
+through the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
+
+A hardware type whose interface gives one non-zero priority to two steps of a flow, by itself or by
+settings, is refused (spec implement-cleaning-states), as is one with a frame that names a missing
+method; all others load.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from itertools import chain
+from typing import Any
+
+from drivers.core import listed
+from drivers.core.bmc import Bmcs
+from drivers.core.driver import Driver, HardwareType
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.interface import Interface
+from drivers.core.kinds import KINDS
+from drivers.core.steps import PRIORITY_OVERRIDES, Flow
+from drivers.core.target import Options
+
+ENTRY_POINTS = "ingot.hardware_types"
+
+
+@dataclass(slots=True)
+class Registry:
+    """
+    The hardware types that this process can drive.
+
+    types: name -> kind -> interface name -> interface, in order of preference.
+    refused: name -> why it did not load.
+    """
+
+    types: dict[str, dict[str, dict[str, Interface]]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    _drivers: dict[tuple[str, ...], Driver] = field(default_factory=dict)
+
+    def supported(self, hardware_type: str, kind: str) -> list[str]:
+        """Names of the interfaces of a kind, the default first. Raises InvalidDriverInfo."""
+        return list(self._type(hardware_type)[kind])
+
+    def default(self, hardware_type: str, kind: str) -> str:
+        return next(iter(self._type(hardware_type)[kind]))
+
+    def driver(self, hardware_type: str, chosen: Mapping[str, str | None]) -> Driver:
+        """
+        The driver of a node: `chosen` maps kinds to interface names; what is missing or None
+        gets the hardware type's default.
+
+        Raises InvalidDriverInfo naming the unknown driver or interface and what would be right.
+        """
+        kinds = self._type(hardware_type)
+        names = tuple(chosen.get(kind) or next(iter(kinds[kind])) for kind in kinds)
+        key = (hardware_type, *names)
+        if key not in self._drivers:
+            by_kind: dict[str, Any] = {}  # `load` has seen that each is of its kind
+            for kind, name in zip(kinds, names, strict=True):
+                if name not in kinds[kind]:
+                    raise InvalidDriverInfo(
+                        f"{kind}_interface: Could not find the following interface in the"
+                        f" 'ironic.hardware.interfaces.{kind}' entrypoint: {name}. Valid interfaces"
+                        f" are {[*kinds[kind]]}; those are what driver {hardware_type} has."
+                    )
+                by_kind[kind] = kinds[kind][name]
+            self._drivers[key] = Driver(hardware_type, **by_kind)
+        return self._drivers[key]
+
+    def _type(self, name: str) -> dict[str, dict[str, Interface]]:
+        if name in self.types:
+            return self.types[name]
+        why = self.refused.get(name)
+        known = ", ".join(sorted(self.types)) or "none"
+        raise InvalidDriverInfo(
+            f"driver {name!r} did not load: {why}"
+            if why
+            else f"driver: there is no driver {name!r}; loaded are {known}. A driver has to be"
+            " installed where the API and the conductors run, before they start"
+        )
+
+
+class UnknownName(ValueError):
+    """A setting names a hardware type or an interface that is not there; one line says which."""
+
+
+def load(  # noqa: PLR0917 - what settings say, group by group
+    hardware_types: Iterable[type[HardwareType]],
+    enabled_types: Sequence[str] | None = None,
+    enabled_interfaces: Mapping[str, Sequence[str]] | None = None,
+    defaults: Mapping[str, str] | None = None,
+    bmcs: Bmcs | None = None,
+    options: Options | None = None,
+) -> Registry:
+    """
+    Load hardware types: those given, and those of entry points, which replace given ones of
+    the same name.
+
+    enabled_types: the only names to load; None loads all.
+    enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all
+        that are not `opt_in`.
+    defaults: kind -> the interface that is the default wherever a type accepts it.
+    options: settings by group and name, which may give steps other priorities.
+
+    Raises UnknownName: a node would silently get another interface than the one that was asked for.
+    """
+    enabled, defaults = enabled_interfaces or {}, defaults or {}
+    candidates = _candidates(hardware_types)
+    for name in enabled_types or ():
+        if name not in candidates:
+            raise UnknownName(
+                f"[DEFAULT]enabled_hardware_types: there is no hardware type {name!r};"
+                f" installed are {', '.join(sorted(candidates))}"
+            )
+    registry = Registry()
+    known: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    wanted = candidates if enabled_types is None else enabled_types
+    classes = _classes(candidates, wanted, known, registry.refused)
+    if _unknown(enabled, defaults, known):  # a type that is not enabled may have it
+        _classes(candidates, candidates.keys() - set(wanted), known, {})
+    if wrong := _unknown(enabled, defaults, known):
+        why = (f"; hardware type {name}: {why}" for name, why in registry.refused.items())
+        raise UnknownName("".join((wrong, *why)))
+    connections = bmcs or Bmcs()
+    for name, hardware_type in classes.items():
+        try:
+            interfaces = _instantiate(hardware_type, enabled, defaults, connections, options)
+            _check_frames(name, interfaces)
+            registry.types[name] = interfaces
+        except Exception as error:  # somebody else's code: one bad type must not stop the others
+            registry.refused[name] = str(error) or repr(error)
+    return registry
+
+
+def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
+    """name -> a hardware type, or the entry point that has it."""
+    return {
+        **{each.name: each for each in hardware_types},
+        **{entry.name: entry for entry in entry_points(group=ENTRY_POINTS)},
+    }
+
+
+def _classes(
+    candidates: Mapping[str, Any],
+    wanted: Iterable[str],
+    known: Mapping[str, set[str]],
+    refused: dict[str, str],
+) -> dict[str, type[HardwareType]]:
+    """
+    The wanted candidates, imported; adds the names of their interfaces to `known`, and the reasons
+    of those that cannot be imported to `refused`.
+    """
+    found = {}
+    for name in wanted:
+        candidate = candidates[name]
+        try:
+            hardware_type: type[HardwareType] = (
+                candidate if isinstance(candidate, type) else candidate.load()
+            )
+            names = {
+                kind: {cls.name for cls in hardware_type.interfaces.get(kind, ())} for kind in KINDS
+            }
+        except Exception as error:  # as in `load`
+            refused[name] = str(error) or repr(error)
+            continue
+        found[name] = hardware_type
+        for kind in KINDS:
+            known[kind].update(names[kind])
+    return found
+
+
+def _unknown(
+    enabled: Mapping[str, Sequence[str]],
+    defaults: Mapping[str, str],
+    known: Mapping[str, set[str]],
+) -> str | None:
+    """The first setting that names an interface that is not known, or not enabled."""
+    for kind in KINDS:
+        for name in enabled.get(kind, ()):
+            if name not in known[kind]:
+                return (
+                    f"[DEFAULT]enabled_{kind}_interfaces: there is no {kind} interface {name!r};"
+                    f" installed are {', '.join(sorted(known[kind]))}"
+                )
+        default, accepted = defaults.get(kind), enabled.get(kind) or sorted(known[kind])
+        if default and default not in accepted:
+            return (
+                f"[DEFAULT]default_{kind}_interface: there is no enabled {kind} interface"
+                f" {default!r}; enabled are {', '.join(accepted)}"
+            )
+    return None
+
+
+def _instantiate(
+    hardware_type: type[HardwareType],
+    enabled: Mapping[str, Sequence[str]],
+    defaults: Mapping[str, str],
+    bmcs: Bmcs,
+    options: Options | None,
+) -> dict[str, dict[str, Interface]]:
+    """
+    kind -> name -> interface.
+
+    Raises ValueError for overlapping priorities, methods that cannot be called, a class of another
+    kind, or no interface.
+    """
+    result: dict[str, dict[str, Interface]] = {}
+    for kind in KINDS:
+        classes = [
+            cls
+            for cls in hardware_type.interfaces.get(kind, ())
+            if (cls.name in enabled[kind] if kind in enabled else not cls.opt_in)
+        ]
+        if not classes:
+            raise ValueError(f"no enabled {kind} interface is one that it accepts")
+        classes.sort(key=lambda cls: cls.name != defaults.get(kind))
+        result[kind] = {}
+        for cls in classes:
+            if not issubclass(cls, KINDS[kind]):
+                raise ValueError(
+                    f"{cls.__name__} is listed as a {kind} interface, but is no subclass of"
+                    f" {KINDS[kind].__name__}"
+                )
+            _refuse_overlaps(cls, options)
+            interface = cls()
+            interface.bmcs = bmcs
+            listed.check(interface)
+            result[kind][cls.name] = interface
+    return result
+
+
+def _check_frames(hardware_type: str, interfaces: Mapping[str, Mapping[str, Interface]]) -> None:
+    """
+    Resolve the rows of all frames.
+
+    A row of the owner's kind is run by the owner; one of another kind must exist in every interface
+    that a node may choose. Raises ValueError.
+    """
+    for owner in chain.from_iterable(each.values() for each in interfaces.values()):
+        for flow, frame in owner.frames.items():
+            for kind, method in frame.rows():
+                where = (
+                    f"hardware type {hardware_type!r}: the {flow} frame of {owner.kind} interface"
+                    f" {owner.name!r} names {kind}.{method}"
+                )
+                if kind not in interfaces:
+                    raise ValueError(f"{where}; kinds of interfaces are {', '.join(interfaces)}")
+                for each in [owner] if kind == owner.kind else interfaces[kind].values():
+                    if not callable(getattr(each, method, None)):
+                        raise ValueError(
+                            f"{where}, which {kind} interface {each.name!r} does not have"
+                        )
+
+
+def _refuse_overlaps(cls: type[Interface], options: Options | None) -> None:
+    for flow in Flow:
+        taken: dict[float, tuple[str, str | None]] = {}
+        for name, priority, setting in _priorities(cls, flow, options):
+            if priority and priority in taken:
+                other, its = taken[priority]
+                by = " and ".join(dict.fromkeys(each for each in (its, setting) if each))
+                raise ValueError(
+                    f"{cls.kind} interface {cls.name!r}: the {flow} steps {other!r} and {name!r}"
+                    f" both have priority {priority:g}" + (f", by {by}" if by else "")
+                )
+            taken[priority] = name, setting
+
+
+def _priorities(
+    cls: type[Interface], flow: Flow, options: Options | None
+) -> Iterator[tuple[str, float, str | None]]:
+    """
+    Steps of an interface, their priorities, and the settings that give them.
+
+    Of the agent's steps those that a setting moves: the others are known only when it has called.
+    """
+    own = {
+        step.name: step.priorities[flow] for step in cls.steps.values() if flow in step.priorities
+    }
+    settings = cls.priority_settings if flow is Flow.CLEAN else {}
+    override = PRIORITY_OVERRIDES.get(flow, "")
+    for name in {**own, **settings}:
+        label, setting = f"{cls.kind}.{name}", settings.get(name, "")
+        if options and label in options["conductor"].get(override, {}):
+            yield name, options["conductor"][override][label], f"[conductor]{override}"
+        elif options and options["deploy"].get(setting) is not None:
+            yield name, options["deploy"][setting], f"[deploy]{setting}"
+        elif name in own:
+            yield name, own[name], None

@@ -1,0 +1,7 @@
+"""`python -m workers.demo`: see `workers.demo.story`."""
+
+import sys
+
+from workers.demo.story import main
+
+sys.exit(main())

@@ -1,0 +1,167 @@
+"""What the demo shows: a live table on a terminal, plain lines anywhere else."""
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from app.cli import styles
+from app.models import OperationState
+from workers.demo.client import Line
+
+#: Seconds between two lines of progress where there is no terminal.
+PLAIN_INTERVAL = 2.0
+#: Events that stay beneath the table.
+EVENTS = 8
+NOTES = {
+    OperationState.QUEUED: "due",
+    OperationState.RUNNING: "conductor works",
+    OperationState.WAITING: "machine works",
+    OperationState.HELD: "operator's turn",
+}
+
+Notes = Mapping[str, str]
+
+
+class View(ABC):
+    """
+    What the spectator sees. notes: node UUID -> what is to be told of it, before all else.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._start = time.monotonic()
+
+    def clock(self) -> str:
+        return f"{time.monotonic() - self._start:5.1f} s"
+
+    @abstractmethod
+    def say(self, event: str) -> None:
+        """Tell what has happened."""
+
+    @abstractmethod
+    def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
+        """Tell where the nodes stand."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """No more is shown; what was shown last stays."""
+
+
+def make(console: Console) -> View:
+    live = console.is_terminal and not console.is_dumb_terminal
+    return Terminal(console) if live else Plain(console)
+
+
+class Plain(View):
+    """A line per event, and one of progress now and then."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._last = ("", 0.0)
+
+    def say(self, event: str) -> None:
+        self.console.print(f"{self.clock()}  {event}", markup=False, soft_wrap=True)
+
+    def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
+        done, total = sum(each.done for each in lines), sum(each.total for each in lines)
+        shown, at = self._last
+        progress = f"{title}: {done} of {total} steps done"
+        if progress != shown and time.monotonic() - at >= PLAIN_INTERVAL:
+            self._last = (progress, time.monotonic())
+            self.say(progress)
+
+    def close(self) -> None:
+        """Every line is already there."""
+
+
+class Terminal(View):
+    """A table that is drawn anew again and again, with the last events beneath."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._events: deque[str] = deque(maxlen=EVENTS)
+        self._table: RenderableType = ""
+        self._live = Live(console=console, auto_refresh=False)
+        self._live.start()
+
+    def say(self, event: str) -> None:
+        self._events.append(f"{self.clock()}  {event}")
+        self._draw()
+
+    def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
+        heading = f"Ingot demo   {self.clock()}   {title}"
+        table = Table(
+            title=heading,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+            expand=True,
+        )
+        for name, share in COLUMNS.items():
+            table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=share)
+        for line in lines:
+            table.add_row(*cells(line, notes.get(line.uuid, "")))
+        self._table = table
+        self._draw()
+
+    def _draw(self) -> None:
+        events = [Text(event) for event in self._events]
+        self._live.update(Group(self._table, *events), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+#: Column -> its share of the width; None: as wide as what is in it.
+COLUMNS: Mapping[str, int | None] = {
+    "node": None, "state": None, "power": None, "conductor": None, "step": 4, "k/n": None,
+    "": 2, "note": 5,
+}  # fmt: skip
+
+
+def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
+    """A node's row of the table."""
+    failed = "red" if line.last_error or line.maintenance else ""
+    told = line.last_error or note
+    if not told and line.active:
+        told = NOTES.get(OperationState(line.operation), "")
+    return (
+        Text(line.name),
+        Text(line.provision_state, style=styles.of("provision_state", line.provision_state)),
+        Text(line.power_state.removeprefix("power ")),
+        Text(line.conductor),
+        Text(line.step.partition(".")[2]),
+        Text(f"{line.done}/{line.total}" if line.total else "", justify="right"),
+        ProgressBar(
+            total=max(line.total, 1),
+            completed=line.done,
+            complete_style=styles.UNDER_WAY,
+            finished_style=styles.OVER,
+        ),
+        Text(told, style=failed),
+    )
+
+
+def span(seconds: Sequence[float]) -> tuple[str, str]:
+    """The first and the last of the times after which something was reached."""
+    return (f"{min(seconds):.1f} s", f"{max(seconds):.1f} s") if seconds else ("-", "-")
+
+
+def summary(console: Console, rows: Sequence[Sequence[str]]) -> None:
+    """The table at the end: what was done, by how many, and how long it took."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name in ("", "machines", "first after", "all after"):
+        table.add_column(name, justify="left" if not name else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(table)

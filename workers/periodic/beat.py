@@ -1,0 +1,130 @@
+"""
+Beat: the clock of periodic work.
+
+Celery's beat, whose leader is a leased row in the database and whose schedule is code: a second one
+stands by and takes over within seconds, and nothing that Redis forgets is missed.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from celery.beat import ScheduleEntry, Scheduler, Service
+from sqlalchemy import Engine, or_, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from app import killpoints, log
+from app.broker import queue
+from app.broker.redis_broker import client
+from app.config.settings import Settings
+from app.db import connections, diagnosis, transactions
+from app.db.clock import after, now
+from app.models import BeatLease
+from app.runtime import Call
+from workers.periodic import schedule
+from workers.periodic.lost_conductors import Lookout
+from workers.periodic.reconciler import Contact
+
+logger = log.get(__name__)
+seldom = log.Seldom(logger)
+
+#: Seconds that a leader may be silent before another one leads.
+LEASE = 5.0
+
+
+def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
+    """Take or keep the lead; whether `holder` has it now."""
+    with transactions.transaction(engine) as session:
+        taken = session.execute(
+            update(BeatLease)
+            .where(BeatLease.id == 1, or_(BeatLease.holder == holder, BeatLease.until < now()))
+            .values(holder=holder, until=after(seconds))
+        )
+        if taken.rowcount:  # type: ignore[attr-defined]
+            return True
+        if session.get(BeatLease, 1) is not None:
+            return False
+        session.add(BeatLease(id=1, holder=holder, until=after(seconds)))
+    return True
+
+
+def step_down(engine: Engine, holder: str) -> None:
+    """Let the next one lead at once."""
+    with transactions.transaction(engine) as session:
+        session.execute(
+            update(BeatLease)
+            .where(BeatLease.id == 1, BeatLease.holder == holder)
+            .values(until=now())
+        )
+
+
+class LeasedScheduler(Scheduler):
+    """Sends what is due, as long as it leads."""
+
+    engine: ClassVar[Engine]
+    holder: ClassVar[str]
+    send: ClassVar[Callable[[Call], bool]]
+    lookout: ClassVar[Lookout]
+    leading: ClassVar[bool] = False
+
+    def setup_schedule(self) -> None:
+        self.merge_inplace(self.app.conf.beat_schedule)
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        killpoints.reach("beating")
+        try:
+            leading = lead(self.engine, self.holder)
+        except IntegrityError:  # both saw no row; the other one was first
+            leading = False
+        except SQLAlchemyError as error:
+            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+            leading = False
+        if leading != self.leading:
+            type(self).leading = leading
+            logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
+        if not leading:
+            return 1.0
+        try:
+            self.lookout.look()
+        except SQLAlchemyError as error:
+            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+        return min(float(super().tick(*args, **kwargs)), LEASE / 3)
+
+    #: Celery's own would wait for the broker here, and for nothing else, however long it takes.
+    producer = None
+
+    def apply_entry(self, entry: ScheduleEntry, producer: None = None) -> None:
+        """Send what is due, if the broker takes it; else its next turn comes."""
+        type(self).send(Call(entry.task, entry.args, expires=entry.options["expires"]))
+
+
+def main(settings: Settings) -> None:
+    """Run until a signal says to stop."""
+    killpoints.arm(settings.default.kill_points, "beat")
+    application = queue.celery(settings)
+    application.conf.beat_schedule = dict(schedule.schedule(settings))
+    application.conf.beat_max_loop_interval = 1
+    LeasedScheduler.engine = connections.connect(
+        settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
+    )
+    timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
+    LeasedScheduler.lookout = Lookout(
+        LeasedScheduler.engine,
+        client(broker.url, min(broker.connect_timeout, LEASE / 5)),
+        broker.prefix,
+        timeout,
+        Contact(timeout),
+    )
+    LeasedScheduler.send = staticmethod(queue.sender(application))
+    LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
+    service = Service(application, max_interval=1, scheduler_cls=LeasedScheduler)
+    import signal  # beat's service leaves signals to whoever runs it
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stop())
+    service.start()
+    with suppress(SQLAlchemyError):  # then the lease runs out
+        step_down(LeasedScheduler.engine, LeasedScheduler.holder)

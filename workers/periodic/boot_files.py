@@ -1,0 +1,64 @@
+"""
+Boot files that nobody needs any more: what the death of a conductor left behind goes here.
+
+Each conductor looks at what lies on its own host, and asks the rows who still has a use of it.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import select
+
+from app import log
+from app.models import AgentRecord, Node
+from app.runtime import Runtime
+from app.states import MACHINE, WITHOUT_INSTANCE, Kind, State
+from drivers.images import cache, files
+
+logger = log.get(__name__)
+
+#: Most nodes asked for at once.
+PAGE = 500
+
+
+def sweep(runtime: Runtime) -> dict[str, int]:
+    """One look: how many folders and how many copies were removed."""
+    folders = useless(runtime)
+    for folder in folders:
+        files.remove(runtime.settings.options(), folder)
+    pxe = runtime.settings.pxe
+    counts = {
+        "folders": len(folders),
+        "copies": cache.evict(
+            Path(pxe.instance_master_path), pxe.image_cache_size, pxe.image_cache_ttl
+        ),
+    }
+    if any(counts.values()):
+        logger.info("boot_files.swept", **counts)
+    return counts
+
+
+def useless(runtime: Runtime) -> list[Path]:
+    """The folders of this host that no machine boots or fetches from any more."""
+    # before the rows are read: what is made while they are was not there, and stays
+    held = files.held(runtime.settings.options())
+    nodes = sorted({files.node_of(folder) for folder in held})
+    needed: dict[str, set[str]] = {}
+    with runtime.reading() as session:
+        for at in range(0, len(nodes), PAGE):
+            query = (
+                select(Node.uuid, Node.provision_state, Node.reservation, AgentRecord.url)
+                .outerjoin(AgentRecord, AgentRecord.node_id == Node.id)
+                .where(Node.uuid.in_(nodes[at : at + PAGE]))
+            )
+            for uuid, state, reservation, agent in session.execute(query):
+                busy = reservation is not None
+                needed[uuid] = _uses(State(state), busy=busy, agent=agent is not None)
+    return [each for each in held if files.use_of(each) not in needed.get(files.node_of(each), ())]
+
+
+def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
+    """What a node in this state may still boot or fetch; agent: one runs, and is kept running."""
+    if busy or MACHINE[state].kind is not Kind.STABLE:
+        return {files.RAMDISK, files.INSTANCE, files.KICKSTART, files.IMAGE}
+    found = set() if state in WITHOUT_INSTANCE else {files.INSTANCE}
+    return found | ({files.RAMDISK} if agent else set())

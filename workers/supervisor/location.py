@@ -1,0 +1,142 @@
+"""
+Where the service keeps its things and can be reached: what the settings leave open is filled in.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.config.settings import Settings
+from drivers.images import addresses
+from workers.supervisor import redis_server
+
+#: Seconds that a data directory may still be in use by what is just ending.
+LOCK_PATIENCE = 2.0
+
+
+class StartError(Exception):
+    """The service cannot start; one line says why."""
+
+
+def data_dir(settings: Settings) -> Path:
+    """Where everything that lasts is kept; see [DEFAULT]data_dir."""
+    if settings.default.data_dir:
+        return Path(settings.default.data_dir).expanduser().resolve()
+    here = Path(".ingot").resolve()
+    if here.is_dir() or os.access(here.parent, os.W_OK):
+        return here
+    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(state, "ingot").resolve()
+
+
+def complete(settings: Settings) -> Settings:
+    """The settings with what they leave to the data directory filled in."""
+    folder = data_dir(settings)
+    url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
+    deploy, pxe = settings.deploy, settings.pxe
+    files_url = deploy.http_url or (deploy.http_port and _files_url(settings, deploy.http_port))
+    return dataclasses.replace(
+        settings,
+        default=dataclasses.replace(settings.default, data_dir=str(folder)),
+        database=dataclasses.replace(settings.database, connection=url),
+        deploy=dataclasses.replace(
+            deploy,
+            http_root=deploy.http_root or str(folder / "httpboot"),
+            http_url=files_url or None,
+        ),
+        pxe=dataclasses.replace(
+            pxe,
+            tftp_root=pxe.tftp_root or str(folder / "tftpboot"),
+            instance_master_path=pxe.instance_master_path or str(folder / "master_images"),
+        ),
+    )
+
+
+def with_own_redis(settings: Settings) -> Settings:
+    """The settings with the URL of the service's own Redis, where it has one, and that is there."""
+    path = redis_server.socket_path(Path(settings.default.data_dir))
+    if settings.broker.url or not path.exists():
+        return settings
+    broker = dataclasses.replace(settings.broker, url=f"redis+socket://{path}")
+    return dataclasses.replace(settings, broker=broker)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[Path]:
+    """
+    The data directory, ours alone. Raises StartError.
+
+    The children inherit the lock: the directory is free only when the last of them has ended.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        list(folder.iterdir())  # can it be read?
+        fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StartError(f"data directory {folder}: {error.strerror}") from None
+    os.set_inheritable(fd, True)
+    try:
+        end = time.monotonic() + LOCK_PATIENCE
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise StartError(f"data directory {folder}: {error.strerror}") from None
+                if time.monotonic() > end:
+                    holder = os.pread(fd, 20, 0).decode().strip() or "unknown"
+                    raise StartError(
+                        f"data directory {folder}: in use by another ingot up, process {holder}"
+                    ) from None
+                time.sleep(0.02)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield folder
+    finally:
+        os.close(fd)
+
+
+def with_port(settings: Settings) -> Settings:
+    """The settings with a port of the API that is free. Raises StartError."""
+    port = _free(settings.api.host_ip, settings.api.port)
+    return dataclasses.replace(settings, api=dataclasses.replace(settings.api, port=port))
+
+
+def with_files(settings: Settings) -> Settings:
+    """The settings with the URL of our own server of files. Raises StartError."""
+    port = _free(settings.api.host_ip, settings.deploy.http_port, settings.api.port)
+    url = _files_url(settings, port)
+    deploy = dataclasses.replace(settings.deploy, http_port=port, http_url=url)
+    return dataclasses.replace(settings, deploy=deploy)
+
+
+def _files_url(settings: Settings, port: int) -> str:
+    return f"http://{addresses.in_url(addresses.of_host(settings.options()))}:{port}"
+
+
+def _free(host: str, port: int, other: int = 0) -> int:
+    """A port that is free: the one asked for, or any but `other` for 0. Raises StartError."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            found = int(probe.getsockname()[1])
+    except OSError as error:
+        told = "in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise StartError(f"port {port} of {host}: {told}") from None
+    return found if found != other else _free(host, port, other)
+
+
+def base_url(settings: Settings) -> str:
+    """The API's URL as this host reaches it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api.host_ip, settings.api.host_ip)  # noqa: S104
+    scheme = "https" if settings.api.enable_ssl_api else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"
