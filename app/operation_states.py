@@ -220,7 +220,7 @@ def state_after(before: str | None, event: OperationEvent, actor: Actor) -> Oper
 
 def transition(session: Session, operation: Operation, event: OperationEvent) -> None:
     """
-    Change the state of an operation: the only way besides the statements of `workers.conductor.claims`.
+    Change the state of an operation: the only way besides the SQL of `workers.conductor.claims`.
 
     Raises IllegalTransition.
     """

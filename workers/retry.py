@@ -1,32 +1,35 @@
 """
-Patience: what a conductor does while the database is out of reach. It waits, within reason.
+Retry and give up: what conductors and periodic tasks do while database or broker are unavailable.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app import log
+from app.broker.queue import FAILURES
 from app.db.diagnosis import reason, trouble
 from app.db.transactions import retrying
 
 T = TypeVar("T")
 seldom = log.Seldom(log.get(__name__))
 
-#: Seconds for which something is kept while the database is out of reach.
+#: Seconds for which a transaction is retried while the database is unavailable.
 PATIENCE = 300.0
-#: What may say that it is; `db.trouble` knows which of them do.
+#: Errors that may mean that the database is unavailable; `diagnosis.trouble` tells.
 OUT_OF_REACH = (DBAPIError, PoolTimeout)
 
 
-def patiently(work: Callable[[], T]) -> T:
+def until_available(work: Callable[[], T]) -> T:
     """
-    Run a transaction once the database takes it. It may be run again after its answer was lost.
+    Run a transaction, and retry until the database is available.
 
-    Raises one of OUT_OF_REACH after `PATIENCE` seconds, or at once if it is a defect of ours.
+    The transaction may run again after its commit was lost, so it must be idempotent.
+    Raises one of OUT_OF_REACH after `PATIENCE` seconds, or at once when the statement is at fault.
     """
     end = time.monotonic() + PATIENCE
     pause = 0.1
@@ -39,3 +42,20 @@ def patiently(work: Callable[[], T]) -> T:
             seldom.warning("database.awaited", detail=reason(error))
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+
+@contextmanager
+def log_outages(task: str) -> Iterator[None]:
+    """
+    End a periodic task quietly when database or broker are unavailable; other errors are raised.
+
+    The rows still hold the work: the next run finds it.
+    """
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if trouble(error) is None:
+            raise
+        seldom.warning("task.postponed", task=task, detail=reason(error))
+    except FAILURES as error:
+        seldom.warning("task.postponed", task=task, detail=str(error) or type(error).__name__)

@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.agents import inspection_report
 from app.db.clock import utcnow
-from app.engine import provision_state
+from app.engine import inspection_findings, provision_state
 from app.inventory import history
 from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node
 from drivers.boot import fetchable
@@ -122,6 +121,6 @@ def _note_boot_warning(session: Session, node: Node, warning: str | None) -> Non
 _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "bios_settings": _write_bios,
     "boot_warning": _note_boot_warning,
-    "findings": inspection_report.write,
+    "findings": inspection_findings.write,
     "firmware": _write_firmware,
 }

@@ -2,9 +2,9 @@
 Asking: what has to be known now, and can be learnt only from a machine, is asked of the conductor
 that the machine's node belongs to.
 
-Only workers reach BMCs. The conductor answers in threads of its own (`workers.conductor.rpc_server`), so that
-a question never waits behind steps. It is begun once at most: a conductor that dies is replaced,
-and the new owner of the node is asked.
+Only workers reach BMCs. The conductor answers in threads of its own , see
+`workers.conductor.rpc_server`, so that a question never waits behind steps. It is begun once at
+most: a conductor that dies is replaced, and the new owner of the node is asked.
 """
 
 import time

@@ -275,7 +275,7 @@ def _set_interfaces(
         for field, kind in INTERFACES.items()
     }
     try:
-        driver = drivers.core.driver(node.driver, wanted)
+        driver = drivers.driver(node.driver, wanted)
     except HardwareError as error:
         raise Invalid(str(error)) from error
     for field, kind in INTERFACES.items():

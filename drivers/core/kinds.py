@@ -333,7 +333,7 @@ class Storage(Interface):
 
 
 class Vendor(Interface):
-    """What only one vendor has; see `drivers.core.passthru` for functions that are called by name."""
+    """Functions of one vendor; `drivers.core.passthru` declares those that clients call by name."""
 
     kind = "vendor"
 

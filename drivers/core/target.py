@@ -117,7 +117,7 @@ class Target:
     volume_connectors, volume_targets: by boot_index; empty for a storage interface that uses none.
     material: what an inspection begins with; empty for steps of other interfaces.
     record: the node as the agent expects it in `params.node` of a command (a JSON object).
-    options: settings by group and name, as `app.config.settings` knows them: options["agent"]["..."].
+    options: settings by group and name (`app.config.settings`): options["agent"]["..."].
     step_id: names the row that is being run, the same for all attempts of it; "" when unknown.
     progress: what the step's last `Wait` carried; empty at its first call.
     resumed: an earlier attempt of this step died while it ran.

@@ -13,7 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from structlog.testing import capture_logs
 
 from app.broker import redis_broker
-from app.db import clock, connections, schema, transactions
+from app.db import connections, schema, transactions
+from app.db.clock import after
 from app.models import BeatLease, Conductor
 from tests.support.fleet import until
 from workers.periodic import beat
@@ -132,8 +133,8 @@ def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, re
     clock = Clock()
     first, second = lookout(inside, redis_url, clock), lookout(inside, redis_url, clock)
     assert [] == look(first, second)
-    inside.change(Conductor, "c-1", heartbeat_at=clock.after(-2 * TIMEOUT))
-    inside.change(Conductor, "c-3", heartbeat_at=clock.after(-2 * TIMEOUT), online=False)  # it left
+    inside.change(Conductor, "c-1", heartbeat_at=after(-2 * TIMEOUT))
+    inside.change(Conductor, "c-3", heartbeat_at=after(-2 * TIMEOUT), online=False)  # it left
     clock.now = TIMEOUT - 1
     assert [] == look(first, second), "they have not been in touch for long enough to know"
     clock.now = TIMEOUT + 1
@@ -141,14 +142,14 @@ def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, re
     inside.conductor("c-1")
     assert [] == look(first, second)
     for name in ("c-1", "c-2"):
-        inside.change(Conductor, name, heartbeat_at=clock.after(-2 * TIMEOUT))
+        inside.change(Conductor, name, heartbeat_at=after(-2 * TIMEOUT))
     assert [("conductor.lost", "c-1", 0), ("conductor.lost", "c-2", 0)] == look(second, first)
     clock.now += 2 * TIMEOUT  # the database took nothing for as long
     assert [] == look(lookout(inside, redis_url, clock))
 
 
 def test_a_conductor_that_dies_is_logged_also_while_redis_is_away(inside, tmp_path):
-    inside.conductor("c-1", heartbeat_at=clock.after(-2 * TIMEOUT))
+    inside.conductor("c-1", heartbeat_at=after(-2 * TIMEOUT))
     clock = Clock()
     lonely = lookout(inside, f"redis+socket://{tmp_path}/nobody", clock)
     assert [] == look(lonely)

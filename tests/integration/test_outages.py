@@ -21,8 +21,9 @@ from app.main import create_app
 from app.models import Node
 from app.runtime import Link, Message
 from tests.support.inside import Inside
+from workers import retry
 from workers.conductor.lease import Leases
-from workers.periodic import beat, log_outages, reconciler
+from workers.periodic import beat, reconciler
 
 EVENTS = ("server.unreachable", "server.reached_again")
 MESSAGE = Message("c-1", "a-node", "an-operation", 1, (Link("a-task", 0, "power.validate"),))
@@ -188,11 +189,11 @@ def test_beat_goes_on_when_what_is_due_cannot_be_sent(monkeypatch):
 
 def test_a_task_bears_an_outage_and_nothing_else():
     for error in (redis.ConnectionError("gone"), OperationalError("SELECT", {}, sqlite3.Error())):
-        with log_outages.borne("task"):
+        with retry.log_outages("task"):
             raise error
-    with pytest.raises(ZeroDivisionError), log_outages.borne("task"):
+    with pytest.raises(ZeroDivisionError), retry.log_outages("task"):
         1 / 0  # noqa: B018
-    with pytest.raises(SQLAlchemyError), log_outages.borne("task"):
+    with pytest.raises(SQLAlchemyError), retry.log_outages("task"):
         raise SQLAlchemyError("a defect")
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from tests.integration.harness import Harness, asked
-from workers.retry import patiently
+from workers.retry import until_available
 
 
 @contextmanager
@@ -49,5 +49,5 @@ def test_a_statement_that_can_never_succeed_is_not_waited_for():
         raise IntegrityError("INSERT INTO nodes", None, Exception("UNIQUE constraint failed"))
 
     with pytest.raises(IntegrityError):
-        patiently(work)
+        until_available(work)
     assert 1 == len(tried)

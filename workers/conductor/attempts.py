@@ -14,12 +14,19 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.agents import inspection_report
 from app.broker.chain import RUN
 from app.db.clock import after
 from app.db.diagnosis import reason, trouble
 from app.db.transactions import call_after_commit
-from app.engine import child_nodes, driver_reports, operations, resume, timeouts, transitions
+from app.engine import (
+    child_nodes,
+    driver_reports,
+    inspection_findings,
+    operations,
+    resume,
+    timeouts,
+    transitions,
+)
 from app.hardware import targets
 from app.models import (
     AgentRecord,
@@ -36,11 +43,11 @@ from drivers.core.errors import HardwareError, InspectionFailed, LeaseLost, NotS
 from drivers.core.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.core.target import Target
 from drivers.tls import announced
+from workers import retry
 from workers.conductor import claims, drain, results
 from workers.conductor.claims import Attempt, Conductor
 from workers.conductor.redispatch import send_again
-from workers.periodic import log_outages
-from workers.retry import OUT_OF_REACH, patiently
+from workers.retry import OUT_OF_REACH, until_available
 
 logger = log.get(__name__)
 
@@ -64,7 +71,9 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
     lease = conductor.leases.take(
         node,
         message.fence,
-        lambda: patiently(lambda: _still_handed_out(conductor.runtime, operation, message.fence)),
+        lambda: until_available(
+            lambda: _still_handed_out(conductor.runtime, operation, message.fence)
+        ),
     )
     if lease is None:
         logger.info("lease.held_by_another", node=node, operation=operation)
@@ -104,7 +113,7 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
     if conductor.leaving.is_set():
         drain.hand_over(conductor, message.operation)
     elif rest is None or rest.cursor != position:
-        with log_outages.borne(RUN):
+        with retry.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
     elif not conductor.runtime.send(rest):
         logger.warning("message.not_sent", operation=message.operation)
@@ -125,9 +134,9 @@ def _act(
     """Call the driver; None when this process may no longer act on the node."""
     step, started = attempt.step, time.monotonic()
     try:
-        if step.child and not patiently(lambda: _borrow_child(conductor, attempt)):
+        if step.child and not until_available(lambda: _borrow_child(conductor, attempt)):
             return Wait(step.progress, poll_after=CHILD_BUSY)
-        target = patiently(lambda: _target(conductor, attempt, before_order))
+        target = until_available(lambda: _target(conductor, attempt, before_order))
         outcome = results.checked(call(target, step))
         if step.child and isinstance(outcome, Wait):
             outcome = _wait_of_child(target, step, outcome)
@@ -164,7 +173,7 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         attempt.ports,
         attempt.agent,
         **targets.more_of(conductor.runtime, node, attempt.agent),
-        **inspection_report.material_of(conductor.runtime, attempt.node, step),
+        **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,
         resumed=attempt.resumed,
@@ -243,7 +252,7 @@ def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
 
 def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
     assert isinstance(outcome, Done)
-    advanced = patiently(lambda: claims.advance(conductor, attempt, outcome.result))
+    advanced = until_available(lambda: claims.advance(conductor, attempt, outcome.result))
     attempt.outcome = outcome if advanced else None
     return advanced
 
@@ -260,7 +269,7 @@ def _ends_plainly(attempt: Attempt, outcome: Outcome) -> bool:
 def _record_whatever(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
     """As `_record`; where the database refuses what the driver reported, the step fails."""
     try:
-        return patiently(lambda: _record(conductor, attempt, outcome))
+        return until_available(lambda: _record(conductor, attempt, outcome))
     except Exception as error:
         if isinstance(error, OUT_OF_REACH) and trouble(error) is not None:
             raise
@@ -268,7 +277,7 @@ def _record_whatever(conductor: Conductor, attempt: Attempt, outcome: Outcome) -
         failed = results.failure(attempt.step.label, error)
     attempt.reports.clear()
     try:
-        return patiently(lambda: _record(conductor, attempt, failed))
+        return until_available(lambda: _record(conductor, attempt, failed))
     except Exception:
         claims.give_up(conductor, attempt)  # the reconciler takes over, instead of the deadline
         raise

@@ -42,7 +42,7 @@ from workers.conductor.lease import Leases
 from workers.conductor.poller import Waker
 from workers.conductor.redispatch import forward_newer
 from workers.restore_guard import Witness
-from workers.retry import patiently
+from workers.retry import until_available
 
 
 class OutOfTouch(OperationalError):
@@ -206,7 +206,7 @@ _agent, _port = snapshots(AgentRecord), snapshots(Port)
 def claim(conductor: Conductor, operation: str, fence: int, cursor: int) -> Attempt | None:
     """Claim a step, or learn that it is not, or no longer, to be run under this fence."""
     token = str(uuid4())
-    attempt = patiently(lambda: _claim(conductor, operation, fence, cursor, token))
+    attempt = until_available(lambda: _claim(conductor, operation, fence, cursor, token))
     if attempt is None:
         forward_newer(conductor.runtime, operation)
     return attempt

@@ -37,12 +37,13 @@ from app.operation_states import Actor
 from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
 from drivers.core.steps import Failed
+from workers import retry
 from workers.conductor import attempts, drain, rpc_server
 from workers.conductor.claims import Conductor
 from workers.conductor.lease import Leases
 from workers.conductor.poller import Waker
 from workers.conductor.redispatch import forward
-from workers.periodic import log_outages, schedule
+from workers.periodic import schedule
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
 
@@ -104,7 +105,7 @@ def main(settings: Settings, name: str) -> None:
         if not life.begun.wait(BEGIN_PATIENCE):
             return NOT_RUN  # the reconciler sends again
         outcome = None
-        with log_outages.borne(RUN):
+        with retry.log_outages(RUN):
             outcome = attempts.run(conductor, message)
         if isinstance(outcome, Failed):
             raise StepFailed(outcome.reason)

@@ -24,7 +24,8 @@ from app.inventory import scheduling
 from app.kit import conductors
 from app.models import Answered, NodeHistory
 from app.runtime import Runtime
-from workers.periodic import boot_files, log_outages, power_sync, reconciler
+from workers import retry
+from workers.periodic import boot_files, power_sync, reconciler
 from workers.restore_guard import Witness
 
 logger = log.get(__name__)
@@ -129,7 +130,7 @@ def _at_most(times: int, work: Callable[[], object]) -> Callable[[], None]:
 
 def _bearing_outages(name: str, work: Callable[..., object]) -> Callable[..., None]:
     def bear(*arguments: Any) -> None:
-        with log_outages.borne(name):
+        with retry.log_outages(name):
             work(*arguments)
 
     return bear

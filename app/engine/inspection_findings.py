@@ -1,0 +1,150 @@
+"""
+Inspection findings: the input of an inspection step, and its findings written to the rows.
+
+Hooks and rules run in a step, on a copy of the node (`drivers.inspection`). The findings are
+written in the transaction that records the step.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app import log
+from app.errors import AlreadyExists, Invalid, ServiceError
+from app.hardware import targets
+from app.inventory import hardware_inventory, inspection_rules, node_rules, traits, vifs
+from app.kit import crud
+from app.models import (
+    InspectionReport,
+    Node,
+    NodeInventory,
+    NodeTrait,
+    OperationStep,
+    Port,
+)
+from app.runtime import Runtime, of
+from drivers.core.errors import HardwareError, InspectionFailed
+from drivers.core.kinds import KINDS
+from drivers.core.target import Material
+from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
+
+logger = log.get(__name__)
+
+_INTERFACES = tuple(f"{kind}_interface" for kind in KINDS)
+_READ = ("uuid", *NODE_FIELDS, "driver_internal_info", "power_state", "provision_state")
+
+
+def material_of(runtime: Runtime, node: Node, step: OperationStep) -> dict[str, Any]:
+    """
+    What `targets.build` is to be told for a step of an inspection: nothing, at no cost, for others.
+
+    Raises InspectionFailed.
+    """
+    if step.interface != "inspect":
+        return {}
+    with runtime.reading() as session:
+        return {"material": _material(session, node)}
+
+
+def _material(session: Session, node: Node) -> Material:
+    report, kept = session.get(InspectionReport, node.id), session.get(NodeInventory, node.id)
+    ports = session.scalars(select(Port).where(Port.node_id == node.id).order_by(Port.id))
+    rules: list[dict[str, Any]] = []
+    interface = targets.driver_of(of(session), node).inspect.name
+    if interface in of(session).settings.inspection_rules.supported_inspect_interfaces:
+        try:
+            rules = inspection_rules.in_order(session)
+        except ValueError as error:
+            raise InspectionFailed(f"[inspection_rules]built_in_rules: {error}") from error
+    return Material(
+        report=None if report is None else report.body,
+        node={name: getattr(node, name) for name in (*_READ, *_INTERFACES)},
+        ports=[
+            {"uuid": port.uuid, "bound": vifs.bound(port) is not None}
+            | {name: getattr(port, name) for name in PORT_FIELDS}
+            for port in ports
+        ],
+        traits=traits.of_node(session, node),
+        rules=rules,
+        before=None if kept is None else kept.inventory,
+    )
+
+
+def write(session: Session, node: Node, findings: Findings) -> None:
+    """
+    What came of an inspection becomes rows; the caller has locked the node's row.
+
+    Raises InspectionFailed when it cannot; then nothing is written.
+    """
+    try:
+        with session.begin_nested():
+            _write_node(session, node, findings.node)
+            if findings.traits is not None:
+                _write_traits(session, node, findings.traits)
+            if findings.ports is not None:
+                _write_ports(session, node, findings.ports)
+            kept = of(session).settings.inventory.data_backend == "database"
+            if kept and findings.inventory is not None:
+                hardware_inventory.store(session, node, findings.inventory, findings.plugin_data)
+            if findings.inventory is not None:
+                used = delete(InspectionReport).where(InspectionReport.node_id == node.id)
+                session.execute(used)
+    except (ServiceError, HardwareError) as error:
+        raise InspectionFailed(f"what was found cannot be kept: {error}") from error
+
+
+def _write_node(session: Session, node: Node, values: Mapping[str, Any]) -> None:
+    """Raises Invalid, AlreadyExists, InvalidDriverInfo."""
+    wanted = {name: value for name, value in values.items() if name in (*NODE_FIELDS, *_INTERFACES)}
+    if not wanted:
+        return
+    _check_lengths(Node, wanted)
+    crud.change(session, node, wanted)
+    targets.driver_of(of(session), node)
+
+
+def _write_traits(session: Session, node: Node, wanted: Sequence[str]) -> None:
+    traits.check_count(wanted)
+    known = traits.of_node(session, node)
+    for trait in wanted:
+        if not traits.is_trait(trait):
+            raise Invalid(f"{trait!r} is neither CUSTOM_[A-Z0-9_]+ nor a standard trait")
+        if trait not in known:
+            session.add(NodeTrait(node_id=node.id, trait=trait))
+    for trait in set(known) - set(wanted):
+        session.delete(session.get_one(NodeTrait, (node.id, trait)))
+
+
+def _write_ports(session: Session, node: Node, wanted: Iterable[Mapping[str, Any]]) -> None:
+    """A new port whose address another node has already is left out, as Ironic does."""
+    query = select(Port).where(Port.node_id == node.id)
+    known = {port.uuid: port for port in session.scalars(query)}
+    for fields in wanted:
+        values = {name: fields[name] for name in PORT_FIELDS if name in fields}
+        _check_lengths(Port, values)
+        port = known.pop(fields["uuid"], None)
+        if port is not None:
+            changed = {name: each for name, each in values.items() if getattr(port, name) != each}
+            if changed:
+                crud.change(session, port, changed)
+            continue
+        try:
+            with session.begin_nested():
+                row = crud.make(Port, {"uuid": fields["uuid"], "node_id": node.id, **values})
+                crud.add(session, row)
+        except AlreadyExists:
+            logger.warning("inspection.port_taken", node=node.uuid, address=values["address"])
+    for port in known.values():
+        session.delete(port)
+
+
+def _check_lengths(model: type[Node] | type[Port], values: Mapping[str, Any]) -> None:
+    """Raises Invalid for a text that is too long for its column, or refused by databases."""
+    for name, value in values.items():
+        longest = getattr(model.__table__.c[name].type, "length", None)
+        if isinstance(value, str) and (len(value) > (longest or len(value)) or "\0" in value):
+            raise Invalid(f"{name}: {value[:40]!r}... is too long or contains NUL")
+    if model is Node and values.get("name") is not None:
+        node_rules.check_name(values["name"])
