@@ -1,5 +1,5 @@
 """
-The names that a driver is written with; docs/drivers.md says how.
+The public names for drivers; docs/drivers.md shows their use.
 
 Other modules of this package are Ingot's own and may change: a driver that needs one imports it by
 its path.
@@ -28,6 +28,7 @@ from drivers.core.kinds import (
     Storage,
     Vendor,
 )
+from drivers.core.passthru import passthru
 from drivers.core.steps import (
     Arg,
     Done,
@@ -75,6 +76,7 @@ __all__ = [
     "clean_step",
     "deploy_step",
     "errors",
+    "passthru",
     "run_parts",
     "step",
 ]

@@ -1,5 +1,5 @@
 """
-The interfaces of a driver, one class for each kind: what it must do, and its frames.
+The kinds of interfaces, one class for each: its methods, and its frames.
 
 Drivers import all kinds from here, also those that have a file of their own: deploy and power.
 
