@@ -2,8 +2,9 @@
 The flows of the provision state machine: one declaration each, the counterpart of `app.states`.
 
 A flow is what a verb starts: it takes a node from a busy state, perhaps through a wait and a hold
-state, to the stable state that it leads to or to its failed state. `drivers.steps.Flow` names those
-flows in which drivers and callers have steps; here they are the `step_flow` of a `ProvisionFlow`.
+state, to the stable state that it leads to or to its failed state. `drivers.core.steps.Flow` names
+those flows in which drivers and callers have steps; here they are the `step_flow` of a
+`ProvisionFlow`.
 What the other modules know of a flow is a query over `FLOWS`.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from app.models import BESIDE, Fault, OperationKind
 from app.states import Kind, State
-from drivers.steps import Flow
+from drivers.core.steps import Flow
 
 S, K = State, OperationKind
 #: Kinds of states: of those of a flow, the ones in which something holds.

@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from app import db
 from app.refused import Refusals
 from app.settings import Settings, SettingsError
-from drivers import registry
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
-from drivers.registry import Registry
+from drivers.core import registry
+from drivers.core.bmc import Bmcs
+from drivers.core.registry import Registry
 
 RUNTIME = "runtime"
 

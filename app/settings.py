@@ -18,10 +18,10 @@ from typing import Any
 from app import options
 from app.ironic_options import IRONIC_ONLY
 from app.options import SettingsError, group, option
+from drivers.core.kinds import KINDS
 from drivers.inspection import hooks as inspection_hooks
 from drivers.inspection import pci as inspection_pci
 from drivers.inspection import rules as inspection_rules
-from drivers.interfaces import KINDS
 
 __all__ = ["Described", "Settings", "SettingsError", "describe", "load"]
 
@@ -542,7 +542,7 @@ class Settings:
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def options(self) -> dict[str, dict[str, Any]]:
-        """Plain values by group and name, as `drivers.target.Target.options` has them."""
+        """Plain values by group and name, as `drivers.core.target.Target.options` has them."""
         return {
             name: {each.name: getattr(getattr(self, attribute), each.name) for each in fields(kind)}
             for attribute, name, kind in options.groups(Settings)

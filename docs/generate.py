@@ -21,10 +21,10 @@ from app.settings import Settings
 from app.settings import load as load_settings
 from app.states import MACHINE, VERBS, WITHOUT_INSTANCE, Event, Kind, State, of_kind
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
-from drivers.interface import Interface
-from drivers.interfaces import Deploy
-from drivers.registry import Registry, load
-from drivers.steps import Flow, Step
+from drivers.core.interface import Interface
+from drivers.core.kinds import Deploy
+from drivers.core.registry import Registry, load
+from drivers.core.steps import Flow, Step
 from workers.cli import toml
 
 HERE = Path(__file__).parent

@@ -5,10 +5,10 @@ Other modules of this package are Ingot's own and may change: a driver that need
 its path.
 """
 
-from drivers import errors
-from drivers.driver import HardwareType
-from drivers.interface import Frame
-from drivers.interfaces import (
+from drivers.core import errors
+from drivers.core.driver import HardwareType
+from drivers.core.interface import Frame
+from drivers.core.kinds import (
     POWER_OFF,
     POWER_ON,
     REBOOT,
@@ -28,7 +28,7 @@ from drivers.interfaces import (
     Storage,
     Vendor,
 )
-from drivers.steps import (
+from drivers.core.steps import (
     Arg,
     Done,
     Failed,
@@ -40,7 +40,7 @@ from drivers.steps import (
     deploy_step,
     step,
 )
-from drivers.target import Target
+from drivers.core.target import Target
 
 __all__ = [
     "POWER_OFF",

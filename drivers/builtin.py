@@ -11,10 +11,10 @@ from drivers.agent.raid import AgentRaid
 from drivers.agent.ramdisk import RamdiskDeploy
 from drivers.agent.rescue import AgentRescue
 from drivers.boot.network import HttpIpxe, Ipxe, Pxe
-from drivers.driver import HardwareType
+from drivers.core.driver import HardwareType
+from drivers.core.interface import Interface
+from drivers.core.kinds import KINDS
 from drivers.fake import hardware as fake
-from drivers.interface import Interface
-from drivers.interfaces import KINDS
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.vendor import IpmiVendor

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from drivers.errors import BadImage
+from drivers.core.errors import BadImage
 
 
 class Tree:

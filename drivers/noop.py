@@ -4,9 +4,9 @@ Interfaces that do nothing.
 `no-*`: the node has no such thing, and asking for it is refused. `noop`: nothing has to be done.
 """
 
-from drivers.errors import NotSupported
-from drivers.interface import Interface
-from drivers.interfaces import (
+from drivers.core.errors import NotSupported
+from drivers.core.interface import Interface
+from drivers.core.kinds import (
     Bios,
     Console,
     Deploy,
@@ -19,8 +19,8 @@ from drivers.interfaces import (
     Storage,
     Vendor,
 )
-from drivers.steps import Done, Outcome, step
-from drivers.target import Target
+from drivers.core.steps import Done, Outcome, step
+from drivers.core.target import Target
 
 
 class _Absent(Interface):

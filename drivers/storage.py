@@ -2,9 +2,9 @@
 Storage that is not the machine's own: interface `external`.
 """
 
-from drivers.errors import InvalidDriverInfo
-from drivers.interfaces import Storage
-from drivers.target import Target
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.kinds import Storage
+from drivers.core.target import Target
 
 
 class ExternalStorage(Storage):

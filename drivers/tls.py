@@ -13,7 +13,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from drivers import regular_files
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 #: What reading from a file here does is not known beforehand; some never end.
 _NO_FILES = ("/dev", "/proc", "/sys")

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from drivers import regular_files
-from drivers.errors import BadImage, InvalidDriverInfo
-from drivers.target import Options
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.target import Options
 
 WEB = ("http", "https")
 ALL = (*WEB, "file")

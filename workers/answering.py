@@ -28,7 +28,7 @@ from app.queue import ASK, Asks
 from app.runtime import Runtime
 from app.services import nodes, operations, reports, targets
 from app.services.asking import QUESTIONS, Question
-from drivers.errors import (
+from drivers.core.errors import (
     AgentBusy,
     HardwareError,
     InvalidDriverInfo,

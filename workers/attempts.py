@@ -36,10 +36,10 @@ from app.services import (
     targets,
     waking,
 )
-from drivers import reserved
-from drivers.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
-from drivers.steps import Done, Failed, Flow, Hold, Outcome, Wait
-from drivers.target import Target
+from drivers.core import reserved
+from drivers.core.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
+from drivers.core.steps import Done, Failed, Flow, Hold, Outcome, Wait
+from drivers.core.target import Target
 from drivers.tls import announced
 from workers import claims, leaving, outages, returned
 from workers.claims import Attempt, Conductor

@@ -33,7 +33,7 @@ from app.models import (
 from app.models.base import Base
 from app.models.snapshot import snapshots
 from app.runtime import Runtime
-from drivers.steps import Outcome
+from drivers.core.steps import Outcome
 from workers.forwarding import forward_newer
 from workers.lease import Leases
 from workers.patience import patiently

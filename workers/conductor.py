@@ -32,7 +32,7 @@ from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
 from app.services import conductors, restoration
 from app.settings import Settings
-from drivers.steps import Failed
+from drivers.core.steps import Failed
 from workers import answering, attempts, leaving, outages, periodic, permissions
 from workers.claims import Conductor
 from workers.forwarding import forward

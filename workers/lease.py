@@ -15,7 +15,7 @@ import redis
 
 from app.broker import reach
 from app.reach import Reach
-from drivers.errors import LeaseLost
+from drivers.core.errors import LeaseLost
 
 _RENEW = """
 local held = redis.call('GET', KEYS[1])

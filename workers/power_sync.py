@@ -26,9 +26,9 @@ from app.runtime import Runtime
 from app.services import conductors, history, operations, planning, reports, targets
 from app.services.caller import Caller
 from app.states import Kind, State, of_kind
-from drivers.errors import HardwareError
+from drivers.core.errors import HardwareError
+from drivers.core.target import Target
 from drivers.redfish.sweep import asking
-from drivers.target import Target
 
 logger = log.get(__name__)
 

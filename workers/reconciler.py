@@ -29,8 +29,8 @@ from app.models import (
 )
 from app.runtime import Runtime, of
 from app.services import admission, conductors, operations, outcomes, waking
-from drivers.errors import FailureCode
-from drivers.steps import Failed, Resume
+from drivers.core.errors import FailureCode
+from drivers.core.steps import Failed, Resume
 
 logger = log.get(__name__)
 

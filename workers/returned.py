@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from drivers.errors import FailureCode, HardwareError
-from drivers.steps import Done, Failed, Hold, Outcome, Wait
+from drivers.core.errors import FailureCode, HardwareError
+from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 
 #: The longest pause or timeout, in seconds, that a step may ask for: a year.
 LONGEST = 366 * 86400.0

@@ -21,7 +21,7 @@ from app.db import reason
 from app.runtime import Runtime
 from app.services import operations, waking
 from drivers.agent.in_band import command_ended
-from drivers.errors import HardwareError, InvalidDriverInfo
+from drivers.core.errors import HardwareError, InvalidDriverInfo
 from drivers.tls import context
 
 logger = log.get(__name__)

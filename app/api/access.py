@@ -20,7 +20,7 @@ from app.api.rules import RULES
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.models import Base, Node
 from app.states import State
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 
 POLICY = "policy"
 USE_RUNBOOK = "baremetal:runbook:use"

@@ -14,7 +14,7 @@ from app.api.schemas.common import FieldsQuery, Flag, NoQuery, Text, Words
 from app.errors import NotFound
 from app.services import drivers as service
 from app.services.drivers import LoadedDriver
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 
 drivers = Routes("drivers", "Hardware types, and the interfaces that they accept")
 

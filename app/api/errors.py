@@ -15,7 +15,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from app import db, log
 from app.api.answers import RUNTIME, json
 from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 logger = log.get(__name__)
 seldom = log.Seldom(logger)

@@ -21,8 +21,8 @@ from app.errors import Invalid, NotFound, ServiceError
 from app.services import power, provisioning
 from app.services.resting import await_rest
 from app.states import VERBS, allows
-from drivers.interfaces import SOFT_OFF, SOFT_REBOOT
-from drivers.steps import Flow
+from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
+from drivers.core.steps import Flow
 
 node_states = Routes("states", "What a node is doing, and what it should do")
 

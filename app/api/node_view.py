@@ -40,7 +40,7 @@ from app.prepared import Prepared
 from app.services import conductors, operations
 from app.services.node_rules import INTERFACES
 from app.states import Kind, of_kind
-from drivers.steps import Flow
+from drivers.core.steps import Flow
 
 View = dict[str, Any]
 #: A unique column, and the value in it.

@@ -29,8 +29,8 @@ from app.services import chassis, idents, patch, provisioning, targets
 from app.services import nodes as service
 from app.services.paging import cut
 from app.states import State
-from drivers.errors import HardwareError
-from drivers.target import Target
+from drivers.core.errors import HardwareError
+from drivers.core.target import Target
 
 nodes = Routes("nodes", "Machines, and what is done to them")
 

@@ -81,7 +81,7 @@ from app.models import (
 )
 from app.services.patch import OPERATIONS
 from app.states import State
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 
 JSON = "application/json"
 

@@ -11,7 +11,7 @@ from app.api.answers import json, runtime
 from app.api.nodes import node_of
 from app.api.routes import Routes
 from app.services import catalogue
-from drivers.steps import Arg, Flow
+from drivers.core.steps import Arg, Flow
 
 steps = Routes("steps", "What nodes can do, step by step")
 

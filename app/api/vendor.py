@@ -15,7 +15,7 @@ from app.api.schemas.common import NoQuery
 from app.errors import Invalid
 from app.services import drivers, nodes
 from app.services import management as service
-from drivers import passthru
+from drivers.core import passthru
 
 vendor = Routes("vendor", "Functions that only one vendor has")
 

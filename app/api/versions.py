@@ -12,7 +12,7 @@ from flask import g
 from werkzeug.datastructures import Headers
 
 from app.errors import NotAcceptable
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 
 MIN, MAX = 1, 115
 HEADER = "X-OpenStack-Ironic-API-Version"

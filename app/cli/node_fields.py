@@ -1,7 +1,7 @@
 """The fields of a node that an operator sets."""
 
 from app.cli.fields import Field, Fields, Kind
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 
 FIELDS = Fields(
     (

@@ -13,7 +13,7 @@ from app.models import ACTIVE, BESIDE, Node, Operation, OperationStep, StepSourc
 from app.services import faults, moves, planning, targets
 from app.services.operations import append, pending, steps_of
 from app.states import MACHINE, Event, Kind, State
-from drivers.errors import FailureCode
+from drivers.core.errors import FailureCode
 
 
 def may_interrupt(step: OperationStep) -> bool:

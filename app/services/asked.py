@@ -12,7 +12,7 @@ from app.models import Node, StepSource
 from app.runtime import of
 from app.services import planning, runbooks, steps, templates
 from app.states import State
-from drivers import reserved
+from drivers.core import reserved
 
 Arguments = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from app.models import ACTIVE, Node, Operation, OperationStep, StepState
 from app.runtime import of
 from app.services import planning, targets
 from app.services.steps import offered
-from drivers.steps import Flow, Step
+from drivers.core.steps import Flow, Step
 
 #: Seconds after which it is worth asking again, when the agent is about to list its steps.
 SOON = 30

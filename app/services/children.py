@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.models import Node, Operation
 from app.services import targets
 from app.services.steps import Asked
-from drivers import reserved
+from drivers.core import reserved
 
 
 def problems(session: Session, asked: Iterable[Asked]) -> list[str]:

@@ -12,9 +12,9 @@ from app.errors import NotFound
 from app.models import Conductor
 from app.runtime import of
 from app.services import conductors
-from drivers.interfaces import Raid
+from drivers.core.kinds import Raid
+from drivers.core.registry import Registry
 from drivers.noop import NoRaid
-from drivers.registry import Registry
 
 
 @dataclass(slots=True)

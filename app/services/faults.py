@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.models import OperationStep
-from drivers.errors import FailureCode
-from drivers.steps import Failed
+from drivers.core.errors import FailureCode
+from drivers.core.steps import Failed
 
 #: code of a failure -> (cause, hint)
 KNOWN: Mapping[str, tuple[str, str]] = {

@@ -46,10 +46,10 @@ from app.services import (
 from app.services.caller import Caller
 from app.states import State
 from drivers.agent.inspect import BMC_ADDRESSES
-from drivers.errors import HardwareError, InspectionFailed
+from drivers.core.errors import HardwareError, InspectionFailed
+from drivers.core.kinds import KINDS
+from drivers.core.target import Material
 from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
-from drivers.interfaces import KINDS
-from drivers.target import Material
 
 logger = log.get(__name__)
 

@@ -13,8 +13,8 @@ from app import flows
 from app.db import after, age
 from app.models import Node, Operation, OperationState, OperationStep
 from app.runtime import of
-from drivers.errors import FailureCode
-from drivers.steps import Failed, Outcome, Wait
+from drivers.core.errors import FailureCode
+from drivers.core.steps import Failed, Outcome, Wait
 
 
 def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:

@@ -15,11 +15,11 @@ from app.services import nodes, operations, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import require_served
 from app.states import MACHINE, Kind, State
-from drivers import passthru
-from drivers.errors import HardwareError, NotSupported
-from drivers.interface import Interface
-from drivers.passthru import Passthru
-from drivers.target import Target
+from drivers.core import passthru
+from drivers.core.errors import HardwareError, NotSupported
+from drivers.core.interface import Interface
+from drivers.core.passthru import Passthru
+from drivers.core.target import Target
 
 BOOT_MODES = ("uefi", "bios")
 DEVICE_TYPES = ("cdrom", "disk", "floppy")

@@ -24,8 +24,8 @@ from app.runtime import of
 from app.states import MACHINE, Event, Kind, State
 from drivers.agent.fast_track import chosen
 from drivers.agent.inspect import BMC_ADDRESSES
-from drivers.interfaces import Boot
-from drivers.steps import Flow
+from drivers.core.kinds import Boot
+from drivers.core.steps import Flow
 
 RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 

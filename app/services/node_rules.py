@@ -19,7 +19,7 @@ from app.services.idents import identified, is_uuid
 from app.services.patch import Change
 from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
 from drivers.agent.image import wanted_boot_mode
-from drivers.interfaces import KINDS
+from drivers.core.kinds import KINDS
 
 INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
 #: Names that would be taken for a route.

@@ -45,7 +45,7 @@ from app.services.node_rules import INTERFACES
 from app.services.patch import Change
 from app.services.turns import given_away
 from app.states import State
-from drivers.errors import HardwareError
+from drivers.core.errors import HardwareError
 
 T = TypeVar("T")
 

@@ -49,8 +49,8 @@ from app.services.operations import (
     steps_of,
 )
 from app.states import MACHINE, Event, Kind, State
-from drivers.errors import FailureCode
-from drivers.steps import Failed, Flow, Hold, Wait
+from drivers.core.errors import FailureCode
+from drivers.core.steps import Failed, Flow, Hold, Wait
 
 logger = log.get(__name__)
 

@@ -16,10 +16,10 @@ from app.models import Node, OperationStep, StepSource
 from app.runtime import Runtime
 from app.services.steps import Asked, Key, needs_ramdisk, of_driver, offered
 from app.states import Event, State
-from drivers import reserved
-from drivers.interface import Frame
-from drivers.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
-from drivers.target import Target
+from drivers.core import reserved
+from drivers.core.interface import Frame
+from drivers.core.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
+from drivers.core.target import Target
 
 #: Who goes first among equal priorities (Ironic's numbers; they hold the seed's order).
 INTERFACE_PRIORITY: Mapping[str, int] = {

@@ -10,8 +10,8 @@ from app.services import history, operations, planning, targets
 from app.services.caller import Caller
 from app.services.conductors import require_served
 from app.states import State
-from drivers.errors import HardwareError
-from drivers.interfaces import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
+from drivers.core.errors import HardwareError
+from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
 
 TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
 #: A machine that is being cleaned is not to be interrupted (spec implement-cleaning-states).

@@ -40,9 +40,9 @@ from app.services.rescue_password import hashed
 from app.services.steps import Asked, offered, problems
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.agent.image import boot_mode
-from drivers.errors import FailureCode, HardwareError
-from drivers.steps import Flow
-from drivers.target import Target
+from drivers.core.errors import FailureCode, HardwareError
+from drivers.core.steps import Flow
+from drivers.core.target import Target
 
 Arguments = Mapping[str, Any]
 Asking = Callable[[Session, Node, Arguments], planning.Request]

@@ -21,7 +21,7 @@ OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_v
 
 def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
     """
-    Write a driver's reports (`drivers.target`); the caller has locked the node's row.
+    Write a driver's reports (`drivers.core.target`); the caller has locked the node's row.
 
     Raises InspectionFailed when what an inspection found cannot be kept.
     """

@@ -22,7 +22,7 @@ from app.models import ACTIVE, Fault, Node, Operation, OperationState, StepState
 from app.runtime import of
 from app.services import faults, history, limits, moves, operations, outcomes
 from app.states import MACHINE, Event, Kind, State
-from drivers.errors import FailureCode
+from drivers.core.errors import FailureCode
 
 logger = log.get(__name__)
 

@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from app.errors import Invalid
 from app.models import Node, StepSource
-from drivers import reserved
 from drivers.agent import in_band
-from drivers.errors import HardwareError
-from drivers.steps import Flow, Step
-from drivers.target import Target
+from drivers.core import reserved
+from drivers.core.errors import HardwareError
+from drivers.core.steps import Flow, Step
+from drivers.core.target import Target
 
 Asked = Mapping[str, Any]
 Key = tuple[str, str]

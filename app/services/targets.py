@@ -14,9 +14,9 @@ from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
 from app.runtime import Runtime, of
-from drivers.driver import Driver
-from drivers.interfaces import KINDS
-from drivers.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
+from drivers.core.driver import Driver
+from drivers.core.kinds import KINDS
+from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
 
 #: What the agent is told of a node, in `params.node` of a command (IPA_PROTOCOL, "Commands").
 _RECORD = (

@@ -17,8 +17,8 @@ from app.models import Node, Port, Portgroup
 from app.models.base import kind_of
 from app.runtime import of
 from app.services import targets
-from drivers.errors import HardwareError
-from drivers.interfaces import Network
+from drivers.core.errors import HardwareError
+from drivers.core.kinds import Network
 
 Place = Port | Portgroup
 

@@ -11,7 +11,7 @@ from app.errors import Invalid
 from app.models import Node, VolumeConnector, VolumeTarget
 from app.models.base import kind_of
 from app.services import nodes, parts, rows
-from drivers.interfaces import POWER_OFF
+from drivers.core.kinds import POWER_OFF
 
 Volume = TypeVar("Volume", VolumeConnector, VolumeTarget)
 

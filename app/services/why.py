@@ -16,7 +16,7 @@ from app.runtime import of
 from app.sentences import joined
 from app.services import admission, conductors, operations, waits
 from app.states import MACHINE, VERBS, Kind, State
-from drivers.errors import FailureCode
+from drivers.core.errors import FailureCode
 
 #: Refused lookups that an answer lists, at most.
 MOST_REFUSED = 3

@@ -6,11 +6,11 @@ call the heartbeat with its status: start, end or error.
 """
 
 from drivers.agent.flows import AgentFlows
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.interface import Frame
+from drivers.core.steps import Done, Failed, Outcome, Wait, nest, step
+from drivers.core.target import Target
 from drivers.images import instance
-from drivers.interface import Frame
-from drivers.steps import Done, Failed, Outcome, Wait, nest, step
-from drivers.target import Target
 
 _FIELDS = ("kernel", "ramdisk", "stage2")
 

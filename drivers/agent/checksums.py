@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo
-from drivers.target import Target
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Target
 
 #: algorithm -> the hexadecimal digits of its values
 DIGITS: Mapping[str, int] = {"md5": 32, "sha256": 64, "sha384": 96, "sha512": 128}

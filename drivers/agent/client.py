@@ -12,8 +12,8 @@ from typing import Any
 import requests
 from urllib3.exceptions import NewConnectionError
 
-from drivers.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
-from drivers.target import Target
+from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.target import Target
 from drivers.tls import announced, bundle
 
 CONNECT_TIMEOUT = 10.0

@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import Any
 
 from drivers import iso9660
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 LABEL = "config-2"
 _JSON_FILES = {

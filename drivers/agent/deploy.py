@@ -23,11 +23,11 @@ from drivers.agent import (
     standby,
 )
 from drivers.agent.flows import AgentFlows
-from drivers.errors import HardwareError, LeaseLost, Unreachable
-from drivers.interface import Frame, Rows
-from drivers.interfaces import POWER_OFF
-from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, nest, step
-from drivers.target import Target
+from drivers.core.errors import HardwareError, LeaseLost, Unreachable
+from drivers.core.interface import Frame, Rows
+from drivers.core.kinds import POWER_OFF
+from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, nest, step
+from drivers.core.target import Target
 
 _WITHDRAW: Rows = (("deploy", "withdraw_image"),)
 

@@ -5,8 +5,8 @@ Fast track: the agent is kept running between operations, and the next one goes 
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.interfaces import POWER_ON
-from drivers.target import Target
+from drivers.core.kinds import POWER_ON
+from drivers.core.target import Target
 
 _YES = ("true", "1", "yes", "on", "t", "y")
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from drivers.agent import fast_track, in_band, logs
-from drivers.interface import Frame, Rows
-from drivers.interfaces import Deploy
-from drivers.steps import Done, Flow, Outcome
-from drivers.target import Target
+from drivers.core.interface import Frame, Rows
+from drivers.core.kinds import Deploy
+from drivers.core.steps import Done, Flow, Outcome
+from drivers.core.target import Target
 
 _KEEP_LOGS = ("deploy", "keep_logs")
 _BOOT_AGENT = (("boot", "prepare_ramdisk"), ("power", "power_on"))

@@ -8,9 +8,9 @@ A hook that raises fails the step.
 from collections.abc import Callable
 from typing import Any
 
-from drivers.errors import Unexpected
-from drivers.steps import Flow
-from drivers.target import Target
+from drivers.core.errors import Unexpected
+from drivers.core.steps import Flow
+from drivers.core.target import Target
 
 Hook = Callable[[Target, Any], None]
 _HOOKS: dict[tuple[Flow, str, str], Hook] = {}

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from drivers import urls
 from drivers.agent import checksums, configdrive, image_server, published
-from drivers.errors import BadImage, InvalidDriverInfo
-from drivers.target import Target
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.target import Target
 
 #: The key of driver_internal_info that `examine` fills.
 EXAMINED = "image"

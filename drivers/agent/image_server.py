@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import requests
 
 from drivers import urls
-from drivers.errors import BadImage, Unreachable
-from drivers.target import Target
+from drivers.core.errors import BadImage, Unreachable
+from drivers.core.target import Target
 from drivers.tls import bundle
 
 #: What is read of an image to know its format: the volume descriptor of an ISO 9660 image is last.

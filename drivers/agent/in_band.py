@@ -14,9 +14,9 @@ from typing import Any
 
 from drivers.agent import client
 from drivers.agent.hooks import run_hook
-from drivers.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
-from drivers.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, nest
-from drivers.target import Target
+from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected, Unreachable
+from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, nest
+from drivers.core.target import Target
 
 #: the key by which a step that we sent is known again in the agent's list
 MARK = "ingot_step"

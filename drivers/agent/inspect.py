@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.agent import client, fast_track
-from drivers.errors import HardwareError
+from drivers.core.errors import HardwareError
+from drivers.core.interface import Frame, Rows
+from drivers.core.kinds import Inspect
+from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.target import Target
 from drivers.inspection.process import process
 from drivers.inspection.subject import Subject, findings
-from drivers.interface import Frame, Rows
-from drivers.interfaces import Inspect
-from drivers.steps import Done, Outcome, Wait
-from drivers.target import Target
 
 #: Where a node keeps the addresses of its BMC while it is being inspected.
 BMC_ADDRESSES = "lookup_bmc_addresses"

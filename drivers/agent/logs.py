@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from drivers.agent import client
-from drivers.errors import HardwareError, LeaseLost
-from drivers.steps import Done
-from drivers.target import Target
+from drivers.core.errors import HardwareError, LeaseLost
+from drivers.core.steps import Done
+from drivers.core.target import Target
 
 #: Where they lie in a service that has no data directory.
 _PLACE = "/var/log/ingot/deploy"

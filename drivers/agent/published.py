@@ -14,8 +14,8 @@ from drivers import urls
 from drivers.agent import image_server
 from drivers.agent.checksums import Checksum
 from drivers.boot import addresses, files
-from drivers.errors import BadImage, InvalidDriverInfo
-from drivers.target import Target
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.target import Target
 
 
 def needed(target: Target) -> bool:

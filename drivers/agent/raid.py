@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from drivers import raid_schema
 from drivers.agent import in_band
-from drivers.errors import InvalidDriverInfo
-from drivers.interfaces import Raid
-from drivers.steps import Done, Flow, Outcome, Resume, step
-from drivers.target import Target
+from drivers.core import raid_schema
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.kinds import Raid
+from drivers.core.steps import Done, Flow, Outcome, Resume, step
+from drivers.core.target import Target
 
 #: levels that the agent can build from the disks themselves
 _SOFTWARE_LEVELS = ("0", "1", "5", "6", "1+0")

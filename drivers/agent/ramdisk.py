@@ -3,11 +3,11 @@ Booting a ramdisk as the instance: interface `ramdisk`. Nothing is written to a 
 """
 
 from drivers.agent.flows import AgentFlows
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.interface import Frame
+from drivers.core.steps import Done, Outcome, nest, step
+from drivers.core.target import Target
 from drivers.images import instance
-from drivers.interface import Frame
-from drivers.steps import Done, Outcome, nest, step
-from drivers.target import Target
 
 
 class RamdiskDeploy(AgentFlows):

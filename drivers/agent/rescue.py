@@ -1,10 +1,10 @@
 """Rescue by the agent: interface `agent`. The rescue ramdisk gets a password for its tenant."""
 
 from drivers.agent import client, in_band
-from drivers.errors import AgentBusy, InvalidDriverInfo, Unreachable
-from drivers.interfaces import Rescue
-from drivers.steps import Done, Outcome, Wait
-from drivers.target import Target
+from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unreachable
+from drivers.core.kinds import Rescue
+from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.target import Target
 
 ORDER = "rescue.finalize_rescue"
 

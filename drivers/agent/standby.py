@@ -12,9 +12,9 @@ from typing import Any
 
 from drivers.agent import client, in_band
 from drivers.agent.hooks import run_hook
-from drivers.errors import NotSupported
-from drivers.steps import Done, Flow, Outcome, Wait
-from drivers.target import Target
+from drivers.core.errors import NotSupported
+from drivers.core.steps import Done, Flow, Outcome, Wait
+from drivers.core.target import Target
 
 _PREPARE = "prepare_image"
 #: name of a partition in the text of a result -> its name in the answer of get_partition_uuids

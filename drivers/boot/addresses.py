@@ -5,8 +5,8 @@ Where machines, their agents and their BMCs reach this service: addresses that e
 import socket
 
 from drivers import urls
-from drivers.errors import InvalidDriverInfo
-from drivers.target import Options, Target
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Options, Target
 
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 

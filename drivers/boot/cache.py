@@ -21,8 +21,8 @@ from pathlib import Path
 
 from drivers import urls
 from drivers.agent import image_server
-from drivers.errors import BadImage
-from drivers.target import Target
+from drivers.core.errors import BadImage
+from drivers.core.target import Target
 
 _MEBIBYTE = 1 << 20
 

@@ -8,7 +8,7 @@ whether it is iPXE already.
 from collections.abc import Iterable, Iterator
 
 from drivers.boot import scripts
-from drivers.target import Options
+from drivers.core.target import Options
 
 #: way of booting -> (setting for legacy BIOS, for UEFI, by architecture) in [pxe]
 LOADERS = {

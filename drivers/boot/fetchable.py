@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import requests
 
 from drivers.agent import image_server
-from drivers.errors import BadImage
-from drivers.target import Target
+from drivers.core.errors import BadImage
+from drivers.core.target import Target
 from drivers.tls import bundle
 
 #: Key of driver_internal_info under which the service keeps the last warning.

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from drivers.boot.cache import unfinished
-from drivers.errors import BadImage
-from drivers.target import Options, Target
+from drivers.core.errors import BadImage
+from drivers.core.target import Options, Target
 
 FOLDER = "nodes"
 RAMDISK, INSTANCE, KICKSTART, IMAGE = "ramdisk", "instance", "kickstart", "image"

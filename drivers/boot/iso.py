@@ -13,9 +13,9 @@ from pathlib import Path
 
 from drivers import iso9660, urls
 from drivers.boot import cache, esp, ramdisks, scripts
-from drivers.errors import BadImage
+from drivers.core.errors import BadImage
+from drivers.core.target import Target
 from drivers.iso9660 import Tree
-from drivers.target import Target
 
 #: By this name the agent knows the CD that it was booted from.
 LABEL = "VMEDIA_BOOT_ISO"

@@ -14,9 +14,9 @@ from typing import Any
 
 from drivers.agent import image_server
 from drivers.boot import addresses, files
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Target
 from drivers.images import instance
-from drivers.target import Target
 
 NAME = "ks.cfg"
 #: Where cloud-init looks for a config drive that is none.

@@ -10,10 +10,10 @@ import secrets
 from pathlib import Path
 
 from drivers.boot import addresses, cache, command_line, files, iso
-from drivers.errors import BadImage
+from drivers.core.errors import BadImage
+from drivers.core.target import Target
 from drivers.images import instance
 from drivers.images.instance import Pair
-from drivers.target import Target
 
 NAME = "boot.iso"
 #: what is to be on an image, and by what it is known

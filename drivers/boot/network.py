@@ -22,11 +22,11 @@ from drivers.boot import (
     scripts,
     words,
 )
-from drivers.errors import InvalidDriverInfo, NotSupported
+from drivers.core.errors import InvalidDriverInfo, NotSupported
+from drivers.core.kinds import Boot
+from drivers.core.target import Target
 from drivers.images import instance
 from drivers.images.instance import Pair
-from drivers.interfaces import Boot
-from drivers.target import Target
 
 _KERNEL, _RAMDISK = "kernel", "ramdisk"
 _FORCED = {"always": True, "never": False}

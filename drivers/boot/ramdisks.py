@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from drivers import urls
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Options, Target
 from drivers.images.instance import Pair, pair
-from drivers.target import Options, Target
 
 #: how the states of a flow begin -> what the names of its own files begin with
 _OWN = {"rescu": "rescue", "inspect": "inspect"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.boot import words
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 #: What every machine loads first that boots iPXE, or GRUB, from the network.
 FIRST, GRUB_FIRST = "boot.ipxe", "grub/grub.cfg"

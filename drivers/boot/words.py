@@ -10,7 +10,7 @@ templates and the settings of the service may use all that.
 from typing import Any
 
 from drivers import urls
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 _OPERATORS = frozenset({"||", "&&", ";"})
 

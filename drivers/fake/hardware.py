@@ -7,11 +7,9 @@ The only state is the node's own: what was ordered is what is read.
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.errors import NotSupported
-from drivers.fake.memory import recall, remember
-from drivers.fake.pace import seconds, take_time
-from drivers.interface import Frame
-from drivers.interfaces import (
+from drivers.core.errors import NotSupported
+from drivers.core.interface import Frame
+from drivers.core.kinds import (
     POWER_OFF,
     POWER_ON,
     REBOOT,
@@ -30,9 +28,11 @@ from drivers.interfaces import (
     Storage,
     Vendor,
 )
-from drivers.passthru import passthru
-from drivers.steps import Arg, Done, Outcome, Wait, step
-from drivers.target import Target
+from drivers.core.passthru import passthru
+from drivers.core.steps import Arg, Done, Outcome, Wait, step
+from drivers.core.target import Target
+from drivers.fake.memory import recall, remember
+from drivers.fake.pace import seconds, take_time
 
 _UPDATES = Arg(
     "settings",

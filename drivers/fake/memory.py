@@ -4,7 +4,7 @@ What fake hardware remembers: a document of the node's own, `driver_internal_inf
 
 from typing import Any
 
-from drivers.target import Target
+from drivers.core.target import Target
 
 KEY = "fake"
 

@@ -7,8 +7,8 @@ A delay is a `Wait`, so that no thread sleeps it away.
 import random
 from collections.abc import Callable
 
-from drivers.steps import Done, Outcome, Wait
-from drivers.target import Target
+from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.target import Target
 
 
 def seconds(target: Target, option: str) -> float:

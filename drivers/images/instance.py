@@ -11,8 +11,8 @@ from typing import Any
 
 from drivers import urls
 from drivers.boot import words
-from drivers.errors import InvalidDriverInfo
-from drivers.target import Options, Target
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Options, Target
 
 
 @dataclass(frozen=True, slots=True)

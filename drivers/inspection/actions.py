@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.errors import InspectionFailed
+from drivers.core.errors import InspectionFailed
 from drivers.inspection.operations import Operation
 from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Document, Subject
 

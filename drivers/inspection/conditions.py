@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from drivers.errors import InspectionFailed
+from drivers.core.errors import InspectionFailed
 from drivers.inspection.operations import Operation
 
 _TRUE, _FALSE = ("yes", "true"), ("no", "false")

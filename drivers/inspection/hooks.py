@@ -13,10 +13,10 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-from drivers.errors import InspectionFailed
+from drivers.core.errors import InspectionFailed
+from drivers.core.target import Options
 from drivers.inspection import lldp, pci
 from drivers.inspection.subject import Subject
-from drivers.target import Options
 
 ENTRY_POINTS = "ingot.inspection_hooks"
 Hook = Callable[[Subject, Options], None]

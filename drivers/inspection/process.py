@@ -5,9 +5,9 @@ Making use of what was found: hooks first, then rules, all on a copy that the ta
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from drivers.core.target import Target
 from drivers.inspection import hooks, rules
 from drivers.inspection.subject import Subject, findings
-from drivers.target import Target
 
 
 def process(

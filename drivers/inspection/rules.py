@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drivers.errors import InspectionFailed
+from drivers.core.errors import InspectionFailed
 from drivers.inspection import interpolation
 from drivers.inspection.actions import ACTIONS
 from drivers.inspection.conditions import CONDITIONS

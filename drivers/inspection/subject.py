@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from drivers.target import Material
+from drivers.core.target import Material
 
 Document = dict[str, Any]
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from drivers.bmc import Bmcs
-from drivers.errors import NotSupported, Refused, Unexpected, Unreachable
-from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.sessions import sessions
 from drivers.ipmi.suites import Carry
-from drivers.target import Target
 
 CHASSIS, APPLICATION = 0x00, 0x06
 COLD_RESET, WARM_RESET = 0x02, 0x03

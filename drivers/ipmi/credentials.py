@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo
-from drivers.target import Target
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Target
 
 PROPERTIES = {
     "ipmi_address": "host name or IP address of the BMC. Required.",

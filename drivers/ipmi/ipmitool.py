@@ -9,7 +9,7 @@ import re
 import subprocess
 import time
 
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
 from drivers.ipmi.credentials import Credentials
 
 PROGRAM = "ipmitool"

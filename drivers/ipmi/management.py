@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo
-from drivers.interfaces import Management
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.kinds import Management
+from drivers.core.target import Target
 from drivers.ipmi import credentials
 from drivers.ipmi.client import DEVICES, Client
-from drivers.target import Target
 
 
 class IpmiManagement(Management):

@@ -1,9 +1,9 @@
 """Power over IPMI."""
 
-from drivers.interfaces import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
+from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
+from drivers.core.target import Target
 from drivers.ipmi import credentials
 from drivers.ipmi.client import Client
-from drivers.target import Target
 
 
 class IpmiPower(Power):

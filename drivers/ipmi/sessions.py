@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from drivers.errors import HardwareError, Refused, Unexpected, Unreachable
+from drivers.core.errors import HardwareError, Refused, Unexpected, Unreachable
 from drivers.ipmi.credentials import PRIVILEGES, Credentials
 
 CHILD = Path(__file__).with_name("child.py")

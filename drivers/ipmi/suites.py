@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from drivers.errors import Refused, Unexpected, Unreachable
+from drivers.core.errors import Refused, Unexpected, Unreachable
 from drivers.ipmi.credentials import PYGHMI_SUITES, Credentials
 
 #: (credentials, netfn, command, data, deadline) -> completion code, answer

@@ -1,12 +1,12 @@
 """Vendor functions over IPMI."""
 
-from drivers.errors import InvalidDriverInfo
-from drivers.interfaces import Vendor
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.kinds import Vendor
+from drivers.core.passthru import passthru
+from drivers.core.steps import Arg, Done, Outcome, step
+from drivers.core.target import Target
 from drivers.ipmi import credentials
 from drivers.ipmi.client import Client
-from drivers.passthru import passthru
-from drivers.steps import Arg, Done, Outcome, step
-from drivers.target import Target
 
 _RAW = Arg("raw_bytes", "The bytes to send, such as '0x00 0x01'", required=True)
 

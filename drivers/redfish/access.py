@@ -5,8 +5,8 @@ How to reach the BMC of a node in Redfish, as its driver_info says.
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from drivers.errors import InvalidDriverInfo, Refused
-from drivers.target import Target
+from drivers.core.errors import InvalidDriverInfo, Refused
+from drivers.core.target import Target
 from drivers.tls import trust
 
 PROPERTIES = {

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
-from drivers.interfaces import Bios
+from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected
+from drivers.core.kinds import Bios
+from drivers.core.steps import Done, Outcome, step
+from drivers.core.target import Target
 from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.redfish.values import entry, number, printable, text
-from drivers.steps import Done, Outcome, step
-from drivers.target import Target
 
 #: What a registry says of a setting, in numbers and as true or false.
 _NUMBERS = ("lower_bound", "upper_bound", "min_length", "max_length")

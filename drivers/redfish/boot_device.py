@@ -8,10 +8,10 @@ remembered in `driver_internal_info`, and ordered again before each start of the
 import logging
 from typing import Any
 
-from drivers.errors import Busy, NotSupported, Refused, Unexpected
+from drivers.core.errors import Busy, NotSupported, Refused, Unexpected
+from drivers.core.target import Target
 from drivers.redfish.client import Connection
 from drivers.redfish.parts import part
-from drivers.target import Target
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """
 The commands to a BMC in Redfish, by sushy.
 
-One connection per BMC is kept between commands, in the governor (`drivers.bmc`), and used only
+One connection per BMC is kept between commands, in the governor (`drivers.core.bmc`), and used only
 while its turn is held.
 """
 
@@ -11,15 +11,15 @@ from http import HTTPStatus
 from itertools import chain
 from typing import Any
 
-from drivers.bmc import Bmc, Bmcs, Urgency
-from drivers.errors import Busy, NotSupported
+from drivers.core.bmc import Bmc, Bmcs, Urgency
+from drivers.core.errors import Busy, NotSupported
+from drivers.core.target import Target
 from drivers.redfish import parts
 from drivers.redfish.access import Access, access
 from drivers.redfish.errors import errors_of
 from drivers.redfish.parts import part
 from drivers.redfish.session import Session
 from drivers.redfish.values import text
-from drivers.target import Target
 
 #: TaskStates of a task that has not ended.
 _UNDER_WAY = frozenset(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
-from drivers.errors import (
+from drivers.core.errors import (
     HardwareError,
     InvalidDriverInfo,
     NotSupported,

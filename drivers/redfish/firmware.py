@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from drivers.errors import (
+from drivers.core.errors import (
     HardwareError,
     InvalidDriverInfo,
     NotSupported,
@@ -11,12 +11,12 @@ from drivers.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.interfaces import Firmware
+from drivers.core.kinds import Firmware
+from drivers.core.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
+from drivers.core.target import Target
 from drivers.redfish import client, software
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
-from drivers.steps import Arg, Done, Failed, Outcome, Resume, Wait, step
-from drivers.target import Target
 
 UPDATES = Arg(
     "settings",

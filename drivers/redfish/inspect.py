@@ -2,11 +2,11 @@
 Redfish: out-of-band inspection. The BMC tells what the machine is made of, on or off.
 """
 
+from drivers.core.kinds import Inspect
+from drivers.core.target import Target
 from drivers.inspection.process import process
-from drivers.interfaces import Inspect
 from drivers.redfish import client, inventory
 from drivers.redfish.interface import Redfish
-from drivers.target import Target
 
 #: What is always made of it, before the hooks that settings name.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")

@@ -5,8 +5,8 @@ What interfaces for Redfish have in common, whatever their kind.
 from collections.abc import Mapping
 from typing import ClassVar
 
+from drivers.core.target import Target
 from drivers.redfish import access
-from drivers.target import Target
 
 
 class Redfish:

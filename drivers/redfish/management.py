@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from drivers.errors import NotSupported, Refused, Unexpected
-from drivers.interfaces import POWER_ON, Management
+from drivers.core.errors import NotSupported, Refused, Unexpected
+from drivers.core.kinds import POWER_ON, Management
+from drivers.core.steps import Done, Outcome, Wait, step
+from drivers.core.target import Target
 from drivers.redfish import boot_device, client, inventory, parts
 from drivers.redfish.boot_device import DEVICES
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.redfish.values import entry, text, word
-from drivers.steps import Done, Outcome, Wait, step
-from drivers.target import Target
 
 _NAMES = {target: name for name, target in DEVICES.items()}
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from drivers.errors import NotSupported
+from drivers.core.errors import NotSupported
 from drivers.redfish.session import Session
 from drivers.redfish.values import entry, is_present
 

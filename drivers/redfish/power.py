@@ -1,7 +1,7 @@
 """Redfish: switching the machine on and off."""
 
-from drivers.errors import NotSupported, Unexpected
-from drivers.interfaces import (
+from drivers.core.errors import NotSupported, Unexpected
+from drivers.core.kinds import (
     POWER_OFF,
     POWER_ON,
     REBOOT,
@@ -9,9 +9,9 @@ from drivers.interfaces import (
     SOFT_REBOOT,
     Power,
 )
+from drivers.core.target import Target
 from drivers.redfish import client
 from drivers.redfish.interface import Redfish
-from drivers.target import Target
 
 #: PowerState of a system -> ours; a machine on its way counts as there
 STATES = {"On": POWER_ON, "PoweringOn": POWER_ON, "Off": POWER_OFF, "PoweringOff": POWER_OFF}

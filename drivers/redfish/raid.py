@@ -11,16 +11,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from drivers import raid_schema
-from drivers.errors import InvalidDriverInfo, Refused
-from drivers.interfaces import Raid
+from drivers.core import raid_schema
+from drivers.core.errors import InvalidDriverInfo, Refused
+from drivers.core.kinds import Raid
+from drivers.core.steps import Arg, Done, Outcome, Resume, Wait, nest, step
+from drivers.core.target import Target
 from drivers.redfish import client, raid_plan
 from drivers.redfish.interface import Redfish
 from drivers.redfish.raid_plan import GIB, LEVELS
 from drivers.redfish.restart import LOOK, through_restart
 from drivers.redfish.storage import Controller, Volume, read
-from drivers.steps import Arg, Done, Outcome, Resume, Wait, nest, step
-from drivers.target import Target
 
 _FLAG = {"type": "boolean"}
 _CONFIG = Arg("raid_config", "The RAID configuration", required=True, schema={"type": "object"})

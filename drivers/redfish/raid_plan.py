@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from drivers.errors import BadArgument
+from drivers.core.errors import BadArgument
 from drivers.redfish.storage import Controller, Drive
 
 LogicalDisk = Mapping[str, Any]

@@ -7,9 +7,9 @@ A flow that has an agent has it again afterwards: it is booted anew, and waited 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from drivers.interfaces import REBOOT
-from drivers.steps import Done, Outcome, Wait, nest
-from drivers.target import Target
+from drivers.core.kinds import REBOOT
+from drivers.core.steps import Done, Outcome, Wait, nest
+from drivers.core.target import Target
 
 #: Seconds between looks.
 LOOK = 5.0

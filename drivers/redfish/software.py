@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.errors import NotSupported
+from drivers.core.errors import NotSupported
 from drivers.redfish import parts
 from drivers.redfish.client import Connection
 from drivers.redfish.values import entry, text

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import NotSupported
+from drivers.core.errors import NotSupported
 from drivers.redfish.client import Connection
 from drivers.redfish.parts import part
 

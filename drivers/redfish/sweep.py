@@ -17,14 +17,14 @@ from typing import Any
 import aiohttp
 
 from drivers import tls
-from drivers.bmc import Urgency
-from drivers.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
+from drivers.core.bmc import Urgency
+from drivers.core.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
+from drivers.core.target import Target
 from drivers.redfish import access, client
 from drivers.redfish.errors import errors_of
 from drivers.redfish.inventory import BOOT_MODES
 from drivers.redfish.power import known_state
 from drivers.redfish.values import entry
-from drivers.target import Target
 
 HEALTHS = ("OK", "Warning", "Critical")
 

@@ -3,13 +3,13 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from drivers.errors import InvalidDriverInfo, NotFound, Unexpected
-from drivers.interfaces import Vendor
-from drivers.passthru import passthru
+from drivers.core.errors import InvalidDriverInfo, NotFound, Unexpected
+from drivers.core.kinds import Vendor
+from drivers.core.passthru import passthru
+from drivers.core.target import Target
 from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 from drivers.redfish.management import MEDIA
-from drivers.target import Target
 
 #: What is shown of a subscription; more, such as headers with passwords, is not.
 _SHOWN = ("Id", "Context", "Protocol", "Destination", "EventTypes")

@@ -20,8 +20,8 @@ from sqlalchemy.orm import Session
 
 from app import db
 from app.models import Conductor
-from drivers import registry
 from drivers.builtin import HARDWARE_TYPES
+from drivers.core import registry
 from tests.contract.clients.cli import Baremetal
 from tests.ports import free_port
 

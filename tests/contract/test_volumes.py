@@ -6,7 +6,7 @@ import pytest
 
 from app.models import Node
 from app.services import targets
-from drivers.target import VolumeConnector, VolumeTarget
+from drivers.core.target import VolumeConnector, VolumeTarget
 from tests.contract.conftest import fault
 
 CONNECTOR = {"type": "iqn", "connector_id": "iqn.2017-07.org.example:h1"}

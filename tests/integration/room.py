@@ -20,7 +20,7 @@ from app.db import after, now
 from app.models import ACTIVE, AgentRecord, Operation, OperationState
 from app.models import Conductor as ConductorRow
 from app.services import conductors, heartbeats, outcomes
-from drivers.interfaces import POWER_OFF
+from drivers.core.kinds import POWER_OFF
 from tests.integration.conftest import AlwaysNotes
 from tests.integration.world import Acme, AcmePower, World
 from tests.unit.drivers.machines import TOKEN

@@ -9,7 +9,7 @@ import pytest
 from app.errors import GatewayTimeout
 from app.models import Node, Operation
 from app.services import asking, conductors
-from drivers.errors import LeaseLost, Refused, Unreachable
+from drivers.core.errors import LeaseLost, Refused, Unreachable
 from tests.fleet import until
 from workers.answering import Answerer, Desk
 

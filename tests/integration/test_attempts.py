@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from app.models import Node, Operation, OperationStep
 from app.services import conductors, operations
-from drivers.errors import LeaseLost
-from drivers.steps import Done, Failed
+from drivers.core.errors import LeaseLost
+from drivers.core.steps import Done, Failed
 from workers import attempts, claims, leaving, reconciler
 
 CLEANING = ["deploy.prepare_cleaning", "vendor.log_passthrough", "deploy.tear_down_cleaning"]

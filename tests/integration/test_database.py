@@ -17,7 +17,7 @@ from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation
 from app.prepared import Prepared
 from app.services import heartbeats, operations
-from drivers.steps import Done, Wait
+from drivers.core.steps import Done, Wait
 from workers import attempts, claims, reconciler, waker
 
 ROUNDS = 12

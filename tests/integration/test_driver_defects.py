@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 
 from app.db import after
 from app.models import OperationState, OperationStep
-from drivers.errors import HardwareError, Refused
-from drivers.steps import Done, Failed, Hold, Wait
+from drivers.core.errors import HardwareError, Refused
+from drivers.core.steps import Done, Failed, Hold, Wait
 from tests.integration.world import AcmeManagement, World, asked
 from workers import attempts, claims, reconciler
 from workers.returned import LONGEST

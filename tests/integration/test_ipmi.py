@@ -15,15 +15,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from drivers.bmc import Bmcs
-from drivers.errors import HardwareError, Refused, Unreachable
-from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import HardwareError, Refused, Unreachable
+from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF, SOFT_REBOOT
+from drivers.core.steps import Done
+from drivers.core.target import Target
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.sessions import Sessions, sessions
-from drivers.steps import Done
-from drivers.target import Target
 from tests import debian
 from tests.conftest import not_run
 from tests.fleet import until

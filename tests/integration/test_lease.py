@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from app.broker import client
-from drivers.errors import LeaseLost
+from drivers.core.errors import LeaseLost
 from tests.fleet import until
 from workers.lease import Leases
 

@@ -8,7 +8,7 @@ from redis import RedisError
 
 from app.models import Operation
 from app.services import restoration
-from drivers.steps import Done
+from drivers.core.steps import Done
 from workers import attempts, claims
 from workers.conductor import _Life
 

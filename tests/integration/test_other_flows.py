@@ -11,9 +11,9 @@ from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, 
 from app.services import catalogue, limits, nodes, operations, power
 from app.services.caller import Caller
 from app.states import State
-from drivers.errors import CleanStepFailed
+from drivers.core.errors import CleanStepFailed
+from drivers.core.steps import Flow
 from drivers.simulator.simulator import running
-from drivers.steps import Flow
 from tests.integration.world import Acme, AcmeManagement, AcmeMegaDeploy, World, asked
 from tests.unit.drivers.machines import scripted_agent
 from tests.web import Handler, serving

@@ -10,7 +10,7 @@ from app.db import after
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation, Watermark
 from app.services import operations, restoration
-from drivers.steps import Done, Wait
+from drivers.core.steps import Done, Wait
 from workers import attempts, claims, periodic, reconciler
 
 #: Long in touch with the database: may call others dead.

@@ -14,7 +14,7 @@ from app.refused import Refusals
 from app.services import operations, why
 from app.services import power as power_service
 from app.services.caller import Caller
-from drivers.errors import Unreachable
+from drivers.core.errors import Unreachable
 from drivers.fake.hardware import FakePower
 from tests.integration.world import AcmeBoot, World, asked
 from tests.unit.drivers.machines import scripted_agent

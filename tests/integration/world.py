@@ -7,12 +7,12 @@ from app.services import heartbeats, operations, provisioning, waking
 from app.services.caller import Caller
 from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
-from drivers.driver import HardwareType
-from drivers.errors import Unreachable
+from drivers.core.driver import HardwareType
+from drivers.core.errors import Unreachable
+from drivers.core.interface import Frame
+from drivers.core.registry import load
+from drivers.core.steps import Arg, Done, Failed, Retry, Wait, step
 from drivers.fake.hardware import FakeBoot, FakeDeploy, FakeManagement, FakePower
-from drivers.interface import Frame
-from drivers.registry import load
-from drivers.steps import Arg, Done, Failed, Retry, Wait, step
 from tests.unit.drivers.machines import TOKEN
 from workers import attempts
 

@@ -11,10 +11,10 @@ from app import options
 from app.settings import Settings
 from docs import generate
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
-from drivers.interfaces import POWER_OFF, POWER_ON
-from drivers.registry import load
-from drivers.steps import Done, Flow, Wait
+from drivers.core.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
+from drivers.core.kinds import POWER_OFF, POWER_ON
+from drivers.core.registry import load
+from drivers.core.steps import Done, Flow, Wait
 from tests.web import Handler, serving
 
 ROOT = Path(__file__).parents[2]

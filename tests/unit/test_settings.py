@@ -261,7 +261,7 @@ def test_every_setting_is_read_by_something():
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"api\.disallow_(clean|deploy|service)_steps": "app/flows.py: disallow_clean_steps",
-        r"conductor\.(clean|verify)_step_priority_override": "drivers/steps.py: PRIORITY_OVERRIDES",
+        r"conductor\.(clean|verify)_step_priority_override": "drivers/core/steps.py: PRIORITY_OVERRIDES",
         r"conductor\.max_concurrent_(clean|deploy)": "app/flows.py: max_concurrent_deploy",
         r"conductor\.poweroff_in_(clean|service)fail": "app/flows.py: poweroff_in_cleanfail",
         r"conductor\.(deploy|rescue)_(kernel|ramdisk)(_by_arch)?": "drivers/boot/ramdisks.py: {kind}_{",

@@ -14,7 +14,7 @@ from app.models.base import Base
 from app.ring import owner
 from app.services import conductors, faults, operations, outcomes, restoration
 from app.states import Kind, of_kind
-from drivers.errors import FailureCode
+from drivers.core.errors import FailureCode
 from workers import reconciler
 from workers.doctor.checks import Finding, Patient
 

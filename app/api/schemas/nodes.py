@@ -18,8 +18,8 @@ from app.api.schemas.common import (
 from app.models import Fault
 from app.services.power import TARGETS
 from app.states import VERBS, State
-from drivers import reserved
-from drivers.interfaces import KINDS
+from drivers.core import reserved
+from drivers.core.kinds import KINDS
 
 #: Interfaces whose steps may be asked for.
 STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid")

@@ -15,9 +15,9 @@ from app.services.faults import KNOWN
 from app.settings import Api, Conductor, load
 from app.states import MACHINE, Event, Kind, State, of_kind
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
-from drivers.errors import FailureCode
-from drivers.registry import load as load_drivers
-from drivers.steps import Flow
+from drivers.core.errors import FailureCode
+from drivers.core.registry import load as load_drivers
+from drivers.core.steps import Flow
 
 ROOT = Path(__file__).parents[3]
 #: Codes of which no more is known than their message says.
@@ -135,7 +135,7 @@ def bare_codes(tree):
     """Where a module gives a failure a code that is a literal."""
     failures = {"described"}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "drivers.steps":
+        if isinstance(node, ast.ImportFrom) and node.module == "drivers.core.steps":
             failures |= {alias.name for alias in node.names if alias.name == "Failed"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -153,7 +153,7 @@ def bare_codes(tree):
 
 def test_a_bare_code_is_found():
     text = """
-from drivers.steps import Failed
+from drivers.core.steps import Failed
 class Odd(HardwareError):
     code = "odd"
 def step():

@@ -8,11 +8,11 @@ from app.runtime import Runtime
 from app.services import planning, targets
 from app.states import Event
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
-from drivers.driver import HardwareType
+from drivers.core.driver import HardwareType
+from drivers.core.interface import Frame
+from drivers.core.registry import load
+from drivers.core.steps import Flow, step
 from drivers.fake.hardware import FakeDeploy, FakeManagement, FakePower
-from drivers.interface import Frame
-from drivers.registry import load
-from drivers.steps import Flow, step
 
 
 class AcmePower(FakePower):

@@ -12,7 +12,7 @@ from app.runtime import Runtime
 from app.services.caller import Caller, of_token
 from app.settings import Settings, SettingsError
 from drivers.builtin import HARDWARE_TYPES
-from drivers.registry import load
+from drivers.core.registry import load
 from tests.keystone import token
 
 PUBLIC = {

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import requests
 
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
+from drivers.core.bmc import Bmcs
+from drivers.core.registry import load
 from drivers.redfish import sweep
-from drivers.registry import load
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine, build
 from drivers.simulator.power import Power

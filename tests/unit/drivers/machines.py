@@ -9,8 +9,8 @@ import pycdlib
 
 from app.settings import Settings
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
-from drivers.registry import Registry, load
-from drivers.target import Agent, Nic, Target
+from drivers.core.registry import Registry, load
+from drivers.core.target import Agent, Nic, Target
 from tests.web import Handler, serving
 
 KERNEL, RAMDISK = b"a kernel" * 5000, b"a ramdisk" * 5000

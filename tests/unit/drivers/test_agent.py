@@ -5,9 +5,16 @@ from dataclasses import replace
 import pytest
 
 from drivers.agent import client, configdrive, in_band
-from drivers.errors import AgentBusy, InvalidDriverInfo, LeaseLost, Refused, Unexpected, Unreachable
-from drivers.steps import Done, Failed, Flow, Wait
-from drivers.target import Agent
+from drivers.core.errors import (
+    AgentBusy,
+    InvalidDriverInfo,
+    LeaseLost,
+    Refused,
+    Unexpected,
+    Unreachable,
+)
+from drivers.core.steps import Done, Failed, Flow, Wait
+from drivers.core.target import Agent
 from tests.unit.drivers.machines import (
     TOKEN,
     on,

@@ -6,9 +6,9 @@ import pytest
 
 from drivers.agent.anaconda import AnacondaDeploy
 from drivers.boot.network import Ipxe
-from drivers.errors import BadArgument, InvalidDriverInfo
-from drivers.steps import Done, Failed, Flow, Wait
-from drivers.target import Agent, VolumeConnector, VolumeTarget
+from drivers.core.errors import BadArgument, InvalidDriverInfo
+from drivers.core.steps import Done, Failed, Flow, Wait
+from drivers.core.target import Agent, VolumeConnector, VolumeTarget
 from tests.unit.drivers.machines import image_server, scripted_agent, target, with_option
 
 CORE = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drivers.agent import checksums, image, published
-from drivers.errors import BadImage, InvalidDriverInfo, Unreachable
+from drivers.core.errors import BadImage, InvalidDriverInfo, Unreachable
 from tests.unit.drivers.machines import OPTIONS, target
 
 MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)

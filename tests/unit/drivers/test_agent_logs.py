@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.steps import Done, Flow
+from drivers.core.steps import Done, Flow
 from tests.unit.drivers.machines import target, with_option
 
 ARCHIVE = b"a gzipped tar"

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from drivers.bmc import Bmcs, Urgency
-from drivers.errors import Refused, Unreachable
+from drivers.core.bmc import Bmcs, Urgency
+from drivers.core.errors import Refused, Unreachable
 from tests.fleet import until
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.bmc import Bmcs
 from drivers.boot import cache, esp, files
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import BadImage, InvalidDriverInfo
-from drivers.registry import load
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.registry import load
+from drivers.core.target import Agent
 from drivers.simulator.simulator import running
-from drivers.target import Agent
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, on, target
 
 

@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import InvalidDriverInfo, NotSupported
+from drivers.core.errors import InvalidDriverInfo, NotSupported
+from drivers.core.kinds import KINDS, REBOOT
+from drivers.core.registry import load
+from drivers.core.steps import Done, Flow, Wait
 from drivers.fake.pace import seconds
-from drivers.interfaces import KINDS, REBOOT
-from drivers.registry import load
-from drivers.steps import Done, Flow, Wait
 from tests.unit.drivers.machines import target, with_option
 
 

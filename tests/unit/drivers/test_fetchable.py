@@ -3,7 +3,7 @@
 import pytest
 
 from drivers.boot import fetchable
-from drivers.errors import BadImage
+from drivers.core.errors import BadImage
 from tests.ports import free_port
 from tests.unit.drivers.machines import target
 from tests.web import Handler, serving

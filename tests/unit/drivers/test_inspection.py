@@ -4,14 +4,14 @@ import pytest
 
 from app import settings
 from app.settings import Settings, SettingsError
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import InspectionFailed, NotSupported
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import InspectionFailed, NotSupported
+from drivers.core.registry import load
+from drivers.core.target import Material
 from drivers.inspection import hooks
 from drivers.inspection.subject import Subject
-from drivers.registry import load
 from drivers.simulator.simulator import running
-from drivers.target import Material
 from tests.unit.drivers.machines import target
 
 OPTIONS = Settings().options()

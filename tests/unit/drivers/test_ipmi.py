@@ -4,15 +4,15 @@ import time
 
 import pytest
 
-from drivers.bmc import Bmcs
-from drivers.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
-from drivers.interfaces import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
+from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.client import Client
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.vendor import IpmiVendor
-from drivers.target import Target
 
 OPTIONS = {
     "ipmi": {

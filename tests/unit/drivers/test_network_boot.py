@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from drivers.boot import dnsmasq, files, scripts
-from drivers.errors import BadImage, InvalidDriverInfo
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.target import Agent, Nic, VolumeConnector, VolumeTarget
 from drivers.fake.hardware import FakeManagement
-from drivers.target import Agent, Nic, VolumeConnector, VolumeTarget
 from tests import debian
 from tests.conftest import not_run
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, target

@@ -20,7 +20,7 @@ NAMES = {
     "POWER_OFF", "POWER_ON", "REBOOT", "SOFT_OFF", "SOFT_REBOOT",
 }  # fmt: skip
 #: Ready-made parts, and what a driver's test needs beside the names.
-ALSO = {"drivers.builtin", "drivers.noop", "drivers.registry"}
+ALSO = {"drivers.builtin", "drivers.noop", "drivers.core.registry"}
 HEAVY = {
     "aiohttp", "asyncio", "importlib.metadata", "jinja2", "pycdlib", "pyghmi", "requests", "sushy",
     "yaml",

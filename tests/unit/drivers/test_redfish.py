@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import (
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import (
     BadImage,
     HardwareError,
     InvalidDriverInfo,
@@ -15,11 +15,11 @@ from drivers.errors import (
     Refused,
     Unreachable,
 )
-from drivers.interfaces import REBOOT, SOFT_OFF
+from drivers.core.kinds import REBOOT, SOFT_OFF
+from drivers.core.registry import load
+from drivers.core.steps import Done, Wait
 from drivers.redfish import access, sweep
-from drivers.registry import load
 from drivers.simulator.simulator import running
-from drivers.steps import Done, Wait
 from tests.unit.drivers.machines import target, with_option
 from tests.web import Handler, serving
 

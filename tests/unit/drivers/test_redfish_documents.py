@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.errors import HardwareError
+from drivers.core.errors import HardwareError
+from drivers.core.steps import Wait
 from drivers.simulator.documents import CHASSIS, ROOT
-from drivers.steps import Wait
 from tests.unit.drivers.documents import LocalBmc, sweep_of
 
 ISO = "http://images/agent.iso"

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from drivers.errors import NotSupported, Refused, Unexpected
+from drivers.core.errors import NotSupported, Refused, Unexpected
+from drivers.core.steps import Done, Flow
 from drivers.redfish import client, inventory, software
 from drivers.simulator.documents import CHASSIS, INVENTORY, MANAGER, ROOT, STORAGE, SYSTEM
-from drivers.steps import Done, Flow
 from tests.unit.drivers.documents import LocalBmc, having, sweep_of, without
 
 ABSENT = having(Status={"State": "Absent"})

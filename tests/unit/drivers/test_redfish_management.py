@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import InvalidDriverInfo, NotFound, NotSupported, Refused, Unexpected
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import InvalidDriverInfo, NotFound, NotSupported, Refused, Unexpected
+from drivers.core.registry import load
+from drivers.core.steps import Done, Failed, Wait
 from drivers.redfish import restart
-from drivers.registry import load
 from drivers.simulator import system
 from drivers.simulator.simulator import running
-from drivers.steps import Done, Failed, Wait
 from tests.unit.drivers.machines import OPTIONS, target
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import BadArgument, HardwareError, InvalidDriverInfo, Refused
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import BadArgument, HardwareError, InvalidDriverInfo, Refused
+from drivers.core.registry import load
+from drivers.core.steps import Done, Flow, Wait
 from drivers.redfish import raid, raid_plan, restart, storage
 from drivers.redfish.storage import Controller, Drive, Volume
-from drivers.registry import load
 from drivers.simulator.simulator import running
-from drivers.steps import Done, Flow, Wait
 from tests.unit.drivers.machines import target
 
 GIB = 2**30

@@ -7,14 +7,14 @@ from typing import ClassVar
 import pytest
 
 from app import settings
-from drivers import errors
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
-from drivers.driver import Driver, HardwareType
-from drivers.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
+from drivers.core import errors
+from drivers.core.driver import Driver, HardwareType
+from drivers.core.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
+from drivers.core.kinds import KINDS, Frame
+from drivers.core.registry import UnknownName, load
+from drivers.core.steps import Done, Flow, clean_step, deploy_step, step
 from drivers.fake.hardware import FakeDeploy, FakeInspect, FakeManagement, FakePower
-from drivers.interfaces import KINDS, Frame
-from drivers.registry import UnknownName, load
-from drivers.steps import Done, Flow, clean_step, deploy_step, step
 from tests.unit.drivers.machines import target
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from drivers.agent.in_band import steps_of
-from drivers.bmc import Bmcs
 from drivers.builtin import HARDWARE_TYPES, INTERFACES
-from drivers.registry import load
+from drivers.core.bmc import Bmcs
+from drivers.core.registry import load
+from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.simulator.simulator import running
-from drivers.steps import Done, Failed, Flow, Wait
 from tests.unit.drivers.machines import OPTIONS, image_server, target
 
 #: Every step that is shipped, by the class of its interface. rerun: it looks before it acts, or to

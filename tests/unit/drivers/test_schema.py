@@ -2,8 +2,8 @@
 
 import pytest
 
-from drivers.errors import BadArgument
-from drivers.schema import mismatch
+from drivers.core.errors import BadArgument
+from drivers.core.schema import mismatch
 from tests.unit.drivers.machines import target
 
 PAIRS = {

@@ -9,7 +9,7 @@ import pytest
 
 from drivers import tls
 from drivers.agent import client
-from drivers.errors import InvalidDriverInfo, Unreachable
+from drivers.core.errors import InvalidDriverInfo, Unreachable
 from drivers.redfish import client as redfish
 from drivers.redfish import sweep
 from tests.certificates import OTHER_PEM, PEM

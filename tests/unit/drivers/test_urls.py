@@ -12,8 +12,8 @@ from drivers import urls
 from drivers.agent import image, image_server
 from drivers.boot import cache
 from drivers.builtin import HARDWARE_TYPES
-from drivers.errors import BadImage, InvalidDriverInfo
-from drivers.registry import load
+from drivers.core.errors import BadImage, InvalidDriverInfo
+from drivers.core.registry import load
 from tests.unit.drivers.machines import OPTIONS, target
 
 SECRET = b"connection = 'postgresql://ingot:password@db/ingot'"

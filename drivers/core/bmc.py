@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from drivers.errors import HardwareError, Unreachable
+from drivers.core.errors import HardwareError, Unreachable
 
 
 class Urgency(IntEnum):

@@ -16,14 +16,14 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any
 
-from drivers import listed
-from drivers.bmc import Bmcs
-from drivers.driver import Driver, HardwareType
-from drivers.errors import InvalidDriverInfo
-from drivers.interface import Interface
-from drivers.interfaces import KINDS
-from drivers.steps import PRIORITY_OVERRIDES, Flow
-from drivers.target import Options
+from drivers.core import listed
+from drivers.core.bmc import Bmcs
+from drivers.core.driver import Driver, HardwareType
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.interface import Interface
+from drivers.core.kinds import KINDS
+from drivers.core.steps import PRIORITY_OVERRIDES, Flow
+from drivers.core.target import Options
 
 ENTRY_POINTS = "ingot.hardware_types"
 

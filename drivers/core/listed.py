@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from drivers.errors import InvalidDriverInfo
-from drivers.interface import Interface
-from drivers.steps import Flow, Step, arguments
-from drivers.target import Target
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.interface import Interface
+from drivers.core.steps import Flow, Step, arguments
+from drivers.core.target import Target
 
 _KEYS = frozenset({"interface", "step", "priority", "abortable", "argsinfo", "requires_ramdisk"})
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from drivers import schema
-from drivers.bmc import Bmcs
-from drivers.errors import BadArgument
-from drivers.steps import MARK, Done, Flow, Outcome, Step
-from drivers.target import Target
+from drivers.core import schema
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import BadArgument
+from drivers.core.steps import MARK, Done, Flow, Outcome, Step
+from drivers.core.target import Target
 
 Rows = tuple[tuple[str, str], ...]
 

@@ -5,10 +5,10 @@ The deploy interface: how an instance comes onto a machine, and the frames of it
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from drivers.errors import NotSupported
-from drivers.interface import Frame, Interface
-from drivers.steps import Done, Flow, Outcome, Wait, nest
-from drivers.target import Target
+from drivers.core.errors import NotSupported
+from drivers.core.interface import Frame, Interface
+from drivers.core.steps import Done, Flow, Outcome, Wait, nest
+from drivers.core.target import Target
 
 
 class Deploy(Interface):

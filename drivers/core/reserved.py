@@ -7,9 +7,9 @@ Their names win over those of interfaces; the interface that they are asked for 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from drivers.interfaces import REBOOT
-from drivers.steps import Arg, Done, Hold, Outcome, Wait, nest
-from drivers.target import Target
+from drivers.core.kinds import REBOOT
+from drivers.core.steps import Arg, Done, Hold, Outcome, Wait, nest
+from drivers.core.target import Target
 
 SECONDS = Arg("seconds", "How long to wait; without it, until the agent's next heartbeat")
 

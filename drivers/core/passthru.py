@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 MARK = "__ingot_passthru__"

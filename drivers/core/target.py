@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from drivers.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo
 
 if TYPE_CHECKING:
-    from drivers.driver import Driver  # of interfaces, whose methods take targets
+    from drivers.core.driver import Driver  # of interfaces, whose methods take targets
 
 Options = Mapping[str, Mapping[str, Any]]
 

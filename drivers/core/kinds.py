@@ -10,14 +10,14 @@ conductor calls it again. A method used as a step returns an `Outcome` (None cou
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from drivers import raid_schema
-from drivers.deploy import Deploy
-from drivers.errors import InvalidDriverInfo, NotSupported
-from drivers.interface import Frame, Interface
-from drivers.passthru import functions
-from drivers.power import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
-from drivers.steps import Arg, Done, Failed, Outcome, Wait
-from drivers.target import Target
+from drivers.core import raid_schema
+from drivers.core.deploy import Deploy
+from drivers.core.errors import InvalidDriverInfo, NotSupported
+from drivers.core.interface import Frame, Interface
+from drivers.core.passthru import functions
+from drivers.core.power import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
+from drivers.core.steps import Arg, Done, Failed, Outcome, Wait
+from drivers.core.target import Target
 
 _FLAG = {"type": "boolean"}
 
@@ -333,7 +333,7 @@ class Storage(Interface):
 
 
 class Vendor(Interface):
-    """What only one vendor has; see `drivers.passthru` for functions that are called by name."""
+    """What only one vendor has; see `passthru` for functions that are called by name."""
 
     kind = "vendor"
 

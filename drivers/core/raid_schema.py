@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.errors import BadArgument, InvalidDriverInfo
+from drivers.core.errors import BadArgument, InvalidDriverInfo
 
 LEVELS = ("JBOD", "0", "1", "2", "5", "6", "1+0", "5+0", "6+0")
 

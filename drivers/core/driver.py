@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from drivers import listed
-from drivers.interface import Interface
-from drivers.interfaces import (
+from drivers.core import listed
+from drivers.core.interface import Interface
+from drivers.core.kinds import (
     KINDS,
     Bios,
     Boot,
@@ -24,8 +24,8 @@ from drivers.interfaces import (
     Storage,
     Vendor,
 )
-from drivers.steps import Flow, Step
-from drivers.target import Target
+from drivers.core.steps import Flow, Step
+from drivers.core.target import Target
 
 
 class HardwareType:

@@ -7,9 +7,9 @@ A driver adds how to ask its BMC and how to give it an order; when to do either 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from drivers.interface import Interface
-from drivers.steps import Done, Outcome, Wait
-from drivers.target import Target
+from drivers.core.interface import Interface
+from drivers.core.steps import Done, Outcome, Wait
+from drivers.core.target import Target
 
 POWER_ON, POWER_OFF, REBOOT = "power on", "power off", "rebooting"
 SOFT_OFF, SOFT_REBOOT = "soft power off", "soft rebooting"

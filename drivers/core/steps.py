@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from drivers.errors import FailureCode
+from drivers.core.errors import FailureCode
 
 Progress = Mapping[str, Any]
 Method = TypeVar("Method", bound=Callable[..., Any])
