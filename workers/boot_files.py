@@ -12,7 +12,7 @@ from app import log
 from app.models import AgentRecord, Node
 from app.runtime import Runtime
 from app.states import MACHINE, WITHOUT_INSTANCE, Kind, State
-from drivers.boot import cache, files
+from drivers.images import cache, files
 
 logger = log.get(__name__)
 

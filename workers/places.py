@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.settings import Settings
-from drivers.boot import addresses
+from drivers.images import addresses
 from workers import redis_server
 
 #: Seconds that a data directory may still be in use by what is just ending.

@@ -12,22 +12,14 @@ asks for the step `boot_agent`.
 from dataclasses import replace
 from typing import Any
 
-from drivers.agent import (
-    client,
-    fast_track,
-    image,
-    image_server,
-    in_band,
-    logs,
-    published,
-    standby,
-)
+from drivers.agent import client, fast_track, image, in_band, logs, standby
 from drivers.agent.flows import AgentFlows
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
 from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import POWER_OFF
 from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, nest, step
 from drivers.core.target import Target
+from drivers.images import image_server, published
 
 _WITHDRAW: Rows = (("deploy", "withdraw_image"),)
 

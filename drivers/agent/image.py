@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from drivers import urls
-from drivers.agent import checksums, configdrive, image_server, published
+from drivers.agent import configdrive
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
+from drivers.images import checksums, image_server, published
 
 #: The key of driver_internal_info that `examine` fills.
 EXAMINED = "image"

@@ -2,9 +2,9 @@
 What a kernel is told when it is booted: the arguments of its command line.
 """
 
-from drivers.boot import addresses, ramdisks, words
+from drivers.boot import ramdisks
 from drivers.core.target import Target
-from drivers.images import instance
+from drivers.images import addresses, instance, words
 
 #: Where an agent posts what it found, below the URL of the API.
 INSPECTION = "/v1/continue_inspection"

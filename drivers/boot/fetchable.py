@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-from drivers.agent import image_server
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
+from drivers.images import image_server
 from drivers.tls import bundle
 
 #: Key of driver_internal_info under which the service keeps the last warning.

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivers import iso9660, urls
-from drivers.boot import cache, esp, ramdisks, scripts
+from drivers.boot import esp, ramdisks, scripts
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
+from drivers.images import cache
 from drivers.iso9660 import Tree
 
 #: By this name the agent knows the CD that it was booted from.

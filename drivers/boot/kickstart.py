@@ -12,11 +12,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.agent import image_server
-from drivers.boot import addresses, files
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
-from drivers.images import instance
+from drivers.images import addresses, files, image_server, instance
 
 NAME = "ks.cfg"
 #: Where cloud-init looks for a config drive that is none.

@@ -9,10 +9,10 @@ import hashlib
 import secrets
 from pathlib import Path
 
-from drivers.boot import addresses, cache, command_line, files, iso
+from drivers.boot import command_line, iso
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
-from drivers.images import instance
+from drivers.images import addresses, cache, files, instance
 from drivers.images.instance import Pair
 
 NAME = "boot.iso"

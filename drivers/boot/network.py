@@ -11,21 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from drivers.boot import (
-    addresses,
-    cache,
-    command_line,
-    fetchable,
-    files,
-    kickstart,
-    ramdisks,
-    scripts,
-    words,
-)
+from drivers.boot import command_line, fetchable, kickstart, ramdisks, scripts
 from drivers.core.errors import InvalidDriverInfo, NotSupported
 from drivers.core.kinds import Boot
 from drivers.core.target import Target
-from drivers.images import instance
+from drivers.images import addresses, cache, files, instance, words
 from drivers.images.instance import Pair
 
 _KERNEL, _RAMDISK = "kernel", "ramdisk"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.boot import words
 from drivers.core.errors import InvalidDriverInfo
+from drivers.images import words
 
 #: What every machine loads first that boots iPXE, or GRUB, from the network.
 FIRST, GRUB_FIRST = "boot.ipxe", "grub/grub.cfg"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers import urls
-from drivers.boot import words
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
+from drivers.images import words
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ one, an image is made for the node of `deploy_kernel` and `deploy_ramdisk`.
 """
 
 from drivers.agent import image
-from drivers.boot import command_line, fetchable, files, iso, media, ramdisks
-from drivers.boot.addresses import of_files
+from drivers.boot import command_line, fetchable, iso, media, ramdisks
 from drivers.core.errors import NotSupported
 from drivers.core.kinds import Boot
 from drivers.core.target import Target
+from drivers.images import files
+from drivers.images.addresses import of_files
 from drivers.redfish import access, boot_device, client
 
 

@@ -17,7 +17,7 @@ from app.models import Conductor
 from app.models.base import Base
 from app.queue import now_queue_of, queue_of
 from app.services import conductors, restoration
-from drivers.boot import files
+from drivers.images import files
 from workers import boot_files, permissions
 from workers.doctor.checks import Finding, Patient
 from workers.lease import RELEASE

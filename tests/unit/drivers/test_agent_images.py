@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.agent import checksums, image, published
+from drivers.agent import image
 from drivers.core.errors import BadImage, InvalidDriverInfo, Unreachable
+from drivers.images import checksums, published
 from tests.unit.drivers.machines import OPTIONS, target
 
 MBR = bytes(510) + b"\x55\xaa" + bytes(1 << 20)

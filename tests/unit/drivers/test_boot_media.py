@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.boot import cache, esp, files
+from drivers.boot import esp
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.bmc import Bmcs
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.registry import load
 from drivers.core.target import Agent
+from drivers.images import cache, files
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, on, target
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from drivers.boot import words
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import VolumeConnector, VolumeTarget
+from drivers.images import words
 from tests.unit.drivers.machines import OPTIONS, target
 
 #: each would have begun another command in iPXE's script, or have read one of its settings

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from drivers.boot import dnsmasq, files, scripts
+from drivers.boot import dnsmasq, scripts
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Agent, Nic, VolumeConnector, VolumeTarget
 from drivers.fake.hardware import FakeManagement
+from drivers.images import files
 from tests import debian
 from tests.conftest import not_run
 from tests.unit.drivers.machines import KERNEL, OPTIONS, RAMDISK, target

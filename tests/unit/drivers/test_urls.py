@@ -9,11 +9,11 @@ from urllib.parse import unquote
 import pytest
 
 from drivers import urls
-from drivers.agent import image, image_server
-from drivers.boot import cache
+from drivers.agent import image
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.registry import load
+from drivers.images import cache, image_server
 from tests.unit.drivers.machines import OPTIONS, target
 
 SECRET = b"connection = 'postgresql://ingot:password@db/ingot'"

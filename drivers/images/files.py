@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from drivers.boot.cache import unfinished
 from drivers.core.errors import BadImage
 from drivers.core.target import Options, Target
+from drivers.images.cache import unfinished
 
 FOLDER = "nodes"
 RAMDISK, INSTANCE, KICKSTART, IMAGE = "ramdisk", "instance", "kickstart", "image"

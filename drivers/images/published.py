@@ -11,11 +11,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from drivers import urls
-from drivers.agent import image_server
-from drivers.agent.checksums import Checksum
-from drivers.boot import addresses, files
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
+from drivers.images import addresses, files, image_server
+from drivers.images.checksums import Checksum
 
 
 def needed(target: Target) -> bool:

@@ -20,9 +20,9 @@ from io import BufferedReader
 from pathlib import Path
 
 from drivers import urls
-from drivers.agent import image_server
 from drivers.core.errors import BadImage
 from drivers.core.target import Target
+from drivers.images import image_server
 
 _MEBIBYTE = 1 << 20
 
