@@ -28,6 +28,7 @@ from drivers.core.kinds import (
     Storage,
     Vendor,
 )
+from drivers.core.passthru import passthru
 from drivers.core.steps import (
     Arg,
     Done,
@@ -74,5 +75,6 @@ __all__ = [
     "clean_step",
     "deploy_step",
     "errors",
+    "passthru",
     "step",
 ]

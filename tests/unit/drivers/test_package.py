@@ -15,7 +15,7 @@ KINDS = {
 NAMES = {
     "HardwareType", "Target", "Frame",
     "step", "Arg", "Retry", "Outcome", "Done", "Wait", "Failed", "Hold",
-    "clean_step", "deploy_step",
+    "clean_step", "deploy_step", "passthru",
     "errors",
     "POWER_OFF", "POWER_ON", "REBOOT", "SOFT_OFF", "SOFT_REBOOT",
 }  # fmt: skip
