@@ -1,5 +1,5 @@
 """
-The names that a driver is written with; docs/drivers.md says how.
+The public names for drivers; docs/drivers.md shows their use.
 
 Other modules of this package are Ingot's own and may change: a driver that needs one imports it by
 its path.

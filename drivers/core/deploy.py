@@ -1,5 +1,5 @@
 """
-The deploy interface: how an instance comes onto a machine, and the frames of its flows.
+The deploy interface: deployment, cleaning and teardown of a machine, and the frames around them.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """
-The interfaces of a driver, one class for each kind: what it must do, and its frames.
+The kinds of interfaces, one class for each: its methods, and its frames.
 
-Drivers import all kinds from here, also those that have a file of their own: deploy and power.
+All kinds are imported from here, also those with a file of their own: deploy and power.
 
 Every method that takes a `Target` may be repeated: an operation interrupted by the death of its
 conductor calls it again. A method used as a step returns an `Outcome` (None counts as `Done()`).

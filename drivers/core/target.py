@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drivers.core.errors import InvalidDriverInfo
 
 if TYPE_CHECKING:
-    from drivers.core.driver import Driver  # of interfaces, whose methods take targets
+    from drivers.core.driver import Driver  # types only: methods of interfaces take targets
 
 Options = Mapping[str, Mapping[str, Any]]
 

@@ -1,6 +1,6 @@
 """
 The images that instance_info names for an instance that is not written to a disk by the agent: an
-ISO image, a kernel and a ramdisk, what an installer needs.
+ISO image, a kernel and a ramdisk, the parts of an installer.
 
 Each function raises InvalidDriverInfo that names the field which is wrong.
 """

@@ -1,5 +1,5 @@
 """
-The machines of a simulator, their power, and how they misbehave.
+The machines of a simulator, their power and their faults.
 """
 
 import asyncio

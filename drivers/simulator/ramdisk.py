@@ -1,5 +1,5 @@
 """
-The ramdisk that an agent lives in: what its commands do to it and to the machine.
+The ramdisk of an agent: its tasks, and the effects of commands on it and on the machine.
 """
 
 import asyncio
