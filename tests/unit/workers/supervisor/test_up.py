@@ -19,7 +19,7 @@ import redis
 from tests.support.fleet import until
 from tests.support.processes import inside, marked
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TIMEOUT = 30
 
 

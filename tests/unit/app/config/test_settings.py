@@ -10,7 +10,7 @@ from app.config import options
 from app.config.ironic_options import IRONIC_ONLY
 from app.config.settings import Settings, SettingsError, describe, load
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture

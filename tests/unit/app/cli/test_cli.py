@@ -27,7 +27,7 @@ from app.states import VERBS
 from tests.support.web import Handler, serving
 from workers import cli
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def run(*words, **environ):
