@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 from app.config import options
 from app.config.settings import Settings
-from tests import postgresql
 from tests.bench import cpu, floor
+from tests.support import postgresql
 from tests.support.fleet import QUICK, Fleet, until
 
 VERBS = {

@@ -40,13 +40,14 @@ from dataclasses import replace
 
 from werkzeug.serving import make_server
 
-from app import db, runtime
+from app import runtime
+from app.config.settings import Settings
+from app.db import schema
 from app.main import create_app
 from app.models import Conductor
-from app.config.settings import Settings
 
 base, url = Settings(), f"sqlite:///{sys.argv[1]}"
-db.upgrade(url)
+schema.upgrade(url)
 settings = replace(
     base,
     database=replace(base.database, connection=url),
