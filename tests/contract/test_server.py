@@ -25,7 +25,7 @@ from drivers.core import registry
 from tests.contract.clients.cli import Baremetal
 from tests.support.ports import free_port
 
-SERVE = "import os; from app import serve, settings; serve.main(settings.load(os.environ))"
+SERVE = "import os; from app import serve; from app.config import settings; serve.main(settings.load(os.environ))"
 NEWEST = {"X-OpenStack-Ironic-API-Version": "1.115"}
 
 

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from app.db.prepared import Prepared
 from tests.integration.harness import Harness, asked
 from workers.retry import until_available
 
@@ -13,16 +14,22 @@ from workers.retry import until_available
 @contextmanager
 def out_of_reach(engine, text, times):
     """Statements that contain a text fail so many times."""
-    left = [times]
+    left, call = [times], Prepared._call
 
     def fail(_connection, _cursor, statement, *_):
         if text in statement and left[0]:
             left[0] -= 1
             raise OperationalError(statement, None, Exception("server closed the connection"))
 
+    def call_or_fail(prepared, connection, method, sql, parameters):
+        fail(connection, None, sql)
+        return call(prepared, connection, method, sql, parameters)
+
     event.listen(engine, "before_cursor_execute", fail)
     try:
-        yield left
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Prepared, "_call", call_or_fail)
+            yield left
     finally:
         event.remove(engine, "before_cursor_execute", fail)
 
