@@ -199,10 +199,10 @@ def test_whichever_way_it_ends_nothing_is_left_running(database, how):
         begun = time.monotonic()
         process.send_signal(how)
         status = process.wait(10)
-        _, left = psutil.wait_procs(family[1:], timeout=2)
+        _, left = psutil.wait_procs(family[1:], timeout=10)
 
     assert [] == left
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10  # far below a graceful period; a busy machine needs some
     assert (-how if how == signal.SIGKILL else 0) == status
 
 
