@@ -49,7 +49,7 @@ def test_without_a_path_of_their_own_they_lie_in_the_data_directory(agent, tmp_p
 @pytest.mark.parametrize(
     ("answer", "refusal", "why"),
     [
-        ({}, None, "none told"),
+        ({}, None, "the agent returned none"),
         ({"system_logs": "*"}, None, "base64"),
         (LOGS, (409, "Agent is busy"), "busy"),
     ],
