@@ -100,7 +100,7 @@ def _call(
         or options["verify_ca"]
     )
     if not target.agent.url:
-        raise Unreachable(f"the agent of node {target.uuid} has not announced itself")
+        raise Unreachable(f"the agent of node {target.uuid} has sent no heartbeat")
     with bundle(authorities) as verify, requests.Session() as session:
         session.trust_env = False  # agents are not behind this host's proxy
         attempts = max(1, int(options["max_command_attempts"]))

@@ -114,8 +114,8 @@ class AgentFlows(Deploy):
     }
     properties = {
         "deploy_forces_oob_reboot": "true: the BMC, not the agent, powers off after a deployment",
-        "agent_verify_ca": "Authorities that signed the agent's certificate, unless it announces"
-        " it: PEM text, or the path of a file of them; or true, false",
+        "agent_verify_ca": "CA certificates for the agent's certificate, unless the agent sends its"
+        " certificate: PEM text, or the path of a PEM file; or true, false",
     }
 
     def frame(self, target: Target, flow: str) -> Frame:

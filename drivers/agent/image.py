@@ -61,7 +61,7 @@ def validate(target: Target) -> None:
         raise InvalidDriverInfo("instance_info/image_source is required and missing")
     if ":" not in str(source):
         raise InvalidDriverInfo(
-            f"instance_info/image_source: {source!r} is no URL, and there is no image service here"
+            f"instance_info/image_source: {source!r} is not a URL; image services are not supported"
         )
     urls.readable(target.options, source, "instance_info/image_source")
     published.validate(target)
@@ -77,7 +77,9 @@ def validate(target: Target) -> None:
     for name in _PARTITION_SIZES:
         _size(info, name)
     if boot_mode(target) not in ("uefi", "bios"):
-        raise InvalidDriverInfo(f"capabilities: boot_mode {boot_mode(target)!r} is unknown")
+        raise InvalidDriverInfo(
+            f"capabilities/boot_mode: {boot_mode(target)!r} is neither uefi nor bios"
+        )
 
 
 def write_step(target: Target) -> dict[str, Any]:
@@ -250,7 +252,9 @@ def _size(info: Mapping[str, Any], name: str) -> int:
     except (TypeError, ValueError):
         size = -1
     if size < 0:
-        raise InvalidDriverInfo(f"instance_info/{name}: {info[name]!r} is no size")
+        raise InvalidDriverInfo(
+            f"instance_info/{name}: {info[name]!r} is not a whole number from 0 up"
+        )
     return size
 
 

@@ -28,7 +28,7 @@ def wanted(target: Target, *, failed: bool) -> bool:
 def keep(target: Target) -> Done:
     """Fetch and store the agent's logs; {"logs": path}, or {"no_logs": reason}."""
     if not target.agent.url:
-        return Done({"no_logs": "no agent has called"})
+        return Done({"no_logs": "no agent has sent a heartbeat"})
     try:
         command = client.run(target, "log.collect_system_logs", {}, wait=True)
         found = client.result(target, command).get("system_logs")

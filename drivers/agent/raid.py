@@ -43,7 +43,8 @@ class AgentRaid(Raid):
             return
         if len(software) < len(disks) or len(disks) > 2:
             raise InvalidDriverInfo(
-                "logical_disks: with software RAID there are one or two, all of them software"
+                "logical_disks: software RAID allows one or two entries, all with controller"
+                " software"
             )
         if len(disks) == 2 and disks[0]["raid_level"] != "1":
             raise InvalidDriverInfo(

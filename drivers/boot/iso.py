@@ -68,7 +68,7 @@ def loaders(target: Target, mode: str) -> Loaders:
                     "bios", f"[DEFAULT]{name}: {path} is missing (Debian: {package})"
                 )
     else:
-        missing["bios"] = f"legacy BIOS is unknown on {ramdisks.architecture(target)}"
+        missing["bios"] = f"legacy BIOS does not exist on {ramdisks.architecture(target)}"
     partition = b""
     try:
         partition = _partition(target)
@@ -154,7 +154,7 @@ def _partition(target: Target) -> bytes:
         return _read("[DEFAULT]esp_image", default["esp_image"])
     loader = default["efi_loader_by_arch"].get(arch)
     if loader is None or arch not in esp.LOADER:
-        raise BadImage(f"[DEFAULT]efi_loader_by_arch: there is none for {arch}")
+        raise BadImage(f"[DEFAULT]efi_loader_by_arch: there is no loader for {arch}")
     return esp.image(_read(f"[DEFAULT]efi_loader_by_arch of {arch}", loader), arch)
 
 

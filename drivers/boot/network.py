@@ -30,8 +30,8 @@ class NetworkBoot(Boot):
     device: ClassVar[str] = "pxe"
     boots_again = True
     properties = ramdisks.PROPERTIES | {
-        "force_persistent_boot_device": "Always, Never or Default: whether the boot device is set"
-        " for more than the next start; Default: only for instances",
+        "force_persistent_boot_device": "Whether the boot device is set persistently: Always, Never"
+        " or Default (only for instances)",
     }
 
     def validate(self, target: Target) -> None:
@@ -96,7 +96,7 @@ class NetworkBoot(Boot):
 
         Raises NotSupported: the interface has no iSCSI.
         """
-        raise NotSupported(f"boot_interface {self.name} does not know iSCSI")
+        raise NotSupported(f"boot_interface {self.name} does not support iSCSI")
 
     def _offer_installer(self, target: Target) -> None:
         url, token = kickstart.publish(target)
@@ -138,8 +138,8 @@ class NetworkBoot(Boot):
         macs = [nic.address for nic in target.nics if nic.pxe_enabled]
         if not macs:
             raise InvalidDriverInfo(
-                f"boot_interface {self.name}: the node has no port that is pxe_enabled; a machine"
-                " is known to the boot server by the addresses of its ports"
+                f"boot_interface {self.name}: the node has no port with pxe_enabled; the boot"
+                " server identifies a machine by the addresses of such ports"
             )
         return macs
 

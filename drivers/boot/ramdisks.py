@@ -20,11 +20,11 @@ PROPERTIES = {
     " deploy_kernel",
     "deploy_ramdisk": "URL of the agent's ramdisk; else [conductor]deploy_ramdisk_by_arch or"
     " deploy_ramdisk",
-    "rescue_kernel": "URL of the kernel to rescue with; else [conductor]rescue_kernel, else that of"
+    "rescue_kernel": "URL of the kernel for rescues; else [conductor]rescue_kernel, else that of"
     " the agent",
-    "rescue_ramdisk": "URL of the ramdisk to rescue with",
-    "kernel_append_params": "Kernel arguments instead of those that the settings name, which"
-    " %default% stands for",
+    "rescue_ramdisk": "URL of the ramdisk for rescues",
+    "kernel_append_params": "Kernel arguments in place of those in the settings; %default% stands"
+    " for the latter",
 }
 
 

@@ -92,7 +92,7 @@ def ipxe_first(root: str) -> str:
         ":next\nisset ${net${number}/mac} || goto none\n"
         f"chain --autofree {root}/${{net${{number}}/mac:hexhyp}} && exit 0 ||\n"
         "inc number\ngoto next\n\n"
-        ":none\necho Nothing is to be booted here from the network.\nexit 1\n"
+        ":none\necho There is no boot file for this machine.\nexit 1\n"
     )
 
 
@@ -130,7 +130,7 @@ def volume(properties: Mapping[str, Any], where: str) -> Volume:
     try:
         lun = int(one("target_lun"))
     except (TypeError, ValueError):
-        raise InvalidDriverInfo(f"{where}: properties/target_lun is no number") from None
+        raise InvalidDriverInfo(f"{where}: properties/target_lun is not a number") from None
     names = ("auth_username", "auth_password")
     login = [str(properties.get(name) or "") for name in names]
     for name, text in zip(

@@ -66,8 +66,8 @@ def read(target: Target, field: str, value: Any, algorithm: str | None = None) -
         )
     if len(text) != DIGITS[algorithm] or not _HEX.fullmatch(text):
         raise InvalidDriverInfo(
-            f"instance_info/{field}: {text!r} is no {algorithm}, which has {DIGITS[algorithm]}"
-            " hexadecimal digits"
+            f"instance_info/{field}: {text!r} is not a {algorithm} checksum, which has"
+            f" {DIGITS[algorithm]} hexadecimal digits"
         )
     if algorithm == "md5" and not target.options["agent"]["allow_md5_checksum"]:
         raise InvalidDriverInfo(

@@ -37,7 +37,7 @@ def needed(target: Target) -> bool:
         ("", target.options["agent"]["image_download_source"]),
     )
     if source == "swift":
-        raise InvalidDriverInfo(f"{place}: there is no object store here; use http or local")
+        raise InvalidDriverInfo(f"{place}: object stores are not supported; use http or local")
     if source not in ("http", "local"):
         raise InvalidDriverInfo(f"{place}: {source!r} is neither http nor local")
     return bool(source == "local")

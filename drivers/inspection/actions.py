@@ -36,7 +36,7 @@ def parts_of(path: Any) -> list[str]:
     text = str(path)
     parts = text.strip("/").split("/") if "/" in text else text.split(".")
     if not all(parts):
-        raise InspectionFailed(f"path: {path!r} is no path such as /properties/cpus")
+        raise InspectionFailed(f"path: {path!r} is not a path such as /properties/cpus")
     return parts
 
 
@@ -50,7 +50,7 @@ def _holder(document: Document, parts: list[str], *, create: bool) -> Document:
     for part in parts[:-1]:
         document = document.setdefault(part, {}) if create else document[part]
         if not isinstance(document, dict):
-            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is no object")
+            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is not an object")
     return document
 
 
@@ -64,7 +64,7 @@ def _extend(document: Document, parts: list[str], value: Any, unique: Any) -> No
     if known is None:
         known = []
     if not isinstance(known, list):
-        raise InspectionFailed(f"path: {'/'.join(parts)} is no list")
+        raise InspectionFailed(f"path: {'/'.join(parts)} is not a list")
     if not unique or value not in known:
         holder[parts[-1]] = [*known, value]
 
@@ -80,7 +80,7 @@ def _delete(document: Document, parts: list[str]) -> None:
 def _node_path(path: Any) -> list[str]:
     parts = parts_of(path)
     if parts[0] not in NODE_FIELDS and not parts[0].endswith("_interface"):
-        raise InspectionFailed(f"path: {parts[0]!r} of a node is not for rules to change")
+        raise InspectionFailed(f"path: {parts[0]!r} of a node cannot be changed by rules")
     return parts
 
 
@@ -122,7 +122,7 @@ def _port(subject: Subject, port_id: Any, path: Any) -> tuple[Document, list[str
     if port is None:
         raise InspectionFailed(f"port_id: the node has no port {port_id}")
     if parts[0] not in PORT_FIELDS:
-        raise InspectionFailed(f"path: {parts[0]!r} of a port is not for rules to change")
+        raise InspectionFailed(f"path: {parts[0]!r} of a port cannot be changed by rules")
     return port, parts
 
 

@@ -54,7 +54,7 @@ def _compiled(regex: Any) -> re.Pattern[str]:
     try:
         return re.compile(str(regex))
     except re.error as error:
-        raise InspectionFailed(f"regex: {regex!r} is no regular expression: {error}") from error
+        raise InspectionFailed(f"regex: {regex!r} is not a regular expression: {error}") from error
 
 
 def _matches(value: Any, regex: Any) -> bool:

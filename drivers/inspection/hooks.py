@@ -69,7 +69,7 @@ def run(names: Iterable[str], subject: Subject, options: Options) -> None:
             known()[name](subject, options)
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # malformed data
             raise InspectionFailed(
-                f"hook {name} cannot read what was found: {type(error).__name__}: {error}"
+                f"hook {name} cannot read the inventory: {type(error).__name__}: {error}"
             ) from error
 
 
@@ -91,7 +91,7 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
     """
     interfaces = _interfaces(subject.inventory)
     if not interfaces:
-        raise InspectionFailed("the inventory names no valid network interface")
+        raise InspectionFailed("the inventory has no valid network interface")
     wanted = options["inspector"]["add_ports"]
     valid = {
         name: each for name, each in interfaces.items() if not _is_local(name, each)
@@ -100,8 +100,8 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
     }  # fmt: skip
     if not valid:
         raise InspectionFailed(
-            f"no network interface is what [inspector]add_ports = {wanted} asks for, of"
-            f" {', '.join(interfaces)}"
+            f"no network interface qualifies for a port by [inspector]add_ports = {wanted}: the"
+            f" inventory has {', '.join(interfaces)}"
         )
     subject.plugin_data |= {
         "all_interfaces": interfaces,

@@ -37,5 +37,5 @@ class Operation:
         if self.required == ("values",) and not (args and isinstance(args[0], list)):
             return {"values": args}  # the list is the one argument
         if len(args) > len(names):
-            raise ValueError(f"args: {len(args)} are too many; there are {', '.join(names)}")
+            raise ValueError(f"args: {len(args)} are too many; accepted are {', '.join(names)}")
         return dict(zip(names, args, strict=False))

@@ -157,7 +157,7 @@ def read(path: str) -> list[dict[str, Any]]:
         whole = {"uuid": f"00000000-0000-0000-0000-{number:012x}", "priority": 0} | rule
         wrong = problems(whole)
         if not isinstance(whole["priority"], int):
-            wrong.append(f"priority: {whole['priority']!r} is no whole number")
+            wrong.append(f"priority: {whole['priority']!r} is not a whole number")
         if whole.get("phase", "main") not in PHASES:
             wrong.append(f"phase: {whole['phase']!r} is none of {', '.join(PHASES)}")
         if wrong:

@@ -61,7 +61,7 @@ class Control:
             case ("POST", "power"):
                 state = request.json().get("state")
                 if state not in ("on", "off"):
-                    return json({"error": f"state is on or off, not {state!r}"}, 400)
+                    return json({"error": f"state must be on or off, not {state!r}"}, 400)
                 self._fleet.press(number, on=state == "on")
                 return json(machines[number].describe())
         return json({"error": f"there is nothing at {request.method} {request.path}"}, 404)

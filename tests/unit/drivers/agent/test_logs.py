@@ -64,7 +64,7 @@ def test_what_hinders_it_is_told_and_fails_nothing(agent, tmp_path, answer, refu
 
 def test_an_agent_that_never_called_is_not_asked(tmp_path):
     node = machine(tmp_path)
-    assert {"no_logs": "no agent has called"} == node.driver.deploy.keep_logs(node).result
+    assert {"no_logs": "no agent has sent a heartbeat"} == node.driver.deploy.keep_logs(node).result
 
 
 def test_a_folder_that_cannot_be_written_fails_nothing(agent, tmp_path):
