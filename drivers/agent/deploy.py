@@ -244,7 +244,7 @@ class Direct(AgentDeploy):
         """Write the image and the config drive to the disk."""
         outcome = standby.write_image(target, image.write_step(target))
         if isinstance(outcome, Failed):  # the agent does not always name the image
-            source = image_server.shown(str(target.instance_info["image_source"]))
+            source = image_server.redacted(str(target.instance_info["image_source"]))
             return replace(outcome, reason=f"{outcome.reason} (image {source})")
         return outcome
 

@@ -145,14 +145,14 @@ def _format(target: Target, source: str, found: str | None) -> str | None:
     trusted = options["disable_deep_image_inspection"] or (stated, found) in _COMPATIBLE
     if stated and found and stated != found and not trusted:
         raise BadImage(
-            f"{image_server.shown(source)} is {found}, but instance_info/image_disk_format says"
+            f"{image_server.redacted(source)} is {found}, but instance_info/image_disk_format says"
             f" {stated}"
         )
     disk_format = stated or ("raw" if found == "gpt" else found)
     permitted = options["permitted_image_formats"]
     if disk_format is not None and disk_format not in permitted:
         raise BadImage(
-            f"{image_server.shown(source)} is {disk_format}; only {', '.join(permitted)} may be"
+            f"{image_server.redacted(source)} is {disk_format}; only {', '.join(permitted)} may be"
             " deployed ([conductor]permitted_image_formats)"
         )
     return str(disk_format) if disk_format else None
@@ -174,13 +174,13 @@ def _check_sizes(
     free = memory - int(agent["memory_consumed_by_agent"])
     if memory and probe.size and not streamed and probe.size > free * _MEBIBYTE:
         raise BadImage(
-            f"{image_server.shown(source)} has {probe.size // _MEBIBYTE} MiB, but the agent has"
+            f"{image_server.redacted(source)} has {probe.size // _MEBIBYTE} MiB, but the agent has"
             f" only {free} MiB of memory for it (properties/memory_mb)"
         )
     root = _size(target.instance_info, "root_gb") * 1024
     if root and probe.written and not is_whole_disk(target) and probe.written > root * _MEBIBYTE:
         raise BadImage(
-            f"{image_server.shown(source)} takes {-(-probe.written // _MEBIBYTE)} MiB, more than"
+            f"{image_server.redacted(source)} takes {-(-probe.written // _MEBIBYTE)} MiB, more than"
             f" the {root} MiB of instance_info/root_gb"
         )
 
@@ -194,7 +194,7 @@ def _checksum(target: Target, source: str) -> checksums.Checksum:
     try:
         found = checksums.in_file(image_server.text(target, stated), name)
     except ValueError as error:
-        raise BadImage(f"{image_server.shown(stated)} {error}") from None
+        raise BadImage(f"{image_server.redacted(stated)} {error}") from None
     algorithm = target.instance_info.get("image_os_hash_algo")
     return checksums.read(target, "image_checksum", found, algorithm)
 

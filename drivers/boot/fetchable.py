@@ -38,7 +38,7 @@ def _warning(target: Target, url: str) -> str | None:
     """Return a warning about the medium, or None. Raises BadImage."""
     options = target.options["DEFAULT"]
     timeout = min(TIMEOUT, float(options["webserver_connection_timeout"]))
-    medium = f"the boot medium {image_server.shown(url)}"
+    medium = f"the boot medium {image_server.redacted(url)}"
     try:
         with bundle(options["webserver_verify_ca"]) as verify, requests.Session() as session:
             session.verify = verify

@@ -49,7 +49,7 @@ def text(target: Target, url: str) -> str:
     with _opened(target, url) as (stream, _size):
         found = _read(stream, LONGEST_TEXT + 1, url)
     if len(found) > LONGEST_TEXT:
-        raise BadImage(f"{shown(url)} is too long for a file of checksums")
+        raise BadImage(f"{redacted(url)} is too long for a file of checksums")
     return found.decode(errors="replace")
 
 
@@ -78,7 +78,7 @@ def copy(target: Target, url: str, place: Path, known: Mapping[str, str]) -> dic
                 file.write(chunk)
             size = _size(answer)
             if size is not None and file.tell() != size:
-                raise Unreachable(f"{shown(url)} broke off after {file.tell()} of {size} bytes")
+                raise Unreachable(f"{redacted(url)} broke off after {file.tell()} of {size} bytes")
         return {name: answer.headers[name] for name in _VALIDATORS if name in answer.headers}
 
 
@@ -87,7 +87,7 @@ def name(url: str) -> str:
     return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
-def shown(url: str) -> str:
+def redacted(url: str) -> str:
     """Return a URL without credentials and query, for messages."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
@@ -125,12 +125,12 @@ def _answered(
                 verify=verify,
             )
         except (requests.RequestException, OSError) as error:
-            raise Unreachable(f"{shown(url)} cannot be fetched: {cause(error)}") from None
+            raise Unreachable(f"{redacted(url)} cannot be fetched: {cause(error)}") from None
     with answer:
         if not answer.ok:
             error_class = Unreachable if answer.status_code >= 500 else BadImage
             raise error_class(
-                f"{shown(url)} cannot be fetched: the server answered {answer.status_code}"
+                f"{redacted(url)} cannot be fetched: the server answered {answer.status_code}"
                 f" {answer.reason}"
             )
         yield answer
@@ -140,7 +140,7 @@ def _read(stream: Any, most: int, url: str) -> bytes:
     try:
         return bytes(stream.read(most))
     except Exception as error:  # urllib3's own errors: they have no common base with OSError
-        raise Unreachable(f"{shown(url)} broke off: {cause(error)}") from None
+        raise Unreachable(f"{redacted(url)} broke off: {cause(error)}") from None
 
 
 def _size(answer: requests.Response) -> int | None:

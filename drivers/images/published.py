@@ -95,6 +95,7 @@ def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None
         part.unlink()
         # the actual checksum is not revealed: the URL may be one that only conductors can reach
         raise BadImage(
-            f"{image_server.shown(source)} does not have the {checksum.algorithm} {checksum.value}"
+            f"{image_server.redacted(source)} does not have the {checksum.algorithm}"
+            f" {checksum.value}"
         )
     part.rename(place)

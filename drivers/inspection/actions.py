@@ -28,7 +28,7 @@ def _log(subject: Subject, msg: Any, level: Any = "info") -> None:
     if str(level).lower() not in LEVELS:
         raise InspectionFailed(f"level: {level!r} is none of {', '.join(LEVELS)}")
     number = logging.getLevelNamesMapping()[str(level).upper()]
-    logger.log(number, "inspection.rule_says", extra={"node": subject.node["uuid"], "says": msg})
+    logger.log(number, "inspection_rule.logged", extra={"node": subject.node["uuid"], "text": msg})
 
 
 def parts_of(path: Any) -> list[str]:

@@ -143,7 +143,7 @@ def test_actions(subject, op, args, place, expected):
         ("set-attribute", ["/provision_state", "active"], "cannot be changed by rules"),
         ("set-attribute", ["/properties", "x"], "properties cannot be 'x'"),
         ("set-attribute", ["/retired", "maybe"], "retired cannot be 'maybe'"),
-        ("set-attribute", ["/properties/cpus/x", 1], "'cpus' of properties/cpus/x is not an object"),
+        ("set-attribute", ["/properties/cpus/x", 1], "properties/cpus/x is not an object"),
         ("extend-attribute", ["/properties/cpus", 1], "is not a list"),
         ("set-port-attribute", ["nobody", "extra/a", 1], "has no port nobody"),
         ("set-port-attribute", [PORT, "node_id", 1], "cannot be changed by rules"),
