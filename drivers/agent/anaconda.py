@@ -1,8 +1,8 @@
 """
-Installing a system by its own installer: interface `anaconda`.
+Deploying by a distribution's installer: interface `anaconda`.
 
-The boot interface starts the installer with a kickstart file, in which the installer is told to
-call the heartbeat with its status: start, end or error.
+The boot interface starts the installer with a kickstart file. By commands in that file the
+installer posts its status as heartbeats: start, end or error.
 """
 
 from drivers.agent.flows import AgentFlows
@@ -16,7 +16,9 @@ _FIELDS = ("kernel", "ramdisk", "stage2")
 
 
 class AnacondaDeploy(AgentFlows):
-    """The installer installs; the machine boots from its disk once it says that it has ended."""
+    """
+    The installer installs the system; after its heartbeat `end`, the machine boots from its disk.
+    """
 
     name = "anaconda"
     opt_in = True  # conductors fetch and render templates that tenants write
@@ -62,13 +64,13 @@ class AnacondaDeploy(AgentFlows):
         instance.kickstart_template(target)
 
     def prepare(self, target: Target) -> Outcome:
-        """Row of frames: what is to be installed makes sense."""
+        """Frame step: validate the fields of the installation."""
         self.validate(target)
         return Done()
 
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
-        """The installer has started, and has said that it has ended."""
+        """Start the installer and wait for its end."""
         status = target.agent.status
         if not target.progress.get("started") and not status:
             boot, power = target.driver.boot, target.driver.power
@@ -84,6 +86,6 @@ class AnacondaDeploy(AgentFlows):
         return Wait({"started": True})
 
     def boot_from_disk(self, target: Target) -> Outcome:
-        """Row of frames: the machine boots what the installer has put on its disk."""
+        """Frame step: set the boot device to the disk with the installed system."""
         target.driver.management.set_boot_device(target, "disk", persistent=True)
         return Done()

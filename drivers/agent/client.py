@@ -1,9 +1,9 @@
 """
-Talking to the agent: its command list, and one command at a time.
+Client of the agent's command API: its command list, and one command at a time.
 
-Errors raised: Unreachable (no answer), InvalidDriverInfo (its authorities cannot be read),
-AgentBusy (it runs another command), NotSupported (it has no such command), Refused (it said
-no), Unexpected (its answer makes no sense). None of their messages holds the agent's token.
+Errors: Unreachable (no answer), InvalidDriverInfo (unreadable CA certificates), AgentBusy (another
+command runs), NotSupported (unknown command), Refused (rejected command), Unexpected (malformed
+answer). No message contains the agent's token.
 """
 
 import re
@@ -16,21 +16,22 @@ from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Un
 from drivers.core.target import Target
 from drivers.tls import announced, bundle
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 10.0  # seconds
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 
 
 def commands(target: Target) -> list[dict[str, Any]]:
-    """The agent's commands since it started, oldest first."""
-    return command_list(_call(target, "GET", {}, None, again=_never_answered))
+    """Return the agent's commands since its start, oldest first."""
+    return command_list(_call(target, "GET", {}, None, may_retry=_never_answered))
 
 
 def run(target: Target, name: str, params: dict[str, Any], *, wait: bool) -> dict[str, Any]:
     """
-    Run `extension.command`; the command's document, as in the agent's list.
+    Run `extension.command`; return its document, as in the agent's list.
 
-    wait: let the agent answer when the command has ended. Such commands are questions, asked again
-        when the connection breaks; an order is sent again only if it never left.
+    wait: the agent answers when the command has ended. These commands only read, so they are
+    repeated when the connection breaks; any other command is repeated only if the request was never
+    sent.
     """
     if not wait:
         target.before_order()
@@ -39,22 +40,26 @@ def run(target: Target, name: str, params: dict[str, Any], *, wait: bool) -> dic
         "POST",
         {"wait": "true" if wait else "false"},
         {"name": name, "params": params},
-        again=_never_answered if wait else _never_sent,
+        may_retry=_never_answered if wait else _never_sent,
     )
     if not isinstance(command, dict) or "command_status" not in command:
-        raise Unexpected(f"the agent of node {target.uuid} did not say what became of {name}")
+        raise Unexpected(f"the agent of node {target.uuid} did not report the status of {name}")
     return command
 
 
 def result(target: Target, command: dict[str, Any]) -> dict[str, Any]:
-    """What a command that was waited for came to. Raises Refused when it failed."""
+    """
+    Return the result of a command that was run with `wait`.
+
+    Raises Refused: the command failed.
+    """
     if command["command_status"] != "SUCCEEDED":
-        raise Refused(f"{command.get('command_name')} failed: {complaint(target, command)}")
+        raise Refused(f"{command.get('command_name')} failed: {failure_reason(target, command)}")
     return command.get("command_result") or {}
 
 
-def complaint(target: Target, command: dict[str, Any]) -> str:
-    """Why a command failed, in the agent's words, without secrets."""
+def failure_reason(target: Target, command: dict[str, Any]) -> str:
+    """Return the agent's error text of a failed command, without secrets."""
     error = command.get("command_error") or {}
     if not isinstance(error, dict):
         return scrub(target, str(error))
@@ -62,24 +67,30 @@ def complaint(target: Target, command: dict[str, Any]) -> str:
 
 
 def scrub(target: Target, text: str) -> str:
-    """Hide the agent's token, and the queries of URLs: they may carry signatures."""
+    """Hide the agent's token, and the queries of URLs, which may carry signatures."""
     if target.agent.token:
         text = text.replace(target.agent.token, "******")
     return _QUERY.sub(r"\1?******", text)
 
 
 def command_list(document: Any) -> list[dict[str, Any]]:
-    """The commands in the agent's answer. Raises Unexpected."""
+    """
+    Return the commands in the agent's answer.
+
+    Raises Unexpected: the answer is not a list of commands.
+    """
     listed = document.get("commands") if isinstance(document, dict) else None
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise Unexpected("the agent's list of commands is none")
+        raise Unexpected("the agent's answer is not a list of commands")
     return listed
 
 
 def _call(
-    target: Target, method: str, query: dict[str, str], body: dict[str, Any] | None, again: Any
+    target: Target, method: str, query: dict[str, str], body: dict[str, Any] | None, may_retry: Any
 ) -> Any:
-    """One request, repeated for failures that `again` accepts; the JSON of the answer."""
+    """
+    Send one request, repeated for failures that `may_retry` accepts; return the answer's JSON.
+    """
     url = f"{(target.agent.url or '').rstrip('/')}/v1/commands/"
     options = target.options["agent"]
     read_timeout = float(options["command_timeout"])
@@ -89,9 +100,9 @@ def _call(
         or options["verify_ca"]
     )
     if not target.agent.url:
-        raise Unreachable(f"the agent of node {target.uuid} has not announced itself")
+        raise Unreachable(f"the agent of node {target.uuid} has sent no heartbeat")
     with bundle(authorities) as verify, requests.Session() as session:
-        session.trust_env = False  # an agent is never behind the proxy of our environment
+        session.trust_env = False  # agents are not behind this host's proxy
         attempts = max(1, int(options["max_command_attempts"]))
         for left in reversed(range(attempts)):
             try:
@@ -104,11 +115,11 @@ def _call(
                     verify=verify,
                     allow_redirects=False,
                 )
-                return _judged(target, answer)
+                return _document_of(target, answer)
             except (requests.RequestException, OSError) as error:
-                if left and again(error):
+                if left and may_retry(error):
                     continue
-                # `from None`: the library's message holds the URL, and with it the token
+                # `from None`: the library's message contains the URL, and with it the token
                 raise Unreachable(
                     f"the agent of node {target.uuid} at {target.agent.url} did not answer"
                     f" ({type(error).__name__})"
@@ -116,7 +127,7 @@ def _call(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _judged(target: Target, answer: requests.Response) -> Any:
+def _document_of(target: Target, answer: requests.Response) -> Any:
     try:
         document = answer.json()
     except ValueError:

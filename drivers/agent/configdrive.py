@@ -1,8 +1,8 @@
 """
-The config drive: a small ISO 9660 image labelled `config-2` that tells the instance who it is.
+The config drive: a small ISO 9660 image labelled `config-2` with the instance's metadata.
 
-Clients send one ready-made (base64 of gzip), or its URL, or its contents as a mapping of
-`meta_data`, `user_data`, `network_data` and `vendor_data`; from the mapping it is made here.
+Clients send a finished one (gzip in base64), its URL, or its contents as a mapping of `meta_data`,
+`user_data`, `network_data` and `vendor_data`. The image is built here from the mapping.
 """
 
 import base64
@@ -25,9 +25,9 @@ _JSON_FILES = {
 
 def encoded(value: Any) -> str | None:
     """
-    The config drive as the agent takes it: a URL or base64 text; None when there is none.
+    Return the config drive for the agent: a URL or base64 text; None if there is none.
 
-    Raises InvalidDriverInfo for anything that is neither text nor a mapping of known parts.
+    Raises InvalidDriverInfo: the value is neither text nor a mapping of known parts.
     """
     if not value:
         return None

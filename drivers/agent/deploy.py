@@ -1,12 +1,12 @@
 """
 Deploying with the agent: interfaces `direct` and `custom-agent`.
 
-The agent boots from its ramdisk, says which steps it can do, fetches the image itself and writes it
-to the disk; then the machine boots from that disk. `AgentDeploy` is what both share; `Direct` adds
-the writing of an image.
+The agent boots from its ramdisk, lists its deploy steps, fetches the image and writes it to the
+disk; then the machine boots from that disk. `AgentDeploy` holds the common steps; `Direct` adds
+`write_image`.
 
-A node that boots from a volume has nothing to write: no agent is booted for it, unless somebody
-asks for the step `boot_agent`.
+A node that boots from a volume has no image to write. Its agent is booted only if the step
+`boot_agent` is enabled.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ _WITHDRAW: Rows = (("deploy", "withdraw_image"),)
 
 
 class AgentDeploy(AgentFlows):
-    """Of the six steps of a deployment all but `write_image`, and `boot_agent` for volumes."""
+    """The steps of a deployment except `write_image`, and `boot_agent` for nodes with a volume."""
 
     frames = AgentFlows.frames | {
         "deploy": Frame(
@@ -47,7 +47,7 @@ class AgentDeploy(AgentFlows):
     }
 
     def prepare(self, target: Target) -> Outcome:
-        """Row of frames: what is to be deployed makes sense."""
+        """Frame step: validate the instance's fields and record its boot mode and kind of image."""
         self.validate(target)
         target.report(
             driver_internal_info={
@@ -73,14 +73,14 @@ class AgentDeploy(AgentFlows):
 
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
-        """The agent runs, and its deploy steps are known; nothing for a machine with a volume."""
+        """Boot the agent and read its deploy steps. Does nothing for a node with a boot volume."""
         if _boots_from_volume(target):
             return Done()
         return self._await_agent(target)
 
     @step(deploy=0)
     def boot_agent(self, target: Target) -> Outcome:
-        """The agent runs on a machine that boots from a volume, for the sake of its own steps."""
+        """Boot the agent on a node with a boot volume, for the agent's own deploy steps."""
         boot = target.driver.boot.boot_agent_next
         return run_parts(target, {"boot": boot, "agent": self._await_agent})
 
@@ -89,13 +89,13 @@ class AgentDeploy(AgentFlows):
             outcome = run_parts(target, {"power": target.driver.power.power_on})
             if not isinstance(outcome, Done):
                 return outcome
-            if not target.agent.url:  # else it was faster than our look at the power state
+            if not target.agent.url:  # else its heartbeat came before the power state was read
                 return Wait({"booted": True})
         return in_band.collect(target, Flow.DEPLOY)
 
     @step(deploy=60, resume=Resume.PROBE)
     def prepare_instance_boot(self, target: Target) -> Outcome:
-        """The machine boots the instance from its disk from now on."""
+        """Set the machine to boot the instance from its disk."""
         if "boot" not in target.progress and self._needs_bootloader(target):
             outcome = self._install_bootloader(target)
             if not isinstance(outcome, Done):
@@ -105,29 +105,29 @@ class AgentDeploy(AgentFlows):
     @step(deploy=40, resume=Resume.PROBE)
     def tear_down_agent(self, target: Target) -> Outcome:
         """
-        The machine is off, and nothing of the agent's boot is left.
+        Power the machine off and remove the agent's boot files and settings.
 
-        The instance's boot is prepared again if a step has booted the agent since
+        Prepares the instance's boot again, as a step may have booted the agent since
         `prepare_instance_boot`.
         """
         driver = target.driver
         parts = {"power": driver.power.power_off, "boot": driver.boot.boot_instance_next}
         if not parts.keys() & target.progress.keys():
-            leaving = self._end_agent(target)
-            if leaving is not None:
-                return leaving
+            waiting = self._end_agent(target)
+            if waiting is not None:
+                return waiting
         return run_parts(target, parts)
 
     @step(deploy=30)
     def switch_to_tenant_network(self, target: Target) -> Outcome:
-        """The machine is on the networks of its tenant."""
+        """Move the machine from the provisioning network to the tenant's networks."""
         network = target.driver.network
         old, new = network.remove_provisioning_network, network.configure_tenant_networks
         return run_parts(target, {"old": old, "new": new})
 
     @step(deploy=20)
     def boot_instance(self, target: Target) -> Outcome:
-        """The instance boots."""
+        """Power the machine on to boot the instance."""
         return target.driver.power.power_on(target)
 
     def _needs_bootloader(self, target: Target) -> bool:
@@ -149,48 +149,53 @@ class AgentDeploy(AgentFlows):
                 **mode,
             }
 
-        outcome = in_band.once(target, in_band.Order("image.install_bootloader", params))
+        outcome = in_band.run_once(target, in_band.Order("image.install_bootloader", params))
         if isinstance(outcome, Failed) and mode and "target_boot_mode" in outcome.reason:
-            return Wait({"no_mode": True}, poll_after=0)  # an old agent finds the mode out itself
+            return Wait({"no_mode": True}, poll_after=0)  # an old agent detects the mode itself
         return outcome
 
     def _end_agent(self, target: Target) -> Wait | None:
         """
-        Ask the agent to power off, and wait for it; None once the machine is off, or the BMC has to
-        power it off: after `[agent]post_deploy_get_power_state_retries` looks.
+        Ask the agent to power the machine off; None once it is off, or if the BMC has to do it.
+
+        The BMC has to do it after `[agent]post_deploy_get_power_state_retries` polls.
         """
-        options, looks = target.options["agent"], target.progress.get("looks")
+        options, polls = target.options["agent"], target.progress.get("looks")
         if target.disable_power_off:
             self._dismiss(target, "system.lockdown")
             return None
         if target.driver.power.get_power_state(target) == POWER_OFF:
             return None
-        if looks is None:
-            looks = 0
+        if polls is None:
+            polls = 0
             if logs.wanted(target, failed=False):
                 logs.keep(target)
             by_bmc = str(target.driver_info.get("deploy_forces_oob_reboot")).lower() == "true"
             dismissed = self._dismiss(target, None if by_bmc else "standby.power_off")
             if by_bmc or not dismissed:
                 return None
-        if looks >= options["post_deploy_get_power_state_retries"]:
+        if polls >= options["post_deploy_get_power_state_retries"]:
             return None
         interval = float(options["post_deploy_get_power_state_retry_interval"])
-        return Wait({"looks": looks + 1}, poll_after=interval)
+        return Wait({"looks": polls + 1}, poll_after=interval)
 
     def _dismiss(self, target: Target, command: str | None) -> bool:
-        """Have the agent write its buffers, then give it a last command; whether it took both."""
+        """
+        Have the agent flush its buffers, then send it a last command.
+
+        Returns whether the agent accepted both.
+        """
         try:
-            if target.resumed and command and in_band.was_given(target, in_band.Order(command)):
+            if target.resumed and command and in_band.was_sent(target, in_band.Order(command)):
                 return True
             client.result(target, client.run(target, "standby.sync", {}, wait=True))
             if command is not None:
                 client.run(target, command, {}, wait=False)
         except LeaseLost:
             raise
-        except Unreachable:  # after a death: perhaps it is on its way already
+        except Unreachable:  # after a conductor's death, the machine may already be going down
             return target.resumed
-        except HardwareError:  # the BMC will do it: a deployment must not fail at its very end
+        except HardwareError:  # leave it to the BMC: the deployment is complete but for this
             return False
         return True
 
@@ -230,22 +235,22 @@ class Direct(AgentDeploy):
         return Done()
 
     def withdraw_image(self, target: Target) -> Outcome:
-        """Row of frames: this conductor serves the image no longer."""
+        """Frame step: remove the image from this conductor's web server."""
         published.withdraw(target)
         return Done()
 
     @step(deploy=80, resume=Resume.PROBE)
     def write_image(self, target: Target) -> Outcome:
-        """The image, and the config drive, are on the disk."""
+        """Write the image and the config drive to the disk."""
         outcome = standby.write_image(target, image.write_step(target))
-        if isinstance(outcome, Failed):  # the agent does not always say which image
-            source = image_server.shown(str(target.instance_info["image_source"]))
+        if isinstance(outcome, Failed):  # the agent does not always name the image
+            source = image_server.redacted(str(target.instance_info["image_source"]))
             return replace(outcome, reason=f"{outcome.reason} (image {source})")
         return outcome
 
 
 class CustomAgent(AgentDeploy):
-    """The agent's own steps put the instance on the disk."""
+    """Deploys by the agent's own steps only."""
 
     name = "custom-agent"
 

@@ -1,6 +1,4 @@
-"""
-Fast track: the agent is kept running between operations, and the next one goes on with it.
-"""
+"""Fast track: the agent keeps running between operations, and the next operation uses it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +10,7 @@ _YES = ("true", "1", "yes", "on", "t", "y")
 
 
 def chosen(driver_info: Mapping[str, Any], default: bool) -> bool:
-    """Whether it is on for a node; default: `[deploy]fast_track`."""
+    """Return whether fast track is enabled for a node. default: `[deploy]fast_track`."""
     return str(driver_info.get("fast_track", default)).lower() in _YES
 
 
@@ -21,7 +19,7 @@ def wanted(target: Target) -> bool:
 
 
 def runs(target: Target) -> bool:
-    """Whether it is on, and an agent has given a sign of life not long ago."""
+    """Return whether fast track is enabled and the agent has sent a heartbeat recently."""
     agent = target.agent
     return (
         wanted(target)

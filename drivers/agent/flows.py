@@ -1,8 +1,7 @@
 """
-What every deploy interface with an agent shares: cleaning, servicing, rescuing, tearing down.
+Common part of the deploy interfaces with an agent: cleaning, servicing, rescuing, tearing down.
 
-How an instance comes onto the machine is said by its subclasses: `direct`, `custom-agent`,
-`ramdisk`, `anaconda`.
+Subclasses add the deployment: `direct`, `custom-agent`, `ramdisk`, `anaconda`.
 """
 
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ _LEAVE_SERVICE = (
     ("boot", "prepare_instance"),
     ("power", "power_on"),
 )
-#: what a machine whose agent is kept running is spared
+#: Frame steps that are left out while the agent keeps running (fast track).
 _REBOOT: Rows = (
     ("power", "power_off"),
     ("power", "reset_if_kept_on"),
@@ -53,7 +52,7 @@ class AgentFlows(Deploy):
             ),
             collect=("deploy", "await_clean_agent"),
             after=_LEAVE_CLEANING,
-            # never powered off: the operator may want to see what the agent did
+            # not powered off: the operator may want to examine the running agent
             on_failure=(
                 _KEEP_LOGS,
                 ("boot", "clean_up_ramdisk"),
@@ -80,7 +79,7 @@ class AgentFlows(Deploy):
             ),
             collect=("deploy", "await_service_agent"),
             after=_LEAVE_SERVICE,
-            # a failed one stays as it is, for an operator to look at
+            # the machine stays as it is, for the operator to examine
             on_failure=(_KEEP_LOGS,),
             on_abort=_LEAVE_SERVICE,
         ),
@@ -115,8 +114,8 @@ class AgentFlows(Deploy):
     }
     properties = {
         "deploy_forces_oob_reboot": "true: the BMC, not the agent, powers off after a deployment",
-        "agent_verify_ca": "Authorities that signed the agent's certificate, unless it announces"
-        " it: PEM text, or the path of a file of them; or true, false",
+        "agent_verify_ca": "CA certificates for the agent's certificate, unless the agent sends its"
+        " certificate: PEM text, or the path of a PEM file; or true, false",
     }
 
     def frame(self, target: Target, flow: str) -> Frame:
@@ -130,19 +129,19 @@ class AgentFlows(Deploy):
         return found
 
     def await_clean_agent(self, target: Target) -> Outcome:
-        """Row of frames: the agent runs, and its clean steps are known."""
+        """Frame step: wait for the agent and read its clean steps."""
         return in_band.collect(target, Flow.CLEAN)
 
     def await_service_agent(self, target: Target) -> Outcome:
-        """Row of frames: the agent runs, and its service steps are known."""
+        """Frame step: wait for the agent and read its service steps."""
         return in_band.collect(target, Flow.SERVICE)
 
     def keep_logs(self, target: Target) -> Outcome:
-        """Row of frames: why the agent has failed can be read, if it told."""
+        """Frame step: store the agent's logs."""
         return logs.keep(target)
 
     def stop_after_failure(self, target: Target) -> Outcome:
-        """Row of frames: the machine is off, unless `power_off_after_deploy_failure` is not set."""
+        """Frame step: power the machine off if `power_off_after_deploy_failure` is set."""
         if target.options["deploy"]["power_off_after_deploy_failure"]:
             return target.driver.power.power_off(target)
         return Done()

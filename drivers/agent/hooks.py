@@ -1,8 +1,8 @@
 """
-What the service does after the agent has run a step: hooks, by (interface, step).
+Hooks that the service runs after in-band steps, by flow, interface and step.
 
-A hook gets the target and the step's result; what it reports is written with the step's outcome.
-A hook that raises fails the step.
+A hook receives the target and the step's result. Its reports are recorded with the outcome of the
+step; an exception fails the step.
 """
 
 from collections.abc import Callable
@@ -17,40 +17,40 @@ _HOOKS: dict[tuple[Flow, str, str], Hook] = {}
 
 
 def post_clean_step_hook(interface: str, step: str) -> Callable[[Hook], Hook]:
-    """Declare what follows an in-band clean step."""
-    return _declare(Flow.CLEAN, interface, step)
+    """Register a hook that runs after an in-band clean step."""
+    return _register(Flow.CLEAN, interface, step)
 
 
 def post_deploy_step_hook(interface: str, step: str) -> Callable[[Hook], Hook]:
-    """Declare what follows an in-band deploy step."""
-    return _declare(Flow.DEPLOY, interface, step)
+    """Register a hook that runs after an in-band deploy step."""
+    return _register(Flow.DEPLOY, interface, step)
 
 
 def run_hook(target: Target, flow: Flow, interface: str, step: str, result: Any) -> None:
-    """Run the hook of a step, if it has one. Raises whatever the hook raises."""
+    """Run the hook of a step, if it has one. Raises any error of the hook."""
     hook = _HOOKS.get((flow, interface, step))
     if hook is not None:
         hook(target, result)
 
 
-def _declare(flow: Flow, interface: str, step: str) -> Callable[[Hook], Hook]:
-    def declare(hook: Hook) -> Hook:
+def _register(flow: Flow, interface: str, step: str) -> Callable[[Hook], Hook]:
+    def register(hook: Hook) -> Hook:
         _HOOKS[flow, interface, step] = hook
         return hook
 
-    return declare
+    return register
 
 
 @post_clean_step_hook("raid", "create_configuration")
 @post_deploy_step_hook("raid", "apply_configuration")
-def raid_was_built(target: Target, result: Any) -> None:
-    """Remember the RAID configuration that the agent made."""
+def record_raid(target: Target, result: Any) -> None:
+    """Report the RAID configuration that the agent created."""
     if not result:
-        raise Unexpected("the agent did not say which RAID configuration it made")
+        raise Unexpected("the agent did not report the RAID configuration that it created")
     target.report(raid_config=result)
 
 
 @post_clean_step_hook("raid", "delete_configuration")
-def raid_was_removed(target: Target, result: Any) -> None:
-    """Forget the RAID configuration, and the root disk that was on it."""
+def forget_raid(target: Target, result: Any) -> None:
+    """Report an empty RAID configuration, and remove the hint for the root disk on it."""
     target.report(raid_config={}, properties={"root_device": None})

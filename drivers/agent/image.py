@@ -1,8 +1,8 @@
 """
-The image of an instance: what `instance_info` must say, and what the agent is told of it.
+The image of an instance: checks of `instance_info`, and the agent's parameters for the image.
 
-The agent fetches the image itself, over HTTP, and checks it, so there must be a checksum. `examine`
-asks the image's server first: what cannot work is known before a machine is booted for it.
+The agent fetches the image itself, over HTTP, and verifies its checksum, so a checksum is required.
+`examine` asks the image server first, so that errors are found before the machine is booted.
 """
 
 import json
@@ -16,17 +16,17 @@ from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Target
 from drivers.images import checksums, image_server, published
 
-#: The key of driver_internal_info that `examine` fills.
+#: Key of driver_internal_info with the result of `examine`.
 EXAMINED = "image"
 _MEBIBYTE = 1 << 20
 _PARTITION_SIZES = ("root_gb", "swap_mb", "ephemeral_gb")
-#: (what is said, what is found): also an ISO image may be written to a disk as it is
+#: (stated format, detected format); an ISO image may be written to a disk as it is.
 _COMPATIBLE = (("raw", "gpt"), ("gpt", "raw"), ("raw", "iso"))
 _PROXIES = {"image_http_proxy": "http", "image_https_proxy": "https"}
 
 
 def is_whole_disk(target: Target) -> bool:
-    """False for an image of one partition: it says so, or brings its kernel and ramdisk."""
+    """Return False for a partition image: by `image_type`, or as it has a kernel and a ramdisk."""
     info = target.instance_info
     if info.get("image_type"):
         return bool(info["image_type"] != "partition")
@@ -34,7 +34,9 @@ def is_whole_disk(target: Target) -> bool:
 
 
 def boot_mode(target: Target) -> str:
-    """`uefi` or `bios`: what the capabilities of instance or node ask for, else the default."""
+    """
+    Return `uefi` or `bios`: from the capabilities of the instance or the node, else the default.
+    """
     for info in (target.instance_info, target.properties):
         wanted = wanted_boot_mode(info)
         if wanted:
@@ -43,19 +45,23 @@ def boot_mode(target: Target) -> str:
 
 
 def wanted_boot_mode(info: Mapping[str, Any]) -> str | None:
-    """What the capabilities of an instance or of a node ask for."""
+    """Return the boot mode in the capabilities of an instance or a node, if there is one."""
     return _capabilities(info.get("capabilities")).get("boot_mode")
 
 
 def validate(target: Target) -> None:
-    """Raises InvalidDriverInfo that names the first field of instance_info that is wrong."""
+    """
+    Check the fields of `instance_info` that describe the image.
+
+    Raises InvalidDriverInfo: names the first wrong field.
+    """
     info = target.instance_info
     source = info.get("image_source")
     if not source:
         raise InvalidDriverInfo("instance_info/image_source is required and missing")
     if ":" not in str(source):
         raise InvalidDriverInfo(
-            f"instance_info/image_source: {source!r} is no URL, and there is no image service here"
+            f"instance_info/image_source: {source!r} is not a URL; image services are not supported"
         )
     urls.readable(target.options, source, "instance_info/image_source")
     published.validate(target)
@@ -71,11 +77,13 @@ def validate(target: Target) -> None:
     for name in _PARTITION_SIZES:
         _size(info, name)
     if boot_mode(target) not in ("uefi", "bios"):
-        raise InvalidDriverInfo(f"capabilities: boot_mode {boot_mode(target)!r} is unknown")
+        raise InvalidDriverInfo(
+            f"capabilities/boot_mode: {boot_mode(target)!r} is neither uefi nor bios"
+        )
 
 
 def write_step(target: Target) -> dict[str, Any]:
-    """The agent's step that writes the image, with the config drive if there is one."""
+    """Return the agent's step that writes the image, and the config drive if there is one."""
     image = image_info(target)
     args: dict[str, Any] = {"image_info": image}
     drive = configdrive.encoded(target.instance_info.get("configdrive"))
@@ -86,16 +94,19 @@ def write_step(target: Target) -> dict[str, Any]:
 
 def examine(target: Target) -> dict[str, Any]:
     """
-    What the image's server tells of it, as far as the agent needs to know it: urls, disk_format,
-    os_hash_algo, os_hash_value.
+    Return the agent's image fields that depend on the image server's answer.
 
-    Raises InvalidDriverInfo, BadImage, Unreachable: there is no such image, or it is not what it is
-    said to be, too large, or of a format that may not be deployed.
+    The keys are `urls`, `disk_format`, `os_hash_algo` and `os_hash_value`.
+
+    Raises InvalidDriverInfo: a field is wrong.
+    Raises BadImage: there is no such image, it is too large, or its format is not as stated or not
+    permitted.
+    Raises Unreachable: the server does not answer.
     """
     source = str(target.instance_info["image_source"])
-    seen = image_server.look(target, source)
-    disk_format = _format(target, source, seen.format)
-    _check_sizes(target, source, seen, disk_format)
+    probe = image_server.probe(target, source)
+    disk_format = _format(target, source, probe.format)
+    _check_sizes(target, source, probe, disk_format)
     checksum = _checksum(target, source)
     if published.needed(target):
         source = published.publish(target, source, checksum)
@@ -108,7 +119,7 @@ def examine(target: Target) -> dict[str, Any]:
 
 
 def image_info(target: Target) -> dict[str, Any]:
-    """What the agent must know to fetch, check and write the image."""
+    """Return the agent's parameters for fetching, verifying and writing the image."""
     info = target.instance_info
     source = str(info["image_source"])
     image = {
@@ -125,51 +136,57 @@ def image_info(target: Target) -> dict[str, Any]:
 
 def _format(target: Target, source: str, found: str | None) -> str | None:
     """
-    The format to tell the agent; None: it finds out.
+    Return the disk format for the agent; None: the agent detects it.
 
-    A raw image is streamed to the disk unseen, so nothing else may be taken for one.
+    A raw image is streamed to the disk without inspection, so no other image may be declared raw.
     """
     stated = target.instance_info.get("image_disk_format")
     options = target.options["conductor"]
     trusted = options["disable_deep_image_inspection"] or (stated, found) in _COMPATIBLE
     if stated and found and stated != found and not trusted:
         raise BadImage(
-            f"{image_server.shown(source)} is {found}, but instance_info/image_disk_format says"
+            f"{image_server.redacted(source)} is {found}, but instance_info/image_disk_format says"
             f" {stated}"
         )
     disk_format = stated or ("raw" if found == "gpt" else found)
     permitted = options["permitted_image_formats"]
     if disk_format is not None and disk_format not in permitted:
         raise BadImage(
-            f"{image_server.shown(source)} is {disk_format}; only {', '.join(permitted)} may be"
+            f"{image_server.redacted(source)} is {disk_format}; only {', '.join(permitted)} may be"
             " deployed ([conductor]permitted_image_formats)"
         )
     return str(disk_format) if disk_format else None
 
 
 def _check_sizes(
-    target: Target, source: str, seen: image_server.Seen, disk_format: str | None
+    target: Target, source: str, probe: image_server.Probe, disk_format: str | None
 ) -> None:
-    """An image that is not streamed must fit into memory, one of a partition into its partition."""
+    """
+    Check that an image fits.
+
+    An image that is not streamed has to fit into the memory, a partition image into its partition.
+
+    Raises BadImage: the image is too large.
+    """
     agent = target.options["agent"]
     streamed = agent["stream_raw_images"] and disk_format == "raw"
     memory = int(target.properties.get("memory_mb") or 0)
     free = memory - int(agent["memory_consumed_by_agent"])
-    if memory and seen.size and not streamed and seen.size > free * _MEBIBYTE:
+    if memory and probe.size and not streamed and probe.size > free * _MEBIBYTE:
         raise BadImage(
-            f"{image_server.shown(source)} has {seen.size // _MEBIBYTE} MiB, but the agent has only"
-            f" {free} MiB of memory for it (properties/memory_mb)"
+            f"{image_server.redacted(source)} has {probe.size // _MEBIBYTE} MiB, but the agent has"
+            f" only {free} MiB of memory for it (properties/memory_mb)"
         )
     root = _size(target.instance_info, "root_gb") * 1024
-    if root and seen.written and not is_whole_disk(target) and seen.written > root * _MEBIBYTE:
+    if root and probe.written and not is_whole_disk(target) and probe.written > root * _MEBIBYTE:
         raise BadImage(
-            f"{image_server.shown(source)} takes {-(-seen.written // _MEBIBYTE)} MiB, more than the"
-            f" {root} MiB of instance_info/root_gb"
+            f"{image_server.redacted(source)} takes {-(-probe.written // _MEBIBYTE)} MiB, more than"
+            f" the {root} MiB of instance_info/root_gb"
         )
 
 
 def _checksum(target: Target, source: str) -> checksums.Checksum:
-    """The image's checksum, looked up where it is a URL."""
+    """Return the image's checksum, fetched if it is given as a URL."""
     stated = checksums.stated(target)
     if isinstance(stated, checksums.Checksum):
         return stated
@@ -177,7 +194,7 @@ def _checksum(target: Target, source: str) -> checksums.Checksum:
     try:
         found = checksums.in_file(image_server.text(target, stated), name)
     except ValueError as error:
-        raise BadImage(f"{image_server.shown(stated)} {error}") from None
+        raise BadImage(f"{image_server.redacted(stated)} {error}") from None
     algorithm = target.instance_info.get("image_os_hash_algo")
     return checksums.read(target, "image_checksum", found, algorithm)
 
@@ -235,12 +252,14 @@ def _size(info: Mapping[str, Any], name: str) -> int:
     except (TypeError, ValueError):
         size = -1
     if size < 0:
-        raise InvalidDriverInfo(f"instance_info/{name}: {info[name]!r} is no size")
+        raise InvalidDriverInfo(
+            f"instance_info/{name}: {info[name]!r} is not a whole number from 0 up"
+        )
     return size
 
 
 def _capabilities(value: Any) -> dict[str, str]:
-    """Capabilities as a mapping, however they are written: JSON, a mapping, or `a:b,c:d`."""
+    """Return capabilities as a mapping. Accepts JSON, a mapping, or `a:b,c:d`."""
     if isinstance(value, str) and value.startswith("{"):
         try:
             value = json.loads(value)

@@ -1,10 +1,11 @@
 """
-In-band work: commands that the agent runs while we wait.
+In-band work: commands that the agent runs while the operation waits.
 
-`judge` reads the agent's command list; `once` sees to it that one command is run exactly once,
-whoever died meanwhile; `execute` does that for a step, and `collect` asks for the agent's steps.
-The agent keeps its list until it restarts and runs one command at a time: the list is what can be
-asked after a death.
+`run_once` runs one command exactly once, also when a conductor dies in between. `execute` runs a
+step in this way; `collect` fetches the agent's steps.
+
+The agent runs one command at a time and keeps its command list until it restarts. After the death
+of a conductor, that list shows which commands arrived.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +19,20 @@ from drivers.core.errors import AgentBusy, FailureCode, NotSupported, Unexpected
 from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, arguments, run_parts
 from drivers.core.target import Target
 
-#: the key by which a step that we sent is known again in the agent's list
+#: Key that identifies a step of ours in the agent's command list.
 MARK = "ingot_step"
+#: Restarts of the agent during one command; one more fails the step.
 RESTARTS = 2
-#: Seconds until an agent that is busy, or did not answer, is tried again: its next heartbeat may be
-#: minutes away.
+#: Seconds before the next try with an agent that is busy or did not answer: its next heartbeat may
+#: be minutes away.
 RETRY = 5.0
 
 
-class Verdict(StrEnum):
-    """What the agent's list says about the command that we wait for."""
+class CommandStatus(StrEnum):
+    """Status of a command, from the agent's command list."""
 
-    FRESH = "fresh"  # the agent has started since, and knows nothing of it
-    OTHER = "other"  # the last command is somebody else's: ours never arrived
+    FRESH = "fresh"  # unknown to the agent: it has restarted since
+    OTHER = "other"  # never arrived: the last command is another one
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -39,32 +41,28 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """
-    A command for the agent that takes its time.
+    """A long-running command for the agent."""
 
-    name: "extension.command". params: built only when the command is sent. step: the step that it
-    carries, if it carries one.
-    """
-
-    name: str
-    params: Callable[[], dict[str, Any]] = dict
-    step: Mapping[str, Any] | None = None
+    name: str  # "extension.command"
+    params: Callable[[], dict[str, Any]] = dict  # called only when the command is sent
+    step: Mapping[str, Any] | None = None  # the step that the command executes, if any
 
     @property
     def command(self) -> str:
         return self.name.rpartition(".")[2]
 
 
-def judge(
+def command_status(
     commands: Sequence[Mapping[str, Any]], order: Order, sent: str | None = None
-) -> tuple[Verdict, Mapping[str, Any]]:
+) -> tuple[CommandStatus, Mapping[str, Any]]:
     """
-    What became of an order, and the command that says so.
+    Return the status of an order, and the list entry that shows it.
 
-    sent: the id that the agent gave the command; None when its answer was lost. Then a step that
-        has succeeded is told by what the command echoes; of any other the agent does not say which
-        step it is, but as it runs one at a time, the last one is ours, or ours never arrived.
-    Raises Unexpected for a status that the protocol does not know.
+    sent: id that the agent gave the command; None if its answer was lost. Without an id, a
+    succeeded step is recognized by its echo in the result. Other commands do not name their step:
+    as the agent runs one at a time, the last command is either this one, or this one never arrived.
+
+    Raises Unexpected: the protocol has no such status.
     """
     if sent is not None:
         work = [each for each in commands if each.get("id") == sent]
@@ -72,37 +70,44 @@ def judge(
         since = _since_listed(commands)
         work = [each for each in since if _echoes(each, order)] or list(since)
     if not work:
-        return Verdict.FRESH, {}
+        return CommandStatus.FRESH, {}
     last = work[-1]
     if last.get("command_name") != order.command:
-        return Verdict.OTHER, last
-    status = str(last.get("command_status"))
-    if status == "SUCCEEDED" and sent is None and order.step and not _echoes(last, order):
-        return Verdict.OTHER, last
-    if status.endswith("VERSION_MISMATCH"):
-        return Verdict.MISMATCH, last
-    if status not in ("RUNNING", "SUCCEEDED", "FAILED"):
-        raise Unexpected(f"the agent says that {order.command} is {status}")
-    return Verdict(status.lower()), last
+        return CommandStatus.OTHER, last
+    reported = str(last.get("command_status"))
+    if reported == "SUCCEEDED" and sent is None and order.step and not _echoes(last, order):
+        return CommandStatus.OTHER, last
+    if reported.endswith("VERSION_MISMATCH"):
+        return CommandStatus.MISMATCH, last
+    if reported not in ("RUNNING", "SUCCEEDED", "FAILED"):
+        raise Unexpected(f"the agent reports an unknown status of {order.command}: {reported}")
+    return CommandStatus(reported.lower()), last
 
 
 def command_ended(document: Mapping[str, Any]) -> bool:
-    """Whether the agent is idle, by its answer to `GET /v1/commands/`. Raises Unexpected."""
+    """
+    Return whether the agent is idle, by its answer to `GET /v1/commands/`.
+
+    Raises Unexpected: the answer is not a list of commands.
+    """
     listed = client.command_list(document)
     return not listed or listed[-1].get("command_status") != "RUNNING"
 
 
-def was_given(target: Target, order: Order) -> bool:
-    """Whether the agent runs an order or has run it, by its list: to be asked after a death."""
-    return judge(client.commands(target), order)[0] in (Verdict.RUNNING, Verdict.SUCCEEDED)
+def was_sent(target: Target, order: Order) -> bool:
+    """Return whether the agent runs or has run an order. Call it after a conductor's death."""
+    return command_status(client.commands(target), order)[0] in (
+        CommandStatus.RUNNING,
+        CommandStatus.SUCCEEDED,
+    )
 
 
-def once(target: Target, order: Order) -> Outcome:
+def run_once(target: Target, order: Order) -> Outcome:
     """
-    Have the agent run a command once; `Done({"result": ...})` when it has succeeded.
+    Run a command on the agent exactly once; `Done({"result": ...})` when it has succeeded.
 
-    Waits for the agent to announce itself, to be idle, and to finish. A command that is lost
-    because the agent started anew is sent again, `RESTARTS` times.
+    Waits for the agent's first heartbeat, for an idle agent, and for the end of the command. A
+    command that is lost in a restart of the agent is sent again, at most `RESTARTS` times.
     """
     progress = dict(target.progress)
     if not target.agent.url:
@@ -110,29 +115,29 @@ def once(target: Target, order: Order) -> Outcome:
     try:
         if progress.get("sent") or target.resumed:
             sent = progress.get("command")
-            verdict, command = judge(client.commands(target), order, sent)
-            if verdict not in (Verdict.FRESH, Verdict.OTHER):
-                return _outcome(target, order, verdict, command, progress)
+            status, command = command_status(client.commands(target), order, sent)
+            if status not in (CommandStatus.FRESH, CommandStatus.OTHER):
+                return _outcome(target, order, status, command, progress)
             if sent is not None:
                 progress = {"restarts": progress.get("restarts", 0) + 1}
                 if progress["restarts"] > RESTARTS:
                     return Failed(
-                        f"the agent restarted again and again while it ran {_what(order)}"
+                        f"the agent restarted {RESTARTS + 1} times while it ran {_label(order)}"
                     )
         command = client.run(target, order.name, order.params(), wait=False)
-        verdict, _ = judge([command], order, command.get("id"))
-        return _outcome(target, order, verdict, command, progress)
+        status, _ = command_status([command], order, command.get("id"))
+        return _outcome(target, order, status, command, progress)
     except AgentBusy:
         return Wait(progress, poll_after=RETRY)
-    except Unreachable:  # it may have arrived all the same: the next call looks first
+    except Unreachable:  # the command may have arrived: the next call reads the list first
         return Wait({**progress, "sent": True}, poll_after=RETRY)
 
 
 def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
     """
-    Run a step of the agent's; afterwards its hook, and the reboot that it may ask for.
+    Run a step of the agent, then its hook, and the reboot if the step requests one.
 
-    `Done.result` is {"result": what the step returned}.
+    `Done.result` is {"result": return value of the step}.
     """
     progress = target.progress
     if "rebooting" in progress:
@@ -149,7 +154,7 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         },
         sent,
     )
-    outcome = once(target, order)
+    outcome = run_once(target, order)
     if not isinstance(outcome, Done):
         return outcome
     run_hook(target, flow, step["interface"], step["step"], outcome.result.get("result"))
@@ -161,9 +166,11 @@ def execute(target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
 
 def collect(target: Target, flow: Flow) -> Outcome:
     """
-    Wait for the agent, then report its steps for a flow as `agent_steps`, and its version.
+    Wait for the agent, then report its steps of a flow as `agent_steps`, and its version.
 
-    An agent that knows no such flow has no steps. Raises Unexpected for a step that is none.
+    An agent without support for the flow has no steps.
+
+    Raises Unexpected: a step in the answer is malformed.
     """
     if not target.agent.url:
         return Wait(target.progress)
@@ -182,26 +189,26 @@ def collect(target: Target, flow: Flow) -> Outcome:
         raise Unexpected(f"the agent did not list its {flow} steps and their version")
     steps = [step for listed in by_manager.values() for step in listed]
     for step in steps:
-        _check(flow, step)
+        _check_step(flow, step)
     target.report(agent_steps={flow.value: steps}, hardware_manager_version=version)
     return Done()
 
 
 def steps_of(target: Target, flow: Flow) -> list[Step]:
     """
-    The agent's steps of a flow, in its order, with the priorities that settings give them.
+    Return the agent's steps of a flow, in its order, with priorities from the settings.
 
-    Left out are those that the node's driver does itself under the same name (`write_image`), and
-    those about RAID where the agent is not the node's RAID interface.
+    Steps that the node's driver implements under the same name (`write_image`) are left out, and so
+    are RAID steps unless the agent is the node's RAID interface.
     """
     driver = target.driver
-    own = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
+    of_driver = {step.key for step in (*driver.steps(flow), *driver.steps(flow, target))}
     other_raid = flow is not Flow.SERVICE and target.driver.raid.name != "agent"
     settings = target.driver.deploy.priority_settings if flow is Flow.CLEAN else {}
     found = []
     for step in target.agent.steps.get(flow.value, ()):
         key = (step["interface"], step["step"])
-        if key in own or (key[0] == "raid" and other_raid):
+        if key in of_driver or (key[0] == "raid" and other_raid):
             continue
         setting = settings.get(key[1]) if key[0] == "deploy" else None
         override = target.options["deploy"].get(setting) if setting else None
@@ -220,7 +227,7 @@ def steps_of(target: Target, flow: Flow) -> list[Step]:
 
 
 def node_and_ports(target: Target) -> dict[str, Any]:
-    """What the agent is told of the node with every command about steps."""
+    """Return the node and its ports, as sent to the agent with each command about steps."""
     options = target.options["deploy"]
     erasure = {key: options[name] for key, name in _ERASURE.items()}
     erasure["agent_continue_if_secure_erase_failed"] = options[
@@ -243,33 +250,35 @@ def node_and_ports(target: Target) -> dict[str, Any]:
 def _outcome(
     target: Target,
     order: Order,
-    verdict: Verdict,
+    status: CommandStatus,
     command: Mapping[str, Any],
     progress: Mapping[str, Any],
 ) -> Outcome:
-    if verdict is Verdict.RUNNING:
+    if status is CommandStatus.RUNNING:
         return Wait({**progress, "sent": True, "command": command.get("id")})
-    if verdict is Verdict.SUCCEEDED:
-        return Done({"result": _value(command, "_result")})
-    if verdict is Verdict.MISMATCH:
+    if status is CommandStatus.SUCCEEDED:
+        return Done({"result": _result_field(command, "_result")})
+    if status is CommandStatus.MISMATCH:
         return Failed(
-            f"{_what(order)}: the agent's hardware managers have changed since it listed its steps",
+            f"{_label(order)}: the agent's hardware managers have changed since it listed its"
+            " steps",
             code=FailureCode.VERSION_MISMATCH,
         )
     return Failed(
-        f"{_what(order)}: {client.complaint(target, dict(command))}", code=FailureCode.AGENT_FAILED
+        f"{_label(order)}: {client.failure_reason(target, dict(command))}",
+        code=FailureCode.AGENT_FAILED,
     )
 
 
 def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
-    """Boot the agent again, wait for it, and see that its steps are still the same."""
+    """Boot the agent again, wait for it, and check that its steps have not changed."""
     driver = target.driver
     if progress["rebooting"] is True:
         parts = {"boot": driver.boot.boot_agent_next, "power": driver.power.reboot}
         outcome = run_parts(target, parts)
         if not isinstance(outcome, Done):
             return outcome
-        # called again at once: what we know of the agent is from before the reboot
+        # poll at once, with a fresh target: this one describes the agent before the reboot
         return Wait({**progress, "rebooting": "agent"}, poll_after=0)
     outcome = collect(target, flow)
     if not isinstance(outcome, Done):
@@ -281,7 +290,7 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
     return Done(progress["result"])
 
 
-def _check(flow: Flow, step: Any) -> None:
+def _check_step(flow: Flow, step: Any) -> None:
     if not isinstance(step, dict) or not {"interface", "step", "priority"} <= step.keys():
         raise Unexpected(f"a {flow} step of the agent lacks interface, step or priority: {step!r}")
     priority = step["priority"]
@@ -299,7 +308,9 @@ def _check(flow: Flow, step: Any) -> None:
 
 
 def _since_listed(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The commands since the agent last listed its steps: those before belong to another plan."""
+    """
+    Return the commands since the agent last listed its steps; older ones belong to another plan.
+    """
     names = [str(each.get("command_name")) for each in commands]
     listed = [
         at for at, name in enumerate(names) if name.startswith("get_") and name.endswith("_steps")
@@ -308,8 +319,8 @@ def _since_listed(commands: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str
 
 
 def _echoes(command: Mapping[str, Any], order: Order) -> bool:
-    """Whether a command that has succeeded was given with the step of an order."""
-    echoed = _value(command, "_step")
+    """Return whether the result of a command names the step of an order."""
+    echoed = _result_field(command, "_step")
     return (
         order.step is not None
         and command.get("command_name") == order.command
@@ -318,8 +329,8 @@ def _echoes(command: Mapping[str, Any], order: Order) -> bool:
     )
 
 
-def _value(command: Mapping[str, Any], suffix: str) -> Any:
-    """`clean_result` or `clean_step` (by suffix) of a result; a result without them is itself."""
+def _result_field(command: Mapping[str, Any], suffix: str) -> Any:
+    """Return `clean_result` or `clean_step` (by suffix) of a result, else the whole result."""
     result = command.get("command_result")
     if isinstance(result, Mapping):
         for flow in Flow:
@@ -328,13 +339,13 @@ def _value(command: Mapping[str, Any], suffix: str) -> Any:
     return result
 
 
-def _what(order: Order) -> str:
+def _label(order: Order) -> str:
     if order.step is None:
         return order.name
     return f"{order.step['interface']}.{order.step['step']}"
 
 
-#: the agent's name of an erasure setting, in driver_internal_info -> ours, in [deploy]
+#: Erasure settings: key of driver_internal_info that the agent reads -> option of [deploy].
 _ERASURE = {
     "agent_erase_devices_iterations": "shred_random_overwrite_iterations",
     "agent_erase_devices_zeroize": "shred_final_overwrite_with_zeros",

@@ -1,6 +1,8 @@
 """
-In-band inspection: interface `agent`. The agent boots, posts what it found, and is switched off.
-One that could not post it, as nobody took it for minutes, is asked.
+In-band inspection: interface `agent`.
+
+The agent boots and posts its report; then the machine is powered off. An agent that could not post
+its report sends heartbeats instead, and is asked for its inventory.
 """
 
 import socket
@@ -17,9 +19,10 @@ from drivers.core.target import Target
 from drivers.inspection.process import process
 from drivers.inspection.subject import Subject, findings
 
-#: Where a node keeps the addresses of its BMC while it is being inspected.
+#: Key of driver_internal_info: IP addresses of the BMC during an inspection. The service finds the
+#: node of a report by them.
 BMC_ADDRESSES = "lookup_bmc_addresses"
-#: Fields of driver_info that name a BMC.
+#: Fields of driver_info with the address of a BMC.
 _BMC_FIELDS = ("redfish_address", "ipmi_address")
 
 _LEAVE: Rows = (
@@ -32,7 +35,7 @@ _LEAVE_ON: Rows = (("boot", "clean_up_ramdisk"), ("network", "remove_inspection_
 
 
 class AgentInspect(Inspect):
-    """The agent finds out what the machine is made of."""
+    """Inspects the machine through the agent."""
 
     name = "agent"
 
@@ -61,16 +64,18 @@ class AgentInspect(Inspect):
         found = super().frame(target)
         if not target.options["inspector"]["power_off"]:
             found = replace(found, after=_LEAVE_ON, on_failure=_LEAVE_ON)
-        # an agent that is to be kept running stays as it is, for the next operation
+        # with fast track the agent keeps running for the next operation
         return replace(found, after=()) if fast_track.wanted(target) else found
 
     def begin(self, target: Target) -> Outcome:
-        """Row of frames: the node can be told by what its agent will report."""
+        """
+        Frame step: record the BMC's addresses, and create ports for the MAC addresses it lists.
+        """
         target.report(driver_internal_info={BMC_ADDRESSES: _bmc_addresses(target)})
         if target.options["inspector"]["pre_create_ports"] and not target.material.ports:
             try:
                 found = target.driver.management.mac_addresses(target)
-            except HardwareError as error:  # the agent will tell them, too
+            except HardwareError as error:  # the agent's report has the addresses, too
                 return Done({"no_ports_by_bmc": str(error)})
             subject = Subject.of(target.material, {}, {})
             for mac in found:
@@ -80,28 +85,30 @@ class AgentInspect(Inspect):
 
     def await_report(self, target: Target) -> Outcome:
         """
-        Row of frames: the agent has posted what it found, or calls as one that could not: it looks
-        its node up, and calls, only when it has been heard or has given up.
+        Frame step: wait for the agent's report, or for a heartbeat.
+
+        The agent looks its node up and sends heartbeats only after its report was accepted, or
+        after it has given up posting it.
         """
-        told = target.material.report is not None or target.agent.url
-        return Done() if told else Wait()
+        heard = target.material.report is not None or target.agent.url
+        return Done() if heard else Wait()
 
     def process(self, target: Target) -> Outcome:
-        """Row of frames: what was found is known of the node."""
+        """Frame step: run hooks and rules on the report, and report the findings."""
         report = dict(target.material.report or {})
-        inventory = report.pop("inventory", None) or _ask(target)
+        inventory = report.pop("inventory", None) or _inventory(target)
         process(target, target.options["inspector"]["hooks"], inventory, report)
         return Done()
 
 
-def _ask(target: Target) -> Any:
-    """What the agent says when asked: what else it collects is in its report alone."""
+def _inventory(target: Target) -> Any:
+    """Ask the agent for its inventory. Data of its other collectors is only in its report."""
     command = client.run(target, "poll.get_hardware_info", {}, wait=True)
     return client.result(target, command)
 
 
 def _bmc_addresses(target: Target) -> list[str]:
-    """The IP addresses of the BMC; none for a name that nobody knows."""
+    """Return the IP addresses of the BMC; none if its host name cannot be resolved."""
     for field in _BMC_FIELDS:
         text = str(target.driver_info.get(field) or "")
         host = urlsplit(text if "://" in text else f"//{text}").hostname

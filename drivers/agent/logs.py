@@ -1,7 +1,8 @@
 """
-The agent's logs: this conductor keeps them as `[agent]deploy_logs_collect` says.
+Logs of the agent, stored on this conductor as `[agent]deploy_logs_collect` demands.
 
-They are of help only, so whatever hinders it is told as the result of the row, and fails nothing.
+Logs are only a help for operators: an error while fetching them is recorded as the result of the
+frame step, and never fails the operation.
 """
 
 import base64
@@ -14,25 +15,29 @@ from drivers.core.errors import HardwareError, LeaseLost
 from drivers.core.steps import Done
 from drivers.core.target import Target
 
-#: Where they lie in a service that has no data directory.
-_PLACE = "/var/log/ingot/deploy"
+#: Folder of the logs in a service without a data directory.
+_DEFAULT_FOLDER = "/var/log/ingot/deploy"
 
 
 def wanted(target: Target, *, failed: bool) -> bool:
-    """Whether they are to be kept of work that has failed, or has not."""
+    """Return whether to keep the logs of an operation that has failed, or has not."""
     when = target.options["agent"]["deploy_logs_collect"]
     return bool(when == "always" or (failed and when == "on_failure"))
 
 
 def keep(target: Target) -> Done:
-    """Fetch them from the agent, if one has called; {"logs": path}, or {"no_logs": why}."""
+    """Fetch and store the agent's logs; {"logs": path}, or {"no_logs": reason}."""
     if not target.agent.url:
-        return Done({"no_logs": "no agent has called"})
+        return Done({"no_logs": "no agent has sent a heartbeat"})
     try:
         command = client.run(target, "log.collect_system_logs", {}, wait=True)
         found = client.result(target, command).get("system_logs")
         archive = base64.b64decode(found or "", validate=True)
-        return Done({"logs": str(_write(target, archive))} if archive else {"no_logs": "none told"})
+        return Done(
+            {"logs": str(_write(target, archive))}
+            if archive
+            else {"no_logs": "the agent returned none"}
+        )
     except LeaseLost:
         raise
     except (HardwareError, OSError, TypeError, binascii.Error) as error:
@@ -40,12 +45,12 @@ def keep(target: Target) -> Done:
 
 
 def _write(target: Target, archive: bytes) -> Path:
-    """A new file, which nobody else may read: there may be secrets in it."""
+    """Write a new file with mode 0600: logs may contain secrets."""
     data = target.options["DEFAULT"]["data_dir"]
     folder = Path(
         target.options["agent"]["deploy_logs_local_path"]
         or (data and Path(data, "agent_logs"))
-        or _PLACE
+        or _DEFAULT_FOLDER
     )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = str(target.provision_state).replace(" ", "-")

@@ -1,8 +1,8 @@
 """
-RAID by the agent: interface `agent`.
+RAID through the agent: interface `agent`.
 
-The agent reads what is wanted from `target_raid_config` of the node that it is told of. What it has
-built is kept by the hooks of its steps.
+The agent reads `target_raid_config` from the node that is sent with each step. Hooks record the
+configuration that it has created.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from drivers.core.kinds import Raid
 from drivers.core.steps import Done, Flow, Outcome, Resume, step
 from drivers.core.target import Target
 
-#: levels that the agent can build from the disks themselves
+#: Levels of software RAID.
 _SOFTWARE_LEVELS = ("0", "1", "5", "6", "1+0")
 
 
 class AgentRaid(Raid):
-    """Software RAID, or whatever RAID the hardware managers of the agent can build."""
+    """Software RAID, and hardware RAID by the agent's hardware managers."""
 
     name = "agent"
     priority_settings = {
@@ -43,7 +43,8 @@ class AgentRaid(Raid):
             return
         if len(software) < len(disks) or len(disks) > 2:
             raise InvalidDriverInfo(
-                "logical_disks: with software RAID there are one or two, all of them software"
+                "logical_disks: software RAID allows one or two entries, all with controller"
+                " software"
             )
         if len(disks) == 2 and disks[0]["raid_level"] != "1":
             raise InvalidDriverInfo(
@@ -53,7 +54,7 @@ class AgentRaid(Raid):
 
     @step(clean=0, abortable=True, resume=Resume.PROBE)
     def delete_configuration(self, target: Target) -> Outcome:
-        """The disks are in no RAID any more."""
+        """Delete all RAID volumes."""
         return _execute(target, "delete_configuration")
 
     @step(clean=0, abortable=True, resume=Resume.PROBE, args=Raid.SELECTION)
@@ -64,7 +65,7 @@ class AgentRaid(Raid):
         create_nonroot_volumes: bool = True,
         delete_existing: bool = False,
     ) -> Outcome:
-        """The disks are what target_raid_config of the node asks for."""
+        """Create the RAID volumes of the node's `target_raid_config`."""
         wanted = self.wanted(target)
         disks = raid_schema.selected(wanted, root=create_root_volume, others=create_nonroot_volumes)
         if delete_existing and not target.progress.get("deleted"):
@@ -80,5 +81,5 @@ class AgentRaid(Raid):
 
 
 def _execute(target: Target, name: str) -> Outcome:
-    """Run a step of the agent's that has the same name."""
+    """Run the agent's clean step of the same name."""
     return in_band.execute(target, Flow.CLEAN, {"interface": "raid", "step": name})

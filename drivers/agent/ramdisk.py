@@ -12,7 +12,7 @@ from drivers.images import instance
 
 class RamdiskDeploy(AgentFlows):
     """
-    The machine boots `instance_info/boot_iso`, or `kernel` and `ramdisk`, whenever it starts.
+    The machine boots `instance_info/boot_iso`, or `kernel` and `ramdisk`, at every start.
 
     The agent takes part in cleaning only.
     """
@@ -56,12 +56,12 @@ class RamdiskDeploy(AgentFlows):
             )
 
     def prepare(self, target: Target) -> Outcome:
-        """Row of frames: what is to be booted makes sense."""
+        """Frame step: validate the fields that name the ramdisk."""
         self.validate(target)
         return Done()
 
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
-        """The machine has started its ramdisk."""
+        """Boot the ramdisk."""
         boot, power = target.driver.boot, target.driver.power
         return run_parts(target, {"boot": boot.prepare_instance, "power": power.power_on})

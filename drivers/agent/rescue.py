@@ -1,4 +1,6 @@
-"""Rescue by the agent: interface `agent`. The rescue ramdisk gets a password for its tenant."""
+"""
+Rescue through the agent: interface `agent`. The tenant gets a password for the rescue ramdisk.
+"""
 
 from drivers.agent import client, in_band
 from drivers.core.errors import AgentBusy, InvalidDriverInfo, Unreachable
@@ -10,7 +12,7 @@ ORDER = "rescue.finalize_rescue"
 
 
 class AgentRescue(Rescue):
-    """The agent sets the password, then leaves the ramdisk to the tenant."""
+    """Sets the rescue password; then the agent ends and leaves the ramdisk to the tenant."""
 
     name = "agent"
 
@@ -20,29 +22,29 @@ class AgentRescue(Rescue):
 
     def rescue(self, target: Target) -> Outcome:
         """
-        Row of frames: the tenant can log in.
+        Frame step: set the rescue password.
 
-        The agent's API is gone once it has taken the password: an order whose answer was lost
-        counts as taken.
+        The agent's API ends once it has accepted the password, so a command whose answer was lost
+        counts as accepted.
         """
         password = target.instance_info.get("hashed_rescue_password")
         if not password:
             raise InvalidDriverInfo("instance_info/hashed_rescue_password is missing")
         if not target.agent.url:
             return Wait(target.progress)
-        left = target.progress.get("sent") or target.resumed
+        was_ordered = target.progress.get("sent") or target.resumed
         try:
-            if left and in_band.was_given(target, in_band.Order(ORDER)):
+            if was_ordered and in_band.was_sent(target, in_band.Order(ORDER)):
                 return Done()
             secret = {"rescue_password": password, "hashed": True}
             ordered = client.run(target, ORDER, secret, wait=False)
         except AgentBusy:
             return Wait(target.progress)
         except Unreachable:
-            return Done() if left else Wait({"sent": True}, poll_after=10)
+            return Done() if was_ordered else Wait({"sent": True}, poll_after=10)
         client.result(target, ordered)
         return Done()
 
     def unrescue(self, target: Target) -> Outcome:
-        """Row of frames: nothing of the rescue is left for this interface to undo."""
+        """Frame step: nothing to undo for this interface."""
         return Done()

@@ -1,8 +1,8 @@
 """
-Agents that have no deploy steps: what the extension `standby` does for them instead.
+Agents without deploy steps: commands of the extension `standby` in place of steps.
 
-Ramdisks built before the extension `deploy` was there know `standby.prepare_image`. The oldest do
-not tell the partitions that they have made when they are asked, only in the result of that command.
+Ramdisks older than the extension `deploy` have `standby.prepare_image`. The oldest ones have no
+`get_partition_uuids`; they name the new partitions only in the result of `prepare_image`.
 """
 
 import re
@@ -17,7 +17,7 @@ from drivers.core.steps import Done, Flow, Outcome, Wait
 from drivers.core.target import Target
 
 _PREPARE = "prepare_image"
-#: name of a partition in the text of a result -> its name in the answer of get_partition_uuids
+#: Name of a partition in the text of a result -> its key in the answer of get_partition_uuids.
 _NAMES = {
     "root_uuid": "root uuid",
     "efi_system_partition_uuid": "efi system partition uuid",
@@ -26,14 +26,16 @@ _UUID = re.compile(rf"\b({'|'.join(_NAMES)})=(\S+)")
 
 
 def write_image(target: Target, step: Mapping[str, Any]) -> Outcome:
-    """Run the agent's deploy step `write_image`, or what an agent without deploy steps has."""
+    """Run the agent's deploy step `write_image`, or `prepare_image` on an agent without steps."""
     if not target.progress.get(_PREPARE):
         try:
             return in_band.execute(target, Flow.DEPLOY, step)
         except NotSupported:
             target = replace(target, progress={**target.progress, _PREPARE: True})
-    outcome = in_band.once(target, in_band.Order(f"standby.{_PREPARE}", lambda: dict(step["args"])))
-    if isinstance(outcome, Wait):  # the next call goes on with the same command
+    outcome = in_band.run_once(
+        target, in_band.Order(f"standby.{_PREPARE}", lambda: dict(step["args"]))
+    )
+    if isinstance(outcome, Wait):  # the next call continues with the same command
         return replace(outcome, progress={**outcome.progress, _PREPARE: True})
     if isinstance(outcome, Done):
         result = outcome.result.get("result")
@@ -42,15 +44,15 @@ def write_image(target: Target, step: Mapping[str, Any]) -> Outcome:
 
 
 def partitions(target: Target) -> dict[str, Any]:
-    """The UUIDs of the partitions that were written, by the agent's names of them."""
+    """Return the UUIDs of the written partitions, by the agent's names."""
     try:
-        asked = client.run(target, "standby.get_partition_uuids", {}, wait=True)
+        command = client.run(target, "standby.get_partition_uuids", {}, wait=True)
     except NotSupported:
-        return _partitions_told(client.commands(target))
-    return client.result(target, asked)
+        return _partitions_in_result(client.commands(target))
+    return client.result(target, command)
 
 
-def _partitions_told(commands: list[dict[str, Any]]) -> dict[str, Any]:
+def _partitions_in_result(commands: list[dict[str, Any]]) -> dict[str, Any]:
     written = [each for each in commands if each.get("command_name") == _PREPARE]
     text = str(written[-1].get("command_result")) if written else ""
     found = {_NAMES[name]: uuid.rstrip("'\"}") for name, uuid in _UUID.findall(text)}

@@ -1,8 +1,8 @@
 """
-The configuration of dnsmasq, which does DHCP and TFTP for machines that boot from the network.
+Configuration of dnsmasq as DHCP and TFTP server for network boot.
 
-What a machine loads first depends on what it says that it is: by its architecture (RFC 4578), and
-whether it is iPXE already.
+The first boot file depends on the client's architecture (RFC 4578), and on whether the client is
+already iPXE.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,29 +10,29 @@ from collections.abc import Iterable, Iterator
 from drivers.boot import scripts
 from drivers.core.target import Options
 
-#: way of booting -> (setting for legacy BIOS, for UEFI, by architecture) in [pxe]
+#: Boot interface -> options of [pxe]: loader for legacy BIOS, for UEFI, by architecture.
 LOADERS = {
     "ipxe": ("ipxe_bootfile_name", "uefi_ipxe_bootfile_name", "ipxe_bootfile_name_by_arch"),
     "pxe": ("pxe_bootfile_name", "uefi_pxe_bootfile_name", "pxe_bootfile_name_by_arch"),
 }
-#: architecture -> what clients of it send as option 93: those of TFTP, and those of HTTP
+#: Architecture -> value of DHCP option 93: of TFTP clients, and of HTTP clients.
 _UEFI = {"x86_64": (7, 9), "aarch64": (11,)}
 _HTTP = {"x86_64": 16, "aarch64": 19}
 _BIOS = 0
-#: option 175 is sent by iPXE alone
+#: Only iPXE sends option 175.
 _IS_IPXE = "set:ipxe,175"
 
 
 def config(options: Options, boot: str, ranges: Iterable[str] = ()) -> str:
-    """The whole file; ranges: of addresses, each as dnsmasq writes them."""
+    """Return the configuration file. ranges: values for `dhcp-range`."""
     return "\n".join(_lines(options, boot, ranges)) + "\n"
 
 
 def _lines(options: Options, boot: str, ranges: Iterable[str]) -> Iterator[str]:
     pxe = options["pxe"]
-    server = f",,{pxe['tftp_server']}" if pxe["tftp_server"] else ""  # else dnsmasq itself
+    server = f",,{pxe['tftp_server']}" if pxe["tftp_server"] else ""  # empty: dnsmasq's own
     yield "# DHCP and TFTP for Ingot: made by `ingot dhcp-config`"
-    yield "port=0"  # it is no name server
+    yield "port=0"  # no DNS
     yield from (f"dhcp-range={each}" for each in ranges)
     yield "enable-tftp"
     yield f"tftp-root={pxe['tftp_root']}"
@@ -41,7 +41,7 @@ def _lines(options: Options, boot: str, ranges: Iterable[str]) -> Iterator[str]:
     root = str(options["deploy"]["http_url"] or "").rstrip("/")
     if boot == "ipxe":
         yield f"dhcp-match={_IS_IPXE}"
-        # without a web server it is fetched by TFTP, and says so itself
+        # without a web server iPXE fetches its script by TFTP
         first = f"{root}/{scripts.FIRST}" if root else scripts.FIRST
         yield f"dhcp-boot=tag:ipxe,{first}"
     other = "tag:!ipxe," if boot == "ipxe" else ""

@@ -1,24 +1,28 @@
 """
-An EFI system partition: a FAT file system with one boot loader, where UEFI looks for it.
+Build an EFI system partition: a FAT16 file system with one boot loader.
 
-UEFI boots a CD from such an image. It holds EFI/BOOT/BOOTxxx.EFI and nothing else; the loader reads
-its configuration from the CD.
+UEFI boots a CD from such an image. It contains only EFI/BOOT/BOOTxxx.EFI; the loader reads its
+configuration from the CD.
 """
 
 import struct
 
-#: architecture -> the name under which UEFI looks for a loader, in FAT's eight and three letters
+#: Architecture -> file name of the default boot loader, in FAT's 8.3 form.
 LOADER = {"x86_64": b"BOOTX64 EFI", "aarch64": b"BOOTAA64EFI"}
 _SECTOR = 512
 _ROOT_ENTRIES = 512
-#: FAT16 is what has so many clusters, by definition.
+#: Number of clusters of a FAT16 file system, by definition.
 _FEWEST, _MOST = 4085, 65524
 _DIRECTORY, _FILE = 0x10, 0x20
 _END = 0xFFFF
 
 
 def image(loader: bytes, architecture: str) -> bytes:
-    """The partition. Raises KeyError for an architecture whose loader's name is unknown."""
+    """
+    Return the image of the partition.
+
+    Raises KeyError: the loader's name is unknown for this architecture.
+    """
     per_cluster = 1
     while len(loader) // (per_cluster * _SECTOR) > _MOST - 64:
         per_cluster *= 2
@@ -64,7 +68,7 @@ def _directory(cluster: int, parent: int, entry: bytes, size: int) -> bytes:
 
 
 def _entry(name: bytes, attributes: int, cluster: int, size: int = 0) -> bytes:
-    """A directory entry, of the first day that FAT knows."""
+    """Return a directory entry, dated to the first day of FAT's calendar."""
     return struct.pack(
         "<11sBBBHHHHHHHI", name, attributes, 0, 0, 0, 0x21, 0x21, 0, 0, 0x21, cluster, size
     )

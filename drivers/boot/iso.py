@@ -1,9 +1,9 @@
 """
-The image that a BMC shows to its machine as a CD: a kernel, a ramdisk, and two boot loaders.
+ISO image that a BMC presents to its machine as a CD: kernel, ramdisk, and two boot loaders.
 
-Legacy BIOS starts isolinux, UEFI the loader on an EFI system partition; both find the kernel, the
-ramdisk and the same command line on the CD. What a loader is made of comes from the host of the
-conductor: the settings name the files, by default those of Debian's packages.
+Legacy BIOS starts isolinux, UEFI the loader on an EFI system partition. Both read the kernel, the
+ramdisk and one command line from the CD. The files of the loaders come from the conductor's host:
+settings name them, by default those of Debian's packages.
 """
 
 import hashlib
@@ -18,44 +18,42 @@ from drivers.core.target import Target
 from drivers.images import cache
 from drivers.iso9660 import Tree
 
-#: By this name the agent knows the CD that it was booted from.
+#: Volume label by which the agent recognizes the CD that it was booted from.
 LABEL = "VMEDIA_BOOT_ISO"
-#: (setting of [DEFAULT], Debian's package) of what legacy BIOS boots.
+#: Files for legacy BIOS: option of [DEFAULT], Debian's package.
 _BIOS = (("isolinux_bin", "isolinux"), ("ldlinux_c32", "syslinux-common"))
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is booted, and what else lies beside it: path -> content."""
+    """Kernel, ramdisk and other files of an image."""
 
     kernel: Path
     ramdisk: Path
     command_line: str
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes]  # path -> content
 
 
 @dataclass(frozen=True, slots=True)
 class Loaders:
-    """
-    What starts the kernel. isolinux: its files, name -> path; empty: no legacy BIOS boots this.
-    esp: an EFI system partition; empty: no UEFI boots this. config: what the loader on it reads.
-    """
+    """Boot loaders of an image."""
 
-    isolinux: Mapping[str, Path]
-    esp: bytes
-    config: str
+    isolinux: Mapping[str, Path]  # file name -> path; empty: no support for legacy BIOS
+    esp: bytes  # image of an EFI system partition; empty: no support for UEFI
+    config: str  # path on the CD of the configuration that the loader on the ESP reads
 
-    def summed(self) -> str:
-        """A text that is another for other loaders."""
+    def digest(self) -> str:
+        """Return a text that differs for other loaders."""
         about = (sorted(map(str, self.isolinux.values())), self.config)
         return f"{about} {hashlib.sha256(self.esp).hexdigest()}"
 
 
 def loaders(target: Target, mode: str) -> Loaders:
     """
-    What there is; mode: the one of `bios` and `uefi` that must not be missing.
+    Return the available loaders. mode: `bios` or `uefi`, whose loader is required.
 
-    Raises BadImage that names the setting, Unreachable, InvalidDriverInfo.
+    Raises BadImage: the required loader is missing; names the setting.
+    Raises Unreachable, InvalidDriverInfo: the image of the partition cannot be fetched.
     """
     options = target.options["DEFAULT"]
     missing: dict[str, str] = {}
@@ -70,7 +68,7 @@ def loaders(target: Target, mode: str) -> Loaders:
                     "bios", f"[DEFAULT]{name}: {path} is missing (Debian: {package})"
                 )
     else:
-        missing["bios"] = f"legacy BIOS is unknown on {ramdisks.architecture(target)}"
+        missing["bios"] = f"legacy BIOS does not exist on {ramdisks.architecture(target)}"
     partition = b""
     try:
         partition = _partition(target)
@@ -83,7 +81,11 @@ def loaders(target: Target, mode: str) -> Loaders:
 
 
 def partition_url(target: Target) -> str | None:
-    """Where an image of an EFI system partition is, if one is named. Raises InvalidDriverInfo."""
+    """
+    Return the URL of an image of an EFI system partition, if the node or a setting has one.
+
+    Raises InvalidDriverInfo: the URL is malformed, or the file must not be read.
+    """
     conductor, arch = target.options["conductor"], ramdisks.architecture(target)
     for where, url in (
         ("driver_info/bootloader", target.driver_info.get("bootloader")),
@@ -96,7 +98,7 @@ def partition_url(target: Target) -> str | None:
 
 
 def build(place: Path, content: Content, found: Loaders) -> None:
-    """Write the image to a file, which is there only when it is complete. Raises BadImage."""
+    """Write the image to a file, atomically. Raises BadImage."""
     part = cache.unfinished(place)
     try:
         with iso9660.made(LABEL) as tree:
@@ -128,7 +130,7 @@ def _add_isolinux(tree: Tree, found: Loaders, command_line: str) -> None:
 
 def _add_esp(tree: Tree, found: Loaders, command_line: str) -> None:
     config = scripts.grub("/vmlinuz", "/initrd", command_line).encode()
-    # /.disk/info is how loaders made for CDs know theirs
+    # loaders made for CDs recognize their CD by /.disk/info
     for name in dict.fromkeys((f"/{found.config.strip('/')}", "/boot/grub/grub.cfg")):
         tree.add(name, config)
     tree.add("/.disk/info", f"{LABEL}\n".encode())
@@ -138,8 +140,11 @@ def _add_esp(tree: Tree, found: Loaders, command_line: str) -> None:
 
 def _partition(target: Target) -> bytes:
     """
-    The EFI system partition: as the node or the settings name it, else made of the loader that the
-    settings name. Raises BadImage, Unreachable, InvalidDriverInfo.
+    Return the EFI system partition.
+
+    It is the image that the node or the settings name, or is built from the loader in the settings.
+
+    Raises BadImage, Unreachable, InvalidDriverInfo.
     """
     default, arch = target.options["DEFAULT"], ramdisks.architecture(target)
     url = partition_url(target)
@@ -149,7 +154,7 @@ def _partition(target: Target) -> bytes:
         return _read("[DEFAULT]esp_image", default["esp_image"])
     loader = default["efi_loader_by_arch"].get(arch)
     if loader is None or arch not in esp.LOADER:
-        raise BadImage(f"[DEFAULT]efi_loader_by_arch: there is none for {arch}")
+        raise BadImage(f"[DEFAULT]efi_loader_by_arch: there is no loader for {arch}")
     return esp.image(_read(f"[DEFAULT]efi_loader_by_arch of {arch}", loader), arch)
 
 

@@ -1,9 +1,9 @@
 """
-The kickstart file of an installer: what it installs, and how it tells that it has begun and ended.
+Kickstart files of installers, with commands that report the installer's status.
 
-The template is the node's (`instance_info/ks_template`), the settings' (`[anaconda]
-default_ks_template`), or ours. It is Jinja, with the values of `_values` as `ks_options`; as
-tenants may write it, it is rendered in a sandbox.
+The template is `instance_info/ks_template`, `[anaconda]default_ks_template`, or the built-in one.
+It is Jinja, with the result of `_values` as `ks_options`. Tenants may write it, so it is rendered
+in a sandbox.
 """
 
 import base64
@@ -17,7 +17,7 @@ from drivers.core.target import Target
 from drivers.images import addresses, files, image_server, instance
 
 NAME = "ks.cfg"
-#: Where cloud-init looks for a config drive that is none.
+#: Folder in which cloud-init expects the files of a config drive, without a drive.
 _SEED = "/var/lib/cloud/seed/config_drive/openstack/latest"
 _PARTS = {
     "meta_data": "meta_data.json",
@@ -25,7 +25,7 @@ _PARTS = {
     "vendor_data": "vendor_data2.json",
     "user_data": "user_data",
 }
-_TELL = """\
+_HEARTBEAT = """\
 curl {% if 'insecure_heartbeat' in ks_options %}--insecure {% endif %}--request POST \
 --header 'Content-Type: application/json' --header 'X-OpenStack-Ironic-API-Version: 1.72' --data '\
 {"callback_url": "", "agent_token": "{{ ks_options.agent_token }}", "agent_status": "STATUS", \
@@ -34,8 +34,9 @@ curl {% if 'insecure_heartbeat' in ks_options %}--insecure {% endif %}--request 
 """
 
 
-def _tell(section: str, status: str, message: str) -> str:
-    return f"%{section}\n{_TELL.replace('STATUS', status).replace('MESSAGE', message)}\n"
+def _section(section: str, status: str, message: str) -> str:
+    """Return a kickstart section that sends a heartbeat with a status."""
+    return f"%{section}\n{_HEARTBEAT.replace('STATUS', status).replace('MESSAGE', message)}\n"
 
 
 _TEMPLATE = (
@@ -58,16 +59,16 @@ autopart
 {% else %}liveimg --url {{ ks_options.liveimg_url }}
 {% endif %}
 """
-    + _tell("pre", "start", "The installer has started.")
-    + _tell("onerror", "error", "The installer has failed; its console says why.")
+    + _section("pre", "start", "The installer has started.")
+    + _section("onerror", "error", "The installer has failed; its console says why.")
     + "{{ ks_options.config_drive }}\n"
-    + _tell("post", "end", "The installer has ended.")
+    + _section("post", "end", "The installer has ended.")
 )
 
 
 def publish(target: Target) -> tuple[str, str]:
     """
-    Hand the file out: its URL, and the token by which the installer is believed.
+    Publish the file; return its URL, and the token for the installer's heartbeats.
 
     Raises BadImage, Unreachable, InvalidDriverInfo.
     """
@@ -81,13 +82,13 @@ def publish(target: Target) -> tuple[str, str]:
 
 
 def _text(target: Target, token: str) -> str:
-    import jinja2  # here, as only installers need it
+    import jinja2  # slow to import, and needed only for installers
     from jinja2.sandbox import SandboxedEnvironment
 
     named = instance.kickstart_template(target)
     url = named or target.options["anaconda"]["default_ks_template"]
     text = image_server.text(target, str(url)) if url else _TEMPLATE
-    environment = SandboxedEnvironment(  # a kickstart file is no HTML
+    environment = SandboxedEnvironment(  # no HTML, so no escaping
         autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     try:
@@ -113,7 +114,7 @@ def _values(target: Target, token: str) -> dict[str, Any]:
 
 
 def _config_drive(drive: Any) -> str:
-    """A section that puts the files of a config drive where cloud-init finds them."""
+    """Return a section that writes the files of a config drive for cloud-init."""
     if not drive:
         return ""
     if not isinstance(drive, Mapping):

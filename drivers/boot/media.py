@@ -1,8 +1,8 @@
 """
-Images that BMCs show to their machines: made for one node, handed out while they are of use.
+ISO images for virtual media: built for one node, published as long as they are needed.
 
-An image for the agent holds the token that the agent proves itself by, so its name is not to be
-guessed: it is made of that token and of all that is on the image. The same image is not made twice.
+The image of an agent contains the agent's token, so its URL must be secret: it is a digest of the
+token and the image's contents. An image with these contents is built only once.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from drivers.images import addresses, cache, files, instance
 from drivers.images.instance import Pair
 
 NAME = "boot.iso"
-#: what is to be on an image, and by what it is known
-_Summed = tuple[iso.Content, str]
-#: Where the agent expects the authorities that signed the API's certificate, and how it is told.
+#: Content of an image, and a text that identifies it.
+_Identified = tuple[iso.Content, str]
+#: Paths on the CD: CA certificates for the API's certificate, and the agent's setting for them.
 _CA = "etc/ironic-python-agent/ironic.crt"
 _CA_CONFIG = "etc/ironic-python-agent.d/ironic-tls.conf"
 
 
 def of_agent(target: Target, pair: Pair, mode: str) -> tuple[str, str]:
     """
-    The URL of an image that boots the agent, and the token that is on it.
+    Return the URL of an image that boots the agent, and the token on it.
 
     Raises BadImage, Unreachable, InvalidDriverInfo.
     """
@@ -35,31 +35,31 @@ def of_agent(target: Target, pair: Pair, mode: str) -> tuple[str, str]:
         target, "redfish", outside=True, ipa__agent__token=token, boot_method="vmedia"
     )
     content = _content(target, pair, line, _extra(target))
-    return _published(target, files.RAMDISK, content, mode, secret=token), token
+    return _publish(target, files.RAMDISK, content, mode, secret=token), token
 
 
 def of_instance(target: Target, mode: str) -> str:
     """
-    The URL of an image of a ramdisk that is the instance.
+    Return the URL of an image that boots a ramdisk instance.
 
     Raises BadImage, Unreachable, InvalidDriverInfo.
     """
     line = command_line.of_instance(target, "redfish")
     content = _content(target, instance.kernel_and_ramdisk(target), line, {})
-    return _published(target, files.INSTANCE, content, mode, secret=secrets.token_urlsafe(32))
+    return _publish(target, files.INSTANCE, content, mode, secret=secrets.token_urlsafe(32))
 
 
-def _content(target: Target, pair: Pair, line: str, extra: dict[str, bytes]) -> _Summed:
+def _content(target: Target, pair: Pair, line: str, extra: dict[str, bytes]) -> _Identified:
     kernel, ramdisk = cache.get(target, pair.kernel), cache.get(target, pair.ramdisk)
     content = iso.Content(kernel.path, ramdisk.path, line, extra)
     return content, f"{kernel.sha256} {ramdisk.sha256} {line} {extra}"
 
 
-def _published(target: Target, use: str, summed: _Summed, mode: str, *, secret: str) -> str:
-    content, told = summed
+def _publish(target: Target, use: str, identified: _Identified, mode: str, *, secret: str) -> str:
+    content, identity = identified
     url = addresses.of_files(target, outside=True)
     loaders = iso.loaders(target, mode)
-    name = hashlib.sha256(f"{secret} {told} {loaders.summed()}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{secret} {identity} {loaders.digest()}".encode()).hexdigest()[:32]
     root = files.http_root(target.options)
     place = files.folder(target, root, use, name) / NAME
     if not place.exists():
@@ -69,7 +69,7 @@ def _published(target: Target, use: str, summed: _Summed, mode: str, *, secret: 
 
 
 def _extra(target: Target) -> dict[str, bytes]:
-    """What the agent takes from the image for itself: the authorities that it is to believe."""
+    """Return the agent's files: CA certificates for the API, if there are any."""
     path = target.options["agent"]["api_ca_file"]
     if not path:
         return {}

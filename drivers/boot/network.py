@@ -1,9 +1,10 @@
 """
-Booting from the network: interfaces `ipxe`, `http-ipxe` and `pxe`.
+Network boot: interfaces `ipxe`, `http-ipxe` and `pxe`.
 
-DHCP tells a machine to load iPXE, pxelinux or GRUB, and that looks for the file of one of the
-machine's MAC addresses, which names what is to be booted. We write those files, and hand out the
-kernel and the ramdisk, for as long as they are of use; DHCP and TFTP are dnsmasq's, or the site's.
+DHCP makes a machine load iPXE, pxelinux or GRUB. The loader fetches the file of one of the
+machine's MAC addresses, which names the kernel and the ramdisk. This module writes these files, and
+publishes kernel and ramdisk as long as they are needed. DHCP and TFTP are served by dnsmasq or by
+the site.
 """
 
 import secrets
@@ -19,22 +20,22 @@ from drivers.images import addresses, cache, files, instance, words
 from drivers.images.instance import Pair
 
 _KERNEL, _RAMDISK = "kernel", "ramdisk"
-_FORCED = {"always": True, "never": False}
+_PERSISTENT = {"always": True, "never": False}
 
 
 class NetworkBoot(Boot):
-    """What network boot of any kind shares."""
+    """Common part of the network boot interfaces."""
 
-    #: what the machine is told to boot from
+    #: Boot device that the BMC sets.
     device: ClassVar[str] = "pxe"
     boots_again = True
     properties = ramdisks.PROPERTIES | {
-        "force_persistent_boot_device": "Always, Never or Default: whether the boot device is set"
-        " for more than the next start; Default: only for instances",
+        "force_persistent_boot_device": "Whether the boot device is set persistently: Always, Never"
+        " or Default (only for instances)",
     }
 
     def validate(self, target: Target) -> None:
-        _forced(target, persistent=False)
+        _is_persistent(target, persistent=False)
         ramdisks.of_agent(target)
         command_line.appended(target, "pxe")
         self.root_url(target)
@@ -43,8 +44,8 @@ class NetworkBoot(Boot):
     def prepare_ramdisk(self, target: Target) -> None:
         line = command_line.of_agent(target, "pxe", outside=False)
         self.offer(target, files.RAMDISK, ramdisks.of_agent(target), line)
-        self._boot_from(target, self.device, persistent=False)
-        if target.agent.pregenerated:  # it was on another medium; this one's is given when asked
+        self._set_boot_device(target, self.device, persistent=False)
+        if target.agent.pregenerated:  # of a virtual medium; here lookup issues a new token
             target.report(agent_token=None)
 
     def clean_up_ramdisk(self, target: Target) -> None:
@@ -63,46 +64,50 @@ class NetworkBoot(Boot):
         else:
             if target.options["pxe"]["enable_netboot_fallback"]:
                 self.offer_disk(target)
-            self._boot_from_disk(target)
+            self._set_disk_boot(target)
             return
-        self._boot_from(target, self.device, persistent=True)
+        self._set_boot_device(target, self.device, persistent=True)
 
     def clean_up_instance(self, target: Target) -> None:
         files.withdraw(target, files.INSTANCE, files.KICKSTART)
 
-    # What the kinds of network boot differ in.
+    # Differences between the interfaces
 
     def root_url(self, target: Target) -> str:
-        """Where machines fetch files. Raises InvalidDriverInfo."""
+        """Return the URL from which machines fetch files. Raises InvalidDriverInfo."""
         raise NotImplementedError
 
     def offer(self, target: Target, use: str, pair: Pair, line: str) -> None:
-        """The machine boots this kernel with this ramdisk."""
+        """Write the boot files for a kernel with a ramdisk and command line."""
         raise NotImplementedError
 
     def offer_disk(self, target: Target) -> None:
-        """The machine, should it ask, boots from its disk."""
+        """Write a boot file that continues with the machine's disk."""
         raise NotImplementedError
 
     def offer_ramdisk(self, target: Target) -> None:
-        """The machine boots the instance, a ramdisk."""
+        """Write the boot files of a ramdisk instance."""
         line = command_line.of_instance(target, "pxe")
         self.offer(target, files.INSTANCE, instance.kernel_and_ramdisk(target), line)
 
     def offer_volumes(self, target: Target) -> None:
-        """The machine boots from volumes."""
-        raise NotSupported(f"boot_interface {self.name} does not know iSCSI")
+        """
+        Write a boot file for the node's volumes.
+
+        Raises NotSupported: the interface has no iSCSI.
+        """
+        raise NotSupported(f"boot_interface {self.name} does not support iSCSI")
 
     def _offer_installer(self, target: Target) -> None:
         url, token = kickstart.publish(target)
         target.report(agent_token=token)
         line = command_line.of_installer(target, "pxe", url)
         self.offer(target, files.INSTANCE, instance.kernel_and_ramdisk(target), line)
-        self._boot_from(target, self.device, persistent=False)
+        self._set_boot_device(target, self.device, persistent=False)
 
     def place(self, target: Target, root: Path, use: str, texts: Mapping[str, str]) -> None:
         """
-        Write the files of a machine and their links. texts: name of a link -> content.
+        Write a machine's files and their links. texts: template of the link's path -> content.
 
         Raises BadImage, InvalidDriverInfo.
         """
@@ -117,10 +122,13 @@ class NetworkBoot(Boot):
         kept: Mapping[str, Path],
         texts: Mapping[str, str],
     ) -> None:
-        with files.told():
+        """
+        Write files to a folder: copies of `kept` (name -> path), and `texts` with their links.
+        """
+        with files.naming_errors():
             for name, path in kept.items():
                 cache.put(path, folder / name)
-            _hand_out_loaders(target)
+            _publish_loaders(target)
         for number, (names, text) in enumerate(texts.items()):
             files.write(folder / f"config-{number}", text)
             for place in files.links(target.options, root, self._macs(target), names):
@@ -130,24 +138,24 @@ class NetworkBoot(Boot):
         macs = [nic.address for nic in target.nics if nic.pxe_enabled]
         if not macs:
             raise InvalidDriverInfo(
-                f"boot_interface {self.name}: the node has no port that is pxe_enabled; a machine"
-                " is known to the boot server by the addresses of its ports"
+                f"boot_interface {self.name}: the node has no port with pxe_enabled; the boot"
+                " server identifies a machine by the addresses of such ports"
             )
         return macs
 
-    def _boot_from(self, target: Target, device: str, *, persistent: bool) -> None:
-        forced = _forced(target, persistent=persistent)
+    def _set_boot_device(self, target: Target, device: str, *, persistent: bool) -> None:
+        forced = _is_persistent(target, persistent=persistent)
         target.driver.management.set_boot_device(target, device, persistent=forced)
 
-    def _boot_from_disk(self, target: Target) -> None:
+    def _set_disk_boot(self, target: Target) -> None:
         try:
-            self._boot_from(target, "disk", persistent=True)
-        except NotSupported:  # it boots from its disk when nothing else is ordered
+            self._set_boot_device(target, "disk", persistent=True)
+        except NotSupported:  # without another order the machine boots from its disk
             return
 
 
 class Ipxe(NetworkBoot):
-    """iPXE fetches everything over HTTP."""
+    """Boots iPXE, which fetches all files over HTTP."""
 
     name = "ipxe"
     options = frozenset({"boot_iso", "ramdisk", "kickstart", "iscsi_volume"})
@@ -168,7 +176,7 @@ class Ipxe(NetworkBoot):
         url = f"{self.root_url(target)}/{folder.relative_to(root)}"
         timeout = int(target.options["pxe"]["ipxe_timeout"])
         text = scripts.ipxe(f"{url}/{_KERNEL}", f"{url}/{_RAMDISK}", line, timeout)
-        self._first(target)
+        self._write_first_script(target)
         paths = {name: each.path for name, each in kept.items()}
         self.fill(target, root, folder, paths, {self._names: text})
 
@@ -187,11 +195,13 @@ class Ipxe(NetworkBoot):
         self._script(target, scripts.ipxe_volumes(*_volumes(target)))
 
     def _script(self, target: Target, text: str) -> None:
-        self._first(target)
+        self._write_first_script(target)
         self.place(target, files.http_root(target.options), files.INSTANCE, {self._names: text})
 
-    def _first(self, target: Target) -> None:
-        """What sends machines to their files, for both servers: iPXE may come from either."""
+    def _write_first_script(self, target: Target) -> None:
+        """
+        Write the script that leads machines to their files, for TFTP and HTTP: iPXE may use either.
+        """
         subdir = target.options["pxe"]["pxe_config_subdir"]
         text = scripts.ipxe_first(f"{self.root_url(target)}/{subdir}")
         for root in (files.http_root(target.options), files.tftp_root(target.options)):
@@ -199,14 +209,14 @@ class Ipxe(NetworkBoot):
 
 
 class HttpIpxe(Ipxe):
-    """The same; UEFI itself fetches iPXE over HTTP, too."""
+    """Like `ipxe`, but UEFI fetches iPXE itself over HTTP, too."""
 
     name = "http-ipxe"
     device = "uefihttp"
 
 
 class Pxe(NetworkBoot):
-    """pxelinux (legacy BIOS) or GRUB (UEFI) fetch everything over TFTP."""
+    """Boots pxelinux (legacy BIOS) or GRUB (UEFI), which fetch all files over TFTP."""
 
     name = "pxe"
     options = frozenset({"ramdisk", "kickstart"})
@@ -223,7 +233,7 @@ class Pxe(NetworkBoot):
         kernel, ramdisk = f"{at}/{_KERNEL}", f"{at}/{_RAMDISK}"
         files.write(root / scripts.GRUB_FIRST, scripts.grub_first())
         texts = {
-            # pxelinux takes names without a slash at their beginning as below its own folder
+            # pxelinux resolves names without a leading slash relative to its own folder
             self._pxelinux: scripts.pxelinux(kernel[1:], ramdisk[1:], line),
             self._grub: scripts.grub(kernel, ramdisk, line, network=True),
         }
@@ -237,8 +247,8 @@ class Pxe(NetworkBoot):
         self.place(target, root, files.INSTANCE, texts)
 
 
-def _hand_out_loaders(target: Target) -> None:
-    """`[pxe]loader_file_paths` are there, for both servers. Raises OSError."""
+def _publish_loaders(target: Target) -> None:
+    """Copy `[pxe]loader_file_paths` to the roots of both servers. Raises OSError."""
     for root in (files.http_root(target.options), files.tftp_root(target.options)):
         for name, path in target.options["pxe"]["loader_file_paths"].items():
             if not (root / name).exists():
@@ -253,7 +263,7 @@ def _boots_from_iscsi(target: Target) -> bool:
 
 
 def _volumes(target: Target) -> tuple[list[scripts.Volume], str | None]:
-    """The iSCSI volumes, and the machine's name as their initiator. Raises InvalidDriverInfo."""
+    """Return the iSCSI volumes and the machine's initiator name. Raises InvalidDriverInfo."""
     volumes = [
         scripts.volume(each.properties, f"volume target {each.uuid}")
         for each in target.volume_targets
@@ -266,12 +276,16 @@ def _volumes(target: Target) -> tuple[list[scripts.Volume], str | None]:
     return volumes, words.word(initiator.connector_id, where)
 
 
-def _forced(target: Target, *, persistent: bool) -> bool:
-    """Whether a boot device is set for good. Raises InvalidDriverInfo."""
-    wish: Any = target.driver_info.get("force_persistent_boot_device", "Default")
-    word = str(wish).lower()
-    if word not in (*_FORCED, "default"):
+def _is_persistent(target: Target, *, persistent: bool) -> bool:
+    """
+    Return whether to set the boot device persistently. persistent: the default.
+
+    Raises InvalidDriverInfo: driver_info/force_persistent_boot_device is malformed.
+    """
+    value: Any = target.driver_info.get("force_persistent_boot_device", "Default")
+    word = str(value).lower()
+    if word not in (*_PERSISTENT, "default"):
         raise InvalidDriverInfo(
-            f"driver_info/force_persistent_boot_device: {wish!r} is not Always, Never or Default"
+            f"driver_info/force_persistent_boot_device: {value!r} is not Always, Never or Default"
         )
-    return _FORCED.get(word, persistent)
+    return _PERSISTENT.get(word, persistent)

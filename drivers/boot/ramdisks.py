@@ -1,8 +1,8 @@
 """
-What a machine boots to run the agent: an image made beforehand, or a kernel and a ramdisk.
+Images that boot the agent: a prepared ISO image, or a kernel and a ramdisk.
 
-What the node says goes before what the settings say; a rescue has a ramdisk of its own, or else
-that of all other work.
+Fields of the node take precedence over settings. A rescue uses the rescue images, or else those of
+the other flows.
 """
 
 from collections.abc import Mapping
@@ -13,23 +13,27 @@ from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
 from drivers.images.instance import Pair, pair
 
-#: how the states of a flow begin -> what the names of its own files begin with
+#: Prefix of a flow's provision states -> prefix of the flow's own fields and settings.
 _OWN = {"rescu": "rescue", "inspect": "inspect"}
 PROPERTIES = {
     "deploy_kernel": "URL of the agent's kernel; else [conductor]deploy_kernel_by_arch or"
     " deploy_kernel",
     "deploy_ramdisk": "URL of the agent's ramdisk; else [conductor]deploy_ramdisk_by_arch or"
     " deploy_ramdisk",
-    "rescue_kernel": "URL of the kernel to rescue with; else [conductor]rescue_kernel, else that of"
+    "rescue_kernel": "URL of the kernel for rescues; else [conductor]rescue_kernel, else that of"
     " the agent",
-    "rescue_ramdisk": "URL of the ramdisk to rescue with",
-    "kernel_append_params": "Kernel arguments instead of those that the settings name, which"
-    " %default% stands for",
+    "rescue_ramdisk": "URL of the ramdisk for rescues",
+    "kernel_append_params": "Kernel arguments in place of those in the settings; %default% stands"
+    " for the latter",
 }
 
 
 def iso(target: Target) -> str | None:
-    """The URL of an image that boots the agent, if the node names one. Raises InvalidDriverInfo."""
+    """
+    Return the URL of an ISO image that boots the agent, if the node has one.
+
+    Raises InvalidDriverInfo: the URL is malformed.
+    """
     for kind in _kinds(target):
         field = f"{kind}_iso"
         if target.driver_info.get(field):
@@ -40,7 +44,11 @@ def iso(target: Target) -> str | None:
 
 
 def of_agent(target: Target) -> Pair:
-    """The kernel and the ramdisk that run the agent. Raises InvalidDriverInfo."""
+    """
+    Return the kernel and ramdisk of the agent.
+
+    Raises InvalidDriverInfo: none is configured, or a URL is malformed.
+    """
     kinds = _kinds(target)
     for kind in kinds:
         if found := _given(target.options, target.driver_info, kind, "driver_info/"):
@@ -56,7 +64,7 @@ def of_agent(target: Target) -> Pair:
         if found := _given(target.options, conductor, kind, "[conductor]"):
             return found
     raise InvalidDriverInfo(
-        "driver_info/deploy_kernel and deploy_ramdisk are required and missing; [conductor] names"
+        "driver_info/deploy_kernel and deploy_ramdisk are required and missing; [conductor] has"
         " none, either"
     )
 
@@ -66,7 +74,7 @@ def architecture(target: Target) -> str:
 
 
 def inspects(target: Target) -> bool:
-    """Whether the agent is booted to report what the machine is made of."""
+    """Return whether the agent is booted for an inspection."""
     return str(target.provision_state or "").startswith("inspect")
 
 

@@ -1,7 +1,7 @@
 """
-What boot loaders read: texts that name a kernel, a ramdisk and a command line.
+Configuration files and scripts of boot loaders: kernel, ramdisk and command line.
 
-Each says: try again for a while, then give up in a way that lets the firmware go on.
+Each one retries for a while, then ends in a way that lets the firmware try its next boot device.
 """
 
 import re
@@ -12,27 +12,27 @@ from typing import Any
 from drivers.core.errors import InvalidDriverInfo
 from drivers.images import words
 
-#: What every machine loads first that boots iPXE, or GRUB, from the network.
+#: First file that iPXE, or GRUB, loads from the network.
 FIRST, GRUB_FIRST = "boot.ipxe", "grub/grub.cfg"
-#: What a shell like that of GRUB would take for more than a letter.
+#: Characters with a meaning in GRUB's shell.
 _SPECIAL = re.compile(r"[^\w@%+=:,./\[\]-]")
-#: An argument of a kernel; GRUB puts the quotes around one with spaces by itself.
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
-#: How often iPXE fetches a file, each time a second later, until it gives up.
-_TRIES = 10
+#: An argument of a kernel. GRUB itself quotes an argument with spaces.
+_ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
+#: Attempts of iPXE to fetch its files; the pause grows by a second after each.
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume as iPXE opens it; username and password: empty for none."""
+    """An iSCSI volume, as iPXE opens it."""
 
     url: str
-    username: str = ""
+    username: str = ""  # empty: no authentication
     password: str = ""
 
 
 def isolinux(kernel: str, ramdisk: str, command_line: str) -> str:
-    """isolinux.cfg, or the file of a machine that pxelinux reads (with `ipappend`)."""
+    """Return the configuration of isolinux, and the common part of pxelinux's."""
     return (
         "default boot\nprompt 0\ntimeout 1\n\n"
         f"label boot\n  kernel {kernel}\n  initrd {ramdisk}\n  append {command_line}\n"
@@ -40,37 +40,37 @@ def isolinux(kernel: str, ramdisk: str, command_line: str) -> str:
 
 
 def pxelinux(kernel: str, ramdisk: str, command_line: str) -> str:
-    """The same, and the kernel is told which interface it was booted from."""
+    """Return pxelinux's configuration. `ipappend` tells the kernel its boot network interface."""
     return f"{isolinux(kernel, ramdisk, command_line)}  ipappend 2\n"
 
 
 def grub(kernel: str, ramdisk: str, command_line: str, *, network: bool = False) -> str:
-    """network: GRUB came over the network, and the kernel is told over which interface."""
-    line = " ".join(_quoted(word.replace('"', "")) for word in _WORD.findall(command_line))
+    """Return GRUB's configuration. network: GRUB passes its network interface to the kernel."""
+    line = " ".join(_quoted(word.replace('"', "")) for word in _ARGUMENT.findall(command_line))
     if network:
         line += " BOOTIF=${net_default_mac}"
     return f"set timeout=0\nlinux {kernel} {line}\ninitrd {ramdisk}\nboot\n"
 
 
 def ipxe(kernel: str, ramdisk: str, command_line: str, timeout: int = 0) -> str:
-    """timeout: seconds for one file; 0: as iPXE likes."""
+    """Return an iPXE script. timeout: seconds per file; 0: iPXE's default."""
     limit = f"--timeout {timeout * 1000} " if timeout else ""
     arguments = f"{command_line} BOOTIF=${{mac}} initrd=ramdisk"
     return (
         "#!ipxe\n\nset tries:int32 0\n\n:boot\nimgfree\n"
         f"kernel {limit}{kernel} {arguments} || goto again\n"
         f"initrd {limit}--name ramdisk {ramdisk} || goto again\n"
-        f"boot || goto again\n{_again('boot')}"
+        f"boot || goto again\n{_retry('boot')}"
     )
 
 
 def ipxe_image(url: str) -> str:
-    """An image booted as a disk."""
-    return f"#!ipxe\n\nset tries:int32 0\n\n:boot\nsanboot {url} || goto again\n{_again('boot')}"
+    """Return an iPXE script that boots an image as a disk."""
+    return f"#!ipxe\n\nset tries:int32 0\n\n:boot\nsanboot {url} || goto again\n{_retry('boot')}"
 
 
 def ipxe_volumes(volumes: Sequence[Volume], initiator: str | None) -> str:
-    """Volumes over the network, the first of which is booted."""
+    """Return an iPXE script that attaches volumes and boots the first one."""
     lines = ["#!ipxe", "", "set tries:int32 0"]
     if initiator:
         lines.append(f"set initiator-iqn {initiator}")
@@ -81,27 +81,27 @@ def ipxe_volumes(volumes: Sequence[Volume], initiator: str | None) -> str:
     if len(volumes) > 1:
         lines += _credentials(volumes[0])
     lines.append("sanboot --no-describe --drive 0x80 || goto again")
-    return "\n".join(lines) + f"\n{_again('boot')}"
+    return "\n".join(lines) + f"\n{_retry('boot')}"
 
 
 def ipxe_first(root: str) -> str:
-    """What every machine reads first: it looks for the file of each of its addresses."""
+    """Return the first iPXE script: it tries the file of each of the machine's MAC addresses."""
     return (
         "#!ipxe\n\nset number:int32 0\n\n"
         f"chain --autofree {root}/${{mac:hexhyp}} && exit 0 ||\n\n"
         ":next\nisset ${net${number}/mac} || goto none\n"
         f"chain --autofree {root}/${{net${{number}}/mac:hexhyp}} && exit 0 ||\n"
         "inc number\ngoto next\n\n"
-        ":none\necho Nothing is to be booted here from the network.\nexit 1\n"
+        ":none\necho There is no boot file for this machine.\nexit 1\n"
     )
 
 
 def grub_first() -> str:
-    """What every machine reads first that boots GRUB from the network."""
+    """Return the first configuration of GRUB after a network boot."""
     return "set timeout=0\nconfigfile /${net_default_mac}.conf\n"
 
 
-#: loader -> a file that sends the machine on to its own disk
+#: Loader -> configuration that boots the machine's disk.
 LOCAL: Mapping[str, str] = {
     "ipxe": "#!ipxe\n\niseq ${platform} pcbios && sanboot --no-describe --drive 0x80 ||\nexit 1\n",
     "pxelinux": "default boot\nprompt 0\n\nlabel boot\n  localboot 0\n",
@@ -111,9 +111,11 @@ LOCAL: Mapping[str, str] = {
 
 def volume(properties: Mapping[str, Any], where: str) -> Volume:
     """
-    An iSCSI volume, by the properties of a volume target. Raises InvalidDriverInfo.
+    Read an iSCSI volume from the properties of a volume target. where: the target, for errors.
 
-    One that is reached by several ways has them as target_portals, target_iqns, target_luns.
+    Multipath volumes have lists: target_portals, target_iqns, target_luns.
+
+    Raises InvalidDriverInfo: names the missing or wrong property.
     """
 
     def one(name: str) -> Any:
@@ -128,7 +130,7 @@ def volume(properties: Mapping[str, Any], where: str) -> Volume:
     try:
         lun = int(one("target_lun"))
     except (TypeError, ValueError):
-        raise InvalidDriverInfo(f"{where}: properties/target_lun is no number") from None
+        raise InvalidDriverInfo(f"{where}: properties/target_lun is not a number") from None
     names = ("auth_username", "auth_password")
     login = [str(properties.get(name) or "") for name in names]
     for name, text in zip(
@@ -143,16 +145,16 @@ def _credentials(volume: Volume) -> list[str]:
     return [f"set username {volume.username}".strip(), f"set password {volume.password}".strip()]
 
 
-def _again(label: str) -> str:
+def _retry(label: str) -> str:
     return (
-        f"\n:again\niseq ${{tries}} {_TRIES} && goto failed ||\ninc tries\n"
-        f"echo No answer: try ${{tries}} of {_TRIES} follows\nsleep ${{tries}}\ngoto {label}\n\n"
+        f"\n:again\niseq ${{tries}} {_ATTEMPTS} && goto failed ||\ninc tries\n"
+        f"echo No answer: try ${{tries}} of {_ATTEMPTS} follows\nsleep ${{tries}}\ngoto {label}\n\n"
         ":failed\necho Giving up\nexit 1\n"
     )
 
 
 def _quoted(word: str) -> str:
-    """A word as GRUB takes it for itself."""
+    """Quote a word for GRUB, if needed."""
     if not _SPECIAL.search(word):
         return word
     return "'" + word.replace("'", "'\\''") + "'"

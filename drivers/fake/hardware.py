@@ -1,7 +1,7 @@
 """
-Fake hardware: interfaces that act on nothing, for tests, benchmarks and first steps.
+Fake hardware: interfaces without a machine, for tests, benchmarks and first steps.
 
-The only state is the node's own: what was ordered is what is read.
+The state is in the node: reads return the values that were last set.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ _UPDATES = Arg(
 
 
 class FakePower(Power):
-    """Remembers what was ordered, after `[fake]power_delay`."""
+    """Keeps the power state that was last ordered, after `[fake]power_delay`."""
 
     name = "fake"
     supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
@@ -70,7 +70,7 @@ class FakePower(Power):
 
 
 class FakeManagement(Management):
-    """Always boots from the network; remembers everything else."""
+    """Boots from the network only; keeps all other values that were set."""
 
     name = "fake"
     #: (component, name) -> states
@@ -171,7 +171,7 @@ class FakeBoot(Boot):
 
 
 class FakeDeploy(Deploy):
-    """Deploys at once; no agent takes part."""
+    """Deploys at once, without an agent."""
 
     name = "fake"
     frames = {
@@ -190,7 +190,7 @@ class FakeDeploy(Deploy):
 
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
-        """Pretend to put an instance on the machine."""
+        """Do nothing, in place of deploying an instance."""
         return take_time(target, "deploy_delay")
 
     def prepare(self, target: Target) -> Outcome:
@@ -213,7 +213,7 @@ class FakeDeploy(Deploy):
 
 
 class FakeBios(Bios):
-    """Remembers the settings that it was given."""
+    """Keeps the settings that were applied."""
 
     name = "fake"
 
@@ -226,7 +226,7 @@ class FakeBios(Bios):
 
     @step(clean=0)
     def factory_reset(self, target: Target) -> Outcome:
-        """Forget all BIOS settings."""
+        """Remove all BIOS settings."""
         return take_time(target, "bios_delay", lambda: self._keep(target, {}))
 
     @step(clean=0)
@@ -243,7 +243,7 @@ class FakeBios(Bios):
 
 
 class FakeFirmware(Firmware):
-    """Has the version that an update's URL ends with."""
+    """Each update sets the version in the last part of its URL."""
 
     name = "fake"
 
@@ -272,7 +272,7 @@ class FakeFirmware(Firmware):
 
 
 class FakeVendor(Vendor):
-    """The functions that Ironic's fake hardware has; each compares `bar` with a word."""
+    """The functions of Ironic's fake hardware; each compares `bar` with a word."""
 
     name = "fake"
 
@@ -319,7 +319,7 @@ class FakeRescue(Rescue):
 
 
 class FakeConsole(Console):
-    """A console that is only told of."""
+    """A console that is only recorded as enabled or disabled."""
 
     name = "fake"
 

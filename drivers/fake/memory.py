@@ -1,6 +1,4 @@
-"""
-What fake hardware remembers: a document of the node's own, `driver_internal_info.fake`.
-"""
+"""Memory of fake hardware, in the node: `driver_internal_info.fake`."""
 
 from typing import Any
 
@@ -10,7 +8,7 @@ KEY = "fake"
 
 
 def recall(target: Target, name: str, default: Any) -> Any:
-    """What was last remembered under a name, in this call or before."""
+    """Return the value last remembered under a name, in this call or before."""
     return _memory(target).get(name, default)
 
 

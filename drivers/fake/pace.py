@@ -1,7 +1,7 @@
 """
-How slow fake hardware is: the `[fake]*_delay` options, "a" or "a,b" seconds.
+Delays of fake hardware: the `[fake]*_delay` options, "a" or "a,b" seconds.
 
-A delay is a `Wait`, so that no thread sleeps it away.
+A delay is a `Wait`, so it blocks no thread.
 """
 
 import random
@@ -12,13 +12,13 @@ from drivers.core.target import Target
 
 
 def seconds(target: Target, option: str) -> float:
-    """The delay of one act: `a`, or a random number between `a` and `b`."""
+    """Return the delay of one action: `a`, or a random number between `a` and `b`."""
     bounds = [float(part) for part in str(target.options["fake"][option] or 0).split(",")]
     return random.uniform(bounds[0], bounds[-1])  # noqa: S311 - nothing secret about it
 
 
 def take_time(target: Target, option: str, act: Callable[[], None] = lambda: None) -> Outcome:
-    """Wait out a delay, once; then act."""
+    """Wait for a delay once, then call `act`."""
     if not target.progress.get("waited"):
         delay = seconds(target, option)
         if delay > 0:

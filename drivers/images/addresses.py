@@ -1,6 +1,4 @@
-"""
-Where machines, their agents and their BMCs reach this service: addresses that end up in boot files.
-"""
+"""URLs and addresses of this service in boot files, for machines, agents and BMCs."""
 
 import socket
 
@@ -8,11 +6,11 @@ from drivers import urls
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Options, Target
 
-_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 def of_host(options: Options) -> str:
-    """The address of this host as machines reach it."""
+    """Return the address of this host for machines: `[DEFAULT]my_ip`, or `[api]host_ip`."""
     named = options["DEFAULT"]["my_ip"]
     if named:
         return str(named)
@@ -22,9 +20,9 @@ def of_host(options: Options) -> str:
 
 def of_api(options: Options, *, outside: bool = False) -> str:
     """
-    The URL of the API, without a slash at its end.
+    Return the URL of the API, without a trailing slash.
 
-    outside: for machines that may be in another network: those booted by a BMC's own means.
+    outside: for machines that may be on another network, as those booted by virtual media.
     """
     api, outer = options["api"], options["deploy"]["external_callback_url"]
     if outside and outer:
@@ -37,9 +35,11 @@ def of_api(options: Options, *, outside: bool = False) -> str:
 
 def of_files(target: Target, *, outside: bool = False) -> str:
     """
-    The URL of what lies in `[deploy]http_root`, without a slash at its end.
+    Return the URL of `[deploy]http_root`, without a trailing slash.
 
-    outside: for BMCs, which may be in another network. Raises InvalidDriverInfo.
+    outside: for BMCs, which may be on another network.
+
+    Raises InvalidDriverInfo: no URL is set, or it is malformed.
     """
     deploy, url = target.options["deploy"], ""
     if outside:
@@ -54,15 +54,15 @@ def of_files(target: Target, *, outside: bool = False) -> str:
 
 
 def in_url(host: str) -> str:
-    """A host as URLs have it."""
+    """Return a host as written in URLs: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def _outward() -> str:
-    """The address from which this host would talk to others; nothing is sent."""
+    """Return this host's source address for other networks. Sends no packet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address of documentation: any will do
+            probe.connect(("192.0.2.1", 9))  # any remote address; this one is for documentation
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])

@@ -1,9 +1,9 @@
 """
-Copies of kernels, ramdisks and boot loaders, kept for the next machine that boots them.
+Cache of kernels, ramdisks and boot loaders, for the next machines that boot them.
 
-They lie in `[pxe]instance_master_path`: KEY is what was at a URL, KEY.json what is known of it. The
-server is asked each time whether its file has changed since; one that cannot tell sends it again.
-A copy that is linked from elsewhere is in use, and stays.
+The files lie in `[pxe]instance_master_path`: KEY is the content of a URL, KEY.json its checksum and
+validators. Each use asks the server whether the file has changed; a server without validators sends
+the file again. A copy with further hard links is in use, and is not evicted.
 """
 
 import fcntl
@@ -28,23 +28,25 @@ _MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """path: where a copy lies. sha256: of its content, in hex."""
+class CachedFile:
+    """A local file with the content of a URL."""
 
     path: Path
-    sha256: str
+    sha256: str  # hexadecimal
 
 
-def get(target: Target, url: str) -> Kept:
+def get(target: Target, url: str) -> CachedFile:
     """
-    What is at a http, https or file URL, as a file of this host.
+    Return the content of a http, https or file URL as a local file.
 
-    Raises BadImage, Unreachable, InvalidDriverInfo (a file that may not be handed out).
+    Raises BadImage: the file cannot be fetched, read or stored.
+    Raises Unreachable: the server does not answer.
+    Raises InvalidDriverInfo: the file must not be published.
     """
     try:
         if urls.is_file(url):
             with urls.opened(target.options, url) as (file, path):
-                return Kept(path, _sum(file))
+                return CachedFile(path, _sha256(file))
         folder = Path(target.options["pxe"]["instance_master_path"])
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(url.encode()).hexdigest()
@@ -55,28 +57,32 @@ def get(target: Target, url: str) -> Kept:
 
 
 def put(source: Path, place: Path) -> None:
-    """Have a file in another place, too: by a link where that can be. Raises OSError."""
+    """Put a copy of a file at another path: a hard link if possible. Raises OSError."""
     part = unfinished(place)
-    part.unlink(missing_ok=True)  # who had this number before us was killed
+    part.unlink(missing_ok=True)  # left by a killed process with the same number
     try:
         os.link(source, part)
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or no support for hard links
         shutil.copyfile(source, part)
     part.replace(place)
 
 
 def unfinished(place: Path) -> Path:
-    """Where a file is written before it takes its place: for this thread alone."""
+    """Return the temporary path of a file that this thread writes."""
     return place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.part")
 
 
 def evict(folder: Path, size: int, ttl: int) -> int:
     """
-    Remove copies that nobody has used for `ttl` minutes, and then the oldest until all together
-    have at most `size` MiB; those in use stay. Returns how many went.
+    Remove copies that were not used for `ttl` minutes, then the oldest ones.
+
+    The oldest ones are removed until the rest has at most `size` MiB. Copies in use stay. Returns
+    the number of removed copies.
     """
     kept = sorted(
-        (path.stat().st_mtime, path) for path in folder.glob("*") if path.suffix == "" and _is(path)
+        (path.stat().st_mtime, path)
+        for path in folder.glob("*")
+        if path.suffix == "" and _is_copy(path)
     )
     left = sum(path.stat().st_size for _, path in kept)
     gone = 0
@@ -93,7 +99,7 @@ def evict(folder: Path, size: int, ttl: int) -> int:
     return gone
 
 
-def _fetched(target: Target, url: str, place: Path) -> Kept:
+def _fetched(target: Target, url: str, place: Path) -> CachedFile:
     facts = place.with_suffix(".json")
     known: dict[str, str] = {}
     if place.exists():
@@ -103,27 +109,27 @@ def _fetched(target: Target, url: str, place: Path) -> Kept:
     validators = image_server.copy(target, url, part, known.get("validators") or {})  # type: ignore[arg-type]
     if validators is None:
         os.utime(place)
-        return Kept(place, known["sha256"])
+        return CachedFile(place, known["sha256"])
     with part.open("rb") as file:
-        checksum = _sum(file)
-    facts.unlink(missing_ok=True)  # it never describes another content
+        checksum = _sha256(file)
+    facts.unlink(missing_ok=True)  # before the content changes: it must never describe another one
     part.replace(place)
-    described = {"url": image_server.shown(url), "sha256": checksum, "validators": validators}
+    described = {"url": image_server.redacted(url), "sha256": checksum, "validators": validators}
     facts.write_text(json.dumps(described))
-    return Kept(place, checksum)
+    return CachedFile(place, checksum)
 
 
-def _sum(file: BufferedReader) -> str:
+def _sha256(file: BufferedReader) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _is(path: Path) -> bool:
+def _is_copy(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One at a time, of all threads and processes."""
+    """Hold an exclusive lock, among all threads and processes."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,6 +1,4 @@
-"""
-Checksums of images: which are trusted, and what a file of them says.
-"""
+"""Checksums of images: from `instance_info`, or from a file of checksums."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +8,7 @@ from typing import Any
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
 
-#: algorithm -> the hexadecimal digits of its values
+#: Algorithm -> hexadecimal digits of its checksums.
 DIGITS: Mapping[str, int] = {"md5": 32, "sha256": 64, "sha384": 96, "sha512": 128}
 TRUSTED = tuple(name for name in DIGITS if name != "md5")
 _HEX = re.compile(r"(?<![0-9a-z])[0-9a-f]+(?![0-9a-z])", re.IGNORECASE)
@@ -18,17 +16,17 @@ _HEX = re.compile(r"(?<![0-9a-z])[0-9a-f]+(?![0-9a-z])", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """algorithm: a key of DIGITS. value: hexadecimal."""
+    """A checksum of an image."""
 
-    algorithm: str
-    value: str
+    algorithm: str  # key of DIGITS
+    value: str  # hexadecimal
 
 
 def stated(target: Target) -> Checksum | str:
     """
-    The checksum that instance_info gives for the image, or the URL of one.
+    Return the image's checksum in instance_info, or the URL of one.
 
-    Raises InvalidDriverInfo that names the field.
+    Raises InvalidDriverInfo: names the wrong field.
     """
     info = target.instance_info
     algorithm, value = info.get("image_os_hash_algo"), info.get("image_os_hash_value")
@@ -49,9 +47,11 @@ def stated(target: Target) -> Checksum | str:
 
 def read(target: Target, field: str, value: Any, algorithm: str | None = None) -> Checksum:
     """
-    A checksum whose algorithm is known, or is told by its length. field: of instance_info.
+    Parse a checksum. field: its field of instance_info, for errors.
 
-    Raises InvalidDriverInfo for one that is none, or is not trusted.
+    Without an algorithm, the length of the value decides.
+
+    Raises InvalidDriverInfo: malformed, of an unknown algorithm, or md5 while that is refused.
     """
     text = str(value).strip()
     if algorithm is None:
@@ -66,8 +66,8 @@ def read(target: Target, field: str, value: Any, algorithm: str | None = None) -
         )
     if len(text) != DIGITS[algorithm] or not _HEX.fullmatch(text):
         raise InvalidDriverInfo(
-            f"instance_info/{field}: {text!r} is no {algorithm}, which has {DIGITS[algorithm]}"
-            " hexadecimal digits"
+            f"instance_info/{field}: {text!r} is not a {algorithm} checksum, which has"
+            f" {DIGITS[algorithm]} hexadecimal digits"
         )
     if algorithm == "md5" and not target.options["agent"]["allow_md5_checksum"]:
         raise InvalidDriverInfo(
@@ -79,10 +79,12 @@ def read(target: Target, field: str, value: Any, algorithm: str | None = None) -
 
 def in_file(text: str, image: str) -> str:
     """
-    The checksum of the file `image` in the text of a file of checksums.
+    Return the checksum of the file `image` in the text of a file of checksums.
 
-    Understands a checksum alone, `CHECKSUM  NAME`, `CHECKSUM *NAME` and `SHA256 (NAME) = CHECKSUM`;
-    of several checksums for one file the longest counts. Raises ValueError.
+    Accepts a checksum alone, `CHECKSUM  NAME`, `CHECKSUM *NAME` and `SHA256 (NAME) = CHECKSUM`. The
+    longest of several checksums of one file is returned.
+
+    Raises ValueError: there is none.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]

@@ -1,14 +1,16 @@
 """
-What one machine fetches to boot: files in folders that the site's servers hand out.
+Boot files of each machine, in folders that the site's web and TFTP servers publish.
 
-    ROOT/nodes/UUID/USE-SECRET/...    the files, for as long as they are of use
-    ROOT/SUBDIR/MAC -> ../nodes/...    by which a machine finds them that knows only its addresses
+    ROOT/nodes/UUID/USE-SECRET/...    the files, as long as they are needed
+    ROOT/SUBDIR/MAC -> ../nodes/...    links for machines that know only their MAC addresses
 
-ROOT is `[deploy]http_root` or `[pxe]tftp_root`. USE is "ramdisk" (the agent, while an operation
-needs it), "image" (which that agent writes to a disk), "kickstart" (which an installer reads) or
-"instance" (for as long as there is one). Servers list no folders, so who does not know the secret
-finds nothing. What lies under a MAC address names the rest: whoever can reach the server and knows
-the address of a machine reads what that machine reads.
+ROOT is `[deploy]http_root` or `[pxe]tftp_root`. USE is "ramdisk" (the agent, during an operation),
+"image" (for the agent to write), "kickstart" (for an installer) or "instance" (as long as the
+instance exists).
+
+Servers do not list folders, so files under USE-SECRET can be read only by clients that know the
+secret. Files under a MAC address name the secret paths: a client that reaches the server and knows
+a machine's MAC address can read all that the machine reads.
 """
 
 import os
@@ -24,9 +26,9 @@ from drivers.images.cache import unfinished
 
 FOLDER = "nodes"
 RAMDISK, INSTANCE, KICKSTART, IMAGE = "ramdisk", "instance", "kickstart", "image"
-_USES = frozenset({RAMDISK, INSTANCE, KICKSTART, IMAGE})
+_ALL_USES = frozenset({RAMDISK, INSTANCE, KICKSTART, IMAGE})
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: Where a root keeps links to the files of machines, by the setting of [pxe] that names it.
+#: Option of [pxe] with the folder of the links, below ROOT.
 _LINKS = "pxe_config_subdir"
 
 
@@ -39,24 +41,24 @@ def tftp_root(options: Options) -> Path:
 
 
 def found(target: Target, root: Path, use: str) -> Path | None:
-    """The folder for a use, if there is one."""
+    """Return the folder of a use, if it exists."""
     return next((root / FOLDER / target.uuid).glob(f"{use}-*"), None)
 
 
 def folder(target: Target, root: Path, use: str, secret: str) -> Path:
-    """The folder for a use, empty unless it was made before; any other for that use is gone."""
-    mine = root / FOLDER / target.uuid / f"{use}-{secret}"
-    with told():
-        mine.mkdir(parents=True, exist_ok=True)
-    for other in mine.parent.glob(f"{use}-*"):
-        if other != mine:
+    """Return the folder of a use and secret. Creates it; removes other folders of the use."""
+    folder_path = root / FOLDER / target.uuid / f"{use}-{secret}"
+    with naming_errors():
+        folder_path.mkdir(parents=True, exist_ok=True)
+    for other in folder_path.parent.glob(f"{use}-*"):
+        if other != folder_path:
             remove(target.options, other)
-    return mine
+    return folder_path
 
 
 def write(place: Path, text: str) -> None:
-    """Write a text, unless it is there already; readers see all of it or nothing."""
-    with told():
+    """Write a text atomically, unless the file has this text already."""
+    with naming_errors():
         if place.is_file() and not place.is_symlink() and place.read_text() == text:
             return
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -66,8 +68,8 @@ def write(place: Path, text: str) -> None:
 
 
 def link(place: Path, to: Path) -> None:
-    """Have a file under another name, too, which is relative: servers may know another root."""
-    with told():
+    """Create a relative symbolic link atomically: the servers may see the root at another path."""
+    with naming_errors():
         place.parent.mkdir(parents=True, exist_ok=True)
         part = unfinished(place)
         part.unlink(missing_ok=True)
@@ -76,47 +78,51 @@ def link(place: Path, to: Path) -> None:
 
 
 def withdraw(target: Target, *uses: str) -> None:
-    """Nothing of these uses is handed out any more."""
-    for mine in held(target.options, target.uuid):
-        if use_of(mine) in uses:
-            remove(target.options, mine)
+    """Remove the folders of these uses."""
+    for folder_path in held(target.options, target.uuid):
+        if use_of(folder_path) in uses:
+            remove(target.options, folder_path)
 
 
 def held(options: Options, node: str = "*") -> list[Path]:
-    """The folders of a node, or of all; nothing else that may lie there."""
+    """Return the folders of a node, or of all nodes. Other files below the roots are ignored."""
     return [
-        mine
+        folder_path
         for root in {options["deploy"]["http_root"], options["pxe"]["tftp_root"]} - {""}
-        for mine in (Path(root) / FOLDER).glob(f"{node}/*-*")
-        if use_of(mine) in _USES and _UUID.fullmatch(node_of(mine))
+        for folder_path in (Path(root) / FOLDER).glob(f"{node}/*-*")
+        if use_of(folder_path) in _ALL_USES and _UUID.fullmatch(node_of(folder_path))
     ]
 
 
-def node_of(mine: Path) -> str:
-    return mine.parent.name
+def node_of(folder_path: Path) -> str:
+    return folder_path.parent.name
 
 
-def use_of(mine: Path) -> str:
-    return mine.name.partition("-")[0]
+def use_of(folder_path: Path) -> str:
+    return folder_path.name.partition("-")[0]
 
 
-def remove(options: Options, mine: Path) -> None:
-    """One folder, after the links to what is in it."""
-    root = mine.parents[2]
+def remove(options: Options, folder_path: Path) -> None:
+    """Remove a folder; first the links into it."""
+    root = folder_path.parents[2]
     for place in (root, root / _subdir(options)):
         for each in place.glob("*") if place.is_dir() else ():
             if (
                 each.is_symlink()
-                and Path(os.path.normpath(each.parent / each.readlink())).parent == mine
+                and Path(os.path.normpath(each.parent / each.readlink())).parent == folder_path
             ):
                 each.unlink(missing_ok=True)
-    shutil.rmtree(mine, ignore_errors=True)
-    with suppress(OSError):  # something else of the node is of use
-        mine.parent.rmdir()
+    shutil.rmtree(folder_path, ignore_errors=True)
+    with suppress(OSError):  # not empty: the node has other folders
+        folder_path.parent.rmdir()
 
 
 def links(options: Options, root: Path, macs: Iterable[str], names: str) -> Iterator[Path]:
-    """Where a machine looks; names: with {mac}, its address with hyphens."""
+    """
+    Return the paths of a machine's links.
+
+    names: template with {subdir}, {mac} (with hyphens) and {colons} (MAC with colons).
+    """
     for mac in macs:
         yield root / names.format(
             subdir=_subdir(options), mac=mac.lower().replace(":", "-"), colons=mac.lower()
@@ -124,8 +130,8 @@ def links(options: Options, root: Path, macs: Iterable[str], names: str) -> Iter
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """What cannot be written is told with its name. Raises BadImage."""
+def naming_errors() -> Iterator[None]:
+    """Re-raise OSError as BadImage with the path."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,8 @@
 """
-What the server of an image tells of it, before a machine is touched for its sake.
+HTTP client of image servers: checks before a machine is touched, and downloads.
 
-A file is looked at only as far as its first bytes. Errors raised: BadImage, Unreachable, and
-InvalidDriverInfo for a file that may not be read; they name the URL, without its query, and the
-cause.
+`probe` reads only the first bytes of an image. Errors name the URL without its query, and the
+cause: BadImage, Unreachable, and InvalidDriverInfo for a file that must not be read.
 """
 
 import os
@@ -22,43 +21,40 @@ from drivers.core.errors import BadImage, Unreachable
 from drivers.core.target import Target
 from drivers.tls import bundle
 
-#: What is read of an image to know its format: the volume descriptor of an ISO 9660 image is last.
+#: Bytes that identify the format. The volume descriptor of an ISO 9660 image is at the end.
 HEAD = 16 * 2048 + 8
-LONGEST_TEXT = 1 << 20
+LONGEST_TEXT = 1 << 20  # bytes
 _CHUNK = 1 << 20
-#: by what a server knows a version of a file -> how it is asked whether that has changed
-_ASKED = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
+#: Validator of a file in an answer -> header of a conditional request.
+_VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """
-    size: of the file, in bytes, if it was told. format: by its first bytes; None when they say
-    nothing. written: bytes of disk that it takes, if known.
-    """
+class Probe:
+    """Size and format of an image."""
 
-    size: int | None
-    format: str | None
-    written: int | None
+    size: int | None  # bytes of the file; None: the server did not report it
+    format: str | None  # by the first bytes; None: unknown
+    written: int | None  # bytes on a disk, None: unknown
 
 
-def look(target: Target, url: str) -> Seen:
-    """What an image is, by its size and its first bytes."""
+def probe(target: Target, url: str) -> Probe:
+    """Return the size and format of an image."""
     with _opened(target, url, {"Range": f"bytes=0-{HEAD - 1}"}) as (stream, size):
-        return _seen(_read(stream, HEAD, url), size)
+        return _probe(_read(stream, HEAD, url), size)
 
 
 def text(target: Target, url: str) -> str:
-    """A small text, such as a file of checksums."""
+    """Return a small text, such as a file of checksums."""
     with _opened(target, url) as (stream, _size):
         found = _read(stream, LONGEST_TEXT + 1, url)
     if len(found) > LONGEST_TEXT:
-        raise BadImage(f"{shown(url)} is too long for a file of checksums")
+        raise BadImage(f"{redacted(url)} is too long for a file of checksums")
     return found.decode(errors="replace")
 
 
 def chunks(target: Target, url: str) -> Iterator[bytes]:
-    """All of an image."""
+    """Return the content of an image, in chunks."""
     with _opened(target, url) as (stream, _size):
         while chunk := _read(stream, _CHUNK, url):
             yield chunk
@@ -66,13 +62,15 @@ def chunks(target: Target, url: str) -> Iterator[bytes]:
 
 def copy(target: Target, url: str, place: Path, known: Mapping[str, str]) -> dict[str, str] | None:
     """
-    Write what is at a http or https URL to a file.
+    Download a http or https URL to a file.
 
-    Returns by what the server would know it again, as `known` of the next call; None: it is still
-    what is known, and nothing was written. Raises OSError, too.
+    known: validators of a previous call. Returns the new validators; None: the file has not
+    changed, and nothing was written.
+
+    Raises OSError: the file cannot be written.
     """
-    asked = {_ASKED[name]: value for name, value in known.items() if name in _ASKED}
-    with _answered(target, url, asked) as answer:
+    conditions = {_VALIDATORS[name]: value for name, value in known.items() if name in _VALIDATORS}
+    with _answered(target, url, conditions) as answer:
         if answer.status_code == HTTPStatus.NOT_MODIFIED:
             return None
         with place.open("wb") as file:
@@ -80,17 +78,17 @@ def copy(target: Target, url: str, place: Path, known: Mapping[str, str]) -> dic
                 file.write(chunk)
             size = _size(answer)
             if size is not None and file.tell() != size:
-                raise Unreachable(f"{shown(url)} broke off after {file.tell()} of {size} bytes")
-        return {name: answer.headers[name] for name in _ASKED if name in answer.headers}
+                raise Unreachable(f"{redacted(url)} broke off after {file.tell()} of {size} bytes")
+        return {name: answer.headers[name] for name in _VALIDATORS if name in answer.headers}
 
 
 def name(url: str) -> str:
-    """What a file is called there."""
+    """Return the file name in a URL."""
     return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
-def shown(url: str) -> str:
-    """A URL as it may be shown: credentials and signatures hide in its other parts."""
+def redacted(url: str) -> str:
+    """Return a URL without credentials and query, for messages."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, place, parts.path, "", ""))
@@ -100,7 +98,7 @@ def shown(url: str) -> str:
 def _opened(
     target: Target, url: str, headers: dict[str, str] | None = None
 ) -> Iterator[tuple[Any, int | None]]:
-    """What is at a URL, as something to read bytes from, and its size if it was told."""
+    """Open a URL for reading bytes; with its size, if known."""
     if urls.is_file(url):
         with urls.opened(target.options, url) as (file, _place):
             yield file, os.fstat(file.fileno()).st_size
@@ -127,12 +125,12 @@ def _answered(
                 verify=verify,
             )
         except (requests.RequestException, OSError) as error:
-            raise Unreachable(f"{shown(url)} cannot be had: {cause(error)}") from None
+            raise Unreachable(f"{redacted(url)} cannot be fetched: {cause(error)}") from None
     with answer:
         if not answer.ok:
-            wrong = Unreachable if answer.status_code >= 500 else BadImage
-            raise wrong(
-                f"{shown(url)} cannot be had: the server answered {answer.status_code}"
+            error_class = Unreachable if answer.status_code >= 500 else BadImage
+            raise error_class(
+                f"{redacted(url)} cannot be fetched: the server answered {answer.status_code}"
                 f" {answer.reason}"
             )
         yield answer
@@ -142,37 +140,37 @@ def _read(stream: Any, most: int, url: str) -> bytes:
     try:
         return bytes(stream.read(most))
     except Exception as error:  # urllib3's own errors: they have no common base with OSError
-        raise Unreachable(f"{shown(url)} broke off: {cause(error)}") from None
+        raise Unreachable(f"{redacted(url)} broke off: {cause(error)}") from None
 
 
 def _size(answer: requests.Response) -> int | None:
-    """Of the whole file, also where only a part of it was sent."""
+    """Return the size of the whole file, also for a partial answer."""
     whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    told = whole or answer.headers.get("Content-Length", "")
-    return int(told) if told.isdigit() else None
+    length = whole or answer.headers.get("Content-Length", "")
+    return int(length) if length.isdigit() else None
 
 
-def _seen(head: bytes, size: int | None) -> Seen:
+def _probe(head: bytes, size: int | None) -> Probe:
     if head[:4] == b"QFI\xfb":
-        return Seen(size, "qcow2", int.from_bytes(head[24:32], "big"))
+        return Probe(size, "qcow2", int.from_bytes(head[24:32], "big"))
     for magic, at, name in _MAGIC:
         if head[at : at + len(magic)] == magic:
-            return Seen(size, name, size)
-    return Seen(size, None, size)
+            return Probe(size, name, size)
+    return Probe(size, None, size)
 
 
 def cause(error: BaseException) -> str:
-    """The innermost reason that the system gave."""
+    """Return the innermost error text of the system."""
     found: str | None = None
-    at: BaseException | None = error
-    while at is not None:
-        if isinstance(at, OSError) and at.strerror:
-            found = at.strerror
-        at = at.__cause__ or at.__context__
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, OSError) and current.strerror:
+            found = current.strerror
+        current = current.__cause__ or current.__context__
     return found or type(error).__name__
 
 
-#: (bytes, where, format), the first that fits; an ISO image may have a boot sector, too
+#: (bytes, offset, format), first match wins: an ISO image may have a boot sector, too.
 _MAGIC = (
     (b"CD001", 16 * 2048 + 1, "iso"),
     (b"EFI PART", 512, "gpt"),

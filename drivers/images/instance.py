@@ -1,8 +1,7 @@
 """
-The images that instance_info names for an instance that is not written to a disk by the agent: an
-ISO image, a kernel and a ramdisk, the parts of an installer.
+Images of instances that the agent does not write to a disk: ISO images, ramdisks, installers.
 
-Each function raises InvalidDriverInfo that names the field which is wrong.
+All functions read `instance_info` and raise InvalidDriverInfo that names the wrong field.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ class Pair:
 def pair(
     options: Options, info: Mapping[str, Any], kernel: str, ramdisk: str, where: str
 ) -> Pair | None:
-    """Read a kernel and its ramdisk from two fields; None when both are empty."""
+    """Return a kernel and its ramdisk from two fields; None if both are empty."""
     if not info.get(kernel) and not info.get(ramdisk):
         return None
     for field in (kernel, ramdisk):
@@ -38,7 +37,7 @@ def pair(
 
 
 def kernel_and_ramdisk(target: Target) -> Pair:
-    """The kernel and the ramdisk that are the instance, or its installer."""
+    """Return the kernel and ramdisk of the instance or its installer."""
     found = pair(target.options, target.instance_info, "kernel", "ramdisk", "instance_info/")
     if found is None:
         raise InvalidDriverInfo("instance_info/kernel and ramdisk are required and missing")
@@ -46,28 +45,28 @@ def kernel_and_ramdisk(target: Target) -> Pair:
 
 
 def kernel_arguments(target: Target) -> str | None:
-    """The arguments for the kernel of a ramdisk, if the instance has its own."""
+    """Return the kernel arguments of a ramdisk instance; None if the instance has none."""
     own = target.instance_info.get("ramdisk_kernel_arguments")
     return None if own is None else words.line(own, "instance_info/ramdisk_kernel_arguments")
 
 
 def boot_iso(target: Target) -> str | None:
-    """The URL of the image that is the instance."""
+    """Return the URL of the ISO image that the instance boots."""
     given = target.instance_info.get("boot_iso")
     return words.url(given, "instance_info/boot_iso") if given else None
 
 
 def installer_source(target: Target) -> str:
-    """The URL of the system that an installer installs."""
+    """Return the URL of the system to install."""
     return words.url(target.instance_info["image_source"], "instance_info/image_source", urls.ALL)
 
 
 def installer_stage2(target: Target) -> str:
-    """The URL of the second stage of an installer."""
+    """Return the URL of the installer's second stage."""
     return words.url(target.instance_info["stage2"], "instance_info/stage2", urls.ALL)
 
 
 def kickstart_template(target: Target) -> str | None:
-    """The URL of the instance's own kickstart template, which is never a file."""
+    """Return the URL of the instance's kickstart template. File URLs are refused."""
     named = target.instance_info.get("ks_template")
     return urls.checked(named, "instance_info/ks_template") if named else None

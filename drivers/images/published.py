@@ -1,8 +1,8 @@
 """
-Images that agents fetch from this conductor: `[agent]image_download_source = local`, and files.
+Images that agents fetch from this conductor: `image_download_source` is `local`, or a file URL.
 
-They lie below `[deploy]http_root`, which is served as `[deploy]http_url`, in a folder of the node,
-for as long as it is being deployed.
+The images lie in the node's folder below `[deploy]http_root`, published as `[deploy]http_url`,
+during the deployment.
 """
 
 import hashlib
@@ -18,7 +18,11 @@ from drivers.images.checksums import Checksum
 
 
 def needed(target: Target) -> bool:
-    """Whether the agent is to fetch its image from here. Raises InvalidDriverInfo."""
+    """
+    Return whether the agent fetches its image from this conductor.
+
+    Raises InvalidDriverInfo: the source is unknown.
+    """
     if urls.is_file(str(target.instance_info.get("image_source"))):
         return True
     place, source = next(
@@ -33,14 +37,18 @@ def needed(target: Target) -> bool:
         ("", target.options["agent"]["image_download_source"]),
     )
     if source == "swift":
-        raise InvalidDriverInfo(f"{place}: there is no object store here; use http or local")
+        raise InvalidDriverInfo(f"{place}: object stores are not supported; use http or local")
     if source not in ("http", "local"):
         raise InvalidDriverInfo(f"{place}: {source!r} is neither http nor local")
     return bool(source == "local")
 
 
 def validate(target: Target) -> None:
-    """Raises InvalidDriverInfo when an image would have to be served, and cannot be."""
+    """
+    Check that this conductor can publish the image, if that is needed.
+
+    Raises InvalidDriverInfo: there is no web server.
+    """
     if not needed(target):
         return
     if not target.options["deploy"]["http_url"]:
@@ -52,41 +60,42 @@ def validate(target: Target) -> None:
 
 def publish(target: Target, source: str, checksum: Checksum) -> str:
     """
-    The URL at which the agent finds the image; done again at no cost.
+    Publish an image and return its URL for the agent. A repeated call downloads nothing.
 
     Raises BadImage, Unreachable, InvalidDriverInfo.
     """
     name = source.partition("?")[0].rpartition("/")[2] or "image"
     root = files.http_root(target.options)
-    before = files.found(target, root, files.IMAGE)
-    if before is None or not (before / name).exists():
+    current = files.found(target, root, files.IMAGE)
+    if current is None or not (current / name).exists():
         place = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
-        with files.told():
+        with files.naming_errors():
             if urls.is_file(source):
                 with urls.opened(target.options, source) as (_file, path):
                     place.symlink_to(path)
             else:
                 _fetch(target, source, checksum, place)
-        before = place.parent
-    return f"{addresses.of_files(target)}/{before.relative_to(root)}/{quote(name)}"
+        current = place.parent
+    return f"{addresses.of_files(target)}/{current.relative_to(root)}/{quote(name)}"
 
 
 def withdraw(target: Target) -> None:
-    """Nothing of the node's image is served any more."""
+    """Remove the node's image."""
     files.withdraw(target, files.IMAGE)
 
 
 def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None:
-    summed = hashlib.new(checksum.algorithm)
+    digest = hashlib.new(checksum.algorithm)
     part = place.with_name(f".{place.name}.part")
     with part.open("wb") as file:
         for chunk in image_server.chunks(target, source):
             file.write(chunk)
-            summed.update(chunk)
-    if summed.hexdigest() != checksum.value:
+            digest.update(chunk)
+    if digest.hexdigest() != checksum.value:
         part.unlink()
-        # the sum of what was read stays here: it may be of a page that only conductors can fetch
+        # the actual checksum is not revealed: the URL may be one that only conductors can reach
         raise BadImage(
-            f"{image_server.shown(source)} does not have the {checksum.algorithm} {checksum.value}"
+            f"{image_server.redacted(source)} does not have the {checksum.algorithm}"
+            f" {checksum.value}"
         )
     part.rename(place)

@@ -1,7 +1,8 @@
 """
-What an action of an inspection rule can do, by operator.
+Actions of inspection rules, by operator.
 
-Every function gets the subject first, and changes nothing but that; `api-call` tells others.
+Each function receives the subject as its first argument and changes only the subject. `api-call`
+sends a request.
 """
 
 import logging
@@ -15,8 +16,8 @@ from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Document, Subje
 logger = logging.getLogger(__name__)
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
-#: Answers after which a call is made again.
-_AGAIN = (429, 500, 502, 503, 504)
+#: Status codes after which `api-call` retries.
+_RETRIED_STATUSES = (429, 500, 502, 503, 504)
 
 
 def _fail(_subject: Subject, msg: Any) -> None:
@@ -27,62 +28,68 @@ def _log(subject: Subject, msg: Any, level: Any = "info") -> None:
     if str(level).lower() not in LEVELS:
         raise InspectionFailed(f"level: {level!r} is none of {', '.join(LEVELS)}")
     number = logging.getLevelNamesMapping()[str(level).upper()]
-    logger.log(number, "inspection.rule_says", extra={"node": subject.node["uuid"], "says": msg})
-
-
-# Documents
+    logger.log(number, "inspection_rule.logged", extra={"node": subject.node["uuid"], "text": msg})
 
 
 def parts_of(path: Any) -> list[str]:
-    """The names in a path, /a/b or a.b. Raises InspectionFailed."""
+    """Return the names in a path: /a/b or a.b. Raises InspectionFailed."""
     text = str(path)
     parts = text.strip("/").split("/") if "/" in text else text.split(".")
     if not all(parts):
-        raise InspectionFailed(f"path: {path!r} is no path such as /properties/cpus")
+        raise InspectionFailed(f"path: {path!r} is not a path such as /properties/cpus")
     return parts
 
 
-def _inner(document: Document, parts: list[str], *, make: bool) -> Document:
-    """The object that holds the last of the parts. Raises InspectionFailed, KeyError."""
+def _holder(document: Document, parts: list[str], *, create: bool) -> Document:
+    """
+    Return the object with the last name of a path. create: add missing objects.
+
+    Raises InspectionFailed: a part of the path is no object.
+    Raises KeyError: a part is missing.
+    """
     for part in parts[:-1]:
-        document = document.setdefault(part, {}) if make else document[part]
+        document = document.setdefault(part, {}) if create else document[part]
         if not isinstance(document, dict):
-            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is no object")
+            raise InspectionFailed(f"path: {part!r} of {'/'.join(parts)} is not an object")
     return document
 
 
 def _set(document: Document, parts: list[str], value: Any) -> None:
-    _inner(document, parts, make=True)[parts[-1]] = value
+    _holder(document, parts, create=True)[parts[-1]] = value
 
 
 def _extend(document: Document, parts: list[str], value: Any, unique: Any) -> None:
-    holder = _inner(document, parts, make=True)
+    holder = _holder(document, parts, create=True)
     known = holder.get(parts[-1])
     if known is None:
         known = []
     if not isinstance(known, list):
-        raise InspectionFailed(f"path: {'/'.join(parts)} is no list")
+        raise InspectionFailed(f"path: {'/'.join(parts)} is not a list")
     if not unique or value not in known:
         holder[parts[-1]] = [*known, value]
 
 
 def _delete(document: Document, parts: list[str]) -> None:
     try:
-        holder = _inner(document, parts, make=False)
+        holder = _holder(document, parts, create=False)
         del holder[parts[-1]]
     except KeyError:
-        return  # it is gone, as wanted
+        return  # already absent
 
 
-def _fields_of_node(path: Any) -> list[str]:
+def _node_path(path: Any) -> list[str]:
     parts = parts_of(path)
     if parts[0] not in NODE_FIELDS and not parts[0].endswith("_interface"):
-        raise InspectionFailed(f"path: {parts[0]!r} of a node is not for rules to change")
+        raise InspectionFailed(f"path: {parts[0]!r} of a node cannot be changed by rules")
     return parts
 
 
-def _checked(document: Document, name: str, types: Mapping[str, type]) -> None:
-    """A field has the type that it must have; text is made of what is not. Raises."""
+def _convert(document: Document, name: str, types: Mapping[str, type]) -> None:
+    """
+    Convert a changed field to its type, if it is text or None.
+
+    Raises InspectionFailed: the value has another type.
+    """
     wanted, value = types.get(name, str), document.get(name)
     if value is None:
         document[name] = {} if wanted is dict else None
@@ -93,21 +100,21 @@ def _checked(document: Document, name: str, types: Mapping[str, type]) -> None:
 
 
 def _set_attribute(subject: Subject, path: Any, value: Any) -> None:
-    parts = _fields_of_node(path)
+    parts = _node_path(path)
     _set(subject.node, parts, value)
-    _checked(subject.node, parts[0], NODE_FIELDS)
+    _convert(subject.node, parts[0], NODE_FIELDS)
 
 
 def _extend_attribute(subject: Subject, path: Any, value: Any, unique: Any = False) -> None:
-    parts = _fields_of_node(path)
+    parts = _node_path(path)
     _extend(subject.node, parts, value, unique)
-    _checked(subject.node, parts[0], NODE_FIELDS)
+    _convert(subject.node, parts[0], NODE_FIELDS)
 
 
 def _del_attribute(subject: Subject, path: Any) -> None:
-    parts = _fields_of_node(path)
+    parts = _node_path(path)
     _delete(subject.node, parts)
-    _checked(subject.node, parts[0], NODE_FIELDS)
+    _convert(subject.node, parts[0], NODE_FIELDS)
 
 
 def _port(subject: Subject, port_id: Any, path: Any) -> tuple[Document, list[str]]:
@@ -115,14 +122,14 @@ def _port(subject: Subject, port_id: Any, path: Any) -> tuple[Document, list[str
     if port is None:
         raise InspectionFailed(f"port_id: the node has no port {port_id}")
     if parts[0] not in PORT_FIELDS:
-        raise InspectionFailed(f"path: {parts[0]!r} of a port is not for rules to change")
+        raise InspectionFailed(f"path: {parts[0]!r} of a port cannot be changed by rules")
     return port, parts
 
 
 def _set_port_attribute(subject: Subject, port_id: Any, path: Any, value: Any) -> None:
     port, parts = _port(subject, port_id, path)
     _set(port, parts, value)
-    _checked(port, parts[0], PORT_FIELDS)
+    _convert(port, parts[0], PORT_FIELDS)
 
 
 def _extend_port_attribute(
@@ -130,13 +137,13 @@ def _extend_port_attribute(
 ) -> None:
     port, parts = _port(subject, port_id, path)
     _extend(port, parts, value, unique)
-    _checked(port, parts[0], PORT_FIELDS)
+    _convert(port, parts[0], PORT_FIELDS)
 
 
 def _del_port_attribute(subject: Subject, port_id: Any, path: Any) -> None:
     port, parts = _port(subject, port_id, path)
     _delete(port, parts)
-    _checked(port, parts[0], PORT_FIELDS)
+    _convert(port, parts[0], PORT_FIELDS)
 
 
 def _set_plugin_data(subject: Subject, path: Any, value: Any) -> None:
@@ -182,29 +189,29 @@ def _call_api(  # noqa: PLR0917 - called by name
     retries: Any = 3,
     backoff_factor: Any = 0.3,
 ) -> None:
-    """GET a URL; done again when the inspection is."""
-    import requests  # it is slow to load, and rarely needed
+    """GET a URL. A repeated inspection repeats the request."""
+    import requests  # slow to import, and rarely needed
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
 
     try:
-        again = Retry(
+        retry = Retry(
             total=int(retries),
             backoff_factor=float(backoff_factor),
-            status_forcelist=_AGAIN,
+            status_forcelist=_RETRIED_STATUSES,
             allowed_methods=["GET"],
             raise_on_status=False,
         )
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=again))
+                session.mount(scheme, HTTPAdapter(max_retries=retry))
             answer = session.get(str(url), headers=headers, proxies=proxies, timeout=float(timeout))
             answer.raise_for_status()
     except (requests.RequestException, TypeError, ValueError) as error:
         raise InspectionFailed(f"api-call to {url}: {error}") from error
 
 
-#: operator -> what it takes beside the subject, and the function that does it
+#: Operator -> its arguments after the subject, and its function.
 ACTIONS = {
     "fail": Operation(("msg",), (), _fail),
     "log": Operation(("msg",), ("level",), _log),

@@ -1,6 +1,4 @@
-"""
-What a condition of an inspection rule can ask, by operator.
-"""
+"""Conditions of inspection rules, by operator."""
 
 import ipaddress
 import re
@@ -15,7 +13,7 @@ _TRUE, _FALSE = ("yes", "true"), ("no", "false")
 
 
 def _comparable(values: Any, force_strings: Any) -> list[Any]:
-    """The values as numbers, where all of them are some; else, unless of one type, as text."""
+    """Return the values in one type: as they are, as numbers, or as text."""
     if not isinstance(values, list):
         raise InspectionFailed(f"values: expected a list, not {values!r}")
     if force_strings:
@@ -29,7 +27,7 @@ def _comparable(values: Any, force_strings: Any) -> list[Any]:
 
 
 def _pairs(holds: Callable[[Any, Any], bool]) -> Callable[..., bool]:
-    """Whether something holds of each value and the next one."""
+    """Return a function that compares each value with the next one."""
 
     def check(values: Any, force_strings: Any = False) -> bool:
         known = _comparable(values, force_strings)
@@ -56,7 +54,7 @@ def _compiled(regex: Any) -> re.Pattern[str]:
     try:
         return re.compile(str(regex))
     except re.error as error:
-        raise InspectionFailed(f"regex: {regex!r} is no regular expression: {error}") from error
+        raise InspectionFailed(f"regex: {regex!r} is not a regular expression: {error}") from error
 
 
 def _matches(value: Any, regex: Any) -> bool:
@@ -81,7 +79,7 @@ def _is_false(value: Any) -> bool:
     return value.lower() in _FALSE if isinstance(value, str) else not value
 
 
-#: operator -> what it takes, and the function that answers
+#: Operator -> its arguments, and its function.
 CONDITIONS = {
     "eq": Operation(("values",), ("force_strings",), _pairs(lambda a, b: bool(a == b))),
     "lt": Operation(("values",), ("force_strings",), _pairs(lambda a, b: bool(a < b))),

@@ -1,9 +1,9 @@
 """
-Inspection hooks: what is made of an inventory, by name, as `[inspector]hooks` lists them.
+Inspection hooks: they derive properties and ports from an inventory, as `[inspector]hooks` lists.
 
-A hook gets the subject and the settings by group and name; it changes the subject, or raises
-InspectionFailed. Others come through the entry point group `ingot.inspection_hooks`, each naming a
-function that takes the same.
+A hook receives the subject, and the settings by group and name. It changes the subject, or raises
+InspectionFailed. Other packages add hooks by the entry point group `ingot.inspection_hooks`, whose
+entries name functions with this signature.
 """
 
 import ipaddress
@@ -23,31 +23,35 @@ Hook = Callable[[Subject, Options], None]
 Interface = dict[str, Any]
 
 _HOOKS: dict[str, Hook] = {}
-#: hook -> those that must come before it
+#: Hook -> hooks that must run before it.
 _NEEDS: dict[str, tuple[str, ...]] = {}
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-#: A disk smaller than this is none to install on.
+#: Bytes of the smallest disk that a system can be installed on.
 _SMALLEST_DISK = 4 << 30
 
 
 def hook(name: str, *, needs: tuple[str, ...] = ()) -> Callable[[Hook], Hook]:
-    """Declare a hook. needs: the hooks that must come before it."""
+    """Register a hook. needs: hooks that must run before it."""
 
-    def declare(function: Hook) -> Hook:
+    def register(function: Hook) -> Hook:
         _HOOKS[name], _NEEDS[name] = function, needs
         return function
 
-    return declare
+    return register
 
 
 @cache
 def known() -> Mapping[str, Hook]:
-    """Every hook by its name, those of other packages included."""
+    """Return all hooks by name, including those of other packages."""
     return {each.name: each.load() for each in entry_points(group=ENTRY_POINTS)} | _HOOKS
 
 
 def check(names: Iterable[str]) -> None:
-    """Raises ValueError for a list of hooks that cannot be run."""
+    """
+    Check a list of hooks.
+
+    Raises ValueError: a hook is unknown, or another one must run before it.
+    """
     before: list[str] = []
     for name in names:
         if name not in known():
@@ -63,20 +67,15 @@ def run(names: Iterable[str], subject: Subject, options: Options) -> None:
     for name in names:
         try:
             known()[name](subject, options)
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-            ValueError,
-        ) as error:  # what was sent is nonsense
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # malformed data
             raise InspectionFailed(
-                f"hook {name} cannot read what was found: {type(error).__name__}: {error}"
+                f"hook {name} cannot read the inventory: {type(error).__name__}: {error}"
             ) from error
 
 
 @hook("ramdisk-error")
 def ramdisk_error(subject: Subject, options: Options) -> None:
-    """The agent could not find out everything: its word counts."""
+    """Fail the inspection if the agent reported an error."""
     error = subject.plugin_data.get("error")
     if error:
         raise InspectionFailed(f"the ramdisk reported: {error}")
@@ -85,25 +84,27 @@ def ramdisk_error(subject: Subject, options: Options) -> None:
 @hook("validate-interfaces")
 def validate_interfaces(subject: Subject, options: Options) -> None:
     """
-    Sort the network interfaces; plugin data: `all_interfaces`, `valid_interfaces` (those that are
-    to become ports, by `[inspector]add_ports`), each {name: interface}, and `macs` of the latter.
+    Select the network interfaces that become ports, by `[inspector]add_ports`.
+
+    Sets plugin data: `all_interfaces` and `valid_interfaces` (name -> interface), and `macs` of the
+    valid ones.
     """
-    every = _interfaces(subject.inventory)
-    if not every:
-        raise InspectionFailed("the inventory names no valid network interface")
+    interfaces = _interfaces(subject.inventory)
+    if not interfaces:
+        raise InspectionFailed("the inventory has no valid network interface")
     wanted = options["inspector"]["add_ports"]
     valid = {
-        name: each for name, each in every.items() if not _is_local(name, each)
+        name: each for name, each in interfaces.items() if not _is_local(name, each)
         and not (wanted == "pxe" and not each["pxe_enabled"])
         and not (wanted == "active" and not _addresses(each))
     }  # fmt: skip
     if not valid:
         raise InspectionFailed(
-            f"no network interface is what [inspector]add_ports = {wanted} asks for, of"
-            f" {', '.join(every)}"
+            f"no network interface qualifies for a port by [inspector]add_ports = {wanted}: the"
+            f" inventory has {', '.join(interfaces)}"
         )
     subject.plugin_data |= {
-        "all_interfaces": every,
+        "all_interfaces": interfaces,
         "valid_interfaces": valid,
         "macs": [each["mac_address"] for each in valid.values()],
     }
@@ -111,21 +112,23 @@ def validate_interfaces(subject: Subject, options: Options) -> None:
 
 @hook("ports", needs=("validate-interfaces",))
 def ports(subject: Subject, options: Options) -> None:
-    """Add, remove and mark ports, as `[inspector]add_ports`, `keep_ports`, `update_pxe_enabled`."""
+    """
+    Add, remove and mark ports, by `[inspector]add_ports`, `keep_ports` and `update_pxe_enabled`.
+    """
     settings, data = options["inspector"], subject.plugin_data
-    every = {each["mac_address"]: each for each in data["all_interfaces"].values()}
+    interfaces = {each["mac_address"]: each for each in data["all_interfaces"].values()}
     if settings["add_ports"] != "disabled":
         for each in data["valid_interfaces"].values():
             if subject.port(each["mac_address"]) is None:
                 subject.add_port(each["mac_address"], pxe_enabled=each["pxe_enabled"])
-    kept = {"present": set(every), "added": set(data["macs"])}.get(settings["keep_ports"])
+    kept = {"present": set(interfaces), "added": set(data["macs"])}.get(settings["keep_ports"])
     subject.ports = [
         port
         for port in subject.ports
         if kept is None or port["address"] in kept or port.get("bound")
     ]
     for port in subject.ports:
-        found = every.get(port["address"], {})
+        found = interfaces.get(port["address"], {})
         if settings["update_pxe_enabled"] and _pxe_mac(subject.inventory):
             port["pxe_enabled"] = bool(found.get("pxe_enabled"))
         if found.get("client_id"):
@@ -134,30 +137,32 @@ def ports(subject: Subject, options: Options) -> None:
 
 @hook("architecture")
 def architecture(subject: Subject, options: Options) -> None:
-    """`properties/cpu_arch`"""
-    complaint = "the inventory does not name the architecture of the processor"
-    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", complaint))
+    """Set `properties/cpu_arch`."""
+    message = "the inventory does not contain the architecture of the processor"
+    subject.set_property("cpu_arch", _needed(subject, "cpu", "architecture", message))
 
 
 @hook("cpus")
 def cpus(subject: Subject, options: Options) -> None:
-    """`properties/cpus`"""
-    complaint = "the inventory does not count the processors"
-    subject.set_property("cpus", _needed(subject, "cpu", "count", complaint))
+    """Set `properties/cpus`."""
+    message = "the inventory does not contain the number of processors"
+    subject.set_property("cpus", _needed(subject, "cpu", "count", message))
 
 
 @hook("memory")
 def memory(subject: Subject, options: Options) -> None:
-    """`properties/memory_mb`"""
-    complaint = "the inventory does not tell the size of the memory"
-    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", complaint))
+    """Set `properties/memory_mb`."""
+    message = "the inventory does not contain the size of the memory"
+    subject.set_property("memory_mb", _needed(subject, "memory", "physical_mb", message))
 
 
 @hook("root-device")
 def root_device(subject: Subject, options: Options) -> None:
     """
-    `properties/local_gb`, of the disk that the agent would install on, or else of the smallest
-    that is large enough, less one for tables; 0 for a machine without disks.
+    Set `properties/local_gb`: size of the root disk less 1 GiB for partition tables.
+
+    The root disk is the one that the agent would install on, or else the smallest that is large
+    enough. 0: the machine has no disks.
     """
     disk = subject.plugin_data.get("root_disk") or {}
     sizes = [disk["size"]] if disk.get("size") else _disk_sizes(subject)
@@ -166,7 +171,7 @@ def root_device(subject: Subject, options: Options) -> None:
 
 @hook("boot-mode")
 def boot_mode(subject: Subject, options: Options) -> None:
-    """Capability `boot_mode`"""
+    """Set the capability `boot_mode`."""
     found = _part(subject, "boot").get("current_boot_mode")
     if found:
         subject.set_capabilities(boot_mode=found)
@@ -174,7 +179,7 @@ def boot_mode(subject: Subject, options: Options) -> None:
 
 @hook("cpu-capabilities")
 def cpu_capabilities(subject: Subject, options: Options) -> None:
-    """Capabilities for flags of the processor, by `[inspector]cpu_capabilities`."""
+    """Set capabilities for CPU flags, by `[inspector]cpu_capabilities`."""
     flags = set(_part(subject, "cpu").get("flags") or ())
     wanted = options["inspector"]["cpu_capabilities"]
     subject.set_capabilities(**{name: "true" for flag, name in wanted.items() if flag in flags})
@@ -182,7 +187,7 @@ def cpu_capabilities(subject: Subject, options: Options) -> None:
 
 @hook("physical-network", needs=("validate-interfaces",))
 def physical_network(subject: Subject, options: Options) -> None:
-    """`physical_network` of ports, by `[inspector]physical_network_cidr_map`."""
+    """Set `physical_network` of ports, by `[inspector]physical_network_cidr_map`."""
     networks = {
         ipaddress.ip_network(cidr): name
         for cidr, _, name in (
@@ -200,7 +205,7 @@ def physical_network(subject: Subject, options: Options) -> None:
 
 @hook("local-link-connection", needs=("validate-interfaces",))
 def local_link_connection(subject: Subject, options: Options) -> None:
-    """`local_link_connection` of ports: the switch and its port, as LLDP packets name them."""
+    """Set `local_link_connection` of ports: switch and switch port from LLDP packets."""
     packets = subject.plugin_data.get("lldp_raw") or {}
     for name, each in subject.plugin_data["all_interfaces"].items():
         port = subject.port(each["mac_address"])
@@ -211,7 +216,7 @@ def local_link_connection(subject: Subject, options: Options) -> None:
 
 @hook("parse-lldp")
 def parse_lldp(subject: Subject, options: Options) -> None:
-    """Plugin data `parsed_lldp`: what LLDP packets say, by the name of the interface."""
+    """Set plugin data `parsed_lldp`: facts of LLDP packets, by interface."""
     packets = subject.plugin_data.get("lldp_raw") or {}
     parsed = {}
     for each in subject.inventory.get("interfaces") or ():
@@ -225,14 +230,14 @@ def parse_lldp(subject: Subject, options: Options) -> None:
 
 @hook("pci-devices")
 def pci_devices(subject: Subject, options: Options) -> None:
-    """Capabilities that count devices, by `[inspector]pci_device_alias`."""
+    """Set capabilities with the number of devices, by `[inspector]pci_device_alias`."""
     found = pci.count(_pci_devices(subject), options["inspector"]["pci_device_alias"])
     subject.set_capabilities(**{name: str(count) for name, count in found.items()})
 
 
 @hook("accelerators")
 def accelerators(subject: Subject, options: Options) -> None:
-    """`properties/accelerators`, by `[inspector]known_accelerators`."""
+    """Set `properties/accelerators`, by `[inspector]known_accelerators`."""
     devices = _pci_devices(subject)
     if devices:
         known = options["inspector"]["known_accelerators"]
@@ -242,8 +247,10 @@ def accelerators(subject: Subject, options: Options) -> None:
 @hook("extra-hardware")
 def extra_hardware(subject: Subject, options: Options) -> None:
     """
-    Plugin data `extra`, nested, made of `data`, a list of [kind, thing, property, value] as the
-    tool hardware-detect has it. With `[inspector]extra_hardware_strict` all of it must be that.
+    Set plugin data `extra` from `data`, the output of hardware-detect.
+
+    `data` is a list of [kind, thing, property, value]; `extra` is nested by the first three. With
+    `[inspector]extra_hardware_strict` a malformed item invalidates the list.
     """
     data, strict = subject.plugin_data.get("data"), options["inspector"]["extra_hardware_strict"]
     if data is None:
@@ -265,8 +272,9 @@ def extra_hardware(subject: Subject, options: Options) -> None:
 @hook("raid-device")
 def raid_device(subject: Subject, options: Options) -> None:
     """
-    `properties/root_device`, where it is not known: the disk that is there since the inspection
-    before, told by its serial number, if that is one.
+    Set `properties/root_device`, unless set, to the disk that is new since the previous inspection.
+
+    The disk is identified by its serial number; two or more new disks set nothing.
     """
     if "root_device" in subject.node.get("properties", {}) or subject.before is None:
         return
@@ -280,7 +288,7 @@ def _serials(inventory: Mapping[str, Any]) -> set[str]:
 
 
 def _pci_devices(subject: Subject) -> Sequence[Mapping[str, Any]]:
-    """Agents tell them beside the inventory, BMCs in it."""
+    """Return the PCI devices: agents send them beside the inventory, BMCs in it."""
     found = subject.plugin_data.get("pci_devices") or subject.inventory.get("pci_devices") or ()
     return cast(Sequence[Mapping[str, Any]], found)
 
@@ -297,11 +305,11 @@ def _part(subject: Subject, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _needed(subject: Subject, part: str, key: str, complaint: str) -> Any:
-    """A value that the inventory must have. Raises InspectionFailed with the complaint."""
+def _needed(subject: Subject, part: str, key: str, message: str) -> Any:
+    """Return a required value of the inventory. Raises InspectionFailed with the message."""
     found = _part(subject, part).get(key)
     if not found:
-        raise InspectionFailed(complaint)
+        raise InspectionFailed(message)
     return found
 
 
@@ -311,7 +319,7 @@ def _disk_sizes(subject: Subject) -> list[int]:
 
 
 def _pxe_mac(inventory: Mapping[str, Any]) -> str | None:
-    """The address of the interface that booted; pxelinux puts 01- before it."""
+    """Return the MAC address of the interface that booted; pxelinux prefixes it with 01-."""
     found = str((inventory.get("boot") or {}).get("pxe_interface") or "").lower()
     if "-" in found:
         found = found.partition("-")[2] if found.count("-") > 5 else found
@@ -321,8 +329,9 @@ def _pxe_mac(inventory: Mapping[str, Any]) -> str | None:
 
 def _interfaces(inventory: Mapping[str, Any]) -> dict[str, Interface]:
     """
-    name -> interface, of those that have a name and an address. `pxe_enabled` of one: the machine
-    has booted from it, as far as that is known.
+    Return the interfaces with a name and a MAC address, by name.
+
+    `pxe_enabled` of an interface: the machine booted from it, or the boot interface is unknown.
     """
     pxe = _pxe_mac(inventory)
     found: dict[str, Interface] = {}

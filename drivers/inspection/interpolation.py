@@ -1,8 +1,8 @@
 """
-Interpolation: `{inventory[cpu][count]}` or `{inventory.cpu.count}` in the arguments of a rule.
+Interpolation of placeholders in rules: `{inventory[cpu][count]}` or `{inventory.cpu.count}`.
 
-Only documents are looked into, by key or index; nothing is ever called. A text that is one
-placeholder and nothing else becomes the value itself, whatever its type.
+Placeholders read documents by key or index, and cannot call anything. A text that consists of one
+placeholder becomes the value itself, of any type.
 """
 
 import re
@@ -16,47 +16,49 @@ _PART = re.compile(r"\.?([^.\[\]]+)|\[([^\[\]]*)\]")
 _FORMATTER = Formatter()
 
 
-class Missing(Exception):
-    """There is nothing at a path."""
+class MissingValue(Exception):
+    """A path leads to no value."""
 
 
-def filled(value: Any, context: Mapping[str, Any]) -> Any:
+def interpolate(value: Any, context: Mapping[str, Any]) -> Any:
     """
-    A value with its placeholders replaced, in depth; what cannot be replaced is left as it is.
+    Replace the placeholders in a value, recursively. Unknown placeholders stay as they are.
 
-    context: what the first name of a placeholder may be.
+    context: first name of a placeholder -> document.
     """
     if isinstance(value, str):
         try:
             return text(value, context)
-        except Missing:
+        except MissingValue:
             return value
     if isinstance(value, Mapping):
-        return {filled(key, context): filled(each, context) for key, each in value.items()}
+        return {
+            interpolate(key, context): interpolate(each, context) for key, each in value.items()
+        }
     if isinstance(value, list):
-        return [filled(each, context) for each in value]
+        return [interpolate(each, context) for each in value]
     return value
 
 
 def text(template: str, context: Mapping[str, Any]) -> Any:
-    """The same for one text. Raises Missing."""
+    """Replace the placeholders in a text. Raises MissingValue."""
     try:
         parts = list(_FORMATTER.parse(template))
-    except ValueError:  # a brace that is no placeholder
+    except ValueError:  # unbalanced braces: no placeholder
         return template
     named = [(literal, name) for literal, name, _spec, _conversion in parts]
     if len(named) == 1 and not named[0][0] and named[0][1]:
-        return at(named[0][1], context)
+        return value_at(named[0][1], context)
     return "".join(
-        literal + ("" if name is None else str(at(name, context))) for literal, name in named
+        literal + ("" if name is None else str(value_at(name, context))) for literal, name in named
     )
 
 
-def at(path: str, context: Any) -> Any:
-    """What is at a path. Raises Missing."""
+def value_at(path: str, context: Any) -> Any:
+    """Return the value at a path. Raises MissingValue."""
     parts = [dotted or bracketed for dotted, bracketed in _PART.findall(path)]
     if not parts:
-        raise Missing(path)
+        raise MissingValue(path)
     found = context
     for part in parts:
         if isinstance(found, Mapping) and part in found:
@@ -64,7 +66,7 @@ def at(path: str, context: Any) -> Any:
         elif isinstance(found, Sequence) and not isinstance(found, str) and _is_index(part, found):
             found = found[int(part)]
         else:
-            raise Missing(path)
+            raise MissingValue(path)
     return found
 
 
@@ -73,7 +75,7 @@ def _is_index(part: str, of: Sequence[Any]) -> bool:
 
 
 def masked(document: Any) -> Any:
-    """A document without its secrets."""
+    """Return a copy of a document with its secrets masked."""
     if isinstance(document, Mapping):
         return {key: HIDDEN if key in SECRETS else masked(value) for key, value in document.items()}
     if isinstance(document, list):

@@ -1,31 +1,31 @@
 """
-LLDP: what the packets of switches say, as the ramdisk has caught them.
+Parser for the LLDP packets that the ramdisk has captured from switches.
 
-A packet is [[type, value in hex], ...]. What is cut off, or nonsense, is as if it were not there.
+A packet is a list of [type, value in hex]. Truncated or malformed values are ignored.
 """
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-#: One fact of a packet: its name, its value, and whether there may be several of that name.
+#: One fact of a packet: name, value, and whether a packet may have several of this name.
 Fact = tuple[str, Any, bool]
 Parser = Callable[[bytes], Iterable[Fact]]
 
-#: Organizations that have values of their own (type 127).
+#: OUIs of organizationally specific values (type 127).
 _DOT1, _DOT3 = bytes.fromhex("0080c2"), bytes.fromhex("00120f")
 _CAPABILITIES = (
     "Repeater", "Bridge", "WLAN", "Router", "Telephone", "DOCSIS cable device", "Station only",
     "C-Vlan", "S-Vlan", "TPMR",
 )  # fmt: skip
-#: What a port can negotiate, by bits from the highest but one.
+#: Media that a port can negotiate, by bit, from the second highest one down.
 _MEDIA = (
     "10BASE-T hdx", "10BASE-T fdx", "10BASE-T4", "100BASE-TX hdx", "100BASE-TX fdx",
     "100BASE-T2 hdx", "100BASE-T2 fdx", "PAUSE fdx", "Asym PAUSE fdx", "Sym PAUSE fdx",
     "Asym and Sym PAUSE fdx", "1000BASE-X hdx", "1000BASE-X fdx", "1000BASE-T hdx",
     "1000BASE-T fdx",
 )  # fmt: skip
-#: What a port uses, by number (RFC 4836, dot3MauType).
+#: Medium in use, by number (RFC 4836, dot3MauType).
 _MAU = (
     "Unknown", "AUI", "10BASE-5", "FOIRL", "10BASE-2", "10BASE-T duplex mode unknown", "10BASE-FP",
     "10BASE-FB", "10BASE-FL duplex mode unknown", "10BROAD36", "10BASE-T half duplex",
@@ -44,10 +44,13 @@ _MAU = (
 
 
 def facts(packet: Iterable[Any]) -> dict[str, Any]:
-    """What a packet says, by Ironic's names (`switch_port_id`, ...); of two the first counts."""
+    """
+    Return the facts of a packet by Ironic's names (`switch_port_id`, ...); the first of a name
+    wins.
+    """
     found: dict[str, Any] = {}
-    for name, value, several in _facts(packet):
-        if several:
+    for name, value, repeatable in _facts(packet):
+        if repeatable:
             found.setdefault(name, []).append(value)
         else:
             found.setdefault(name, value)
@@ -55,16 +58,18 @@ def facts(packet: Iterable[Any]) -> dict[str, Any]:
 
 
 def neighbour(packet: Iterable[Any]) -> dict[str, str]:
-    """Which switch, and which port of it, a packet comes from: a port's local_link_connection."""
-    told = facts(packet)
+    """
+    Return the switch and port that sent a packet, as fields of a port's local_link_connection.
+    """
+    found = facts(packet)
     return {
-        key: told[name]
+        key: found[name]
         for key, name in (
             ("switch_id", "switch_chassis_id"),
             ("port_id", "switch_port_id"),
             ("switch_info", "switch_system_name"),
         )
-        if told.get(name)
+        if found.get(name)
     }
 
 
@@ -78,7 +83,7 @@ def _facts(packet: Iterable[Any]) -> Iterator[Fact]:
 
 
 def _identity(name: str, mac: int, address: int) -> Parser:
-    """An id whose first byte says what it is; mac, address: those that are no text."""
+    """Return the parser of an identifier. mac, address: subtypes that are no text."""
 
     def parse(value: bytes) -> Iterator[Fact]:
         if value[0] == mac:
@@ -92,10 +97,10 @@ def _identity(name: str, mac: int, address: int) -> Parser:
 
 
 def _address(family: int, value: bytes) -> str:
-    """An address by its family: IPv4, IPv6 or MAC. Raises LookupError, ValueError."""
+    """Return an address of a family: IPv4, IPv6 or MAC. Raises LookupError, ValueError."""
     length = {1: 4, 2: 16, 6: 6}[family]
     if len(value) < length:
-        raise ValueError("cut off")
+        raise ValueError("truncated")
     value = value[:length]
     return value.hex(":") if family == 6 else str(ipaddress.ip_address(value))
 
@@ -117,7 +122,7 @@ def _number(name: str) -> Parser:
 
 def _uint(value: bytes, length: int) -> int:
     if len(value) < length:
-        raise ValueError("cut off")
+        raise ValueError("truncated")
     return int.from_bytes(value[:length], "big")
 
 
@@ -155,10 +160,10 @@ def _aggregation(value: bytes) -> Iterator[Fact]:
 
 def _medium(value: bytes) -> Iterator[Fact]:
     bits, mau = _uint(value[1:], 2), _MAU[_uint(value[3:], 2)]
-    able = sorted(name for at, name in enumerate(_MEDIA) if bits >> 14 - at & 1)
+    media = sorted(name for at, name in enumerate(_MEDIA) if bits >> 14 - at & 1)
     yield "switch_port_autonegotiation_enabled", bool(value[0] & 2), False
     yield "switch_port_autonegotiation_support", bool(value[0] & 1), False
-    yield "switch_port_physical_capabilities", able, False
+    yield "switch_port_physical_capabilities", media, False
     yield "switch_port_mau_type", mau, False
 
 

@@ -1,6 +1,4 @@
-"""
-Operations: what conditions and actions of inspection rules have in common.
-"""
+"""Operators of inspection rules: common part of conditions and actions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,34 +7,35 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """
-    One operator. required, optional: names of its arguments; a list of them is taken in this order.
-    run: the function behind it, called with them by name.
-    """
+    """An operator and its arguments. A list of arguments is taken in the declared order."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    run: Callable[..., Any]
+    run: Callable[..., Any]  # called with the arguments by name
 
     def named(self, args: Any) -> dict[str, Any]:
-        """The arguments by name. Raises ValueError that says what is wrong with them."""
+        """
+        Return the arguments by name.
+
+        Raises ValueError: an argument is missing or unknown.
+        """
         if isinstance(args, list):
             args = self._by_name(args)
         if not isinstance(args, Mapping):
             raise ValueError("args must be an object or a list")
         known = (*self.required, *self.optional)
         missing = [name for name in self.required if name not in args]
-        strange = sorted(str(name) for name in args if name not in known)
+        unknown = sorted(str(name) for name in args if name not in known)
         if missing:
             raise ValueError(f"args: {', '.join(missing)} missing")
-        if strange:
-            raise ValueError(f"args: {', '.join(strange)} unknown; known are {', '.join(known)}")
+        if unknown:
+            raise ValueError(f"args: {', '.join(unknown)} unknown; known are {', '.join(known)}")
         return dict(args)
 
     def _by_name(self, args: list[Any]) -> dict[str, Any]:
         names = (*self.required, *self.optional)
         if self.required == ("values",) and not (args and isinstance(args[0], list)):
-            return {"values": args}  # the values themselves
+            return {"values": args}  # the list is the one argument
         if len(args) > len(names):
-            raise ValueError(f"args: {len(args)} are too many; there are {', '.join(names)}")
+            raise ValueError(f"args: {len(args)} are too many; accepted are {', '.join(names)}")
         return dict(zip(names, args, strict=False))

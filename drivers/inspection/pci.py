@@ -1,7 +1,7 @@
 """
-PCI devices: which of those that the ramdisk or the BMC has found mean something to an operator.
+PCI devices: accelerators, and counts of devices with an alias.
 
-A device is {vendor_id, product_id, bus, ...}, the ids as four hexadecimal digits.
+A device is {vendor_id, product_id, bus, ...}, with ids of four hexadecimal digits.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 
 Device = Mapping[str, Any]
 
-#: Accelerators, where no file lists them: (vendor, device) -> (type, name)
+#: Built-in list of accelerators: (vendor, device) -> (type, name).
 _ACCELERATORS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("10de", "1eb8"): ("GPU", "NVIDIA Corporation Tesla T4"),
     ("10de", "1df6"): ("GPU", "NVIDIA Corporation GV100GL"),
@@ -27,9 +27,9 @@ _ALIAS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}):([\w-]+)")
 
 def accelerators(devices: Iterable[Device], path: str | None) -> list[dict[str, Any]]:
     """
-    Those devices that are accelerators: {vendor_id, device_id, type, device_info, pci_address}.
+    Return the accelerators: {vendor_id, device_id, type, device_info, pci_address}.
 
-    path: as `read` takes it.
+    path: YAML file with known accelerators; None: the built-in list.
     """
     known = {(each["vendor_id"], each["device_id"]): each for each in read(path)}
     return [
@@ -42,16 +42,16 @@ def accelerators(devices: Iterable[Device], path: str | None) -> list[dict[str, 
 @cache
 def read(path: str | None) -> Sequence[dict[str, Any]]:
     """
-    The accelerators that a YAML file lists under `pci_devices`; None: those that are built in.
+    Return the accelerators under `pci_devices` of a YAML file; None: the built-in list.
 
-    Raises ValueError that says what is wrong.
+    Raises ValueError: the file cannot be read, or is malformed.
     """
     if path is None:
         return [
             {"vendor_id": vendor, "device_id": device, "type": kind, "device_info": info}
             for (vendor, device), (kind, info) in _ACCELERATORS.items()
         ]
-    import yaml  # only who has such a file needs it
+    import yaml  # needed only with such a file
 
     try:
         document = yaml.safe_load(Path(path).read_text())
@@ -67,18 +67,18 @@ def read(path: str | None) -> Sequence[dict[str, Any]]:
 
 
 def count(devices: Iterable[Device], aliases: Iterable[str]) -> dict[str, int]:
-    """How many there are of each device that has an alias, by that."""
-    names = {(vendor, product): name for vendor, product, name in map(_alias, aliases)}
+    """Return the number of devices per alias; aliases without a device are left out."""
+    names = {(vendor, product): name for vendor, product, name in map(_parse_alias, aliases)}
     return dict(Counter(names[_ids(device)] for device in devices if _ids(device) in names))
 
 
 def check_aliases(aliases: Iterable[str]) -> None:
-    """Raises ValueError for an alias that is none."""
+    """Raise ValueError for a malformed alias."""
     for alias in aliases:
-        _alias(alias)
+        _parse_alias(alias)
 
 
-def _alias(text: str) -> tuple[str, ...]:
+def _parse_alias(text: str) -> tuple[str, ...]:
     found = _ALIAS.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is not of the form vendor:product:name, as 10de:1eb8:t4")

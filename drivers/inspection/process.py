@@ -1,6 +1,4 @@
-"""
-Making use of what was found: hooks first, then rules, all on a copy that the target reports.
-"""
+"""Processing of an inventory: hooks first, then rules, on a copy of the node."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,7 +14,11 @@ def process(
     inventory: Mapping[str, Any],
     plugin_data: Mapping[str, Any],
 ) -> None:
-    """Run the hooks of these names, and the rules of the target. Raises InspectionFailed."""
+    """
+    Run hooks and rules, and report the findings. names: of the hooks.
+
+    Raises InspectionFailed.
+    """
     subject = Subject.of(target.material, inventory, plugin_data)
     hooks.run(names, subject, target.options)
     rules.apply(target.material.rules, subject, target.options["inspection_rules"]["mask_secrets"])

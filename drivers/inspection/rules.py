@@ -1,9 +1,9 @@
 """
-Inspection rules: if all conditions of a rule hold, its actions are done, one after the other.
+Inspection rules: if all conditions of a rule hold, its actions run in order.
 
 A rule is {conditions: [{op, args, loop?, multiple?}], actions: [{op, args, loop?}], ...}. `!`
-before the op of a condition inverts it. A loop does the same for each of its items, `{item}` in
-the arguments; `multiple` says which answers count: any (the default), all, first or last.
+before the op of a condition inverts it. A loop evaluates the entry for each of its items, as
+`{item}` in the arguments; `multiple` combines the results: any (default), all, first or last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _KEYS = {"op", "args", "loop"}
 
 
 def problems(rule: Rule) -> list[str]:
-    """What is wrong with the conditions and actions of a rule, a sentence each."""
+    """Return the errors in the conditions and actions of a rule, one sentence each."""
     wrong = []
     for kind, operations in (("conditions", CONDITIONS), ("actions", ACTIONS)):
         for number, each in enumerate(rule.get(kind) or ()):
@@ -42,46 +42,50 @@ def problems(rule: Rule) -> list[str]:
 
 
 def _check(kind: str, each: Any, operations: Mapping[str, Operation]) -> None:
-    """Raises ValueError."""
+    """Check a condition or an action. Raises ValueError."""
     if not isinstance(each, Mapping) or not {"op", "args"} <= each.keys():
         raise ValueError("an object with op and args is expected")
-    op = _plain(each["op"]) if kind == "conditions" else each["op"]
+    op = _without_inversion(each["op"]) if kind == "conditions" else each["op"]
     if op not in operations:
         raise ValueError(f"op: {each['op']!r} is none of {', '.join(operations)}")
     operations[op].named(each["args"])
     if not isinstance(each.get("loop", []), list | dict):
         raise ValueError("loop: a list or an object is expected")
     allowed = _KEYS | ({"multiple"} if kind == "conditions" else set())
-    strange = sorted(each.keys() - allowed)
-    if strange:
-        raise ValueError(f"{', '.join(strange)}: unknown; known are {', '.join(sorted(allowed))}")
+    unknown = sorted(each.keys() - allowed)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)}: unknown; known are {', '.join(sorted(allowed))}")
     if each.get("multiple", "any") not in MULTIPLE:
         raise ValueError(f"multiple: {each['multiple']!r} is none of {', '.join(MULTIPLE)}")
 
 
-def _plain(op: Any) -> Any:
-    """An operator without the sign that inverts it."""
+def _without_inversion(op: Any) -> Any:
+    """Return an operator without its `!`."""
     return op.strip().removeprefix("!").strip() if isinstance(op, str) else op
 
 
 def apply(rules: Iterable[Rule], subject: Subject, mask: str) -> None:
     """
-    Apply rules in order. mask: hide secrets of inventory and plugin data from them: `always`,
-    `never`, or, but from sensitive rules, `sensitive`. Raises InspectionFailed that names the rule.
+    Apply rules in order.
+
+    mask: `always`, `never` or `sensitive`: whether secrets in inventory and plugin data are masked.
+    With `sensitive`, only rules marked as sensitive see them.
+
+    Raises InspectionFailed: an action failed; names the rule.
     """
     for rule in rules:
-        hides = mask == "always" or (mask == "sensitive" and not rule.get("sensitive"))
+        masks = mask == "always" or (mask == "sensitive" and not rule.get("sensitive"))
         try:
-            if all(_holds(each, subject, hides) for each in rule.get("conditions") or ()):
+            if all(_holds(each, subject, masks) for each in rule.get("conditions") or ()):
                 for action in rule["actions"]:
-                    _act(action, subject, hides)
+                    _run_action(action, subject, masks)
         except InspectionFailed as error:
             name = rule.get("description") or rule.get("uuid")
             raise InspectionFailed(f"inspection rule {name}: {error}") from error
 
 
-def _context(subject: Subject, hides: bool) -> dict[str, Any]:
-    show = interpolation.masked if hides else lambda document: document
+def _context(subject: Subject, masks: bool) -> dict[str, Any]:
+    show = interpolation.masked if masks else lambda document: document
     return {
         "node": subject.node | {"traits": subject.traits, "ports": subject.ports},
         "inventory": show(subject.inventory),
@@ -93,52 +97,52 @@ def _items(loop: Any) -> Sequence[Any]:
     return loop if isinstance(loop, list) else [loop]
 
 
-def _turns(each: Rule, subject: Subject, hides: bool) -> Iterator[dict[str, Any]]:
-    """The context of each turn of a loop; of the only one where there is none."""
+def _contexts(each: Rule, subject: Subject, masks: bool) -> Iterator[dict[str, Any]]:
+    """Yield the context of each item of a loop, or one context without a loop."""
     loop = each.get("loop")
     if not loop:
-        yield _context(subject, hides)
+        yield _context(subject, masks)
         return
     for item in _items(loop):
-        context = _context(subject, hides)
-        yield context | {"item": interpolation.filled(item, context)}
+        context = _context(subject, masks)
+        yield context | {"item": interpolation.interpolate(item, context)}
 
 
-def _holds(condition: Rule, subject: Subject, hides: bool) -> bool:
+def _holds(condition: Rule, subject: Subject, masks: bool) -> bool:
     op = condition["op"].strip()
-    operation = CONDITIONS[_plain(op)]
+    operation = CONDITIONS[_without_inversion(op)]
     args = operation.named(condition["args"])
     answers = []
-    for context in _turns(condition, subject, hides):
-        given = {name: _filled(op, value, context) for name, value in args.items()}
+    for context in _contexts(condition, subject, masks):
+        given = {name: _argument(op, value, context) for name, value in args.items()}
         answers.append(bool(operation.run(**given)) is not op.startswith("!"))
     return MULTIPLE[condition.get("multiple", "any")](answers)
 
 
-def _filled(op: str, value: Any, context: Mapping[str, Any]) -> Any:
-    """What is missing is empty, for those who ask just that."""
-    if _plain(op) in ("is-empty", "is-none") and isinstance(value, str):
+def _argument(op: str, value: Any, context: Mapping[str, Any]) -> Any:
+    """Return an argument; a missing value is None for operators that test for it."""
+    if _without_inversion(op) in ("is-empty", "is-none") and isinstance(value, str):
         try:
             return interpolation.text(value, context)
-        except interpolation.Missing:
+        except interpolation.MissingValue:
             return None
-    return interpolation.filled(value, context)
+    return interpolation.interpolate(value, context)
 
 
-def _act(action: Rule, subject: Subject, hides: bool) -> None:
+def _run_action(action: Rule, subject: Subject, masks: bool) -> None:
     operation = ACTIONS[action["op"]]
     args = operation.named(action["args"])
-    for context in _turns(action, subject, hides):
-        operation.run(subject, **interpolation.filled(args, context))
+    for context in _contexts(action, subject, masks):
+        operation.run(subject, **interpolation.interpolate(args, context))
 
 
 def read(path: str) -> list[dict[str, Any]]:
     """
-    The rules in a YAML file, a list of them; those without a UUID get one by their place.
+    Read a list of rules from a YAML file. Rules without a UUID get one by position.
 
-    Raises ValueError that names the file, the rule and what is wrong.
+    Raises ValueError: names the file, the rule and the error.
     """
-    import yaml  # only who has such a file needs it
+    import yaml  # needed only with such a file
 
     try:
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -153,7 +157,7 @@ def read(path: str) -> list[dict[str, Any]]:
         whole = {"uuid": f"00000000-0000-0000-0000-{number:012x}", "priority": 0} | rule
         wrong = problems(whole)
         if not isinstance(whole["priority"], int):
-            wrong.append(f"priority: {whole['priority']!r} is no whole number")
+            wrong.append(f"priority: {whole['priority']!r} is not a whole number")
         if whole.get("phase", "main") not in PHASES:
             wrong.append(f"phase: {whole['phase']!r} is none of {', '.join(PHASES)}")
         if wrong:

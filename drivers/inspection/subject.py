@@ -1,8 +1,8 @@
 """
-What an inspection works on: a copy of the node, its ports and its traits, and what was found.
+Subject of an inspection: a copy of the node, its ports and traits, and the collected data.
 
-Hooks and rules change the copy and nothing else; what came of it is written in one transaction,
-with the outcome of the step. So an inspection that is interrupted is simply done again.
+Hooks and rules change only the copy. The changes are written in one transaction, with the outcome
+of the step, so an interrupted inspection can be repeated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from drivers.core.target import Material
 
 Document = dict[str, Any]
 
-#: Fields of a node that rules may set, beside its interfaces -> their type; all may be removed.
+#: Node fields that rules may set or remove, beside the interfaces -> type.
 NODE_FIELDS: Mapping[str, type] = {
     "automated_clean": bool, "boot_mode": str, "conductor_group": str, "description": str,
     "disable_power_off": bool, "driver": str, "driver_info": dict, "extra": dict,
@@ -23,7 +23,7 @@ NODE_FIELDS: Mapping[str, type] = {
     "name": str, "network_data": dict, "owner": str, "properties": dict, "resource_class": str,
     "retired": bool, "retired_reason": str, "secure_boot": bool, "shard": str,
 }  # fmt: skip
-#: The same of a port.
+#: Port fields that rules may set or remove -> type.
 PORT_FIELDS: Mapping[str, type] = {
     "address": str, "category": str, "description": str, "extra": dict, "is_smartnic": bool,
     "local_link_connection": dict, "name": str, "physical_network": str, "pxe_enabled": bool,
@@ -33,19 +33,14 @@ PORT_FIELDS: Mapping[str, type] = {
 
 @dataclass(slots=True)
 class Subject:
-    """
-    The copy. plugin_data: what else the agent sent, and what hooks and rules add to it.
-
-    ports: those that the node is to have; a new one has a UUID already, for rules to name it.
-    before: the inventory of the inspection before, if there was one.
-    """
+    """Copy of a node and the data of its inspection."""
 
     node: Document
-    ports: list[Document]
+    ports: list[Document]  # new ports have a UUID already, for rules
     traits: list[str]
     inventory: Document
-    plugin_data: Document
-    before: Mapping[str, Any] | None = None
+    plugin_data: Document  # data of the agent's other collectors, and of hooks and rules
+    before: Mapping[str, Any] | None = None  # inventory of the previous inspection
 
     @classmethod
     def of(
@@ -61,7 +56,7 @@ class Subject:
         )
 
     def port(self, ident: str) -> Document | None:
-        """The port with a UUID or an address, if there is one."""
+        """Return the port with a UUID or MAC address, if there is one."""
         for port in self.ports:
             if ident.lower() in (port["uuid"], port["address"]):
                 return port
@@ -76,7 +71,7 @@ class Subject:
         self.node["properties"] = {**self.node.get("properties", {}), name: value}
 
     def set_capabilities(self, **changes: str | None) -> None:
-        """Change `properties/capabilities`, "name:value,..."; None removes one."""
+        """Change `properties/capabilities` ("name:value,..."). None removes a capability."""
         text = str(self.node.get("properties", {}).get("capabilities") or "")
         known: dict[str, str | None] = {}
         for part in filter(None, text.split(",")):
@@ -88,22 +83,17 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """
-    What came of an inspection.
+    """Changes by an inspection. None: unchanged."""
 
-    node: the fields that have changed. ports: all that the node is to have, where that has changed;
-    likewise traits. None: as they were.
-    """
-
-    node: Mapping[str, Any]
-    ports: Sequence[Mapping[str, Any]] | None
+    node: Mapping[str, Any]  # changed fields only
+    ports: Sequence[Mapping[str, Any]] | None  # all ports of the node
     traits: Sequence[str] | None
     inventory: Mapping[str, Any] | None
     plugin_data: Mapping[str, Any]
 
 
 def findings(material: Material, subject: Subject) -> Findings:
-    """What is different now."""
+    """Return the differences between the material and the subject."""
     changed = {
         name: value for name, value in subject.node.items() if value != material.node.get(name)
     }
@@ -113,6 +103,6 @@ def findings(material: Material, subject: Subject) -> Findings:
         subject.ports if subject.ports != ports else None,
         subject.traits if subject.traits != list(material.traits) else None,
         subject.inventory,
-        # the ramdisk's logs are large, and of no use to who asks for the inventory
+        # the ramdisk's logs are large, and no part of the inventory
         {name: value for name, value in subject.plugin_data.items() if name != "logs"},
     )

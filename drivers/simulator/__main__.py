@@ -1,8 +1,8 @@
 """
 The simulator as a program: `python -m drivers.simulator --machines 8 --ready-file F`.
 
-Prints, and writes to the ready file, one JSON line when every machine answers: {"url",
-"machines"}. SIGTERM or Ctrl-C stops it.
+Once all machines answer, prints one JSON line {"url", "machines"} and writes it to the ready file.
+SIGTERM or Ctrl-C stops the simulator.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from drivers.simulator.simulator import Simulator
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m drivers.simulator", description=__doc__)
     parser.add_argument("--machines", type=int, default=8)
-    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password", default="admin")
     parser.add_argument(
         "--pxe-params",
         default="",
-        help='what the network boots: "ipa-api-url=...", or the URL of a text that holds it,'
+        help='kernel parameters of network boot: "ipa-api-url=...", or the URL of a text with them,'
         " with {mac} or {hexhyp} in it",
     )
     parser.add_argument("--ready-file", type=Path)
@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
 
 
 def behaviour(settings: list[str]) -> dict[str, Any]:
-    """The fields of `Faults` in NAME=JSON settings; what is not JSON is text."""
+    """Return the fields of `Faults` in NAME=JSON settings. A value that is not JSON is text."""
     found: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -62,9 +62,9 @@ async def serve(args: argparse.Namespace) -> None:
         pxe=args.pxe_params,
         **behaviour(args.set),
     )
-    asked_to_stop = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with simulator:
         machines = [each.describe() for each in simulator.machines]
         line = json.dumps({"url": simulator.url, "machines": machines})
@@ -73,7 +73,7 @@ async def serve(args: argparse.Namespace) -> None:
             partial.write_text(line + "\n")
             partial.replace(args.ready_file)
         print(line, flush=True)  # noqa: T201
-        await asked_to_stop.wait()
+        await stop.wait()
 
 
 def main() -> None:

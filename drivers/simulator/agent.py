@@ -1,9 +1,8 @@
 """
-The agent: what boots on a machine, announces itself to the service and takes its commands.
+Simulated agent: inspection callback, lookup, heartbeats and commands.
 
-It speaks the wire protocol of ironic-python-agent 13: inspection callback, lookup, heartbeat with
-a token, and the commands of `commands.py`. It runs on a simulated machine, or by itself beside
-a BMC of another make:
+Implements the wire protocol of ironic-python-agent 13; the commands are in `commands.py`. Runs on a
+simulated machine, or standalone next to another BMC:
 
     agent = Agent("http://127.0.0.1:6385", ["52:54:00:00:00:01"], "127.0.0.1", 0)
     await agent.start()
@@ -27,16 +26,16 @@ from drivers.simulator.ramdisk import Ramdisk
 from drivers.simulator.server import CUT, BadJson, Request, Response, Server, json
 
 VERSION = "13.0.0"
-LOOKUP_TIMEOUT = 600.0
-#: Waits in seconds after the first, second and third 409 to a lookup.
+LOOKUP_TIMEOUT = 600.0  # seconds
+#: Seconds to wait after the first, second and third 409 to a lookup.
 CONFLICT_WAITS = (5.0, 10.0, 30.0)
-TOKEN_LENGTH = 32
-HIDDEN = "******"
+TOKEN_LENGTH = 32  # shorter tokens are ignored
+HIDDEN = "******"  # in place of a token that another agent has
 
 
 @dataclass(slots=True)
 class Command:
-    """A command that the agent was given; `status` as on the wire."""
+    """A command of the agent, as in its command list."""
 
     name: str
     id: str = field(default_factory=lambda: str(uuid4()))
@@ -55,18 +54,19 @@ class Command:
 
 
 class Fatal(Exception):
-    """The agent cannot go on; the message is what it then shows as its state."""
+    """The agent ends; the message becomes its state."""
 
 
 class Agent(Ramdisk):
     """
-    The agent of the machine with `macs`, which reaches the service at `api_url`.
+    The agent of the machine with `macs`, for the service at `api_url`.
 
-    api_url: one URL, or several separated by commas. address, port: where its own API listens.
-    token: made beforehand by the service for the boot medium, else handed out at lookup.
-    machine: the machine it runs on; without one, it runs on a bare one of its own.
-    client: a shared HTTP client; without one, the agent has its own, and its own listener.
-    on_power: called with "off" or "restart" when the service orders that through the agent.
+    - api_url: one URL, or several separated by commas.
+    - address, port: where the agent's API listens.
+    - token: from the boot medium; None: issued at lookup.
+    - machine: the simulated machine; None: a new one.
+    - client: shared HTTP client; None: `start` creates a client and a listener.
+    - on_power: called with "off" or "restart" when a command of the agent demands it.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Agent(Ramdisk):
         self.run()
 
     async def stop(self) -> None:
-        """End all that `start` began."""
+        """Stop the agent, its listener and its client."""
         self.kill()
         if self._server is not None:
             await self._server.stop()
@@ -111,26 +111,26 @@ class Agent(Ramdisk):
             self._server = None
 
     def run(self) -> None:
-        """Announce the agent, as a task."""
-        self.spawn(self._live())
+        """Run the agent's life cycle as a task."""
+        self.spawn(self._run_life_cycle())
 
-    # The service
+    # Client of the service
 
-    async def _live(self) -> None:
+    async def _run_life_cycle(self) -> None:
         machine = self.machine
         try:
             node_uuid = await self._inspect() if self.inspection_url else None
             machine.agent = "looking up"
-            uuid, allowed = await self._lookup(node_uuid)
+            uuid, heartbeat_timeout = await self._lookup(node_uuid)
             self.serving = True
             machine.agent = "idle"
-            await self._beat_on(uuid, allowed)
+            await self._send_heartbeats(uuid, heartbeat_timeout)
         except Fatal as error:
             machine.record("machine", f"the agent gives up: {error}")
             self.lose(str(error))
 
     async def _inspect(self) -> str | None:
-        """Post the inventory; returns the node's UUID if the service gave one."""
+        """Post the inventory. Returns the node's UUID if the service sent one."""
         machine = self.machine
         machine.agent = "inspecting"
         report = inventory(machine, self.macs)
@@ -146,44 +146,50 @@ class Agent(Ramdisk):
         return None
 
     async def _lookup(self, node_uuid: str | None) -> tuple[str, float]:
-        """(node UUID, heartbeat time-out), and the token on the way. Raises Fatal."""
+        """
+        Look the node up and accept its token. Returns (node UUID, heartbeat timeout in seconds).
+
+        Raises Fatal: the lookup timed out, or another agent has the token.
+        """
         query = {"addresses": ",".join(self.macs)} | ({"node_uuid": node_uuid} if node_uuid else {})
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LOOKUP_TIMEOUT
         conflicts = iter(CONFLICT_WAITS)
-        tries = 0
+        attempts = 0
         while loop.time() < deadline:
             await self._discover()
             status, answer = await self._call("GET", "/v1/lookup", query=query, at_most=(1, 62))
             config = answer.get("config") or {}
             uuid = (answer.get("node") or {}).get("uuid")
             if status == 200 and uuid and "heartbeat_timeout" in config:
-                self._take(config.get("agent_token"))
+                self._accept_token(config.get("agent_token"))
                 return uuid, float(config["heartbeat_timeout"])
             if status == 409 and (wait := next(conflicts, None)):
                 await self._sleep(wait, wait)
-            tries += 1
-            await self._sleep(1, min(2.0**tries, 60))
+            attempts += 1
+            await self._sleep(1, min(2.0**attempts, 60))
         raise Fatal("lookup timed out")
 
-    def _take(self, token: str | None) -> None:
-        """Keep the token of a lookup. Raises Fatal when it is one that only another knows."""
+    def _accept_token(self, token: str | None) -> None:
+        """Store the token of a lookup. Raises Fatal if the service hides it from this agent."""
         if token == HIDDEN:
             if self.token is None:
                 raise Fatal("locked down: the token was given to another agent")
         elif token and len(token) >= TOKEN_LENGTH:
             self.token = token
 
-    async def _beat_on(self, uuid: str, allowed: float) -> None:
-        """Send heartbeats for ever, well within `allowed` seconds; sooner when a command ends."""
+    async def _send_heartbeats(self, uuid: str, heartbeat_timeout: float) -> None:
+        """
+        Send heartbeats forever: well within the timeout (seconds), or sooner when a command ends.
+        """
         loop = asyncio.get_running_loop()
         machine = self.machine
         while True:
             self._wake.clear()
-            accepted = machine.faults.heartbeats_stop or await self._beat(uuid)
+            accepted = machine.faults.heartbeats_stop or await self._heartbeat(uuid)
             last = loop.time()
             if accepted:
-                pause = allowed * machine.random.uniform(0.3, 0.6)
+                pause = heartbeat_timeout * machine.random.uniform(0.3, 0.6)
             else:
                 pause = machine.random.uniform(5, 10) * machine.faults.retry_factor
             try:
@@ -192,7 +198,7 @@ class Agent(Ramdisk):
                 continue
             await asyncio.sleep(last + machine.faults.heartbeat_gap - loop.time())
 
-    async def _beat(self, uuid: str) -> bool:
+    async def _heartbeat(self, uuid: str) -> bool:
         body: dict[str, Any] = {"callback_url": f"http://{self.address}:{self.port}"}
         await self._discover()
         version = self._service_version or (1, 31)
@@ -205,7 +211,7 @@ class Agent(Ramdisk):
         return status == 202
 
     async def _discover(self) -> None:
-        """Ask once for the service's API version."""
+        """Read the service's API version, once."""
         if self._service_version is None:
             _, answer = await self._call("GET", "/")
             try:
@@ -223,7 +229,11 @@ class Agent(Ramdisk):
         body: Any = None,
         at_most: tuple[int, int] | None = None,
     ) -> tuple[int | None, dict[str, Any]]:
-        """(status, JSON object) of a call to the service; status None: nobody could be reached."""
+        """
+        Send a request to the service; return (status, JSON object). Status None: no answer.
+
+        at_most: highest API version that the agent knows.
+        """
         headers = {"Accept": "application/json", "User-Agent": "python-requests/2.32.5"}
         if at_most:
             major, minor = min(self._service_version or (1, 31), at_most)
@@ -256,12 +266,14 @@ class Agent(Ramdisk):
     # The agent's own API
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:  # noqa: C901 - one branch per route
-        """Answer a request to the agent's API; it is not there before the lookup succeeded."""
+        """
+        Answer a request to the agent's API. The connection is cut until the lookup has succeeded.
+        """
         if not self.serving:
             return CUT
         path = request.path.removeprefix("/v1")
         if path in ("", "/") or path == "/status":
-            return self._about(request, path)
+            return self._describe_api(request, path)
         if path == "/commands":
             where = f"{request.path}/" + (f"?{request.query}" if request.query else "")
             return Response(308, headers={"Location": where})
@@ -273,7 +285,7 @@ class Agent(Ramdisk):
             return _fault(401, "401 Unauthorized: Token invalid.")
         wanted = path.removeprefix("/commands/").rstrip("/")
         if request.method == "POST" and not wanted:
-            return self._order(request, wait=args.get("wait", "false").lower() == "true")
+            return self._run_command(request, wait=args.get("wait", "false").lower() == "true")
         if request.method != "GET":
             return _fault(405, "405 Method Not Allowed")
         if not wanted:
@@ -283,7 +295,7 @@ class Agent(Ramdisk):
                 return json(command.document())
         return _fault(404, f"404 Not Found: Command with id {wanted} not found.")
 
-    def _about(self, request: Request, path: str) -> Response:
+    def _describe_api(self, request: Request, path: str) -> Response:
         if path == "/status":
             return json({"started_at": None, "version": VERSION})
         link = {"href": f"http://{self.address}:{self.port}/v1/", "rel": "self"}
@@ -295,7 +307,7 @@ class Agent(Ramdisk):
             | {"default_version": version}
         )
 
-    async def _order(self, request: Request, *, wait: bool) -> Response:
+    async def _run_command(self, request: Request, *, wait: bool) -> Response:
         try:
             body = request.json()
         except BadJson:
@@ -322,12 +334,12 @@ class Agent(Ramdisk):
     async def _execute(self, command: Command, entry: Entry, params: Mapping[str, Any]) -> None:
         machine = self.machine
         step = params.get("step") or {}
-        what = (
+        label = (
             f"{command.name} {step.get('interface')}.{step.get('step')}" if step else command.name
         )
-        told = {"command": command.id, "step": step}
-        machine.record("agent", what, step.get("args"), **told)
-        machine.agent = f"busy: {what}"
+        entry_fields = {"command": command.id, "step": step}
+        machine.record("agent", label, step.get("args"), **entry_fields)
+        machine.agent = f"busy: {label}"
         try:
             command.result = await entry.run(self, params)
             command.status = "SUCCEEDED"
@@ -336,7 +348,9 @@ class Agent(Ramdisk):
         except (KeyError, TypeError, AttributeError) as error:  # parameters of the wrong shape
             command.status = "FAILED"
             command.error = Failed(f"invalid parameters: {error!r}").document
-        machine.record("agent", f"finished {what}", command.error or command.status, **told)
+        machine.record(
+            "agent", f"finished {label}", command.error or command.status, **entry_fields
+        )
         machine.agent = "idle"
         if entry.background:
             self._wake.set()

@@ -1,4 +1,4 @@
-"""The Redfish documents of the BMC itself: manager, chassis, media, sessions, tasks, firmware."""
+"""Redfish documents of the BMC: manager, chassis, media, sessions, tasks, firmware."""
 
 from collections.abc import Callable
 from time import time
@@ -285,7 +285,7 @@ def tasks(machine: Machine) -> Document:
 
 
 def task(machine: Machine, number: int) -> Document:
-    """Raises IndexError if there is no such task."""
+    """Return a task. Raises IndexError if there is none with this number."""
     job = machine.tasks[number]
     done = time() >= job.ends
     document = resource(

@@ -1,8 +1,8 @@
 """
-The agent's commands: what the service can order it to do, and what that does to the machine.
+Commands of the simulated agent, and their effects on the machine.
 
-A command is an async function of the agent's ramdisk and the parameters; what it returns is the
-command's result, and `Failed` makes it a failed command.
+A command is an async function of the agent's ramdisk and the parameters. It returns the command's
+result, or raises `Failed`.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ Step = dict[str, Any]
 
 
 class Failed(Exception):
-    """The command failed: `kind` and `message` as the agent names it, `details` say what."""
+    """
+    The command failed: `kind` and `message` as in the agent's errors, `details` is the reason.
+    """
 
     def __init__(
         self,
@@ -42,7 +44,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command: `background` ones are answered with RUNNING at once unless waited for."""
+    """A command. `background`: the agent answers RUNNING at once, unless the client waits."""
 
     run: Callable[[Ramdisk, Params], Awaitable[Any]]
     background: bool = False
@@ -83,7 +85,7 @@ MANAGER = "generic_hardware_manager"
 
 
 def steps(flow: str, faults: Faults) -> list[Step]:
-    """The steps that the agent offers for `flow`, with those that the faults add or change."""
+    """Return the agent's steps of a flow, with those that the faults add or change."""
     offered = {(step["interface"], step["step"]): step for step in STEPS[flow]}
     for step in faults.steps.get(flow, ()):
         key = (step["interface"], step["step"])
@@ -146,7 +148,7 @@ async def _prepare_image(agent: Ramdisk, params: Params) -> Any:
 
 
 async def write_image(agent: Ramdisk, info: Params, configdrive: Any) -> Any:
-    """Fetch the image, check its checksum and make it the disk's content."""
+    """Fetch the image, verify its checksum and make it the disk's content."""
     algorithm, expected = await _checksum(agent, info)
     errors = []
     for url in info["urls"]:
@@ -175,7 +177,7 @@ async def write_image(agent: Ramdisk, info: Params, configdrive: Any) -> Any:
 
 
 async def _checksum(agent: Ramdisk, info: Params) -> tuple[str, str]:
-    """(algorithm, expected hex digest) of an image_info. Raises Failed."""
+    """Return (algorithm, expected hex digest) of an image_info. Raises Failed."""
     algorithm, expected = info.get("os_hash_algo"), info.get("os_hash_value")
     if not (algorithm and expected):
         expected = info.get("checksum") or ""
@@ -257,7 +259,7 @@ async def _nothing(_agent: Ramdisk, _params: Params) -> Any:
     return None
 
 
-#: What a step does beside taking its time, by its bare name.
+#: Effects of steps, by step name without the interface.
 WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[Any]]] = {
     "erase_devices": _erase,
     "erase_devices_metadata": _erase,

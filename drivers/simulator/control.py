@@ -1,11 +1,11 @@
 """
-The control endpoint: what a test or an operator of the simulator asks, not what hardware offers.
+Control endpoint of the simulator, for tests and operators. Real hardware has no such endpoint.
 
 GET  /agent.iso?api=URL[&ipa-...=...]   a medium that boots the agent
-GET  /agent.kernel, /agent.ramdisk      what a medium is made of; their content matters to nobody
+GET  /agent.kernel, /agent.ramdisk      parts of such a medium; their content is arbitrary
 GET  /sim/machines, /sim/machines/N, /sim/machines/N/log
 GET  /sim/faults, POST /sim/faults, POST /sim/machines/N/faults   fields of `Faults`; null resets
-POST /sim/machines/N/power {"state": "on" | "off"}   somebody presses the button at the machine
+POST /sim/machines/N/power {"state": "on" | "off"}   press the machine's power button
 """
 
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from drivers.simulator.server import BadJson, Request, Response, json
 
 
 class Control:
-    """Serves the control endpoint of one simulator."""
+    """Control endpoint of one simulator."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -61,7 +61,7 @@ class Control:
             case ("POST", "power"):
                 state = request.json().get("state")
                 if state not in ("on", "off"):
-                    return json({"error": f"state is on or off, not {state!r}"}, 400)
+                    return json({"error": f"state must be on or off, not {state!r}"}, 400)
                 self._fleet.press(number, on=state == "on")
                 return json(machines[number].describe())
         return json({"error": f"there is nothing at {request.method} {request.path}"}, 404)

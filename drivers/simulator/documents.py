@@ -1,4 +1,4 @@
-"""What Redfish documents are made of, and the paths at which a simulated BMC has them."""
+"""Parts of Redfish documents, and the paths of a simulated BMC."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from typing import Any
 
 Document = dict[str, Any]
 
-#: {id} stands for the UUID of the machine.
+# Paths; {id} stands for the UUID of the machine.
 ROOT = "/redfish/v1"
 SYSTEM = f"{ROOT}/Systems/{{id}}"
 MANAGER = f"{ROOT}/Managers/BMC"
@@ -23,7 +23,7 @@ OK = {"State": "Enabled", "Health": "OK"}
 
 
 def when(seconds: float) -> str:
-    """A moment (seconds since the epoch) as Redfish writes it."""
+    """Return a time (seconds since the epoch) in Redfish's format."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -32,7 +32,9 @@ def link(path: str) -> Document:
 
 
 def resource(path: str, kind: str, name: str, **rest: Any) -> Document:
-    """A resource of type `kind` ("Bios.v1_2_0.Bios"), whose Id is the end of its path."""
+    """
+    Return a resource of type `kind` ("Bios.v1_2_0.Bios"). Its Id is the last part of its path.
+    """
     return {
         "@odata.id": path,
         "@odata.type": f"#{kind}",

@@ -1,8 +1,8 @@
 """
-Delays and faults: how a machine is slow, and how it goes wrong.
+Delays and injected faults of simulated machines.
 
-Each is a field of `Faults`. They are set for all machines or for one, at the start or while they
-run; what is set for one machine wins. Nothing here is random: rates draw from the machine's own
+Each is a field of `Faults`. Fields are set for all machines or for one, at the start or later; a
+value for one machine takes precedence. Behaviour is reproducible: rates draw from the machine's
 seeded generator.
 """
 
@@ -12,76 +12,57 @@ from typing import Any
 
 
 class BadFault(ValueError):
-    """There is no such fault, or its value makes no sense; the message names it."""
+    """There is no such fault, or its value is invalid; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
     """
-    How a machine behaves. Times are in seconds, rates between 0 and 1.
+    Behaviour of a machine. Times are in seconds, rates between 0 and 1.
 
-    BMC:
-    latency, latency_jitter: each Redfish answer is delayed by latency + random(0, jitter).
-    error_rate, drop_rate: share of Redfish requests answered with a 500, or cut without answer.
-    bmc_dead: every connection to the BMC is cut. bmc_silent: it is never answered.
-    power_on_seconds, power_off_seconds: until the BMC shows the new power state.
-    power_stuck: the BMC accepts power orders and nothing happens.
-    task_seconds: how long a firmware update takes, or a change of volumes.
-    task_fails: the task of a change of volumes ends with this message, and has changed no volume.
-    volumes_on_reset: volumes are created and deleted by the next start of the machine.
-    boot_once_only: the BMC refuses a boot device that is to last (Continuous).
-    boot_choices_hidden: it does not list the values that its boot settings can have.
-    boot_fixed_in_post: it refuses boot settings until the machine has booted, as HPE's do.
-
-    Boot:
-    boot_seconds: from power-on to the booted system.
-    agent_never_boots: the agent's medium is read, and then nothing more is heard.
-
-    Agent:
-    heartbeat_gap: least time between two heartbeats. heartbeats_stop: it sends none any more.
-    retry_factor: scales the agent's waits after a conflict or an error.
-    step_seconds: how long a step takes; a number for all, or by step {"deploy.erase_devices": 3}
-        with "*" for the rest.
-    step_fails: {step: reason}; the step ends FAILED for that reason, until this is set anew.
-    agent_dies: the agent dies in the middle of this step: once per setting.
-    steps: {"clean" | "deploy" | "service": [{"interface", "step", "priority", ...}]}, added to the
-        agent's steps or, by the same interface and name, instead of them.
-    manager_version: version of the agent's hardware manager.
-    lacks: what the agent does not know, as old ones: extensions ("deploy") and commands
-        ("standby.get_partition_uuids").
-
-    Steps are named "interface.step" or by the step alone.
+    Steps are named "interface.step", or by the step alone.
     """
 
-    latency: float = 0.0
-    latency_jitter: float = 0.0
-    error_rate: float = 0.0
-    drop_rate: float = 0.0
-    bmc_dead: bool = False
-    bmc_silent: bool = False
-    power_on_seconds: float = 0.0
+    # The BMC
+    latency: float = 0.0  # delay of each Redfish answer
+    latency_jitter: float = 0.0  # upper bound of a random addition to `latency`
+    error_rate: float = 0.0  # share of Redfish requests answered with a 500
+    drop_rate: float = 0.0  # share of Redfish requests whose connection is cut
+    bmc_dead: bool = False  # all connections to the BMC are cut
+    bmc_silent: bool = False  # the BMC accepts connections and never answers
+    power_on_seconds: float = 0.0  # until the BMC shows the new power state
     power_off_seconds: float = 0.0
-    power_stuck: bool = False
-    task_seconds: float = 0.0
-    task_fails: str = ""
-    volumes_on_reset: bool = False
-    boot_once_only: bool = False
-    boot_choices_hidden: bool = False
-    boot_fixed_in_post: bool = False
-    boot_seconds: float = 0.5
-    agent_never_boots: bool = False
-    heartbeat_gap: float = 5.0
-    heartbeats_stop: bool = False
-    retry_factor: float = 1.0
+    power_stuck: bool = False  # the BMC accepts power commands without effect
+    task_seconds: float = 0.0  # duration of a firmware update or a change of volumes
+    task_fails: str = ""  # message of a failed change of volumes; "": changes succeed
+    volumes_on_reset: bool = False  # volumes change at the next start of the machine
+    boot_once_only: bool = False  # the BMC refuses a persistent boot device (Continuous)
+    boot_choices_hidden: bool = False  # the BMC does not list the values of its boot settings
+    boot_fixed_in_post: bool = False  # boot settings are refused during POST, as by HPE's BMCs
+
+    # The boot
+    boot_seconds: float = 0.5  # from power-on to the booted system
+    agent_never_boots: bool = False  # the agent's medium is read, but no agent starts
+
+    # The agent
+    heartbeat_gap: float = 5.0  # least time between two heartbeats
+    heartbeats_stop: bool = False  # no more heartbeats
+    retry_factor: float = 1.0  # scales the agent's waits after a conflict or an error
+    #: Duration of all steps, or by step: {"deploy.erase_devices": 3}, "*" for the others.
     step_seconds: float | Mapping[str, float] = 0.0
+    #: Step -> reason: the step ends FAILED, until this field is set again.
     step_fails: Mapping[str, str] = field(default_factory=dict)
-    agent_dies: str = ""
+    agent_dies: str = ""  # the agent dies during this step, once per setting
+    #: "clean", "deploy" or "service" -> steps {"interface", "step", "priority", ...} of the agent,
+    #: in addition to its others, or in place of those with the same interface and name.
     steps: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
-    manager_version: str = "1.2"
+    manager_version: str = "1.2"  # of the agent's hardware manager
+    #: Extensions ("deploy") and commands ("standby.get_partition_uuids") that the agent does not
+    #: have, as in old versions.
     lacks: Sequence[str] = ()
 
     def seconds(self, step: str) -> float:
-        """How long `step` ("interface.step") takes."""
+        """Return the duration of a step ("interface.step")."""
         if isinstance(self.step_seconds, Mapping):
             found = find(self.step_seconds, step)
             return float(self.step_seconds.get("*", 0.0) if found is None else found)
@@ -89,12 +70,14 @@ class Faults:
 
 
 def find(table: Mapping[str, Any], step: str) -> Any:
-    """The entry of a step by its full or its bare name, or None."""
+    """
+    Return the entry of a step by its full name, or by its name without the interface, or None.
+    """
     return table.get(step, table.get(step.partition(".")[2]))
 
 
 def merge(*layers: Mapping[str, Any]) -> Faults:
-    """The faults of a machine: later layers win."""
+    """Merge the faults of a machine: later layers take precedence."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merged.update(layer)
@@ -102,7 +85,7 @@ def merge(*layers: Mapping[str, Any]) -> Faults:
 
 
 def check(wanted: Mapping[str, Any]) -> None:
-    """Raise BadFault unless every entry is a fault with a value it can have (None: the default)."""
+    """Raise BadFault unless each entry is a fault with a valid value (None: the default)."""
     for name, value in wanted.items():
         if name not in KINDS:
             raise BadFault(f"unknown fault {name!r}; known: {', '.join(sorted(KINDS))}")

@@ -1,6 +1,4 @@
-"""
-The machines of a simulator, their power and their faults.
-"""
+"""The machines of a simulator, with their power and faults."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from drivers.simulator.power import Power
 
 
 class Fleet:
-    """The machines, which run once a subclass has set `_loop` and `_powers`."""
+    """Machines of a simulator. A subclass sets `_loop` and `_powers` when it starts them."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = machines
@@ -24,9 +22,9 @@ class Fleet:
 
     def set_faults(self, number: int | None = None, /, **wanted: Any) -> None:
         """
-        Set fields of `Faults` for one machine, or for all; None takes a setting back.
+        Set fields of `Faults` for one machine, or for all. None resets a field.
 
-        May be called from any thread. Raises BadFault.
+        Thread-safe. Raises BadFault.
         """
         faults.check(wanted)
         layer = self._for_all if number is None else self._for_one[number]
@@ -40,11 +38,11 @@ class Fleet:
             self.machines[i].faults = faults.merge(self._for_all, self._for_one[i])
 
     def faults(self, number: int | None = None) -> Faults:
-        """What holds for machine `number`, or for all that have no setting of their own."""
+        """Return the faults of a machine, or those for machines without settings of their own."""
         return faults.merge(self._for_all) if number is None else self.machines[number].faults
 
     def press(self, number: int, *, on: bool) -> None:
-        """Switch a machine on or off by hand, without its BMC being told. From any thread."""
+        """Switch a machine on or off by its power button, without the BMC. Thread-safe."""
 
         def act() -> None:
             if (self.machines[number].power == "On") != on:

@@ -1,4 +1,4 @@
-"""The inventory that the agent posts when it inspects its machine."""
+"""Inventory in the agent's inspection report."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from drivers.simulator.machine import Machine
 
 
 def inventory(machine: Machine, macs: Sequence[str]) -> dict[str, Any]:
-    """The body of the inspection callback (collector `default`)."""
+    """Return the body of the inspection callback (collector `default`)."""
     disk = {
         "name": "/dev/sda",
         "model": "Simulated Disk",

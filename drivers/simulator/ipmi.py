@@ -1,12 +1,12 @@
 """
-Simulated machines behind IPMI BMCs, for tests, benchmarks and trying Ingot out.
+Simulated machines with IPMI BMCs, for tests, benchmarks and trials.
 
     python -m drivers.simulator.ipmi --port 0 --count 3
 
-prints the UDP port of each BMC on a line of its own once all of them answer, then serves until it
-is killed. The server is pyghmi's own; what real BMCs do and it does not is added here: it refuses
-cipher suites other than 3 in so many words, says no to unknown users and wrong passwords instead
-of nothing, keeps the boot flags as they were set, and forgets a boot device meant for one boot.
+prints the UDP port of each BMC on a line of its own as soon as it listens, then serves until it is
+killed. The server is pyghmi's. This module adds the behaviour of real BMCs: explicit errors for
+cipher suites other than 3, for unknown users and for wrong passwords; boot flags that are kept as
+set; and boot devices for a single boot.
 """
 
 import argparse
@@ -28,7 +28,7 @@ VALID, PERSISTENT = 0x80, 0x40
 
 
 class LoginSession(serversession.ServerSession):  # type: ignore[misc]
-    """A session that tells the client why it may not log in."""
+    """A session that answers a refused login with the reason."""
 
     def _got_rakp1(self, data: Any) -> None:
         name = bytes(data[28:]).decode(errors="replace")
@@ -39,7 +39,7 @@ class LoginSession(serversession.ServerSession):  # type: ignore[misc]
 
     def _got_rakp3(self, data: Any) -> None:
         super()._got_rakp3(data)
-        if self.sessionid == 0:  # still not logged in
+        if self.sessionid == 0:  # the login failed
             self._refuse("rakp4", data[0], INVALID_INTEGRITY_CHECK)
 
     def _refuse(self, payload: str, tag: int, status: int) -> None:
@@ -52,10 +52,9 @@ class LoginSession(serversession.ServerSession):  # type: ignore[misc]
 
 class SimulatedBmc(Bmc):  # type: ignore[misc]
     """
-    A machine that is on or off, and its BMC.
+    A machine with a power state, and its BMC.
 
     strict: refuse cipher suites other than 3; otherwise answer them in SHA-1, as virtualbmc does.
-    boot_flags: the five bytes of IPMI's boot flags parameter, as last set.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
         self.port: int = self.serversocket.getsockname()[1]
         self.strict = strict
         self.power = "off"
-        self.boot_flags = bytes(5)
+        self.boot_flags = bytes(5)  # value of IPMI's boot flags parameter, as last set
 
     def get_power_state(self) -> str:
         return self.power
@@ -108,7 +107,7 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
             self.boot_flags = bytes([self.boot_flags[0] & ~VALID, *self.boot_flags[1:]])
 
     def sessionless_data(self, data: Any, sockaddr: Any) -> None:
-        """Answer what comes outside of a session; requests to open one are looked at here."""
+        """Answer packets outside of a session. Checks the cipher suite of requests to open one."""
         packet = bytearray(data)
         opens = len(packet) >= 48 and packet[4] == 6 and packet[5] == 0x10
         if not opens:
@@ -129,10 +128,12 @@ class SimulatedBmc(Bmc):  # type: ignore[misc]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Simulated machines behind IPMI BMCs.")
+    parser = argparse.ArgumentParser(description="Simulated machines with IPMI BMCs.")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="of the first BMC; 0: any free port")
-    parser.add_argument("--count", type=int, default=1, help="how many BMCs, on ports in a row")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port of the first BMC; 0: any free port"
+    )
+    parser.add_argument("--count", type=int, default=1, help="number of BMCs, on consecutive ports")
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password", default="password")
     parser.add_argument("--lax", action="store_true", help="answer every cipher suite in SHA-1")

@@ -1,4 +1,4 @@
-"""One simulated machine: everything that is true of it, and the log of what happened to it."""
+"""State of one simulated machine, and its log."""
 
 import time
 import uuid
@@ -10,7 +10,7 @@ from typing import Any
 
 from drivers.simulator.faults import Faults
 
-#: How many entries the log of one machine keeps.
+#: Number of entries in the log of a machine; older ones are dropped.
 LOG_LENGTH = 10_000
 
 BIOS_DEFAULTS: dict[str, Any] = {
@@ -22,7 +22,7 @@ BIOS_DEFAULTS: dict[str, Any] = {
     "SerialBaudRate": 115200,
     "SriovGlobalEnable": "Disabled",
 }
-#: The values that an enumerated BIOS attribute can have.
+#: Values of the enumerated BIOS attributes.
 BIOS_CHOICES: dict[str, list[str]] = {
     "BootMode": ["Uefi", "Bios"],
     "NumLock": ["On", "Off"],
@@ -35,38 +35,28 @@ BIOS_CHOICES: dict[str, list[str]] = {
 
 @dataclass(slots=True)
 class Image:
-    """What was written to the disk: size in bytes, sha256 in hex."""
+    """Image on the disk."""
 
     name: str
-    sha256: str
-    size: int
+    sha256: str  # hexadecimal
+    size: int  # bytes
     configdrive: bool = False
 
 
 @dataclass(slots=True)
 class Task:
-    """A long job of the BMC, done at `ends` (seconds since the epoch). failure: "" or why."""
+    """A task of the BMC."""
 
     number: int
     name: str
-    started: float
-    ends: float
-    failure: str = ""
+    started: float  # seconds since the epoch
+    ends: float  # seconds since the epoch
+    failure: str = ""  # error message; "": the task succeeds
 
 
 @dataclass(slots=True)
 class Machine:
-    """
-    The state of one machine.
-
-    power: "On" or "Off". runs: what the machine does: "off", "starting", "agent", "instance",
-    "rescue", "no bootable device" or "hung". agent: "" or what the agent is at.
-    media: device ("Cd", "Floppy") -> URL inserted, "" if none.
-    spent: one-time faults that have happened.
-    subscriptions: path -> document.
-    at_start: what the next start of the machine does, once.
-    bios, bios_pending: attributes in effect, and those that the next reset brings.
-    """
+    """State of one machine."""
 
     number: int
     address: str
@@ -79,35 +69,37 @@ class Machine:
 
     username: str = "admin"
     password: str = "admin"
-    power: str = "Off"
+    power: str = "Off"  # "On" or "Off"
+    #: "off", "starting", "agent", "instance", "rescue", "no bootable device" or "hung".
     runs: str = "off"
-    agent: str = ""
+    agent: str = ""  # activity of the agent; "": no agent runs
     boot_target: str = "None"
     boot_enabled: str = "Disabled"
     boot_mode: str = "UEFI"
     boot_uri: str = ""
+    #: Device -> URL of the inserted medium; "": none.
     media: dict[str, str] = field(default_factory=lambda: {"Cd": "", "Floppy": ""})
-    bios: dict[str, Any] = field(default_factory=lambda: dict(BIOS_DEFAULTS))
-    bios_pending: dict[str, Any] = field(default_factory=dict)
-    bios_applied: float | None = None
-    secure_boot: bool = False
-    secure_boot_now: bool = False
+    bios: dict[str, Any] = field(default_factory=lambda: dict(BIOS_DEFAULTS))  # in effect
+    bios_pending: dict[str, Any] = field(default_factory=dict)  # applied by the next reset
+    bios_applied: float | None = None  # seconds since the epoch
+    secure_boot: bool = False  # setting
+    secure_boot_now: bool = False  # in effect since the last start
     indicator: str = "Off"
     drive_indicators: dict[int, str] = field(default_factory=dict)
     asset_tag: str = ""
     firmware: dict[str, str] = field(default_factory=lambda: {"BIOS": "1.0.0", "BMC": "2.10"})
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: list[Task] = field(default_factory=list)
-    at_start: list[Callable[[], None]] = field(default_factory=list)
-    sessions: dict[str, str] = field(default_factory=dict)
-    subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    at_start: list[Callable[[], None]] = field(default_factory=list)  # called once, at next start
+    sessions: dict[str, str] = field(default_factory=dict)  # id -> token
+    subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)  # path -> document
     disk: Image | None = None
     disk_bytes: int = 100 * 1024**3
     memory_gib: int = 32
     cpus: int = 8
-    reads: int = 0
+    reads: int = 0  # GET requests to the BMC
     boots: int = 0
-    spent: set[str] = field(default_factory=set)
+    spent: set[str] = field(default_factory=set)  # one-time faults that have occurred
     log: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=LOG_LENGTH))
 
     @property
@@ -125,7 +117,7 @@ class Machine:
     def driver_info(
         self, username: str | None = None, password: str | None = None
     ) -> dict[str, Any]:
-        """`driver_info` of a node that is this machine, for the hardware type `redfish`."""
+        """Return `driver_info` for a node of this machine with hardware type `redfish`."""
         return {
             "redfish_address": self.redfish_address,
             "redfish_system_id": self.system_id,
@@ -136,16 +128,15 @@ class Machine:
 
     def record(self, kind: str, what: str, detail: Any = None, **more: Any) -> None:
         """
-        Log what the machine was told or did.
+        Add an entry to the machine's log. more: further keys of the entry.
 
-        kind: "redfish" (an order to the BMC), "agent" (a command to the agent, or its end) or
-        "machine" (what came of it, or what somebody did at the machine). more: keys of this entry
-        alone.
+        kind: "redfish" (command to the BMC), "agent" (start or end of an agent's command) or
+        "machine" (event on the machine, or action at its power button).
         """
         self.log.append({"at": time.time(), "kind": kind, "what": what, "detail": detail, **more})
 
     def describe(self) -> dict[str, Any]:
-        """The machine as the control endpoint shows it."""
+        """Return the machine as the control endpoint shows it."""
         return {
             "number": self.number,
             "name": self.name,
@@ -173,7 +164,7 @@ class Machine:
 
 
 def build(number: int, address: str, port: int, seed: int, faults: Faults | None = None) -> Machine:
-    """Machine `number` of the fleet that `seed` names: the same identity in every run."""
+    """Return machine `number` of the fleet with this seed. Its identity is the same in each run."""
     low = number.to_bytes(3, "big")
     macs = tuple(
         ":".join(f"{octet:02x}" for octet in (first, 0x54, seed % 256, *low))

@@ -1,4 +1,4 @@
-"""Boot media: made with kernel parameters inside, fetched, and read for those parameters."""
+"""Boot media with kernel parameters: creation, download, and search for the parameters."""
 
 import asyncio
 import hashlib
@@ -11,21 +11,21 @@ import aiohttp
 
 CHUNK = 256 * 1024
 SECTOR = 2048
-#: An image may be large: only silence ends the reading of one.
-PATIENCE = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
-#: A parameter may lie across two chunks of the image: this much is looked at again.
+#: No limit for a whole download, as images may be large.
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
+#: Bytes of a chunk that are searched again with the next one, as a parameter may lie across both.
 OVERLAP = 8192
 PARAMETER = re.compile(rb"(ipa-[a-z0-9-]+)=([!#-&(-~]+)")
-#: What boots the agent, where the service makes a medium of it.
+#: Paths of kernel and ramdisk on the control endpoint, for media that the service builds.
 PARTS = ("/agent.kernel", "/agent.ramdisk")
 
 
 class Unreadable(Exception):
-    """An image could not be read; the message says which and why."""
+    """An image cannot be read; the message has its URL and the reason."""
 
 
 def medium(parameters: Mapping[str, str]) -> bytes:
-    """An image that begins like an ISO 9660 file system and holds kernel parameters as text."""
+    """Return an image with the header of an ISO 9660 file system and kernel parameters as text."""
     line = " ".join(f"{name}={value}" for name, value in parameters.items())
     text = f"linux /vmlinuz nofb {line} \n".encode()
     primary = b"\x01CD001\x01\x00" + b"LINUX".ljust(32) + b"INGOT-AGENT".ljust(32)
@@ -35,14 +35,14 @@ def medium(parameters: Mapping[str, str]) -> bytes:
 
 
 def part(name: str) -> bytes:
-    """A kernel or a ramdisk: bytes that are always the same."""
+    """Return the content of a kernel or ramdisk: fixed bytes."""
     return hashlib.shake_256(name.encode()).digest(CHUNK)
 
 
 async def read(
     client: aiohttp.ClientSession, url: str, *, insecure: bool = False
 ) -> AsyncIterator[bytes]:
-    """The bytes behind a http, https or file URL, in pieces. Raises Unreadable."""
+    """Yield the content of a http, https or file URL, in chunks. Raises Unreadable."""
     try:
         if url.startswith("file:"):
             image = await asyncio.to_thread(Path(unquote(urlsplit(url).path)).open, "rb")
@@ -50,7 +50,7 @@ async def read(
                 while piece := await asyncio.to_thread(image.read, CHUNK):
                     yield piece
             return
-        async with client.get(url, ssl=not insecure, timeout=PATIENCE) as answer:
+        async with client.get(url, ssl=not insecure, timeout=TIMEOUT) as answer:
             if answer.status != 200:
                 raise Unreadable(f"{url}: status {answer.status}")
             async for piece in answer.content.iter_chunked(CHUNK):
@@ -60,7 +60,7 @@ async def read(
 
 
 def parameters(text: bytes) -> dict[str, str]:
-    """The kernel parameters `ipa-...=value` in a text, the first of each name."""
+    """Return the kernel parameters `ipa-...=value` in a text. The first one of a name wins."""
     found: dict[str, str] = {}
     for match in PARAMETER.finditer(text):
         found.setdefault(match[1].decode(), match[2].decode())
@@ -68,13 +68,13 @@ def parameters(text: bytes) -> dict[str, str]:
 
 
 async def scan(client: aiohttp.ClientSession, url: str) -> dict[str, str]:
-    """The kernel parameters in the image behind `url`. Raises Unreadable."""
+    """Return the kernel parameters in the image at a URL. Raises Unreadable."""
     found: dict[str, str] = {}
     window = b""
     async for piece in read(client, url, insecure=True):
         window = window[-OVERLAP:] + piece
         for match in PARAMETER.finditer(window):
-            if match.end() < len(window):  # else it may go on in the next piece
+            if match.end() < len(window):  # else it may continue in the next chunk
                 found.setdefault(match[1].decode(), match[2].decode())
     for name, value in parameters(window[-OVERLAP:]).items():
         found.setdefault(name, value)

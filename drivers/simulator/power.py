@@ -1,8 +1,8 @@
 """
-Power and boot: what happens in a machine when its power is switched or it is reset.
+Power and boot of a simulated machine.
 
-A boot takes the override's device first and the disk after it, as firmware does. A medium with
-`ipa-api-url` in it boots the agent; a disk with an image runs the instance.
+A boot tries the override's device first, then the disk, as firmware does. A medium with
+`ipa-api-url` boots the agent; a disk with an image runs the instance.
 """
 
 import asyncio
@@ -16,71 +16,68 @@ from drivers.simulator import media
 from drivers.simulator.agent import Agent
 from drivers.simulator.machine import Machine
 
-#: Systems that hear the power button; anything else has to be switched off hard.
-LISTENING = {"agent", "instance", "rescue"}
+#: Systems that react to the power button; in other states only a hard power-off works.
+ACPI_SYSTEMS = {"agent", "instance", "rescue"}
 
 
 class WrongState(Exception):
-    """The machine cannot do that in the power state it is in."""
+    """The action is not possible in the machine's power state."""
 
 
 @dataclass(slots=True)
 class Power:
-    """
-    The power of one machine and what runs on it.
-
-    pxe: what the network boots: kernel parameters as text, or the URL of a text that holds them,
-        in which {mac} and {hexhyp} (with hyphens) stand for the machine's first MAC; "" nothing.
-    """
+    """Power of one machine, and the system that runs on it."""
 
     machine: Machine
     client: aiohttp.ClientSession
+    #: Kernel parameters of network boot as text, or the URL of a text with them, in which {mac} and
+    #: {hexhyp} (with hyphens) stand for the machine's first MAC address. "": no network boot.
     pxe: str = ""
     agent: Agent | None = None
     _running: "asyncio.Task[None] | None" = None
-    _changing: "asyncio.Task[None] | None" = None
-    _heading: str = ""
+    _change: "asyncio.Task[None] | None" = None
+    _next_state: str = ""  # power state that a delayed change leads to
 
     def reset(self, kind: str) -> None:  # noqa: C901, PLR0912 - one branch per ResetType
-        """Do what Redfish's ResetType `kind` asks. Raises WrongState."""
+        """Perform a reset of Redfish's ResetType `kind`. Raises WrongState."""
         machine = self.machine
         if kind == "PushPowerButton":
             kind = "GracefulShutdown" if machine.power == "On" else "On"
         if kind in ("ForceRestart", "GracefulRestart", "PowerCycle", "Nmi"):
             if machine.power == "Off":
                 raise WrongState(f"{kind}: the system is powered off")
-        elif (kind in ("On", "ForceOn")) == ((self._heading or machine.power) == "On"):
-            return  # it is, or is about to be, what was asked for
+        elif (kind in ("On", "ForceOn")) == ((self._next_state or machine.power) == "On"):
+            return  # in the requested state already, or on the way there
         if machine.faults.power_stuck:
             return
         if kind == "Nmi":
-            self._die("hung")
+            self._end_system("hung")
         elif kind in ("On", "ForceOn"):
             self._switch(self._go_on, machine.faults.power_on_seconds)
         elif kind == "ForceOff":
             self._switch(self._go_off, machine.faults.power_off_seconds)
         elif kind == "GracefulShutdown":
-            if machine.runs in LISTENING:
+            if machine.runs in ACPI_SYSTEMS:
                 self._switch(self._go_off, machine.faults.power_off_seconds)
-        elif kind != "GracefulRestart" or machine.runs in LISTENING:
-            self._switch(self._go_through, machine.faults.power_on_seconds)
+        elif kind != "GracefulRestart" or machine.runs in ACPI_SYSTEMS:
+            self._switch(self._go_off_and_on, machine.faults.power_on_seconds)
 
     def from_inside(self, kind: str) -> None:
-        """The system that runs on the machine powers off ("off") or restarts ("restart")."""
+        """Power off ("off") or restart ("restart") the machine, on behalf of its system."""
         faults = self.machine.faults
         if kind == "off":
             self._switch(self._go_off, faults.power_off_seconds)
         else:
-            self._switch(self._go_through, faults.power_on_seconds)
+            self._switch(self._go_off_and_on, faults.power_on_seconds)
 
     def unplug(self) -> None:
-        """Nothing runs any more, at once."""
+        """Stop all activity at once."""
         self._halt()
         if self.machine.power == "On":
             self._go_off()
 
     def _switch(self, action: Callable[[], None], seconds: float) -> None:
-        """Do it after `seconds`; a later order replaces one that has not been done yet."""
+        """Perform a power change after `seconds`. Replaces a change that is still delayed."""
         self._halt()
         if seconds == 0:
             action()
@@ -88,32 +85,32 @@ class Power:
 
         async def later() -> None:
             await asyncio.sleep(seconds)
-            self._changing, self._heading = None, ""
+            self._change, self._next_state = None, ""
             action()
 
-        self._heading = "Off" if action == self._go_off else "On"
-        self._changing = asyncio.create_task(later())
+        self._next_state = "Off" if action == self._go_off else "On"
+        self._change = asyncio.create_task(later())
 
     def _halt(self) -> None:
-        """Forget the order that is under way."""
-        if self._changing is not None:
-            self._changing.cancel()
-        self._changing, self._heading = None, ""
+        """Cancel a delayed power change."""
+        if self._change is not None:
+            self._change.cancel()
+        self._change, self._next_state = None, ""
 
     def _go_on(self) -> None:
         self.machine.power = "On"
         self._start()
 
     def _go_off(self) -> None:
-        self._die("off")
+        self._end_system("off")
         self.machine.power = "Off"
         self.machine.record("machine", "is off")
 
-    def _go_through(self) -> None:
-        self._die("off")
+    def _go_off_and_on(self) -> None:
+        self._end_system("off")
         self._go_on()
 
-    def _die(self, runs: str) -> None:
+    def _end_system(self, runs: str) -> None:
         if self._running is not None:
             self._running.cancel()
             self._running = None
@@ -142,7 +139,7 @@ class Power:
         for device in self._devices():
             if device == "Hdd":
                 if machine.disk is not None:
-                    self._settle("instance", f"boots {machine.disk.name} from disk")
+                    self._set_running("instance", f"boots {machine.disk.name} from disk")
                     return
                 continue
             try:
@@ -151,15 +148,15 @@ class Power:
                 machine.record("machine", f"cannot boot {device}", str(error))
                 continue
             if "ipa-api-url" in parameters:
-                self._settle("agent", f"boots the agent from {device}")
+                self._set_running("agent", f"boots the agent from {device}")
                 if not machine.faults.agent_never_boots:
                     self._start_agent(parameters)
                 return
             machine.record("machine", f"cannot boot {device}", "no ipa-api-url in it")
-        self._settle("no bootable device", "finds no bootable device")
+        self._set_running("no bootable device", "finds no bootable device")
 
     def _devices(self) -> list[str]:
-        """Boot devices in order; a one-time override is used up by this."""
+        """Return the boot devices in order. Resets a one-time override."""
         machine = self.machine
         target = machine.boot_target if machine.boot_enabled != "Disabled" else "None"
         if machine.boot_enabled == "Once":
@@ -167,7 +164,7 @@ class Power:
         return ["Hdd"] if target in ("None", "Hdd") else [target, "Hdd"]
 
     async def _load(self, device: str) -> dict[str, str]:
-        """The kernel parameters that `device` boots with. Raises Unreadable."""
+        """Return the kernel parameters from a boot device. Raises Unreadable."""
         machine = self.machine
         if device in ("Cd", "UsbCd", "Floppy", "Usb"):
             url = machine.media["Floppy" if device == "Floppy" else "Cd"]
@@ -183,7 +180,7 @@ class Power:
         hexhyp = machine.mac.replace(":", "-")
         return await media.scan(self.client, self.pxe.format(mac=machine.mac, hexhyp=hexhyp))
 
-    def _settle(self, runs: str, what: str) -> None:
+    def _set_running(self, runs: str, what: str) -> None:
         self.machine.runs = runs
         self.machine.record("machine", what)
 

@@ -1,6 +1,4 @@
-"""
-The ramdisk of an agent: its tasks, and the effects of commands on it and on the machine.
-"""
+"""Ramdisk of a simulated agent: its tasks, and the effects of commands on it and the machine."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +8,7 @@ import aiohttp
 
 from drivers.simulator.machine import Machine
 
-#: Between the answer to `power_off` and the end of the agent.
+#: Seconds between the answer to `power_off` and the end of the agent.
 GRACE = 0.05
 
 
@@ -18,9 +16,9 @@ class Ramdisk:
     """
     A machine that runs an agent.
 
-    client: the HTTP client of the agent; None until it has started.
-    on_power: called with "off" or "restart" when a command orders that.
-    insecure: the certificates of servers are not checked.
+    - client: HTTP client of the agent; None until the agent starts.
+    - on_power: called with "off" or "restart" when a command demands it.
+    - insecure: do not verify certificates of servers.
     """
 
     def __init__(
@@ -46,22 +44,22 @@ class Ramdisk:
         return self._client
 
     def kill(self) -> None:
-        """Be gone, at once."""
+        """Stop the agent at once."""
         self.serving = False
         for task in list(self._tasks):
             task.cancel()
 
     def lose(self, state: str) -> None:
-        """Stop serving and beating; the machine stays on."""
+        """Stop the agent's API and heartbeats; the machine stays on."""
         self.machine.agent = state
         self.kill()
 
     def leave(self, state: str) -> None:
-        """As `lose`, once the command that asked for it has been answered."""
+        """Call `lose` after the answer to the current command."""
         asyncio.get_running_loop().call_later(GRACE, self.lose, state)
 
     def switch(self, kind: str) -> None:
-        """Switch the machine ("off" or "restart"), once the command has been answered."""
+        """Switch the machine ("off" or "restart") after the answer to the current command."""
 
         def act() -> None:
             if self.serving:
@@ -71,7 +69,7 @@ class Ramdisk:
         asyncio.get_running_loop().call_later(GRACE, act)
 
     def spawn(self, work: Any) -> "asyncio.Task[None]":
-        """Run a coroutine for as long as the agent lives."""
+        """Run a coroutine as a task that ends with the agent."""
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,8 +1,8 @@
 """
-The Redfish service of one machine: who may ask, what they are shown, what an order does.
+Redfish service of one simulated machine: authentication, documents and actions.
 
-Orders are logged and change the machine; nothing else does. The BMC's faults (latency, errors,
-cut connections) are applied here.
+Only actions change the machine; each is logged. The BMC's faults (latency, errors, cut connections)
+are applied here.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Task
 from drivers.simulator.power import Power, WrongState
 from drivers.simulator.refusal import Refusal, choice, only
 from drivers.simulator.server import CUT, BadJson, Request, Response, json
-from drivers.simulator.volumes import DONE, task_begun
+from drivers.simulator.volumes import DONE, task_response
 
-#: A BMC keeps few sessions; the oldest makes room for a new one.
+#: Most sessions at a time, as BMCs keep few; a new one replaces the oldest.
 MAX_SESSIONS = 32
 OPEN = {"/redfish", ROOT}
 DOCUMENTS = {**bmc.BMC_DOCUMENTS, **system.SYSTEM_DOCUMENTS}
 
 
 class Redfish:
-    """The service of the machine that `power` switches."""
+    """Redfish service of the machine that `power` switches."""
 
     def __init__(self, power: Power) -> None:
         self.power = power
@@ -46,10 +46,10 @@ class Redfish:
         self._basic = f"Basic {b64encode(login).decode()}"
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
-        """Answer as the BMC does, faults included."""
+        """Answer a request as the BMC does, faults included."""
         faults, random = self.machine.faults, self.machine.random
         if faults.bmc_silent:
-            return _never()
+            return _silence()
         if faults.bmc_dead or (faults.drop_rate and random.random() < faults.drop_rate):
             return CUT
         if faults.latency or faults.latency_jitter:
@@ -67,13 +67,13 @@ class Redfish:
         try:
             if machine.faults.error_rate and machine.random.random() < machine.faults.error_rate:
                 raise Refusal(500, "InternalError", "The request failed due to an internal error.")
-            if path not in OPEN and not self._known(request, path):
+            if path not in OPEN and not self._authenticated(request, path):
                 raise Refusal(401, "NoValidSession", "No valid credentials were given.")
             if request.method in ("GET", "HEAD"):
                 machine.reads += 1
                 shown = self._show(path)
                 return Response(200) if request.method == "HEAD" else shown
-            return self._obey(request, path)
+            return self._change(request, path)
         except BadJson as error:
             return Refusal(400, "MalformedJSON", str(error)).response()
         except WrongState as error:
@@ -82,7 +82,7 @@ class Redfish:
             challenge = {"WWW-Authenticate": 'Basic realm="BMC"'} if refusal.status == 401 else None
             return refusal.response(challenge)
 
-    def _known(self, request: Request, path: str) -> bool:
+    def _authenticated(self, request: Request, path: str) -> bool:
         if request.method == "POST" and path == SESSIONS:
             return True
         token = request.headers.get("x-auth-token")
@@ -114,12 +114,12 @@ class Redfish:
         running = parent != TASKS and time() < machine.tasks[number].ends
         return json(bmc.task(machine, number), 202 if running else 200)
 
-    def _obey(self, request: Request, path: str) -> Response:
+    def _change(self, request: Request, path: str) -> Response:
         machine = self.machine
         wanted = path.replace(machine.uuid, "{id}", 1)
-        order = ORDERS.get((request.method, wanted))
-        if order is not None:
-            return order(self, request.json())
+        action = ACTIONS.get((request.method, wanted))
+        if action is not None:
+            return action(self, request.json())
         parent, _, last = path.rpartition("/")
         if request.method == "DELETE":
             if parent == SESSIONS and machine.sessions.pop(last, ""):
@@ -133,7 +133,7 @@ class Redfish:
             raise Refusal(405, "OperationNotAllowed", f"{request.method} {path} is not allowed.")
         raise Refusal(404, "ResourceMissingAtURI", f"There is no resource at {path}.")
 
-    # Orders: each takes the JSON body
+    # Actions: each receives the JSON body
 
     def reset(self, body: dict[str, Any]) -> Response:
         kind = choice(body, "ResetType", system.RESET_TYPES)
@@ -274,7 +274,7 @@ class Redfish:
         ends = now + machine.faults.task_seconds
         machine.tasks.append(Task(number, "Firmware update", now, ends))
         machine.record("redfish", "update firmware", {"image": url, "targets": targets})
-        return task_begun(machine, number)
+        return task_response(machine, number)
 
     def log_in(self, body: dict[str, Any]) -> Response:
         machine, sessions = self.machine, self.machine.sessions
@@ -292,7 +292,7 @@ class Redfish:
         )
 
 
-async def _never() -> Response:
+async def _silence() -> Response:
     await asyncio.get_running_loop().create_future()
     return CUT
 
@@ -325,7 +325,7 @@ def _drive(
     return ("PATCH", path), lambda bmc, body: bmc.change_drive(index, body)
 
 
-ORDERS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
+ACTIONS: dict[tuple[str, str], Callable[[Redfish, dict[str, Any]], Response]] = {
     ("POST", f"{SYSTEM}/Actions/ComputerSystem.Reset"): Redfish.reset,
     ("PATCH", SYSTEM): Redfish.change_system,
     ("PATCH", CHASSIS): Redfish.change_chassis,

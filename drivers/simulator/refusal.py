@@ -1,4 +1,4 @@
-"""How a simulated BMC refuses an order."""
+"""Errors of a simulated BMC."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from drivers.simulator.server import Response, json
 
 
 class Refusal(Exception):
-    """The order is refused: HTTP status, Redfish message id and text."""
+    """The BMC refuses a request: HTTP status, Redfish message id and text."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -20,14 +20,14 @@ class Refusal(Exception):
 
 
 def only(body: dict[str, Any], known: set[str]) -> None:
-    """Refuse properties that cannot be changed."""
+    """Refuse properties other than the known ones."""
     unknown = sorted(set(body) - known)
     if unknown:
         raise Refusal(400, "PropertyUnknown", f"The property {unknown[0]} cannot be changed.")
 
 
 def choice(body: dict[str, Any], name: str, choices: list[str], default: str = "") -> str:
-    """The value of `name`, one of `choices`."""
+    """Return the value of a property, which must be one of the choices. Raises Refusal."""
     value = body.get(name, default or None)
     if value is None:
         raise Refusal(400, "ActionParameterMissing", f"{name} is missing.")

@@ -1,8 +1,8 @@
 """
-A small HTTP/1.1 server on asyncio streams of bytes: what a BMC's or an agent's web server needs.
+Small HTTP/1.1 server on asyncio, for the web servers of BMCs and agents.
 
-Made for a thousand listeners in one process: a request costs some tens of microseconds. It knows
-keep-alive, pipelining and `Content-Length`; it refuses chunked request bodies (411).
+Made for a thousand listeners in one process: a request costs some tens of microseconds. Supports
+keep-alive, pipelining and `Content-Length`; refuses chunked request bodies (411).
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-MAX_HEAD = 64 * 1024
-MAX_BODY = 64 * 1024 * 1024
+MAX_HEAD = 64 * 1024  # bytes
+MAX_BODY = 64 * 1024 * 1024  # bytes
 
 
 class BadJson(ValueError):
@@ -25,21 +25,21 @@ class BadJson(ValueError):
 
 @dataclass(slots=True)
 class Request:
-    """One request; `headers` have lower-case names, `host` is the address it came in on."""
+    """An HTTP request."""
 
     method: str
     path: str
     query: str
-    headers: dict[str, str]
+    headers: dict[str, str]  # names in lower case
     body: bytes
-    host: str = ""
+    host: str = ""  # address of the listener
 
     def args(self) -> dict[str, str]:
-        """The query's parameters, the last of each name."""
+        """Return the parameters of the query. The last one of a name wins."""
         return {name: values[-1] for name, values in parse_qs(self.query).items()}
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object, an empty body as {}. Raises BadJson."""
+        """Return the body as a JSON object; an empty body as {}. Raises BadJson."""
         if not self.body:
             return {}
         try:
@@ -53,9 +53,9 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """One answer. `status` 0 is no answer: the connection is cut."""
+    """An HTTP response."""
 
-    status: int = 200
+    status: int = 200  # 0: no response, the connection is cut
     body: bytes = b""
     headers: Mapping[str, str] | None = None
     type: str = "application/json"
@@ -73,19 +73,19 @@ class Response:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-#: Cuts the connection, as a machine does that is not there (any more).
+#: Cuts the connection, as if no machine were there.
 CUT = Response(0)
 
 Handler = Callable[[Request], Response | Awaitable[Response]]
 
 
 def json(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer with a JSON body."""
+    """Return a response with a JSON body."""
     return Response(status, orjson.dumps(document), headers)
 
 
 class Connection(asyncio.Protocol):
-    """One client: requests are answered one after the other, in their order."""
+    """Connection of one client. Requests are answered in order."""
 
     __slots__ = ("_buffer", "_handler", "_host", "_open", "_task", "_transport")
 
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _advance(self) -> None:
-        """Answer what the buffer holds, as far as it is complete."""
+        """Answer all complete requests in the buffer."""
         while self._buffer and self._task is None and self._transport is not None:
             end = self._buffer.find(b"\r\n\r\n")
             if end < 0:
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, task: "asyncio.Future[Response]", keep: bool) -> None:
         self._task = None
-        if task.cancelled():  # whoever was to answer is gone
+        if task.cancelled():  # the handler's agent was stopped
             self._send(CUT, keep=False)
             return
         error = task.exception()
@@ -189,14 +189,14 @@ class Connection(asyncio.Protocol):
 
 
 class Server:
-    """Listens on addresses of one port; `stop` closes listeners and connections."""
+    """Listeners on several addresses of one port. `stop` closes them and their connections."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
 
     async def listen(self, host: str, port: int, handler: Handler) -> int:
-        """Serve `handler` at host:port (0: a free one); returns the port. Raises OSError."""
+        """Serve `handler` at host:port (0: any free port); return the port. Raises OSError."""
         server = await asyncio.get_running_loop().create_server(
             lambda: Connection(handler, host, self._connections), host, port, backlog=128
         )

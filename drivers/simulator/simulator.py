@@ -1,11 +1,11 @@
 """
-The simulator: a fleet of machines on loopback, each with its own BMC address.
+The simulator: a fleet of machines on loopback addresses, one per BMC.
 
     async with Simulator(machines=8) as simulator: ...
-    with running(machines=8) as simulator: ...      # in a thread of its own, for tests
+    with running(machines=8) as simulator: ...      # in a thread, for tests
 
-Machine i answers Redfish and, when its agent runs, the agent's API at 127.77.x.y on one common
-port; 127.77.0.1 on that port is the control endpoint.
+Machine i answers Redfish requests, and those to the agent's API while its agent runs, at 127.77.x.y
+on a common port. The control endpoint is 127.77.0.1 on that port.
 """
 
 import asyncio
@@ -24,24 +24,25 @@ from drivers.simulator.fleet import Fleet
 from drivers.simulator.machine import build
 from drivers.simulator.power import Power
 from drivers.simulator.redfish import Redfish
-from drivers.simulator.server import Request, Response, Server
+from drivers.simulator.server import CUT, Request, Response, Server
 
 CONTROL_ADDRESS = "127.77.0.1"
-#: Free ports that are tried until one is free on all addresses.
+#: Attempts to find a port that is free on all addresses.
 PORT_TRIES = 20
 
 
 def address(number: int) -> str:
-    """The BMC's address of machine `number`."""
+    """Return the address of a machine's BMC."""
     high, low = divmod(number, 250)
     return f"127.77.{high + 1}.{low + 1}"
 
 
 class Simulator(Fleet):
     """
-    `machines` machines that answer at `port` (0: a free one), the same ones for the same `seed`.
+    A fleet of `machines` machines at `port` (0: any free port). A seed gives the same identities.
 
-    username, password: of every BMC. pxe: see `Power`. behaviour: fields of `Faults`, for all.
+    username, password: of all BMCs. pxe: see `Power`. behaviour: fields of `Faults`, for all
+    machines.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Simulator(Fleet):
         seed: int = 1,
         *,
         username: str = "admin",
-        password: str = "admin",  # noqa: S107 - of no real machine
+        password: str = "admin",  # noqa: S107 - of simulated machines
         pxe: str = "",
         **behaviour: Any,
     ) -> None:
@@ -67,20 +68,20 @@ class Simulator(Fleet):
 
     @property
     def url(self) -> str:
-        """The control endpoint."""
+        """URL of the control endpoint."""
         return f"http://{CONTROL_ADDRESS}:{self.port}"
 
     def medium(self, api_url: str) -> str:
-        """URL of a medium that boots the agent against the service at `api_url`."""
+        """Return the URL of a medium that boots the agent for the service at `api_url`."""
         return f"{self.url}/agent.iso?api={api_url}"
 
     def ramdisk(self) -> dict[str, str]:
-        """`driver_info` of nodes for which the service makes the medium that boots the agent."""
+        """Return `driver_info` of nodes whose boot medium the service builds."""
         kernel, ramdisk = (f"{self.url}{name}" for name in media.PARTS)
         return {"deploy_kernel": kernel, "deploy_ramdisk": ramdisk}
 
     async def start(self) -> None:
-        """Listen on every address. Raises OSError."""
+        """Listen on all addresses. Raises OSError."""
         self._loop = asyncio.get_running_loop()
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -103,7 +104,7 @@ class Simulator(Fleet):
                 return
 
     async def stop(self) -> None:
-        """Switch everything off and close every socket."""
+        """Switch all machines off and close all sockets."""
         for power in self._powers:
             power.unplug()
         await self._server.stop()
@@ -119,27 +120,23 @@ class Simulator(Fleet):
 
 
 def _front(power: Power, redfish: Redfish) -> Callable[[Request], Response | Awaitable[Response]]:
-    """One address, two services: the BMC below /redfish, the agent everywhere else."""
+    """Return the handler of one address: the BMC below /redfish, the agent elsewhere."""
 
     def handle(request: Request) -> Response | Awaitable[Response]:
         if request.path.startswith("/redfish"):
             return redfish.handle(request)
         if power.agent is not None:
             return power.agent.handle(request)
-        return NOBODY
+        return CUT  # the machine is off, or its system does not listen
 
     return handle
-
-
-#: The machine is off, or what it runs does not listen.
-NOBODY = Response(0)
 
 
 @contextmanager
 def running(
     machines: int = 8, port: int = 0, seed: int = 1, **settings: Any
 ) -> Iterator[Simulator]:
-    """A simulator in a thread of its own, ready when entered. Raises what `start` raises."""
+    """Run a simulator in a thread, started when entered. Raises errors of `start`."""
     simulator = Simulator(machines, port, seed, **settings)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="simulator", daemon=True)

@@ -1,4 +1,4 @@
-"""The Redfish documents of the computer system, by path."""
+"""Redfish documents of the computer system, by path."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ BOOT_TARGETS = ["None", "Pxe", "Hdd", "Cd", "UsbCd", "Floppy", "Usb", "UefiHttp"
 BOOT_ENABLED = ["Disabled", "Once", "Continuous"]
 BOOT_MODES = ["UEFI", "Legacy"]
 INDICATORS = ["Lit", "Blinking", "Off"]
-#: RAIDType -> (least drives, number of drives -> those that hold data)
+#: RAIDType -> (least number of drives, function: number of drives -> number with data)
 RAIDS: dict[str, tuple[int, Callable[[int], int]]] = {
     "RAID0": (1, lambda count: count),
     "RAID1": (2, lambda _: 1),
@@ -45,7 +45,7 @@ DRIVE_BYTES = 960 * 10**9
 
 
 def boot_enabled(machine: Machine) -> list[str]:
-    """The values that BootSourceOverrideEnabled can have."""
+    """Return the possible values of BootSourceOverrideEnabled."""
     return BOOT_ENABLED[:2] if machine.faults.boot_once_only else BOOT_ENABLED
 
 
@@ -276,12 +276,12 @@ def drive(index: int) -> Callable[[Machine], Document]:
 
 
 def apply_time(machine: Machine) -> str:
-    """When volumes are created and deleted."""
+    """Return the time at which volume changes apply."""
     return "OnReset" if machine.faults.volumes_on_reset else "Immediate"
 
 
 def room(machine: Machine, index: int) -> int:
-    """Bytes of a drive that no volume has."""
+    """Return the free bytes of a drive."""
     path = link(f"{machine.system_id}/Storage/RAID/Drives/{index}")
     left = DRIVE_BYTES
     for volume in machine.volumes.values():

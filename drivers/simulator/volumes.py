@@ -1,4 +1,4 @@
-"""The volumes of a simulated RAID controller: created and deleted at once, or by tasks."""
+"""Volumes of a simulated RAID controller: changed at once, or by tasks."""
 
 from collections.abc import Callable
 from math import inf
@@ -15,7 +15,7 @@ DONE = Response(204)
 
 
 def create(machine: Machine, body: dict[str, Any]) -> Response:
-    """Order a volume, as a POST to the collection does. Raises Refusal."""
+    """Create a volume, as a POST to the collection does. Raises Refusal."""
     kind = choice(body, "RAIDType", list(system.RAIDS))
     drives = (body.get("Links") or {}).get("Drives") or []
     least, data = system.RAIDS[kind]
@@ -47,7 +47,7 @@ def create(machine: Machine, body: dict[str, Any]) -> Response:
 
 
 def delete(machine: Machine, path: str, body: dict[str, Any]) -> Response:
-    """Order the end of a volume. Raises Refusal."""
+    """Delete a volume. Raises Refusal."""
 
     def remove() -> None:
         machine.volumes.pop(path, None)
@@ -58,7 +58,7 @@ def delete(machine: Machine, path: str, body: dict[str, Any]) -> Response:
 def _change(
     machine: Machine, what: str, body: dict[str, Any], change: Callable[[], None], done: Response
 ) -> Response:
-    """Make a change at once, or by a task that begins now or at the next start."""
+    """Make a change at once, or by a task that starts now or at the machine's next start."""
     faults, now = machine.faults, time()
     allowed = system.apply_time(machine)
     if body.get("@Redfish.OperationApplyTime", allowed) != allowed:
@@ -79,10 +79,10 @@ def _change(
         machine.at_start.append(begin)
     else:
         begin()
-    return task_begun(machine, task.number)
+    return task_response(machine, task.number)
 
 
-def task_begun(machine: Machine, number: int) -> Response:
-    """What the BMC answers to an order that has become a task."""
+def task_response(machine: Machine, number: int) -> Response:
+    """Return the BMC's answer to a request that has started a task."""
     where = {"Location": f"{ROOT}/TaskService/TaskMonitors/{number}"}
     return json(bmc.task(machine, number), 202, where)

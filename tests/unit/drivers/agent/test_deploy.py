@@ -289,7 +289,7 @@ def test_priorities_of_raid_in_automated_cleaning_follow_the_settings():
         ([DATA, ROOT], "logical_disks/0/raid_level: the first of two"),
         ([ROOT, DATA, DATA], "one or two"),
         ([ROOT | {"raid_level": "2"}], "software RAID has 0, 1, 5, 6, 1\\+0, not 2"),
-        ([ROOT, {"raid_level": "1", "size_gb": 1}], "all of them software"),
+        ([ROOT, {"raid_level": "1", "size_gb": 1}], "all with controller software"),
     ],
 )
 def test_a_software_raid_that_cannot_be_built_is_refused(disks, complaint):

@@ -45,7 +45,7 @@ def node(images, path="/disk.raw", changed=None, properties=None, **info):
     ("wrong", "field"),
     [
         ({"image_source": None}, "image_source is required"),
-        ({"image_source": "9f4c4fd8-glance-id"}, "no image service"),
+        ({"image_source": "9f4c4fd8-glance-id"}, "image services are not supported"),
         ({"image_source": "oci://images/disk"}, "no http, https or file URL"),
         ({"image_source": "file:///disk"}, "files may only lie in no folder"),
         ({"image_download_source": "swift"}, "instance_info/image_download_source"),
@@ -109,7 +109,7 @@ def test_the_checksum_of_an_image_is_found_in_a_file_of_them(images, text):
     [
         (f"{SHA256}  other.raw", "/SUMS holds no checksum of 'disk.raw'"),
         ("<html>", "/SUMS holds no checksum"),
-        (None, "/SUMS cannot be had: the server answered 404"),
+        (None, "/SUMS cannot be fetched: the server answered 404"),
     ],
 )
 def test_a_file_without_the_images_checksum_is_named(images, text, complaint):
@@ -140,7 +140,7 @@ def test_the_format_of_an_image_is_known_or_left_to_the_agent(
 @pytest.mark.parametrize(
     ("path", "info", "properties", "complaint"),
     [
-        ("/none", {}, {}, "/none cannot be had: the server answered 404"),
+        ("/none", {}, {}, "/none cannot be fetched: the server answered 404"),
         (
             "/disk.qcow2",
             {"image_disk_format": "raw"},
@@ -163,7 +163,7 @@ def test_a_server_that_is_not_there_is_named_with_the_cause_and_without_secrets(
     source = "http://me:secret@127.0.0.1:1/disk.raw?signature=abc"
     with pytest.raises(Unreachable) as raised:
         image.examine(target(instance_info=STATED | {"image_source": source}))
-    assert "http://127.0.0.1:1/disk.raw cannot be had: Connection refused" == str(raised.value)
+    assert "http://127.0.0.1:1/disk.raw cannot be fetched: Connection refused" == str(raised.value)
 
 
 def test_only_the_beginning_of_an_image_is_read(images):

@@ -49,7 +49,7 @@ def test_without_a_path_of_their_own_they_lie_in_the_data_directory(agent, tmp_p
 @pytest.mark.parametrize(
     ("answer", "refusal", "why"),
     [
-        ({}, None, "none told"),
+        ({}, None, "the agent returned none"),
         ({"system_logs": "*"}, None, "base64"),
         (LOGS, (409, "Agent is busy"), "busy"),
     ],
@@ -64,7 +64,7 @@ def test_what_hinders_it_is_told_and_fails_nothing(agent, tmp_path, answer, refu
 
 def test_an_agent_that_never_called_is_not_asked(tmp_path):
     node = machine(tmp_path)
-    assert {"no_logs": "no agent has called"} == node.driver.deploy.keep_logs(node).result
+    assert {"no_logs": "no agent has sent a heartbeat"} == node.driver.deploy.keep_logs(node).result
 
 
 def test_a_folder_that_cannot_be_written_fails_nothing(agent, tmp_path):

@@ -73,7 +73,7 @@ def test_a_server_that_the_conductor_cannot_reach_is_a_warning_that_says_why():
 
 
 def test_a_silent_server_holds_up_the_step_for_seconds_only(server, monkeypatch):
-    monkeypatch.setattr(fetchable, "PATIENCE", 0.2)
+    monkeypatch.setattr(fetchable, "TIMEOUT", 0.2)
     monkeypatch.setattr(Media, "tell", lambda self, _method: self.rfile.read(1))
     assert "could not be reached from the conductor" in warning(f"{server.url}/boot.iso")
 

@@ -233,7 +233,7 @@ def test_a_machine_boots_from_its_volume(node, ordered):
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"target_lun": "x"}, "target_lun is no number"),
+        ({"target_lun": "x"}, "target_lun is not a number"),
         ({"target_iqn": None}, "target_iqn is required"),
         ({"auth_password": "a\nshell"}, "auth_password: must be one line"),
         ({"auth_username": "a shell"}, "auth_username: must not contain spaces"),
@@ -277,7 +277,7 @@ def test_a_template_of_a_tenant_runs_no_code(node, images):
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"nics": ()}, "no port that is pxe_enabled"),
+        ({"nics": ()}, "no port with pxe_enabled"),
         ({"driver_info": {}}, "deploy_kernel and deploy_ramdisk are required"),
         (
             {"driver_info": {"force_persistent_boot_device": "maybe"}},

@@ -245,10 +245,10 @@ def test_the_disk_that_a_raid_has_become_is_the_root_device(before, serials, kno
     ("parts", "said"),
     [
         ({"interfaces": []}, "no valid network interface"),
-        ({"boot": {"pxe_interface": "52:54:00:aa:00:99"}}, r"add_ports = pxe .* eth0"),
+        ({"boot": {"pxe_interface": "52:54:00:aa:00:99"}}, r"add_ports = pxe: .* eth0"),
         ({"cpu": {}}, "architecture"),
         ({"memory": None}, "memory"),
-        ({"disks": ["nonsense"]}, "hook root-device cannot read what was found"),
+        ({"disks": ["nonsense"]}, "hook root-device cannot read the inventory"),
     ],
 )
 def test_what_is_missing_fails_the_inspection(parts, said):
