@@ -215,7 +215,7 @@ def _called(timeout: float) -> tuple[object, ...]:
     return (
         Operation.state == OperationState.WAITING,
         Operation.wake_at.is_(None),
-        waking.unwatched().params(timeout=timeout),
+        waking.unwatched(timeout),
         called,
     )
 
