@@ -17,7 +17,7 @@ import pytest
 @dataclass
 class Ring:
     """
-    What a ring used: seconds of wall clock, summed over parallel workers; cpu: seconds of CPU time
+    Resources that a ring used. seconds: wall clock, summed over parallel workers; cpu: seconds of CPU time
     of its tests and of the child processes that they waited for.
     """
 
@@ -65,7 +65,7 @@ class Rings:
             ring = self.rings[name]
             ring.tests += report.when == "call"
             ring.seconds += report.duration
-            ring.cpu += report.cpu
+            ring.cpu += getattr(report, "cpu", 0.0)  # none in the report of a crashed worker
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session, exitstatus):
