@@ -2,12 +2,16 @@
 
 import os
 import shutil
+import sys
+from functools import cache
+from importlib.metadata import entry_points
 
 import pytest
 import structlog
 from sqlalchemy import create_engine
 
 from app.db import schema
+from drivers.core import registry
 from tests.support import postgresql
 from tests.support.prerequisites import NOT_RUN, not_run
 
@@ -52,6 +56,19 @@ def usual_logging(monkeypatch):
     )
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def entry_points_read_once():
+    """Reading the entry points of all installed packages is most of loading the drivers."""
+
+    @cache
+    def read(_path, group):
+        return entry_points(group=group)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "entry_points", lambda *, group: read(tuple(sys.path), group))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -155,7 +155,7 @@ _WAITING = Prepared(
         Operation.__table__.c.node_id == bindparam("node"),
         Operation.__table__.c.state == OperationState.WAITING,
         Operation.__table__.c.wake_at.is_(None),
-        resume.unwatched(),
+        resume.unwatched(bindparam("timeout")),
     )
     .limit(1)
 )

@@ -6,7 +6,7 @@ Every function runs inside the caller's transaction, with the node's row locked.
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import BindParameter, ColumnElement, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.db.clock import after, age, now
@@ -60,14 +60,14 @@ def agent_called(session: Session, node_id: int) -> None:
         wake(session, node, operation)
 
 
-def unwatched() -> ColumnElement[bool]:
+def unwatched(timeout: float | BindParameter[float]) -> ColumnElement[bool]:
     """
-    Of an operation that waits for its agent: nobody polls that, so that it has to be listened to.
+    Condition on a waiting operation: no live conductor polls its agent, heartbeats have to wake it.
 
-    A bound parameter, `timeout`, is the age at which a conductor's sign of life is too old.
+    timeout: seconds after which a conductor without heartbeat counts as dead.
     """
     alive = select(Conductor.incarnation).where(
-        Conductor.online, age(Conductor.heartbeat_at) < bindparam("timeout")
+        Conductor.online, age(Conductor.heartbeat_at) < timeout
     )
     by_nobody = func.coalesce(Operation.claimed_by, "").not_in(alive)
     return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), by_nobody)

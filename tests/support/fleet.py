@@ -81,10 +81,11 @@ class Fleet:
 
     def __enter__(self):
         self._others = processes.inside(self.data)
-        self.process = subprocess.Popen(
-            self.command, cwd=ROOT, env=self.environ, text=True,
-            stdout=subprocess.PIPE, stderr=self._log.open("w"),
-        )  # fmt: skip
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, env=self.environ, text=True,
+                stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
         if self._ready:
             line = self.process.stdout.readline()
             if not line.startswith("ready "):

@@ -9,6 +9,7 @@ because the wall clock depends on the load of the machine.
 import os
 from collections import defaultdict
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 
@@ -16,7 +17,7 @@ import pytest
 @dataclass
 class Ring:
     """
-    What a ring used: seconds of wall clock, summed over parallel workers; cpu: seconds of CPU time
+    Resources that a ring used. seconds: wall clock, summed over parallel workers; cpu: seconds of CPU time
     of its tests and of the child processes that they waited for.
     """
 
@@ -46,7 +47,7 @@ class Rings:
 
     def exceeded(self):
         """Names of rings whose CPU time is over their budget."""
-        return [name for name, most in self.budgets.items() if self.rings[name].cpu > most]
+        return [name for name, ring in self.rings.items() if ring.cpu > self.budgets.get(name, inf)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self):
@@ -64,7 +65,7 @@ class Rings:
             ring = self.rings[name]
             ring.tests += report.when == "call"
             ring.seconds += report.duration
-            ring.cpu += report.cpu
+            ring.cpu += getattr(report, "cpu", 0.0)  # none in the report of a crashed worker
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session, exitstatus):

@@ -219,7 +219,7 @@ def _called(timeout: float) -> tuple[object, ...]:
     return (
         Operation.state == OperationState.WAITING,
         Operation.wake_at.is_(None),
-        resume.unwatched().params(timeout=timeout),
+        resume.unwatched(timeout),
         called,
     )
 
