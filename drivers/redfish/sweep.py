@@ -44,7 +44,7 @@ async def asking(
     """
 
     async def ask(target: Target, *, secure_boot: bool = False) -> str | HardwareError:
-        return await _state(http, target, patience=timeout, secure_boot=secure_boot)
+        return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, force_close=True),
@@ -56,12 +56,12 @@ async def asking(
 
 
 async def _state(
-    http: aiohttp.ClientSession, target: Target, *, patience: float, secure_boot: bool
+    http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
 ) -> str | HardwareError:
     try:
         wanted = access.access(target)
         bmcs = target.driver.power.bmcs
-        async with bmcs.async_turn(wanted.key, Urgency.SYNC, patience=patience) as bmc:
+        async with bmcs.async_turn(wanted.key, Urgency.SYNC, max_wait=max_wait) as bmc:
             with errors_of(wanted):
                 kept = client.connection(bmc, wanted)
                 if kept.path is None:
