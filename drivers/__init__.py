@@ -1,8 +1,8 @@
 """
-The public names for drivers; docs/drivers.md shows their use.
+Public names for drivers; docs/drivers.md shows their use.
 
-Other modules of this package are Ingot's own and may change: a driver that needs one imports it by
-its path.
+The other modules of this package are internal and may change. A driver that needs one of them
+imports it by its path.
 """
 
 from drivers.core import errors

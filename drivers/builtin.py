@@ -1,5 +1,5 @@
 """
-Ingot's own hardware types, and the interfaces that each accepts, the default first.
+The built-in hardware types, and the interfaces that each accepts, the default first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
 from drivers.storage import ExternalStorage
 
-#: What a machine of any make can use.
+#: Interfaces for machines of any vendor.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "bios": (NoBios,),
     "boot": (Ipxe, Pxe, HttpIpxe),
@@ -58,7 +58,7 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
 
 
 class Redfish(HardwareType):
-    """Machines whose BMC speaks Redfish."""
+    """Machines with a Redfish BMC."""
 
     name = "redfish"
     interfaces = {
@@ -75,7 +75,7 @@ class Redfish(HardwareType):
 
 
 class Ipmi(HardwareType):
-    """Machines whose BMC speaks IPMI 2.0."""
+    """Machines with an IPMI 2.0 BMC."""
 
     name = "ipmi"
     interfaces = {
@@ -87,7 +87,7 @@ class Ipmi(HardwareType):
 
 
 class FakeHardware(HardwareType):
-    """Nothing, or whatever part of a real machine one wants to try: accepts every interface."""
+    """Fake machines, for tests; accepts every interface, so that a part of them can be real."""
 
     name = "fake-hardware"
     interfaces = {
@@ -109,7 +109,7 @@ class FakeHardware(HardwareType):
 
 HARDWARE_TYPES: tuple[type[HardwareType], ...] = (FakeHardware, Redfish, Ipmi)
 
-#: kind -> the names of all interfaces, those that are opt-in as well
+#: kind -> names of all built-in interfaces, opt-in ones included
 INTERFACES: Mapping[str, tuple[str, ...]] = {
     kind: tuple({cls.name: None for each in HARDWARE_TYPES for cls in each.interfaces[kind]})
     for kind in KINDS

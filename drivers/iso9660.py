@@ -1,5 +1,5 @@
 """
-Images of CDs: files by their whole names, which Rock Ridge keeps beside those of ISO 9660.
+ISO 9660 images with Rock Ridge, which keeps the full names of files.
 """
 
 import re
@@ -13,28 +13,29 @@ from drivers.core.errors import BadImage
 
 
 class Tree:
-    """The files of an image that is being made; ISO 9660's own names are made of theirs."""
+    """Directory tree of a new image; the short names of ISO 9660 are derived from the full ones."""
 
     def __init__(self, iso: object) -> None:
         self._iso: Any = iso
-        self._made = {"/"}
-        self._held: list[BytesIO] = []
-        self._catalogued = False
+        self._directories = {"/"}
+        self._open: list[BytesIO] = []  # pycdlib reads them in `write`
+        self._has_catalog = False
 
     def add(self, name: str, content: Path | bytes) -> None:
-        self._parents(name)
+        """Add a file, and the directories above it."""
+        self._add_parents(name)
         short, rock = _short(name, file=True), name.rpartition("/")[2]
         if isinstance(content, Path):
             self._iso.add_file(str(content), short, rr_name=rock)
             return
         file = BytesIO(content)
-        self._held.append(file)
+        self._open.append(file)
         self._iso.add_fp(file, len(content), short, rr_name=rock)
 
     def boot(self, name: str, *, efi: bool) -> None:
-        """This file starts the machine."""
-        first = not self._catalogued
-        self._catalogued = True
+        """Make a file bootable (El Torito), for EFI or for BIOS."""
+        first = not self._has_catalog
+        self._has_catalog = True
         about: dict[str, object] = {"efi": True} if efi else {
             "boot_info_table": True, "boot_load_size": 4,
         }  # fmt: skip
@@ -45,19 +46,23 @@ class Tree:
     def write(self, file: BinaryIO) -> None:
         self._iso.write_fp(file)
 
-    def _parents(self, name: str) -> None:
+    def _add_parents(self, name: str) -> None:
         parts = name.strip("/").split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             path = "/" + "/".join(parts[:depth])
-            if path not in self._made:
-                self._made.add(path)
+            if path not in self._directories:
+                self._directories.add(path)
                 self._iso.add_directory(_short(path, file=False), rr_name=parts[depth - 1])
 
 
 @contextmanager
 def made(label: str) -> Iterator[Tree]:
-    """An image, empty at first. Raises BadImage for what no image can hold."""
-    # here, as only conductors need it, and only for machines that are to read images
+    """
+    Create an empty image.
+
+    Raises BadImage: pycdlib cannot make the image.
+    """
+    # here: only conductors need it
     import pycdlib
     from pycdlib.pycdlibexception import PyCdlibException
 
@@ -72,7 +77,7 @@ def made(label: str) -> Iterator[Tree]:
 
 
 def _short(name: str, *, file: bool) -> str:
-    """A path as ISO 9660 allows it: upper case, letters, digits and underscores."""
+    """Convert a path to ISO 9660: upper case letters, digits and underscores."""
     *folders, last = name.strip("/").split("/")
     stem, dot, suffix = last.rpartition(".") if file else (last, "", "")
     if not dot:

@@ -1,7 +1,8 @@
 """
-Interfaces that do nothing.
+Interfaces without a function.
 
-`no-*`: the node has no such thing, and asking for it is refused. `noop`: nothing has to be done.
+`no-*`: the node lacks the function, and requests for it are refused. `noop`: requests are accepted,
+and nothing is done.
 """
 
 from drivers.core.errors import NotSupported
@@ -24,7 +25,7 @@ from drivers.core.target import Target
 
 
 class _Absent(Interface):
-    """What the `no-*` interfaces share: they do not validate."""
+    """Base class of the `no-*` interfaces: validation refuses the node."""
 
     def validate(self, target: Target) -> None:
         raise NotSupported(
@@ -63,37 +64,37 @@ class NoVendor(_Absent, Vendor):
 
 class NoopDeploy(Deploy):
     """
-    The machine runs what it runs: nothing is written, booted or erased.
+    Write, boot and erase nothing.
 
-    For machines that are only to be watched and switched.
+    For machines of which only power and health are managed.
     """
 
     name = "noop"
 
     @step(deploy=100)
     def deploy(self, target: Target) -> Outcome:
-        """Accepted and not done."""
+        """Do nothing; the machine keeps its system."""
         return Done()
 
 
 class NoopManagement(Management):
-    """The machine boots what it boots; nothing is ordered."""
+    """Leave the machine's boot settings as they are."""
 
     name = "noop"
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
-        """Accepted and not done."""
+        """Accept the request, and do nothing."""
 
 
 class NoopNetwork(Network):
-    """The machine stays on the network that it is on."""
+    """Leave the machine on its network."""
 
     name = "noop"
     keeps_vifs = False
 
 
 class NoopStorage(Storage):
-    """The machine boots from its own disks."""
+    """No remote volumes: the machine boots from local disks."""
 
     name = "noop"
     uses_volumes = False

@@ -1,5 +1,5 @@
 """
-Opening files whose names come from elsewhere: regular files only, and never waiting for one.
+Safe opening of files whose paths come from users: regular files only, without blocking.
 """
 
 import errno
@@ -14,15 +14,16 @@ from pathlib import Path
 @contextmanager
 def opened(place: str | Path) -> Iterator[tuple[BufferedReader, Path]]:
     """
-    Open a file, and say where it really lies.
+    Open a regular file; yield it and its real path.
 
-    Both facts are those of the open descriptor, whatever becomes of the name meanwhile. Raises
-    OSError, also for a FIFO, a device or a directory.
+    Both checks use the open descriptor, so that a change of the name has no effect on them.
+
+    Raises OSError: the file cannot be opened, or is a FIFO, a device or a directory.
     """
     try:
-        # O_NONBLOCK: to open a FIFO would wait for its other end
+        # O_NONBLOCK: opening a FIFO would block until its other end is open
         fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except ValueError as error:  # a NUL
+    except ValueError as error:  # a NUL in the path
         raise OSError(errno.EINVAL, str(error), str(place)) from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):

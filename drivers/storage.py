@@ -1,5 +1,5 @@
 """
-Storage that is not the machine's own: interface `external`.
+Storage interface `external`: remote volumes that are managed elsewhere.
 """
 
 from drivers.core.errors import InvalidDriverInfo
@@ -8,7 +8,7 @@ from drivers.core.target import Target
 
 
 class ExternalStorage(Storage):
-    """Volumes that somebody else has made, and has attached to the node's volume connectors."""
+    """Volumes created, and attached to the node's volume connectors, by another service."""
 
     name = "external"
 
@@ -20,10 +20,10 @@ class ExternalStorage(Storage):
             if "iscsi_volume" not in boot.options:
                 raise InvalidDriverInfo(
                     f"boot_interface {boot.name} cannot boot from volume target {volume.uuid}: it"
-                    " does not know iSCSI"
+                    " does not support iSCSI"
                 )
             if not any(each.type in ("iqn", "ip", "mac") for each in target.volume_connectors):
                 raise InvalidDriverInfo(
-                    f"volume target {volume.uuid} is to be booted over iSCSI, but the node has no"
+                    f"volume target {volume.uuid} is a boot volume over iSCSI, but the node has no"
                     " volume connector of type iqn, ip or mac"
                 )

@@ -1,7 +1,8 @@
 """
-Whom to trust when a BMC or an agent shows its certificate.
+Verification of the TLS certificates of BMCs and agents.
 
-Operators say it by a word, a path or PEM text; an agent announces PEM text only.
+A setting that selects the trusted certificates is a boolean, a path or PEM text. An agent sends its
+own certificate as PEM text.
 """
 
 import errno
@@ -15,9 +16,9 @@ from typing import Any
 from drivers import regular_files
 from drivers.core.errors import InvalidDriverInfo
 
-#: What reading from a file here does is not known beforehand; some never end.
+#: Directories of special files: reading one may block or have side effects.
 _NO_FILES = ("/dev", "/proc", "/sys")
-#: Characters of what most agents announce; more is not worth to be remembered.
+#: Most characters of a text in the cache; certificates of most agents are shorter.
 _USUAL = 8192
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False, "no": False, "off": False, "0": False,
@@ -25,14 +26,18 @@ _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
 
 
 def trust(value: Any) -> bool | str:
-    """True: the system's authorities. False: anybody. Else the path, or the PEM text, given."""
+    """
+    Parse a setting of trusted certificates.
+
+    Returns True: those of the system; False: do not verify; str: a path or PEM text.
+    """
     if isinstance(value, bool):
         return value
     return _WORDS.get(str(value).strip().lower(), str(value))
 
 
 def is_certificates(text: str) -> bool:
-    """Whether a text is certificates in PEM, and so neither a word nor a path."""
+    """Whether a text is one or more certificates in PEM, and not a boolean or a path."""
     try:
         (_load_once if len(text) <= _USUAL else _load)(text)
     except (OSError, ValueError, TypeError):
@@ -41,12 +46,16 @@ def is_certificates(text: str) -> bool:
 
 
 def announced(text: str | None) -> str | None:
-    """The certificates that an agent has announced; None for anything else that is recorded."""
+    """Return the recorded certificates of an agent; None if the text is not PEM."""
     return text if text and is_certificates(text) else None
 
 
 def file(path: str) -> str:
-    """A path of certificates that can be opened without waiting. Raises OSError."""
+    """
+    Check that the path of a certificate file can be opened without blocking; return it.
+
+    Raises OSError.
+    """
     with regular_files.opened(path) as (_file, place):
         if any(place.is_relative_to(each) for each in _NO_FILES):
             raise OSError(errno.EINVAL, "not a file of certificates", path)
@@ -56,9 +65,9 @@ def file(path: str) -> str:
 @contextmanager
 def bundle(value: Any) -> Iterator[bool | str]:
     """
-    `trust(value)` for libraries that read certificates from files only: never PEM text.
+    Yield `trust(value)` for libraries that need a path: PEM text is written to a temporary file.
 
-    Raises InvalidDriverInfo.
+    Raises InvalidDriverInfo: the file cannot be opened.
     """
     trusted = trust(value)
     if isinstance(trusted, bool):
@@ -75,9 +84,9 @@ def bundle(value: Any) -> Iterator[bool | str]:
 
 def context(value: Any) -> bool | ssl.SSLContext:
     """
-    `trust(value)` for asyncio: whether to verify by the system's authorities, or by whose.
+    Return `trust(value)` for asyncio: a boolean, or a context with the trusted certificates.
 
-    Raises InvalidDriverInfo.
+    Raises InvalidDriverInfo: the file cannot be opened, or has no certificates in PEM.
     """
     trusted = trust(value)
     if isinstance(trusted, bool):
@@ -91,11 +100,15 @@ def context(value: Any) -> bool | ssl.SSLContext:
 
 
 def _load(text: str) -> None:
-    """Raises OSError, ValueError, TypeError."""
+    """
+    Load certificates in PEM.
+
+    Raises OSError, ValueError, TypeError: the text is not PEM.
+    """
     ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
 
 
-#: Agents announce theirs with each heartbeat, and to load them costs more than all else about it.
+#: Cached, since each heartbeat has the agent's certificate, and loading it is its largest cost.
 _load_once = lru_cache(maxsize=4096)(_load)
 
 

@@ -1,9 +1,8 @@
 """
-URLs that nodes and settings name: which are accepted, and which files they may open.
+Checks of URLs in fields of nodes and in settings, and of the files that file URLs may open.
 
-What a URL means is decided by one parser, for the check as for its use: `FILE:///x` and
-`file:///x` are the same, and a URL with a blank or a control character, on which parsers differ,
-is none.
+Check and use share one parser, so that they agree: `FILE:///x` equals `file:///x`. A URL with a
+space or a control character is refused, since parsers disagree about it.
 """
 
 import os
@@ -20,12 +19,18 @@ from drivers.core.target import Options
 
 WEB = ("http", "https")
 ALL = (*WEB, "file")
-#: No URL opens a file below these, whatever the settings allow.
+#: File URLs below these are always refused, also if the settings allow them.
 FORBIDDEN = ("/dev", "/proc", "/sys", "/run", "/etc", "/boot")
 
 
 def checked(value: Any, where: str, schemes: tuple[str, ...] = WEB) -> str:
-    """A URL with one of these schemes. where: the field. Raises InvalidDriverInfo."""
+    """
+    Check a URL and its scheme; return it.
+
+    where: name of the field for the error.
+
+    Raises InvalidDriverInfo.
+    """
     url = str(value)
     parts = _split(url)
     if parts is None or parts.scheme not in schemes:
@@ -33,13 +38,17 @@ def checked(value: Any, where: str, schemes: tuple[str, ...] = WEB) -> str:
         raise InvalidDriverInfo(f"{where}: {url!r} is no {named} URL")
     if " " in url or not url.isprintable():
         raise InvalidDriverInfo(
-            f"{where}: {url!r} has a blank or a control character; URLs have them as %20 and such"
+            f"{where}: {url!r} has a space or a control character; encode it, such as %20"
         )
     return url
 
 
 def readable(options: Options, value: Any, where: str) -> str:
-    """A URL that a conductor may read: of a web server or an allowed file, which need not exist."""
+    """
+    Check a URL that a conductor reads: http, https, or an allowed file, which need not exist.
+
+    Raises InvalidDriverInfo.
+    """
     url = checked(value, where, ALL)
     if is_file(url):
         _check_place(options, _real(url, where), where)
@@ -54,10 +63,12 @@ def is_file(url: str) -> bool:
 @contextmanager
 def opened(options: Options, url: str) -> Iterator[tuple[BufferedReader, Path]]:
     """
-    Open the file of a file URL, and tell where it really lies.
+    Open the file of a file URL; yield it and its real path.
 
-    Only a regular file in an allowed place is opened, and what was opened is checked once more, so
-    no link leads elsewhere. Raises InvalidDriverInfo, BadImage.
+    The place is checked again after opening, so that a link changed meanwhile cannot lead outside.
+
+    Raises InvalidDriverInfo: the place is not allowed.
+    Raises BadImage: the file cannot be opened.
     """
     readable(options, url, url)
     try:
@@ -76,7 +87,11 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _real(url: str, where: str) -> Path:
-    """The path of a file URL, without links. Raises InvalidDriverInfo."""
+    """
+    Return the path of a file URL with links resolved.
+
+    Raises InvalidDriverInfo: it is not file:// and an absolute path.
+    """
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
@@ -85,17 +100,21 @@ def _real(url: str, where: str) -> Path:
 
 
 def _check_place(options: Options, place: Path, where: str) -> None:
-    """Raises InvalidDriverInfo."""
+    """
+    Check that a file lies in an allowed place.
+
+    Raises InvalidDriverInfo: it does not.
+    """
     allowed = options["conductor"]["file_url_allowed_paths"]
     if not _is_below(place, allowed):
         raise InvalidDriverInfo(
-            f"{where}: files may only lie in {', '.join(allowed) or 'no folder'}"
+            f"{where}: files may only lie in {', '.join(allowed) or 'no directory'}"
             " ([conductor]file_url_allowed_paths)"
         )
     if _is_below(place, (*FORBIDDEN, options["DEFAULT"]["data_dir"])):
         raise InvalidDriverInfo(
-            f"{where}: files below {', '.join(FORBIDDEN)} and the data directory are never read,"
-            " whatever [conductor]file_url_allowed_paths says"
+            f"{where}: files below {', '.join(FORBIDDEN)} and the data directory are always"
+            " refused, also if [conductor]file_url_allowed_paths has them"
         )
 
 

@@ -1,9 +1,9 @@
 """
-The BMC governor: the one place through which all traffic to a BMC goes.
+The BMC governor: all traffic to a BMC passes through it, with any protocol.
 
-One command at a time per BMC, most urgent first, a minimum gap between commands, one kept
-connection, and a circuit breaker: a BMC that does not answer is left alone for a while that
-doubles, so that it costs its own node time and nobody else's. Nothing here knows a protocol.
+It grants turns, one command at a time per BMC, by urgency, with a minimum gap between commands, and
+keeps one connection per BMC. A circuit breaker pauses commands to a BMC that does not answer, so
+that its timeouts delay no other node; the pauses double.
 """
 
 import heapq
@@ -20,47 +20,37 @@ from drivers.core.errors import HardwareError, Unreachable
 
 
 class Urgency(IntEnum):
-    """Who goes first when several want the same BMC."""
+    """Order in which waiting commands get their turn; lower goes first."""
 
-    ORDER = 0
-    SYNC = 1
+    ORDER = 0  # commands of operations and of the API
+    SYNC = 1  # reads of the power sync
 
 
 @dataclass(slots=True)
 class Bmc:
-    """
-    What this process knows of one BMC.
-
-    connection: whatever the protocol keeps between commands; the client that put it there is the
-        only one to read it. It is dropped when the BMC fails to answer.
-    failures: commands in a row without an answer.
-    """
+    """State of one BMC in this process."""
 
     address: str
+    #: protocol state kept between commands, owned by the client that set it; None after a command
+    #: without an answer
     connection: Any = None
-    failures: int = 0
-    open_until: float = 0.0
-    last_error: str = ""
+    failures: int = 0  # consecutive commands without an answer
+    open_until: float = 0.0  # on `Bmcs.clock`; until then the circuit breaker refuses commands
+    last_error: str = ""  # of the last command without an answer
     _busy: bool = False
-    _last: float = 0.0
-    _queue: list[tuple[int, int]] = field(default_factory=list)
+    _last: float = 0.0  # end of the last command, on `Bmcs.clock`
+    _queue: list[tuple[int, int]] = field(default_factory=list)  # tickets: (urgency, number)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
 
 @dataclass(slots=True)
 class Bmcs:
-    """
-    All BMCs of this process, by address.
+    """All BMCs of this process, by address."""
 
-    gap: least seconds between two commands to one BMC.
-    trip_after: unanswered commands in a row after which the BMC is left alone.
-    cool_down: seconds that it is left alone for at first; doubles up to `cool_down_max`.
-    """
-
-    gap: float = 0.0
-    trip_after: int = 3
-    cool_down: float = 5.0
-    cool_down_max: float = 120.0
+    gap: float = 0.0  # least seconds between two commands to one BMC
+    trip_after: int = 3  # consecutive unanswered commands that open the circuit breaker
+    cool_down: float = 5.0  # seconds of the first pause; doubles with each unanswered command
+    cool_down_max: float = 120.0  # seconds
     clock: Callable[[], float] = time.monotonic
     _known: dict[str, Bmc] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,43 +65,45 @@ class Bmcs:
         self,
         address: str,
         urgency: Urgency = Urgency.ORDER,
-        patience: float = 60.0,
+        max_wait: float = 60.0,
         gap: float | None = None,
     ) -> Iterator[Bmc]:
         """
-        Have the BMC to oneself for one command. gap: instead of that of all BMCs.
+        Hold a BMC's turn: exclusive use for one command.
 
-        Waits up to `patience` seconds for others to finish. An `Unreachable` raised inside counts
-        against the BMC and drops its connection. Raises Unreachable at once while the circuit is
-        open, or when the turn does not come.
+        max_wait: seconds to wait for the turn. gap: least seconds since the last command; None:
+        `self.gap`. An `Unreachable` raised inside counts as an unanswered command, and drops the
+        connection.
+
+        Raises Unreachable: the circuit breaker is open, or the turn did not come in time.
         """
         bmc = self.get(address)
         self._refuse_if_open(bmc)
         ticket = self._queue_up(bmc, urgency)
         with bmc._changed:
-            ours = bmc._changed.wait_for(lambda: self._take(bmc, ticket), timeout=patience)
+            ours = bmc._changed.wait_for(lambda: self._take(bmc, ticket), timeout=max_wait)
         if not ours:
             self._give_up(bmc, ticket)
-            raise Unreachable(f"BMC {bmc.address} was busy for {patience:.0f} s")
+            raise Unreachable(f"BMC {bmc.address} was busy for {max_wait:.0f} s")
         with self._held(bmc):
             time.sleep(self._pause(bmc, self.gap if gap is None else gap))
             yield bmc
 
     @asynccontextmanager
     async def async_turn(
-        self, address: str, urgency: Urgency = Urgency.SYNC, patience: float = 60.0
+        self, address: str, urgency: Urgency = Urgency.SYNC, max_wait: float = 60.0
     ) -> AsyncIterator[Bmc]:
-        """`turn` for a coroutine; shares the queue with threads, and blocks no event loop."""
-        import asyncio  # here, as it takes as long to load as all else that `drivers` imports
+        """Hold a BMC's turn in a coroutine; shares the queue with the threads of `turn`."""
+        import asyncio  # here: it takes as long to load as all other imports of `drivers`
 
         bmc = self.get(address)
         self._refuse_if_open(bmc)
         ticket = self._queue_up(bmc, urgency)
-        deadline = self.clock() + patience
+        deadline = self.clock() + max_wait
         try:
             while not self._take(bmc, ticket):
                 if self.clock() > deadline:
-                    raise Unreachable(f"BMC {bmc.address} was busy for {patience:.0f} s")
+                    raise Unreachable(f"BMC {bmc.address} was busy for {max_wait:.0f} s")
                 await asyncio.sleep(0.02)
         except BaseException:  # also when cancelled: the ticket must not block the queue
             self._give_up(bmc, ticket)
@@ -135,7 +127,7 @@ class Bmcs:
         return ticket
 
     def _take(self, bmc: Bmc, ticket: tuple[int, int]) -> bool:
-        """Take the BMC if it is free and nobody is before us."""
+        """Take the turn if the BMC is free and the ticket is first in the queue."""
         with bmc._changed:
             if bmc._busy or bmc._queue[0] != ticket:
                 return False
@@ -155,10 +147,10 @@ class Bmcs:
 
     @contextmanager
     def _held(self, bmc: Bmc) -> Iterator[None]:
-        """Judge the command that is sent inside, and let the next in line go on."""
+        """Record the result of the command sent inside, and pass the turn on."""
         started = self.clock()
         try:
-            if bmc.open_until > started:  # it failed for another while we stood in line
+            if bmc.open_until > started:  # opened by another command while this one waited
                 self._refuse_if_open(bmc)
             yield
         except Unreachable as error:

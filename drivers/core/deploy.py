@@ -1,5 +1,5 @@
 """
-The deploy interface: deployment, cleaning and teardown of a machine, and the frames around them.
+The deploy interface: deployment, cleaning and teardown of a machine, and their frames.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from drivers.core.target import Target
 
 
 class Deploy(Interface):
-    """Put an instance on the machine, clean it, and take it down."""
+    """Deploy an instance to the machine, tear it down, and clean the machine."""
 
     kind = "deploy"
-    #: what the machine boots once it is deployed: "local" (its disk), "ramdisk" or "kickstart"
+    #: boot source of a deployed machine: "local" (its disk), "ramdisk" or "kickstart"
     boot_option: ClassVar[str] = "local"
     priority_settings = {
         "erase_devices": "erase_devices_priority",
@@ -25,7 +25,7 @@ class Deploy(Interface):
 
     def frame(self, target: Target, flow: str) -> Frame:
         """
-        The frame of a flow for this node: that of `frames`, or less of it.
+        Return the frame of a flow for this node: that of `frames`, or a part of it.
 
         flow: clean, deploy, delete, service, rescue, unrescue or adopt.
         """
@@ -33,27 +33,28 @@ class Deploy(Interface):
 
     def has_decomposed_deploy_steps(self) -> bool:
         """
-        False: the step `deploy` is a mega step, all of a deployment, driven by the agent's
-        heartbeats. `deploy` boots the agent, the first heartbeat calls `continue_deploy`, later
-        ones ask `deploy_is_done`, and then `reboot_to_instance` ends it. The agent's own steps take
-        no part.
+        Whether deployments consist of separate steps. False: the step `deploy` is a mega step.
+
+        A mega step is a whole deployment, driven by the agent's heartbeats: `deploy` boots the
+        agent, the first heartbeat calls `continue_deploy`, later heartbeats call `deploy_is_done`,
+        and `reboot_to_instance` ends it. The agent's own deploy steps do not run.
         """
         return True
 
     def deploy(self, target: Target) -> Outcome | None:
-        """The step that every deployment has: the agent runs."""
+        """Boot the agent; a step of every deployment."""
         raise NotImplementedError
 
     def continue_deploy(self, target: Target) -> Outcome | None:
-        """Of a mega step: the agent has called, and is told to write the image."""
+        """Mega step: send the agent the command that writes the image."""
         raise NotImplementedError
 
     def deploy_is_done(self, target: Target) -> bool:
-        """Of a mega step: whether the agent has written the image."""
+        """Mega step: whether the agent has written the image."""
         raise NotImplementedError
 
     def reboot_to_instance(self, target: Target) -> Outcome | None:
-        """Of a mega step: the machine boots what was written."""
+        """Mega step: boot the instance."""
         raise NotImplementedError
 
     def execute_deploy_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
@@ -62,7 +63,7 @@ class Deploy(Interface):
         return super().execute_deploy_step(target, step)
 
     def adopt(self, target: Target) -> Outcome | None:
-        """Row of frames: the machine runs its instance already; nothing is ordered."""
+        """Frame step: take over a machine that runs its instance already; send no command."""
         return Done()
 
     def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:

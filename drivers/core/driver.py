@@ -1,5 +1,5 @@
 """
-What a node's `driver` stands for: a hardware type, and the interfaces that the node uses.
+Hardware types (values of a node's `driver`), and the interfaces that a node uses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,15 @@ from drivers.core.target import Target
 
 
 class HardwareType:
-    """One value of `node.driver`, and the interfaces that nodes of that driver may use."""
+    """A value of `node.driver`, and the interfaces that its nodes may use."""
 
     name: ClassVar[str]
-    interfaces: ClassVar[Mapping[str, Sequence[type[Interface]]]]
+    interfaces: ClassVar[Mapping[str, Sequence[type[Interface]]]]  # by kind, the default first
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The interfaces that one node uses: a field for each kind."""
+    """The interfaces of one node, a field for each kind."""
 
     hardware_type: str
     bios: Bios
@@ -56,14 +56,14 @@ class Driver:
 
     @property
     def by_kind(self) -> dict[str, Interface]:
-        """Its interfaces, for code that is given the name of a kind."""
+        """The interfaces by name of their kind."""
         return {kind: getattr(self, kind) for kind in KINDS}
 
     def steps(self, flow: Flow, target: Target | None = None) -> list[Step]:
         """
-        Every step of a flow that the interfaces offer themselves, unsorted.
+        Return the steps of a flow that the interfaces offer, unsorted; without the agent's steps.
 
-        Raises InvalidDriverInfo for an interface whose own listing makes no sense.
+        Raises InvalidDriverInfo: the step list of an interface is malformed.
         """
         return [
             step for each in self.by_kind.values() for step in listed.offered(each, target, flow)

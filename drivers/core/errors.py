@@ -1,24 +1,23 @@
 """
-What can be wrong with a machine, or with what we were told about it.
+Errors of machines, BMCs and agents, and of the settings that describe them.
 
 HardwareError
-├─ Unreachable      no answer in time; trying again is sensible
-├─ Refused          the BMC or agent said no: its status and message, secrets masked
-│  └─ Busy          for the moment: the machine is in a phase that ends by itself
-├─ Unexpected       it answered, but not sense
-├─ NotSupported     this machine, or this driver, cannot do it
-├─ NotFound         the machine or its BMC has no part of the name that the caller gave
-├─ InvalidDriverInfo  the node's settings do not let the driver work; names the field
-├─ BadImage         an image cannot be had, or is not what it is said to be; names its URL
-├─ BadArgument      a step was given an argument that it cannot use; names it
-├─ InspectionFailed  what was found cannot be used, or a rule says so
+├─ Unreachable      no answer in time
+├─ Refused          the BMC or agent refused: its status and message, secrets masked
+│  └─ Busy          temporary: the machine is in a phase that ends by itself
+├─ Unexpected       malformed or contradictory answer
+├─ NotSupported     this machine or this driver lacks the function
+├─ NotFound         the machine or its BMC has no part with the given name
+├─ InvalidDriverInfo  invalid setting of the node; names the field
+├─ BadImage         image cannot be fetched, or fails its checks; names its URL
+├─ BadArgument      invalid argument of a step; names it
+├─ InspectionFailed  inspection data is unusable, or an inspection rule failed it
 ├─ StepFailed       a step could not do its work; by flow CleanStepFailed, DeployStepFailed,
 │                   ServiceStepFailed, VerifyStepFailed, as the specs have drivers raise them
-├─ AgentBusy        the agent is running another command; ask again at the next wake-up
-└─ LeaseLost        the caller may no longer give orders to this machine
+├─ AgentBusy        the agent is running another command
+└─ LeaseLost        another conductor owns the machine now
 
-A step may raise any of them: the worker turns it into `Failed`. `retryable` says whether the
-same order may succeed later without anybody changing anything.
+A step may raise any of them: the worker turns it into `Failed`.
 """
 
 from enum import StrEnum
@@ -26,9 +25,9 @@ from enum import StrEnum
 
 class FailureCode(StrEnum):
     """
-    Codes of failed steps and operations. A driver may use codes of its own beside them.
+    Codes of failed steps and operations. A driver may add its own.
 
-    `app.engine.failures` has the cause and the hint that operators read.
+    `app.engine.failures` lists cause and hint of each code for operators.
     """
 
     HARDWARE_ERROR = "hardware_error"
@@ -58,9 +57,9 @@ class FailureCode(StrEnum):
 
 
 class HardwareError(Exception):
-    """The machine, its BMC or its agent did not do what it was asked."""
+    """Base of all errors of a machine, its BMC or its agent."""
 
-    retryable = False
+    retryable = False  # whether a retry may succeed without a change by an operator
     code: str = FailureCode.HARDWARE_ERROR
 
 
@@ -72,57 +71,57 @@ class Unreachable(HardwareError):
 
 
 class Refused(HardwareError):
-    """The BMC or the agent refused the order."""
+    """The BMC or the agent refused the command."""
 
     code = FailureCode.REFUSED
 
 
 class Busy(Refused):
-    """The BMC refused for the moment; the same order may succeed later."""
+    """The BMC refused for now; the same command may succeed later."""
 
     retryable = True
     code = FailureCode.BUSY
 
 
 class Unexpected(HardwareError):
-    """The BMC or the agent answered something that makes no sense."""
+    """The BMC or the agent sent a malformed or contradictory answer."""
 
     retryable = True
     code = FailureCode.UNEXPECTED_ANSWER
 
 
 class NotSupported(HardwareError):
-    """This machine or this driver cannot do what was asked."""
+    """This machine or this driver lacks the requested function."""
 
     code = FailureCode.NOT_SUPPORTED
 
 
 class NotFound(HardwareError):
-    """The machine or its BMC has no part of the name that the caller gave."""
+    """The machine or its BMC has no part with the given name."""
 
     code = FailureCode.NOT_FOUND
 
 
 class InvalidDriverInfo(HardwareError):
-    """The node's settings do not let its driver work."""
+    """A setting of the node is invalid or missing; the message names the field."""
 
     code = FailureCode.INVALID_DRIVER_INFO
 
 
 class BadImage(HardwareError):
-    """An image cannot be had, or is not what it is said to be."""
+    """An image cannot be fetched, or fails its checks."""
 
     code = FailureCode.BAD_IMAGE
 
 
 class BadArgument(HardwareError):
-    """A step cannot use an argument that it was given."""
+    """An argument of a step is invalid."""
 
     code = FailureCode.BAD_ARGUMENT
 
 
 class InspectionFailed(HardwareError):
-    """What was found cannot be used, or a rule says that it must not be."""
+    """Inspection data is unusable, or an inspection rule failed the inspection."""
 
     code = FailureCode.INSPECTION_FAILED
 
@@ -157,6 +156,6 @@ class AgentBusy(HardwareError):
 
 
 class LeaseLost(HardwareError):
-    """Another conductor was given this node; no further order may be sent."""
+    """Another conductor owns this node now; no further command may be sent."""
 
     code = FailureCode.LEASE_LOST

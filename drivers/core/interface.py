@@ -1,9 +1,9 @@
 """
-What every interface of a driver is: steps, validation, and the frames that flows are built from.
+Base class of interfaces: steps, validation, and frames.
 
-A *frame* is what surrounds the steps of a flow: plain rows of (interface, method), run before and
-after the steps themselves. An interface states its frames as data, so the API can plan, and an
-operator can see, everything that will happen.
+A *frame* has the framework steps of a flow: pairs of (kind of interface, method), run before and
+after the requested steps. Frames are data, so that the API can plan an operation, and show the
+plan, without calling the driver.
 """
 
 from collections.abc import Mapping
@@ -16,34 +16,28 @@ from drivers.core.errors import BadArgument
 from drivers.core.steps import MARK, Done, Flow, Outcome, Step
 from drivers.core.target import Target
 
-Rows = tuple[tuple[str, str], ...]
+Rows = tuple[tuple[str, str], ...]  # (kind of interface, method)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """
-    What surrounds the steps of one flow.
+    """Framework steps of one flow."""
 
-    before, after: methods run before the first and after the last step.
-    collect: the (interface, method) after which the agent's own steps are known, so that the rest
-        of the flow is planned anew; None when no agent takes part.
-    on_failure: methods run when the flow has failed, before the node enters its failed state.
-    on_abort: methods run when it was aborted; None: as on_failure.
-    """
-
-    before: Rows = ()
-    after: Rows = ()
+    before: Rows = ()  # before the first requested step
+    after: Rows = ()  # after the last requested step
+    #: the frame step that reads the agent's steps; the rest of the flow is planned after it. None:
+    #: no agent takes part
     collect: tuple[str, str] | None = None
-    on_failure: Rows = ()
-    on_abort: Rows | None = None
+    on_failure: Rows = ()  # cleanup of a failed flow, before the node enters its failed state
+    on_abort: Rows | None = None  # cleanup of an aborted flow; None: `on_failure`
 
     def rows(self) -> Rows:
-        """All methods that it names."""
+        """Return all steps of the frame."""
         collect = () if self.collect is None else (self.collect,)
         return (*self.before, *self.after, *collect, *self.on_failure, *(self.on_abort or ()))
 
     def without(self, rows: Rows) -> "Frame":
-        """This frame, none of these methods in it."""
+        """Return the frame without these steps; `collect` stays."""
 
         def rest(listed: Rows) -> Rows:
             return tuple(row for row in listed if row not in rows)
@@ -59,25 +53,25 @@ class Frame:
 
 class Interface:
     """
-    What all interfaces share: a kind ("power"), a name ("redfish"), steps, validation.
+    Base class of all interfaces.
 
-    A class may also define methods that are not steps: the rows of a frame, or what other
-    interfaces call. Instances hold no state of a node.
+    A class may also define methods that are not declared as steps: frame steps, and methods that
+    other interfaces call. Instances hold no state of a node.
     """
 
-    kind: ClassVar[str]
-    name: ClassVar[str]
-    steps: ClassVar[Mapping[str, Step]] = {}
-    #: clean step, its own or the agent's -> the setting in [deploy] that may give its priority
+    kind: ClassVar[str]  # such as "power"
+    name: ClassVar[str]  # such as "redfish"
+    steps: ClassVar[Mapping[str, Step]] = {}  # by name; collected from the decorated methods
+    #: clean step, its own or the agent's -> the setting in [deploy] that overrides its priority
     priority_settings: ClassVar[Mapping[str, str]] = {}
     #: driver_info key -> description, shown at /v1/drivers/{name}/properties
     properties: ClassVar[Mapping[str, str]] = {}
-    #: of deploy and inspect interfaces: flow -> its frame, with every row that `frame` may return.
-    #: Rows are resolved when a hardware type loads
+    #: of deploy and inspect interfaces: flow -> its frame, with every step that `frame` may return.
+    #: The registry checks the methods when a hardware type loads
     frames: ClassVar[Mapping[str, Frame]] = {}
-    #: whether only services have it whose settings name it (`[DEFAULT]enabled_<kind>_interfaces`)
+    #: off unless `[DEFAULT]enabled_<kind>_interfaces` names it
     opt_in: ClassVar[bool] = False
-    #: every connection to a BMC that this process has; set by the registry
+    #: the BMCs of this process; set by the registry
     bmcs: Bmcs
 
     def __init_subclass__(cls) -> None:
@@ -90,10 +84,14 @@ class Interface:
         cls.steps = found
 
     def validate(self, target: Target) -> None:
-        """Check the node's settings without touching the machine. Raises InvalidDriverInfo."""
+        """
+        Check the node's settings; send nothing to the machine.
+
+        Raises InvalidDriverInfo: names the field.
+        """
 
     def get_steps(self, target: Target | None, flow: Flow) -> list[Step]:
-        """The steps that this interface offers for a flow, priority 0 included."""
+        """Return the declared steps of a flow, those with priority 0 included."""
         found = [
             declared.in_flow(flow)
             for declared in self.steps.values()
@@ -101,10 +99,10 @@ class Interface:
         ]
         if target is None or flow is not Flow.CLEAN:
             return found
-        return [self._as_set(target, each) for each in found]
+        return [self._with_set_priority(target, each) for each in found]
 
-    def _as_set(self, target: Target, step: Step) -> Step:
-        """A clean step with the priority that [deploy] gives it, if it does."""
+    def _with_set_priority(self, target: Target, step: Step) -> Step:
+        """Apply the priority that a setting in [deploy] has for a clean step."""
         setting = self.priority_settings.get(step.name)
         given = target.options["deploy"][setting] if setting else None
         if given is None:
@@ -112,11 +110,15 @@ class Interface:
         return replace(step, priorities={**step.priorities, Flow.CLEAN: given})
 
     def has(self, method: str) -> bool:
-        """Whether this interface has a method of its own, and not only that of its kind."""
+        """Whether this interface overrides a method of its kind."""
         return getattr(type(self), method) is not getattr(self._of_kind(), method)
 
     def run(self, target: Target, method: str, args: Mapping[str, Any]) -> Outcome:
-        """Call a step or the row of a frame. Raises BadArgument, and what the method raises."""
+        """
+        Call a step or a frame step.
+
+        Raises BadArgument: an argument does not match its schema.
+        """
         for arg in self.steps[method].args if method in self.steps else ():
             if arg.schema is not None and arg.name in args:
                 wrong = schema.mismatch(args[arg.name], arg.schema, arg.name)
@@ -125,22 +127,22 @@ class Interface:
         outcome = getattr(self, method)(target, **args)
         return Done() if outcome is None else outcome
 
-    # The seed specs' names for the above, for drivers written against them.
+    # Names of the specs, for drivers written against them.
 
     def get_clean_steps(self, target: Target) -> list[dict[str, Any]]:
-        """Enabled clean steps as {interface, step, priority}, by decreasing priority."""
+        """Return enabled clean steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.CLEAN)
 
     def get_deploy_steps(self, target: Target) -> list[dict[str, Any]]:
-        """Enabled deploy steps as {interface, step, priority}, by decreasing priority."""
+        """Return enabled deploy steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.DEPLOY)
 
     def get_service_steps(self, target: Target) -> list[dict[str, Any]]:
-        """Enabled service steps as {interface, step, priority}, by decreasing priority."""
+        """Return enabled service steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.SERVICE)
 
     def get_verify_steps(self, target: Target) -> list[dict[str, Any]]:
-        """Enabled verify steps as {interface, step, priority}, by decreasing priority."""
+        """Return enabled verify steps as {interface, step, priority}, by decreasing priority."""
         return self._enabled(target, Flow.VERIFY)
 
     def execute_clean_step(self, target: Target, step: Mapping[str, Any]) -> Outcome:
@@ -161,7 +163,7 @@ class Interface:
 
     @classmethod
     def _of_kind(cls) -> type["Interface"]:
-        """The class that says what interfaces of this kind must do."""
+        """Return the base class of this kind, such as Power."""
         return next(each for each in cls.__mro__ if Interface in each.__bases__)
 
     def _enabled(self, target: Target, flow: Flow) -> list[dict[str, Any]]:

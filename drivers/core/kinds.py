@@ -1,10 +1,10 @@
 """
-The kinds of interfaces, one class for each: its methods, and its frames.
+The kinds of interfaces, one class for each.
 
-Drivers import all kinds from here, also those that have a file of their own: deploy and power.
+Drivers import all kinds from here, also deploy and power, which have modules of their own.
 
-Every method that takes a `Target` may be repeated: an operation interrupted by the death of its
-conductor calls it again. A method used as a step returns an `Outcome` (None counts as `Done()`).
+Every method that takes a `Target` must be idempotent: it is called again after a crash of the
+conductor. A method used as a step returns an `Outcome` (None counts as `Done()`).
 """
 
 from collections.abc import Mapping
@@ -28,110 +28,132 @@ class Management(Interface):
     kind = "management"
 
     def mac_addresses(self, target: Target) -> list[str]:
-        """Of the machine's network interfaces, as far as the BMC tells. Raises HardwareError."""
+        """
+        Return the MAC addresses that the BMC lists; empty if it lists none.
+
+        Raises HardwareError.
+        """
         return []
 
     def supported_boot_devices(self, target: Target) -> list[str]:
-        """Names out of Ironic's list: pxe, disk, cdrom, bios, safe, wanboot, ..."""
+        """Return the supported devices of Ironic's list: pxe, disk, cdrom, bios, safe, ..."""
         return []
 
     def get_boot_device(self, target: Target) -> dict[str, Any]:
-        """{"boot_device": name or None, "persistent": bool or None}."""
+        """Return {"boot_device": name or None, "persistent": bool or None}; None: unknown."""
         return {"boot_device": None, "persistent": None}
 
     def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
-        """Raises NotSupported for a device the machine does not know."""
+        """
+        Set the boot device of the next start, or of every start if `persistent`.
+
+        Raises NotSupported: the machine lacks the device.
+        """
         raise NotSupported(f"{self.name} management cannot set a boot device")
 
     def before_start(self, target: Target) -> None:
-        """
-        Called by every power interface right before it orders a machine to start, or to be reset.
-        """
+        """Prepare a start or reset; each power interface calls it right before its command."""
 
     def get_boot_mode(self, target: Target) -> str | None:
-        """`uefi`, `bios`, or None when the machine does not tell. Raises HardwareError."""
+        """
+        Return `uefi` or `bios`; None if the machine does not report it.
+
+        Raises HardwareError.
+        """
         return None
 
     def set_boot_mode(self, target: Target, mode: str) -> None:
-        """Takes effect at the next start. Raises NotSupported for a mode the machine lacks."""
+        """
+        Set the boot mode of the next start.
+
+        Raises NotSupported: the machine lacks the mode.
+        """
         raise NotSupported(f"{self.name} management cannot set the boot mode")
 
     def change_boot_mode(self, target: Target, mode: str) -> Outcome | None:
-        """Row of an operation: the machine has this boot mode, and the node says so."""
+        """Change the boot mode, and report it; a step of its own operation."""
         if self.get_boot_mode(target) != mode:
             self.set_boot_mode(target, mode)
         target.report(boot_mode=mode)
         return Done()
 
     def get_secure_boot(self, target: Target) -> bool | None:
-        """Whether only signed systems boot; None when the machine does not tell."""
+        """Whether secure boot is on; None if the machine does not report it."""
         return None
 
     def set_secure_boot(self, target: Target, state: bool) -> None:
-        """Takes effect at the next start."""
+        """Switch secure boot on or off for the next start."""
         raise NotSupported(f"{self.name} management cannot change secure boot")
 
     def change_secure_boot(self, target: Target, state: bool) -> Outcome | None:
-        """Row of an operation: secure boot is as wanted, and the node says so."""
+        """Change secure boot, and report it; a step of its own operation."""
         if self.get_secure_boot(target) != state:
             self.set_secure_boot(target, state)
         target.report(secure_boot=state)
         return Done()
 
     def inject_nmi(self, target: Target) -> None:
-        """Interrupt the machine, for its system to write a dump."""
+        """Inject a non-maskable interrupt, on which the operating system writes a dump."""
         raise NotSupported(f"{self.name} management cannot inject an NMI")
 
     def indicators(self, target: Target) -> list[dict[str, Any]]:
         """
-        The lights of the machine: [{name, component, readonly, states}].
+        Return the indicator LEDs: [{name, component, readonly, states}].
 
         component: chassis, system, disk, power or nic. states: of on, off, blinking, unknown.
         """
-        raise NotSupported(f"{self.name} management knows no indicators")
+        raise NotSupported(f"{self.name} management has no indicators")
 
     def get_indicator(self, target: Target, component: str, name: str) -> str:
-        """The state of one light. Raises NotSupported when there is none of that name."""
-        raise NotSupported(f"{self.name} management knows no indicators")
+        """
+        Return the state of an indicator.
+
+        Raises NotSupported: there is no such indicator.
+        """
+        raise NotSupported(f"{self.name} management has no indicators")
 
     def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
-        """Raises NotSupported when there is none of that name, or it knows no such state."""
-        raise NotSupported(f"{self.name} management knows no indicators")
+        """
+        Set the state of an indicator.
+
+        Raises NotSupported: there is no such indicator, or it lacks the state.
+        """
+        raise NotSupported(f"{self.name} management has no indicators")
 
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
-        """The media that the BMC can show: [{media_types, inserted, image}]."""
+        """Return the virtual media of the BMC: [{media_types, inserted, image}]."""
         raise NotSupported(f"{self.name} management has no virtual media")
 
     def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
-        """Row of an operation: the medium (cdrom, disk or floppy) shows this image."""
+        """Insert an image into a cdrom, disk or floppy; a step of its own operation."""
         raise NotSupported(f"{self.name} management has no virtual media")
 
     def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
-        """Row of an operation: the media of these types are empty."""
+        """Eject all media of these types; a step of its own operation."""
         raise NotSupported(f"{self.name} management has no virtual media")
 
 
 class Boot(Interface):
-    """Make the machine boot the agent's ramdisk, or its instance."""
+    """Boot the machine into the agent's ramdisk, or into its instance."""
 
     kind = "boot"
-    #: what it can boot instead of the disk: boot_iso, ramdisk (with a kernel), either of them with
-    #: a config drive: ramdisk_configdrive; kickstart (an installer), iscsi_volume
+    #: boot sources besides the disk: boot_iso, ramdisk (with a kernel), ramdisk_configdrive
+    #: (either of them with a config drive), kickstart (an installer), iscsi_volume
     options: ClassVar[frozenset[str]] = frozenset()
-    #: whether a machine whose agent stays silent is booted again (`[pxe]boot_retry_timeout`)
+    #: whether a machine is booted again if its agent stays silent (`[pxe]boot_retry_timeout`)
     boots_again: ClassVar[bool] = False
-    #: the key of driver_internal_info that says, during a deployment, that the instance boots next
+    #: key of driver_internal_info, true during a deployment once the instance boots next
     INSTANCE_NEXT: ClassVar[str] = "instance_boots_next"
 
     def prepare_ramdisk(self, target: Target) -> Outcome | None:
-        """Row of frames: the next power-on boots the agent."""
+        """Frame step: set the next power-on to boot the agent."""
         raise NotImplementedError
 
     def boot_agent_next(self, target: Target) -> Outcome | None:
         """
-        As `prepare_ramdisk`, for steps that reboot the machine; `boot_instance_next` takes it back.
+        Run `prepare_ramdisk` for a step that reboots the machine; `boot_instance_next` reverts it.
 
-        Does nothing where others boot the agent (`[agent]manage_agent_boot`).
+        Does nothing without `[agent]manage_agent_boot`: then the agent is booted by other means.
         """
         if not target.options["agent"]["manage_agent_boot"]:
             return Done()
@@ -139,15 +161,15 @@ class Boot(Interface):
         return self.prepare_ramdisk(target)
 
     def clean_up_ramdisk(self, target: Target) -> Outcome | None:
-        """Row of frames: nothing of the agent's boot is left."""
+        """Frame step: remove files and boot settings of `prepare_ramdisk`."""
         return Done()
 
     def prepare_instance(self, target: Target) -> Outcome | None:
-        """The next power-on, and those after it, boot the instance."""
+        """Set every power-on to boot the instance."""
         return Done()
 
     def boot_instance_next(self, target: Target) -> Outcome | None:
-        """As `prepare_instance`, unless that was done since a step booted the agent."""
+        """Run `prepare_instance`, unless it has run since the last `boot_agent_next`."""
         if target.driver_internal_info.get(self.INSTANCE_NEXT):
             return Done()
         outcome = self.prepare_instance(target)
@@ -156,72 +178,72 @@ class Boot(Interface):
         return outcome
 
     def clean_up_instance(self, target: Target) -> Outcome | None:
-        """Row of frames: nothing of the instance's boot is left."""
+        """Frame step: remove files and boot settings of `prepare_instance`."""
         return Done()
 
 
 class Network(Interface):
-    """Put the machine on the network that a flow needs."""
+    """Connect the machine to the network that a flow needs."""
 
     kind = "network"
-    #: whether VIFs that are attached are kept on the node's ports; else they are forgotten
+    #: whether attached VIFs are recorded on the node's ports
     keeps_vifs: ClassVar[bool] = True
 
     def physical_networks(self, vif: Mapping[str, Any]) -> frozenset[str]:
         """
-        The physical networks that a VIF can be reached on; none given: any.
+        Return the physical networks of a VIF; empty if any will do. Sends no request.
 
-        vif: `id` and whatever else the caller knows of it. Talks to nobody.
+        vif: `id`, and other keys that the client gave.
         """
         named = vif.get("physical_network")
         return frozenset([named] if isinstance(named, str) else ())
 
     def add_cleaning_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def remove_cleaning_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def add_provisioning_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def remove_provisioning_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def add_servicing_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def remove_servicing_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def add_rescuing_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def remove_rescuing_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def add_inspection_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def remove_inspection_network(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def configure_tenant_networks(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
     def unconfigure_tenant_networks(self, target: Target) -> Outcome | None:
-        """Row of frames."""
+        """Frame step."""
         return Done()
 
 
@@ -229,7 +251,7 @@ class Bios(Interface):
     """BIOS settings."""
 
     kind = "bios"
-    #: the argument of a step that changes some
+    #: argument of steps that change settings
     SETTINGS: ClassVar[Arg] = Arg(
         "settings",
         "A list of objects with the keys `name` and `value`",
@@ -244,15 +266,15 @@ class Console(Interface):
     kind = "console"
 
     def start_console(self, target: Target) -> Outcome | None:
-        """Row of an operation: the console can be reached."""
+        """Start the console; a step of its own operation."""
         raise NotSupported(f"{self.name}: this node has no console")
 
     def stop_console(self, target: Target) -> Outcome | None:
-        """Row of an operation: the console can no longer be reached."""
+        """Stop the console; a step of its own operation."""
         raise NotSupported(f"{self.name}: this node has no console")
 
     def get_console(self, target: Target) -> dict[str, Any]:
-        """How to reach it: {type, url}."""
+        """Return the console's address: {type, url}."""
         raise NotSupported(f"{self.name}: this node has no console")
 
 
@@ -263,17 +285,17 @@ class Firmware(Interface):
 
 
 class Inspect(Interface):
-    """Find out what the machine is made of."""
+    """Inspect the hardware of the machine."""
 
     kind = "inspect"
     frames = {"inspect": Frame(before=(("inspect", "inspect_hardware"),))}
 
     def frame(self, target: Target) -> Frame:
-        """The methods of an inspection for this node: `frames["inspect"]`, or less of it."""
+        """Return the frame of an inspection of this node: `frames["inspect"]`, or a part of it."""
         return self.frames["inspect"]
 
     def inspect_hardware(self, target: Target) -> Outcome | None:
-        """Row of frames: report what was found."""
+        """Frame step: inspect the machine, and report the findings."""
         raise NotSupported(f"{self.name}: this node has no inspection")
 
 
@@ -281,9 +303,9 @@ class Raid(Interface):
     """RAID configuration."""
 
     kind = "raid"
-    #: what a target configuration may hold
+    #: accepted properties of logical disks
     schema: ClassVar[raid_schema.Document] = raid_schema.SCHEMA
-    #: arguments of a step that builds the target configuration
+    #: arguments of steps that build the target configuration
     SELECTION: ClassVar[tuple[Arg, ...]] = (
         Arg("create_root_volume", "Build the root volume; true when missing", False, _FLAG),
         Arg("create_nonroot_volumes", "Build all others; true when missing", False, _FLAG),
@@ -291,18 +313,26 @@ class Raid(Interface):
     )
 
     def wanted(self, target: Target) -> Mapping[str, Any]:
-        """The target configuration of the node. Raises InvalidDriverInfo when there is none."""
+        """
+        Return the node's target configuration.
+
+        Raises InvalidDriverInfo: it is empty.
+        """
         config: Mapping[str, Any] = target.record.get("target_raid_config") or {}
         if not config.get("logical_disks"):
             raise InvalidDriverInfo("target_raid_config of the node is empty: set it first")
         return config
 
     def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
-        """Check a target configuration. Raises InvalidDriverInfo that names what is wrong."""
+        """
+        Check a target configuration.
+
+        Raises InvalidDriverInfo: names the invalid property.
+        """
         raid_schema.check(config, self.schema)
 
     def logical_disk_properties(self) -> dict[str, str]:
-        """property of a logical disk -> description"""
+        """Return the description of each property of a logical disk, by name."""
         return raid_schema.descriptions(self.schema)
 
 
@@ -312,39 +342,43 @@ class Rescue(Interface):
     kind = "rescue"
 
     def rescue(self, target: Target) -> Outcome | None:
-        """The tenant can log in to the rescue ramdisk."""
+        """Boot the rescue ramdisk, and set its login."""
         raise NotSupported(f"{self.name}: this node cannot be rescued")
 
     def unrescue(self, target: Target) -> Outcome | None:
-        """The machine runs its instance again."""
+        """Boot the instance again."""
         raise NotSupported(f"{self.name}: this node cannot be rescued")
 
 
 class Storage(Interface):
-    """Volumes that the machine boots from or uses."""
+    """Remote volumes of the machine."""
 
     kind = "storage"
-    #: whether targets are to have the node's volume connectors and targets
+    #: whether `Target` has the node's volume connectors and volume targets
     uses_volumes: ClassVar[bool] = True
 
     def should_write_image(self, target: Target) -> bool:
-        """Whether an image is written to the machine's own disk: it boots from no volume."""
+        """Whether a deployment writes an image to a local disk: no volume is the boot volume."""
         return all(volume.boot_index != 0 for volume in target.volume_targets)
 
 
 class Vendor(Interface):
-    """Functions of one vendor; `drivers.core.passthru` declares those that clients call by name."""
+    """Vendor functions; methods with the decorator `drivers.core.passthru.passthru`."""
 
     kind = "vendor"
 
     def call(self, target: Target, function: str, arguments: Mapping[str, Any]) -> Any:
-        """What a function returns (JSON). Raises NotSupported when there is none of that name."""
+        """
+        Call a vendor function, and return its result (JSON).
+
+        Raises NotSupported: there is no such function.
+        """
         if function not in functions(self):
             raise NotSupported(f"{self.name}: there is no vendor function {function!r}")
         return getattr(self, function)(target, **arguments)
 
     def call_as_step(self, target: Target, function: str, arguments: Mapping[str, Any]) -> Outcome:
-        """Row of an operation: the function was called."""
+        """Call an asynchronous function; the step of its operation."""
         outcome = self.call(target, function, arguments)
         if isinstance(outcome, Done | Wait | Failed):
             return outcome

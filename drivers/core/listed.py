@@ -1,9 +1,9 @@
 """
-Steps that a driver lists itself, by `get_clean_steps` or the same method of another flow.
+Steps of drivers that override `get_clean_steps` or its counterpart of another flow.
 
-The specs have drivers override these methods, and those that run what they list. What such a method
-returns is what the interface offers, beside declared steps of priority 0: they run only when asked
-for, and are in no such list.
+The specs let drivers override these methods and the matching `execute_clean_step`. The interface
+then offers the returned list, and its declared steps with priority 0: these run only on request and
+are not in the list.
 """
 
 import inspect
@@ -20,7 +20,11 @@ _KEYS = frozenset({"interface", "step", "priority", "abortable", "argsinfo", "re
 
 
 def check(interface: Interface) -> None:
-    """Raise ValueError for a method that lists or runs steps and cannot be called as it must be."""
+    """
+    Check the overridden methods of an interface that list or run steps.
+
+    Raises ValueError: a method cannot be called with the expected arguments.
+    """
     for flow in Flow:
         for name, given in ((f"get_{flow}_steps", 1), (f"execute_{flow}_step", 2)):
             if not interface.has(name):
@@ -40,9 +44,9 @@ def check(interface: Interface) -> None:
 
 def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Step]:
     """
-    The steps that an interface offers for a flow: its declared ones, or those of its own listing.
+    Return the steps that an interface offers for a flow: declared ones, or those of its own list.
 
-    Raises InvalidDriverInfo for a listing that makes no sense, or names what cannot be run.
+    Raises InvalidDriverInfo: the list is malformed, or names a step without a method.
     """
     if target is None or not interface.has(f"get_{flow}_steps"):
         return interface.get_steps(target, flow)
@@ -52,7 +56,7 @@ def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Ste
         listing = getattr(interface, f"get_{flow}_steps")(target)
         found = [_read(interface, flow, declared, document) for document in listing]
         _refuse_repeats(found, flow)
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # a driver's code may raise anything
         raise InvalidDriverInfo(f"{label}: {type(error).__name__}: {error}") from error
     names = [step.name for step in found]
     return found + [
@@ -63,7 +67,11 @@ def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Ste
 def _read(
     interface: Interface, flow: Flow, declared: Sequence[Step], document: Mapping[str, Any]
 ) -> Step:
-    """One entry of a listing. Raises ValueError, TypeError, KeyError."""
+    """
+    Parse an entry of a step list.
+
+    Raises ValueError, TypeError, KeyError: the entry is malformed.
+    """
     unknown = set(document) - _KEYS
     if unknown:
         raise ValueError(f"unknown key {min(unknown)!r} in {dict(document)!r}")
@@ -86,7 +94,11 @@ def _read(
 
 
 def _refuse_repeats(found: Sequence[Step], flow: Flow) -> None:
-    """Raise ValueError for two steps of one name, or of one priority other than 0."""
+    """
+    Check that no two steps share a name, or a priority other than 0.
+
+    Raises ValueError: names the steps.
+    """
     names: set[str] = set()
     taken: dict[float, str] = {}
     for step in found:

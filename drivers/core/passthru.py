@@ -1,11 +1,11 @@
 """
-Vendor passthru: functions that only one vendor's interface has, called by name through the API.
+Vendor passthru: functions of one vendor's interface that clients call by name through the API.
 
     @passthru("POST", description="Reset the BMC")
     def bmc_reset(self, target, warm=True): ...
 
-A function is called as `method(target, **arguments)`. One that is asynchronous becomes an
-operation, whose step it is; what a synchronous one returns (JSON) is the answer.
+A function is called as `method(target, **arguments)`. An asynchronous one is the step of an
+operation. The result of a synchronous one (JSON) is the API's answer.
 """
 
 import inspect
@@ -21,21 +21,16 @@ MARK = "__ingot_passthru__"
 
 @dataclass(frozen=True, slots=True)
 class Passthru:
-    """
-    A declared function.
-
-    attach: what it returns is text that is answered as it is, not as JSON. exclusive: refused while
-    the node is reserved, and nobody else gives the machine orders meanwhile.
-    """
+    """A declared vendor function."""
 
     http_methods: tuple[str, ...]
     description: str
     asynchronous: bool = True
-    attach: bool = False
-    exclusive: bool = True
+    attach: bool = False  # its result is text, and the body of the answer instead of JSON
+    exclusive: bool = True  # holds the node's reservation; refused while an operation has it
 
     def shown(self) -> dict[str, Any]:
-        """As clients know it."""
+        """Return the function as the API shows it."""
         return {
             "http_methods": list(self.http_methods),
             "async": self.asynchronous,
@@ -63,14 +58,18 @@ def passthru(
 
 
 def functions(interface: object) -> Mapping[str, Passthru]:
-    """The functions of an interface, by name."""
+    """Return the vendor functions of an interface by name."""
     kind = type(interface)
     marks = ((name, getattr(getattr(kind, name), MARK, None)) for name in dir(kind))
     return {name: mark for name, mark in marks if mark is not None}
 
 
 def check_arguments(interface: object, name: str, arguments: Mapping[str, Any]) -> None:
-    """A function takes these arguments, and no other. Raises InvalidDriverInfo."""
+    """
+    Check the arguments of a call against the function's parameters.
+
+    Raises InvalidDriverInfo: an argument is missing or unknown.
+    """
     parameters = list(inspect.signature(getattr(interface, name)).parameters.values())[1:]
     known = {each.name for each in parameters}
     for each in parameters:

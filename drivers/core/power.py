@@ -1,7 +1,8 @@
 """
-The power interface: how a machine is switched on and off, whatever its BMC.
+The power interface: power on, power off, reboot.
 
-A driver adds how to ask its BMC and how to give it an order; when to do either is for all the same.
+A driver implements `get_power_state` and `order`. This module decides when to call them, and polls
+until the machine has the wanted state.
 """
 
 from collections.abc import Mapping
@@ -19,60 +20,65 @@ class Power(Interface):
     """Switch the machine on and off."""
 
     kind = "power"
-    #: targets that `change` accepts
+    #: values of `change`'s argument `state`
     supported: ClassVar[tuple[str, ...]] = (POWER_ON, POWER_OFF, REBOOT)
 
     def get_power_state(self, target: Target) -> str:
-        """`power on` or `power off`, as the BMC says. Raises HardwareError."""
+        """
+        Return `power on` or `power off`, as the BMC reports it.
+
+        Raises HardwareError.
+        """
         raise NotImplementedError
 
     def order(self, target: Target, state: str) -> None:
         """
-        Order `power on`, `power off`, `soft power off`, or `rebooting`: a hard reset, which only
-        machines that must not be powered off are given. Does not wait. Raises HardwareError.
+        Send a power command without waiting for its effect.
+
+        state: `power on`, `power off`, `soft power off`, or `rebooting`: a hard reset, used only
+        for machines that must not be powered off.
+
+        Raises HardwareError.
         """
         raise NotImplementedError
 
     def power_on(self, target: Target) -> Outcome:
-        """
-        Row of frames: the machine has started anew and is on.
-
-        It was off before, unless it must not be powered off: then it is reset.
-        """
+        """Frame step: switch the machine on; reset one that must not be powered off."""
         if target.disable_power_off:
             return self._reset(target)
         return self._reach(target, POWER_ON, POWER_ON, target.progress)
 
     def power_off(self, target: Target) -> Outcome:
         """
-        Row of frames: the machine is off.
+        Frame step: switch the machine off.
 
-        A node that must not be powered off (`disable_power_off`) is left on: whatever follows
-        resets it instead.
+        A node that must not be powered off (`disable_power_off`) stays on; the next `power_on`
+        resets it.
         """
         if target.disable_power_off:
             return Done()
         return self._reach(target, POWER_OFF, POWER_OFF, target.progress)
 
     def reboot(self, target: Target) -> Outcome:
-        """Row of frames: the machine was off and is on again."""
+        """Frame step: switch the machine off, and on again."""
         return self.change(target, REBOOT)
 
     def reset_if_kept_on(self, target: Target) -> Outcome:
-        """Row of frames: a machine that must not be powered off leaves the agent by a reset."""
+        """Frame step: reset a machine that must not be powered off, so that it leaves the agent."""
         return self._reset(target) if target.disable_power_off else Done()
 
     def read(self, target: Target) -> Outcome:
-        """Row of frames: report the power state that the BMC gives."""
+        """Frame step: read the power state, and report it."""
         target.report(power_state=self.get_power_state(target))
         return Done()
 
     def change(self, target: Target, state: str, timeout: float | None = None) -> Outcome:
         """
-        Bring the machine to `state`, which may be a reboot, hard or soft.
+        Bring the machine to `state`, or reboot it, hard or soft.
 
-        A soft target waits `[conductor]soft_power_off_timeout` seconds unless `timeout` is given.
-        A reboot of a machine that is off switches it on; one that must not be powered off is reset.
+        A reboot switches on a machine that is off, and resets one that must not be powered off.
+        timeout: seconds; None: `[conductor]soft_power_off_timeout` for soft states, else
+        `power_state_change_timeout`.
         """
         if state in (POWER_ON, POWER_OFF):
             return self._reach(target, state, state, target.progress, timeout)
@@ -87,7 +93,7 @@ class Power(Interface):
             if not isinstance(outcome, Done):
                 return outcome
             progress = {"phase": "on"}
-            # recorded: that the machine was off, if it took its time; that its agent is forgotten
+            # commit first: that the machine was off, if that took a wait; that its agent is gone
             if target.progress or _has_given_token(target):
                 return Wait(progress, poll_after=0)
         return self._reach(target, POWER_ON, POWER_ON, progress, timeout)
@@ -97,7 +103,8 @@ class Power(Interface):
         if target.progress.get("ordered") or self.get_power_state(target) != POWER_ON:
             return self._reach(target, POWER_ON, POWER_ON, target.progress)
         target.forget_agent()
-        if _has_given_token(target) and not target.progress.get("forgotten"):  # as above
+        # commit first that the agent is gone: the next one has to get a token
+        if _has_given_token(target) and not target.progress.get("forgotten"):
             return Wait({"forgotten": True}, poll_after=0)
         target.driver.management.before_start(target)
         target.before_order()
@@ -113,7 +120,7 @@ class Power(Interface):
         progress: Mapping[str, Any],
         timeout: float | None = None,
     ) -> Outcome:
-        """Order once, then look until the BMC reports the wanted state; looks before it orders."""
+        """Send a power command, unless the wanted state is reached; then poll for the state."""
         state = self.get_power_state(target)
         if wanted == POWER_OFF and (state == POWER_OFF or progress.get("ordered")):
             target.forget_agent()
@@ -141,5 +148,5 @@ class Power(Interface):
 
 
 def _has_given_token(target: Target) -> bool:
-    """Whether the agent that boots next would be refused a token as long as this one is known."""
+    """Whether a token from a lookup is recorded: while it is, the next agent's lookup gets none."""
     return target.agent.token is not None and not target.agent.pregenerated

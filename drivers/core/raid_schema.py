@@ -1,5 +1,5 @@
 """
-What a RAID configuration is: one table of what a logical disk can be asked to have.
+Schema of RAID configurations: the properties of a logical disk.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ LEVELS = ("JBOD", "0", "1", "2", "5", "6", "1+0", "5+0", "6+0")
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property of a logical disk; `right` says whether a value is, `form` what is right."""
+    """A property of a logical disk."""
 
     description: str
-    form: str
-    right: Callable[[Any], bool]
+    form: str  # accepted values, in words
+    accepts: Callable[[Any], bool]
     required: bool = False
 
 
@@ -33,11 +33,11 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 
 def _one_of(*words: str) -> dict[str, Any]:
-    return {"form": f"one of {', '.join(words)}", "right": lambda value: value in words}
+    return {"form": f"one of {', '.join(words)}", "accepts": lambda value: value in words}
 
 
-_TEXT: dict[str, Any] = {"form": "text", "right": _is(str)}
-_FLAG: dict[str, Any] = {"form": "true or false", "right": _is(bool)}
+_TEXT: dict[str, Any] = {"form": "text", "accepts": _is(str)}
+_FLAG: dict[str, Any] = {"form": "true or false", "accepts": _is(bool)}
 
 SCHEMA: Document = {
     "raid_level": Property(
@@ -69,7 +69,11 @@ SCHEMA: Document = {
 
 
 def check(config: Mapping[str, Any], schema: Document = SCHEMA) -> None:
-    """A configuration is {"logical_disks": [...]}. Raises InvalidDriverInfo naming the field."""
+    """
+    Check a RAID configuration, {"logical_disks": [...]}.
+
+    Raises InvalidDriverInfo: names the property.
+    """
     for key in config:
         if key != "logical_disks":
             raise InvalidDriverInfo(f"{key}: a RAID configuration holds only logical_disks")
@@ -91,7 +95,7 @@ def _check_disk(place: str, disk: Any, schema: Document) -> None:
             raise InvalidDriverInfo(
                 f"{place}/{name}: unknown; a logical disk has {', '.join(schema)}"
             )
-        if not known.right(value):
+        if not known.accepts(value):
             raise InvalidDriverInfo(f"{place}/{name}: must be {known.form}, not {value!r}")
     for name, known in schema.items():
         if known.required and name not in disk:
@@ -102,9 +106,9 @@ def selected(
     config: Mapping[str, Any], *, root: bool, others: bool
 ) -> dict[int, Mapping[str, Any]]:
     """
-    number -> logical disk, of those that are to be built: the root volume, all others, or both.
+    Return the logical disks to build, by number: the root volume, all others, or both.
 
-    Raises BadArgument when none is left.
+    Raises BadArgument: no logical disk is left.
     """
     disks = dict(enumerate(config["logical_disks"]))
     found = {

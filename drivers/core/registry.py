@@ -1,13 +1,14 @@
 """
-The registry: which hardware types there are, and which interfaces each accepts.
+The registry of hardware types and their interfaces.
 
 A hardware type is a class with a name and, per kind of interface, the interface classes it
-accepts in order of preference. `load` is given Ingot's own, those of `drivers.builtin`; others come
-through the entry point group `ingot.hardware_types`, each entry naming a `HardwareType` subclass.
+accepts in order of preference. The built-in ones (`drivers.builtin`) are arguments of `load`;
+others come from the entry point group `ingot.hardware_types`, whose entries name `HardwareType`
+subclasses.
 
-A hardware type whose interface gives one non-zero priority to two steps of a flow, by itself or by
-settings, is refused (spec implement-cleaning-states), as is one with a frame that names a missing
-method; all others load.
+A hardware type is refused if two steps of an interface have the same non-zero priority in a flow,
+by declaration or by settings (spec implement-cleaning-states), or if a frame names a missing
+method. The other hardware types still load.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,19 +31,19 @@ ENTRY_POINTS = "ingot.hardware_types"
 
 @dataclass(slots=True)
 class Registry:
-    """
-    The hardware types that this process can drive.
+    """The hardware types that this process has loaded."""
 
-    types: name -> kind -> interface name -> interface, in order of preference.
-    refused: name -> why it did not load.
-    """
-
+    #: name -> kind -> interface name -> interface, in order of preference
     types: dict[str, dict[str, dict[str, Interface]]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # name -> reason
     _drivers: dict[tuple[str, ...], Driver] = field(default_factory=dict)
 
     def supported(self, hardware_type: str, kind: str) -> list[str]:
-        """Names of the interfaces of a kind, the default first. Raises InvalidDriverInfo."""
+        """
+        Return the names of a kind's interfaces, the default first.
+
+        Raises InvalidDriverInfo: the hardware type is not loaded.
+        """
         return list(self._type(hardware_type)[kind])
 
     def default(self, hardware_type: str, kind: str) -> str:
@@ -50,16 +51,17 @@ class Registry:
 
     def driver(self, hardware_type: str, chosen: Mapping[str, str | None]) -> Driver:
         """
-        The driver of a node: `chosen` maps kinds to interface names; what is missing or None
-        gets the hardware type's default.
+        Return the driver of a node.
 
-        Raises InvalidDriverInfo naming the unknown driver or interface and what would be right.
+        chosen: kind -> interface name; None or missing: the hardware type's default.
+
+        Raises InvalidDriverInfo: names the unknown driver or interface, and the known ones.
         """
         kinds = self._type(hardware_type)
         names = tuple(chosen.get(kind) or next(iter(kinds[kind])) for kind in kinds)
         key = (hardware_type, *names)
         if key not in self._drivers:
-            by_kind: dict[str, Any] = {}  # `load` has seen that each is of its kind
+            by_kind: dict[str, Any] = {}  # `load` has checked that each is of its kind
             for kind, name in zip(kinds, names, strict=True):
                 if name not in kinds[kind]:
                     raise InvalidDriverInfo(
@@ -85,10 +87,10 @@ class Registry:
 
 
 class UnknownName(ValueError):
-    """A setting names a hardware type or an interface that is not there; one line says which."""
+    """A setting names an unknown hardware type or interface; the message is one line."""
 
 
-def load(  # noqa: PLR0917 - what settings say, group by group
+def load(  # noqa: PLR0917 - one argument per group of settings
     hardware_types: Iterable[type[HardwareType]],
     enabled_types: Sequence[str] | None = None,
     enabled_interfaces: Mapping[str, Sequence[str]] | None = None,
@@ -97,16 +99,16 @@ def load(  # noqa: PLR0917 - what settings say, group by group
     options: Options | None = None,
 ) -> Registry:
     """
-    Load hardware types: those given, and those of entry points, which replace given ones of
-    the same name.
+    Load hardware types.
 
-    enabled_types: the only names to load; None loads all.
-    enabled_interfaces: kind -> the only interface names to accept; a missing kind accepts all
-        that are not `opt_in`.
-    defaults: kind -> the interface that is the default wherever a type accepts it.
-    options: settings by group and name, which may give steps other priorities.
+    hardware_types: the built-in ones; an entry point of the same name replaces one.
+    enabled_types: names to load; None: all.
+    enabled_interfaces: kind -> interface names to accept; missing kind: all that are not `opt_in`.
+    defaults: kind -> default interface of all hardware types that accept it.
+    options: settings by group and name; some override priorities of steps.
 
-    Raises UnknownName: a node would silently get another interface than the one that was asked for.
+    Raises UnknownName: a setting names an unknown hardware type or interface. Ignoring it would
+    silently give nodes another interface.
     """
     enabled, defaults = enabled_interfaces or {}, defaults or {}
     candidates = _candidates(hardware_types)
@@ -131,13 +133,13 @@ def load(  # noqa: PLR0917 - what settings say, group by group
             interfaces = _instantiate(hardware_type, enabled, defaults, connections, options)
             _check_frames(name, interfaces)
             registry.types[name] = interfaces
-        except Exception as error:  # somebody else's code: one bad type must not stop the others
+        except Exception as error:  # a defect of one driver must not stop the others
             registry.refused[name] = str(error) or repr(error)
     return registry
 
 
 def _candidates(hardware_types: Iterable[type[HardwareType]]) -> dict[str, Any]:
-    """name -> a hardware type, or the entry point that has it."""
+    """Return hardware types and entry points of hardware types, by name."""
     return {
         **{each.name: each for each in hardware_types},
         **{entry.name: entry for entry in entry_points(group=ENTRY_POINTS)},
@@ -151,8 +153,9 @@ def _classes(
     refused: dict[str, str],
 ) -> dict[str, type[HardwareType]]:
     """
-    The wanted candidates, imported; adds the names of their interfaces to `known`, and the reasons
-    of those that cannot be imported to `refused`.
+    Import the wanted candidates.
+
+    Adds the names of their interfaces to `known`, and reasons of failed imports to `refused`.
     """
     found = {}
     for name in wanted:
@@ -178,7 +181,7 @@ def _unknown(
     defaults: Mapping[str, str],
     known: Mapping[str, set[str]],
 ) -> str | None:
-    """The first setting that names an interface that is not known, or not enabled."""
+    """Describe the first setting that names an unknown or disabled interface; None if all agree."""
     for kind in KINDS:
         for name in enabled.get(kind, ()):
             if name not in known[kind]:
@@ -203,10 +206,10 @@ def _instantiate(
     options: Options | None,
 ) -> dict[str, dict[str, Interface]]:
     """
-    kind -> name -> interface.
+    Instantiate the accepted interfaces of a hardware type: kind -> name -> interface.
 
-    Raises ValueError for overlapping priorities, methods that cannot be called, a class of another
-    kind, or no interface.
+    Raises ValueError: overlapping priorities, methods that cannot be called, a class of another
+    kind, or a kind without an interface.
     """
     result: dict[str, dict[str, Interface]] = {}
     for kind in KINDS:
@@ -235,10 +238,12 @@ def _instantiate(
 
 def _check_frames(hardware_type: str, interfaces: Mapping[str, Mapping[str, Interface]]) -> None:
     """
-    Resolve the rows of all frames.
+    Check that the methods of all frame steps exist.
 
-    A row of the owner's kind is run by the owner; one of another kind must exist in every interface
-    that a node may choose. Raises ValueError.
+    The owner of the frame runs steps of its kind. Steps of another kind must exist in every
+    interface that a node may choose.
+
+    Raises ValueError: names the frame and the missing method.
     """
     for owner in chain.from_iterable(each.values() for each in interfaces.values()):
         for flow, frame in owner.frames.items():
@@ -274,9 +279,9 @@ def _priorities(
     cls: type[Interface], flow: Flow, options: Options | None
 ) -> Iterator[tuple[str, float, str | None]]:
     """
-    Steps of an interface, their priorities, and the settings that give them.
+    Yield (step, priority, setting that overrides it or None) of an interface.
 
-    Of the agent's steps those that a setting moves: the others are known only when it has called.
+    Includes the agent's steps that a setting gives a priority; the others are unknown here.
     """
     own = {
         step.name: step.priorities[flow] for step in cls.steps.values() if flow in step.priorities

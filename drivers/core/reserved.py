@@ -1,7 +1,7 @@
 """
-Steps that every flow has, whatever the hardware: in position among the others, as asked for.
+Reserved steps: power_on, power_off, reboot, hold, wait. Every flow and hardware type has them.
 
-Their names win over those of interfaces; the interface that they are asked for with is only shown.
+Their names take precedence over steps of interfaces; the interface in a request is only shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,30 +16,31 @@ SECONDS = Arg("seconds", "How long to wait; without it, until the agent's next h
 
 
 def power_on(target: Target, *, ramdisk: bool) -> Outcome:
-    """The machine is on; into the agent again, where the flow has one."""
+    """Switch the machine on; it boots the agent if the flow has one."""
     return _start(target, target.driver.power.power_on, ramdisk=ramdisk)
 
 
 def power_off(target: Target, *, ramdisk: bool) -> Outcome:
-    """The machine is off."""
+    """Switch the machine off."""
     return target.driver.power.power_off(target)
 
 
 def reboot(target: Target, *, ramdisk: bool) -> Outcome:
-    """The machine was off and is on again; in the agent, where the flow has one."""
+    """Reboot the machine; it boots the agent if the flow has one."""
     power = target.driver.power
     return _start(target, lambda part: power.change(part, REBOOT), ramdisk=ramdisk)
 
 
 def hold(target: Target, *, ramdisk: bool) -> Outcome:
-    """An operator says when it goes on."""
+    """Pause until an operator sends `unhold`."""
     return Done() if target.progress else Hold({"held": True})
 
 
 def wait(target: Target, *, ramdisk: bool, seconds: float | None = None) -> Outcome:
     """
-    Some time passes: `seconds`, at most `[conductor]max_conductor_wait_step_seconds`; without them,
-    until the agent calls next, or that longest time where no agent takes part.
+    Wait `seconds`, at most `[conductor]max_conductor_wait_step_seconds`.
+
+    Without `seconds`: until the agent's next heartbeat, or that limit if the flow has no agent.
     """
     if target.progress:
         return Done()
@@ -63,7 +64,7 @@ METHODS: Mapping[str, Method] = {
     each.__name__: each for each in (power_on, power_off, reboot, hold, wait)
 }
 ARGS: Mapping[str, tuple[Arg, ...]] = {"wait": (SECONDS,)}
-#: Those that may be run on child nodes.
+#: Steps that may run on child nodes.
 ON_CHILDREN = frozenset({"power_on", "power_off", "reboot"})
 
 
@@ -71,6 +72,6 @@ def run(target: Target, name: str, args: Mapping[str, Any], *, ramdisk: bool) ->
     """
     Run a reserved step.
 
-    ramdisk: the flow has booted the agent, and a machine that starts must boot it again.
+    ramdisk: the flow has booted the agent; a machine that starts must boot it again.
     """
     return METHODS[name](target, ramdisk=ramdisk, **args)

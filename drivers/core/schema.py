@@ -1,7 +1,7 @@
 """
-What a value must look like: the part of JSON Schema that the arguments of steps need.
+The part of JSON Schema that arguments of steps need.
 
-Known are type, enum, minimum, maximum, items, properties, required; other keywords say nothing.
+Keywords: type, enum, minimum, maximum, items, properties, required. Others are ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,11 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def mismatch(value: Any, schema: Mapping[str, Any], place: str) -> str | None:
-    """The first thing about `value` that is not as the schema says, or None."""
+    """
+    Describe the first mismatch of a value and a schema; None if it matches.
+
+    place: name of the value in the description.
+    """
     types = schema.get("type", [])
     types = [types] if isinstance(types, str) else types
     if types and not any(_TYPES[each](value) for each in types):

@@ -1,5 +1,5 @@
 """
-Steps: what a driver can do to a machine, how it is declared, and what may come of it.
+Steps: their declaration, arguments and outcomes.
 
 A step is a method of an interface, called as `method(target, **args)`. It returns an `Outcome`
 (or None, which counts as `Done()`):
@@ -28,7 +28,7 @@ MARK = "__ingot_step__"
 
 
 class Flow(StrEnum):
-    """The step lists that a method can be part of."""
+    """Flows that a method can be a step of."""
 
     CLEAN = "clean"
     DEPLOY = "deploy"
@@ -36,7 +36,7 @@ class Flow(StrEnum):
     VERIFY = "verify"
 
 
-#: The setting of [conductor] that gives steps of a flow other priorities, by `interface.step`.
+#: Settings in [conductor] that override priorities of steps, by `interface.step`.
 PRIORITY_OVERRIDES: Mapping[Flow, str] = {
     Flow.CLEAN: "clean_step_priority_override",
     Flow.VERIFY: "verify_step_priority_override",
@@ -44,54 +44,50 @@ PRIORITY_OVERRIDES: Mapping[Flow, str] = {
 
 
 class Resume(StrEnum):
-    """What to do with a step whose conductor died while it ran."""
+    """How a step is resumed after its conductor crashed during an attempt."""
 
     RERUN = "rerun"  # it is idempotent: call it again
-    PROBE = "probe"  # call it with target.resumed set: it asks the machine before it acts
+    PROBE = "probe"  # call it with target.resumed set: it reads the machine's state before it acts
     RESTART = "restart"  # go back to the step that boots the agent
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The step is finished; the flow goes on. `result` is JSON, kept with the step."""
+    """The step is complete; the flow continues with the next one."""
 
-    result: Progress = field(default_factory=dict)
+    result: Progress = field(default_factory=dict)  # JSON, stored with the step
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """
-    The machine is working. `progress` (JSON) comes back as `target.progress` at the next call.
+    """The step is in progress; call its method again later."""
 
-    poll_after: seconds until the same method is called again; None: the agent's heartbeat, or the
-        end of its command, wakes the step.
-    timeout: seconds from the step's first wait after which it has failed; None: the callback
-        timeout of the flow.
-    """
-
-    progress: Progress = field(default_factory=dict)
+    progress: Progress = field(default_factory=dict)  # JSON; `target.progress` of the next call
+    #: seconds until the next call; None: the agent's heartbeat, or the end of its command, resumes
+    #: the step
     poll_after: float | None = None
+    #: seconds since the first wait until the step fails; None: the flow's callback timeout
     timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The step, and with it the operation, has failed for `reason` (one sentence, no secrets)."""
+    """The step has failed, and with it the operation."""
 
-    reason: str
+    reason: str  # one sentence, without secrets
     code: str = FailureCode.STEP_FAILED
-    retryable: bool = False
+    retryable: bool = False  # whether the worker may retry the step (`Retry`)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
     """
-    An operator goes on: the step is called again, with `progress`, when the node is released.
+    Pause until an operator sends `unhold`; then the step is called again.
 
-    Only in flows whose states have a hold state: cleaning, deploying, servicing.
+    Only in flows with a hold state: cleaning, deploying, servicing.
     """
 
-    progress: Progress = field(default_factory=dict)
+    progress: Progress = field(default_factory=dict)  # JSON; `target.progress` of the next call
 
 
 Outcome = Done | Wait | Failed | Hold
@@ -103,8 +99,8 @@ def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | N
     that is not done.
 
     The progress of a part is kept under its name, beside the progress of the step itself. A call
-    resumes at the last part that has progress, without calling the parts before it. A reported
-    `agent_token` is recorded before the next part begins: that part may start the machine.
+    resumes at the last part that has progress, and skips the parts before it. A reported
+    `agent_token` is recorded before the next part begins, since that part may start the machine.
     """
     names = list(parts)
     own = {name: value for name, value in target.progress.items() if name not in parts}
@@ -124,54 +120,46 @@ def run_parts(target: Target, parts: Mapping[str, Callable[[Target], Outcome | N
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument of a step; `schema` is an optional JSON schema of its value."""
+    """An argument of a step."""
 
     name: str
     description: str
     required: bool = False
-    schema: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None  # JSON schema of its value; see `drivers.core.schema`
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """
-    How often a step is tried again after a transient fault (a `retryable` failure).
+    """Retry policy of a step after transient errors (`retryable` failures)."""
 
-    attempts: tries in all. backoff: seconds before the second try; doubles with each. None: what
-        `[conductor]step_attempts` and `step_backoff` say.
-    """
-
-    attempts: int | None = None
+    attempts: int | None = None  # at most, the first included; None: `[conductor]step_attempts`
+    #: seconds before the second attempt, doubled with each; None: `[conductor]step_backoff`
     backoff: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """
-    A declared step.
+    """A declared step."""
 
-    priorities: flow -> priority (higher runs first; 0 runs only when asked for by name). A flow
-        that is missing does not know the step.
-    timeout: seconds from its first wait after which the step has failed; None: the callback
-        timeout of the flow, which each heartbeat begins anew.
-    """
-
-    interface: str
+    interface: str  # kind of the interface that has the step
     name: str
+    #: by flow; higher runs first, 0 only on request. The step is not part of other flows
     priorities: Mapping[Flow, float]
     args: tuple[Arg, ...] = ()
     abortable: bool = False
     needs_ramdisk: bool = True
-    in_band: bool = False
+    in_band: bool = False  # the agent runs it
     resume: Resume = Resume.RERUN
-    reboot_requested: bool = False
+    reboot_requested: bool = False  # the agent's step: the machine reboots after it
+    #: seconds since the first wait until the step fails; None: the flow's callback timeout, which
+    #: each heartbeat restarts
     timeout: float | None = None
     retry: Retry = Retry()
-    #: flow -> (abortable, needs_ramdisk), as each decorator said; they may differ by flow
+    #: flow -> (abortable, needs_ramdisk) of its decorator; they may differ by flow
     by_flow: Mapping[Flow, tuple[bool, bool]] = field(default_factory=dict)
 
     def in_flow(self, flow: Flow) -> "Step":
-        """This step as one flow knows it."""
+        """Return the step with `abortable` and `needs_ramdisk` of one flow."""
         abortable, needs_ramdisk = self.by_flow.get(flow, (self.abortable, self.needs_ramdisk))
         return replace(self, abortable=abortable, needs_ramdisk=needs_ramdisk)
 
@@ -194,12 +182,12 @@ def step(
     retry: Retry = Retry(),
 ) -> Callable[[Method], Method]:
     """
-    Declare a method as a step of the flows that are given a priority.
+    Declare a method as a step of the flows that have a priority here.
 
-    Several decorators on one method add up; each speaks for its own flows. Without `abortable`,
-    deploy steps are abortable and all others are not (Ironic's defaults).
+    A method may have several decorators, each for other flows. Without `abortable`, deploy steps
+    are abortable and all others are not (Ironic's defaults).
 
-    Raises ValueError for a priority that is not a number, or an argument that is not an `Arg`.
+    Raises ValueError: a priority is not a number, or an argument is not an `Arg`.
     """
     given = {Flow.CLEAN: clean, Flow.DEPLOY: deploy, Flow.SERVICE: service, Flow.VERIFY: verify}
     priorities = {flow: priority for flow, priority in given.items() if priority is not None}
@@ -239,10 +227,12 @@ def step(
 
 def arguments(argsinfo: Any) -> tuple[Arg, ...]:
     """
-    Read the arguments of a step as Ironic's drivers and the agent write them.
+    Parse `argsinfo`, the arguments of a step as Ironic's drivers and the agent declare them.
 
     Accepts {name: {description, required}} and the manual-cleaning spec's list of
-    {name, description, required}. Raises ValueError naming what is wrong.
+    {name, description, required}.
+
+    Raises ValueError: names the argument and the error.
     """
     if argsinfo is None:
         return ()
@@ -269,7 +259,7 @@ def clean_step(
     argsinfo: Any = None,
     requires_ramdisk: bool = True,
 ) -> Callable[[Method], Method]:
-    """`step(clean=...)` under the name and with the arguments that the seed specs give it."""
+    """Declare a clean step: `step` under the name and arguments of the cleaning specs."""
     return step(
         clean=priority,
         abortable=abortable,
@@ -281,5 +271,5 @@ def clean_step(
 def deploy_step(
     priority: float, argsinfo: Any = None, abortable: bool = True
 ) -> Callable[[Method], Method]:
-    """`step(deploy=...)` under the name and with the arguments that the seed specs give it."""
+    """Declare a deploy step: `step` under the name and arguments of the deploy steps spec."""
     return step(deploy=priority, abortable=abortable, args=arguments(argsinfo))

@@ -1,9 +1,9 @@
 """
-The target: all that a driver may know about a node while it works on it.
+The target: a driver's view of a node during an operation.
 
-A driver gets a `Target`, acts on the machine, and returns an outcome. What it learnt on the way
-(the power state, the boot mode, facts for `driver_internal_info`) it *reports*; the worker writes
-reports together with the outcome, in one fenced transaction.
+A driver gets a `Target`, acts on the machine, and returns an outcome. It *reports* facts (power
+state, boot mode, keys of `driver_internal_info`); the worker writes the reports together with the
+outcome, in one fenced transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,112 +17,97 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, Mapping[str, Any]]
 
-#: What a driver may report, beside `driver_internal_info`, `properties` (both merged key by key;
-#: None removes a key), `agent` (see `forget_agent`), `agent_steps` ({flow: [step, ...]}) and
-#: `agent_token`: the token that was put on the medium which boots the agent; None: on none, so that
-#: the agent is given one when it asks.
-#: bios_settings: all of them, [{name, value, attribute_type?, ...}]. firmware: all components,
-#: [{component, current_version, vendor?, model?, serial_number?, last_version_flashed?}].
-#: boot_warning: a sentence about what may keep the machine from booting, None for nothing.
-#: findings: what came of an inspection.
+#: Facts that replace the recorded value. `Target.report` also takes `driver_internal_info` and
+#: `properties` (both merged key by key; None removes a key), `agent_steps` ({flow: [step, ...]}),
+#: `hardware_manager_version`, and `agent_token`: the token on the medium that boots the agent;
+#: None: the medium has none, and the agent gets its token from the lookup.
 REPORTABLE = frozenset(
     {
-        "bios_settings", "boot_mode", "boot_warning", "console_enabled", "findings", "firmware",
-        "health", "instance_info", "power_state", "raid_config", "secure_boot",
+        "bios_settings",  # all settings: [{name, value, attribute_type?, ...}]
+        "boot_mode",
+        "boot_warning",  # a sentence about an obstacle to booting; None: no obstacle
+        "console_enabled",
+        "findings",  # result of an inspection
+        # all components: [{component, current_version, vendor?, model?, serial_number?,
+        # last_version_flashed?}]
+        "firmware",
+        "health",
+        "instance_info",
+        "power_state",
+        "raid_config",
+        "secure_boot",
         "target_raid_config",
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """A port of the node: what a driver needs of it."""
+    """A port of the node."""
 
     uuid: str
-    address: str
+    address: str  # MAC address
     pxe_enabled: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeConnector:
-    """How storage knows the node. type: of `connector_id`: iqn, ip, mac, wwnn, wwpn, ..."""
+    """Identity of the node towards storage."""
 
     uuid: str
-    type: str
+    type: str  # iqn, ip, mac, wwnn, wwpn, ...
     connector_id: str
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeTarget:
-    """
-    A volume. boot_index: 0 for the one to boot from. properties: how to reach it, with secrets:
-    for volume_type iscsi, target_portal, target_iqn, target_lun, auth_username, ...
-    """
+    """A remote volume of the node."""
 
     uuid: str
     volume_type: str
     volume_id: str
-    boot_index: int
+    boot_index: int  # 0: the boot volume
+    #: connection data with secrets; for iscsi: target_portal, target_iqn, target_lun,
+    #: auth_username, ...
     properties: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """
-    The ramdisk agent that last announced itself for this node, if any.
-
-    steps: {flow: [step as the agent reported it]}, from its last `get_*_steps`.
-    status, status_message: what an installer says of its work: start, end or error.
-    silent_for: seconds since its last heartbeat. pregenerated: the token was made for its medium.
-    """
+    """The ramdisk agent that last sent a heartbeat for this node; empty fields if there is none."""
 
     url: str | None = None
     token: str | None = None
-    verify_ca: str | None = None
+    verify_ca: str | None = None  # certificates in PEM
     version: str | None = None
+    #: {flow: [step as the agent reported it]}, from its last `get_*_steps`
     steps: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     hardware_manager_version: Mapping[str, str] = field(default_factory=dict)
-    status: str | None = None
+    status: str | None = None  # an installer's progress: start, end or error
     status_message: str | None = None
-    silent_for: float | None = None
-    pregenerated: bool = False
+    silent_for: float | None = None  # seconds since the last heartbeat
+    pregenerated: bool = False  # the token was made beforehand, for the boot medium
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """
-    What an inspection begins with.
+    """Input of an inspection."""
 
-    report: what the agent has posted, with its `inventory`; None: nothing yet. node: its fields.
-    ports: [{uuid, address, ...}]; `bound` of one says that a VIF is attached. rules: as callers
-    wrote them, in the order in which they apply. before: the inventory of the inspection before.
-    """
-
+    #: the agent's inspection data, with its `inventory`; None: not received yet
     report: Mapping[str, Any] | None = None
-    node: Mapping[str, Any] = field(default_factory=dict)
-    ports: Sequence[Mapping[str, Any]] = ()
+    node: Mapping[str, Any] = field(default_factory=dict)  # fields of the node
+    ports: Sequence[Mapping[str, Any]] = ()  # [{uuid, address, bound, ...}]; bound: has a VIF
     traits: Sequence[str] = ()
-    rules: Sequence[Mapping[str, Any]] = ()
-    before: Mapping[str, Any] | None = None
+    rules: Sequence[Mapping[str, Any]] = ()  # inspection rules, in the order of their application
+    before: Mapping[str, Any] | None = None  # inventory of the previous inspection
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    One node, as its driver sees it.
-
-    volume_connectors, volume_targets: by boot_index; empty for a storage interface that uses none.
-    material: what an inspection begins with; empty for steps of other interfaces.
-    record: the node as the agent expects it in `params.node` of a command (a JSON object).
-    options: settings by group and name (`app.config.settings`): options["agent"]["..."].
-    step_id: names the row that is being run, the same for all attempts of it; "" when unknown.
-    progress: what the step's last `Wait` carried; empty at its first call.
-    resumed: an earlier attempt of this step died while it ran.
-    before_order: called right before each order to a BMC or agent; raises LeaseLost.
-    """
+    """A driver's view of a node."""
 
     uuid: str
     name: str | None
@@ -136,20 +121,26 @@ class Target:
     provision_state: str | None = None
     disable_power_off: bool = False
     nics: tuple[Nic, ...] = ()
-    volume_connectors: tuple[VolumeConnector, ...] = ()
-    volume_targets: tuple[VolumeTarget, ...] = ()
+    volume_connectors: tuple[VolumeConnector, ...] = ()  # empty if the storage uses no volumes
+    volume_targets: tuple[VolumeTarget, ...] = ()  # by boot_index; empty if the storage uses none
     agent: Agent = Agent()
-    material: Material = Material()
+    material: Material = Material()  # empty for steps of interfaces other than inspect
+    #: the node as a JSON object: `params.node` of the agent's commands
     record: Mapping[str, Any] = field(default_factory=dict)
-    options: Options = field(default_factory=dict)
-    step_id: str = ""
-    progress: Mapping[str, Any] = field(default_factory=dict)
-    resumed: bool = False
+    options: Options = field(default_factory=dict)  # settings: options["group"]["name"]
+    step_id: str = ""  # id of the step's row, equal for all its attempts; "" when unknown
+    progress: Mapping[str, Any] = field(default_factory=dict)  # of the last `Wait`; empty at first
+    resumed: bool = False  # the conductor of an earlier attempt of this step crashed
+    #: called right before each command to a BMC or agent that changes its state; raises LeaseLost
     before_order: Callable[[], None] = lambda: None
-    reports: dict[str, Any] = field(default_factory=dict)
+    reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:
-        """Record facts about the machine, to be written with the outcome of the step."""
+        """
+        Record facts about the machine; the worker writes them with the outcome of the step.
+
+        Raises TypeError: `REPORTABLE` has no such fact.
+        """
         for name, value in facts.items():
             if name in ("driver_internal_info", "properties", "agent_steps"):
                 self.reports[name] = {**self.reports.get(name, {}), **value}
@@ -160,19 +151,23 @@ class Target:
 
     def forget_agent(self) -> None:
         """
-        The machine was powered off or reset: the agent that ran on it is gone.
+        Report that the agent is gone, since the machine was powered off or reset.
 
-        Its URL, its certificate, cached steps and its token are forgotten, unless the
-        token was made beforehand for the boot media (IPA_PROTOCOL, "Agent token").
+        The worker deletes the agent's URL, certificate, cached steps and token. It keeps a token
+        that was made beforehand for the boot medium, as Ironic does.
         """
         self.reports["agent"] = None
 
     def option(self, group: str, name: str) -> Any:
-        """A setting; `driver_info` of the node overrides it where it carries the same name."""
+        """Return a setting; a key of the same name in the node's driver_info overrides it."""
         return self.driver_info.get(name, self.options[group][name])
 
     def need(self, field_name: str) -> Any:
-        """A required key of driver_info. Raises InvalidDriverInfo that names it."""
+        """
+        Return a required key of driver_info.
+
+        Raises InvalidDriverInfo: the key is missing or empty.
+        """
         value = self.driver_info.get(field_name)
         if value in (None, ""):
             raise InvalidDriverInfo(f"driver_info/{field_name} is required and missing")

@@ -1,25 +1,25 @@
 """
-The process that speaks IPMI: a nursery that forks one small process for each BMC session.
+The IPMI fork server: forks one small process for each BMC session of pyghmi.
 
-pyghmi cannot be given a deadline, hangs when it logs in twice to one BMC, and runs all sessions of
-a process through one event loop, where a BMC that does not answer holds up the others. So each
-session has a process to itself. The nursery imports pyghmi once, stays single-threaded and forks
-(under a millisecond and a few MB each); what a session may take is enforced by the kernel,
-which ends its process by SIGALRM at the deadline of a request whatever pyghmi does at that time.
-No BMC can delay another.
+pyghmi has no deadlines, hangs on a second login to a BMC, and runs all sessions of a process in one
+event loop, where a silent BMC delays the others. Therefore each session has its own process, and no
+BMC can delay another. The fork server imports pyghmi once, stays single-threaded and forks (under a
+millisecond and a few MB each). The kernel enforces the deadline of a request: SIGALRM ends the
+session's process, also if pyghmi hangs.
 
 Run as a program, with a Unix socket (SOCK_SEQPACKET) as standard input. Each message on it
-carries one file descriptor, the channel of a new session. Over a channel go JSON objects:
+carries one file descriptor, the channel of a new session. Requests and answers on a channel are
+JSON objects:
 
     {"bmc": {address, port, username, password, privilege, cipher_suite, kg},
      "netfn": int, "command": int, "data": [int, ...], "seconds": float}
-    {"code": int, "data": [int, ...]}                 the BMC's answer and its completion code
-    {"error": "unreachable" | "refused" | "unexpected", "message": str}    there is no session
+    {"code": int, "data": [int, ...]}                 the BMC's completion code and answer
+    {"error": "unreachable" | "refused" | "unexpected", "message": str}    the login failed
 
-A session that breaks, or is not used for IDLE seconds, ends its process, which closes the channel.
-The nursery ends when its standard input closes, and the sessions end with the nursery.
+A session process ends, and closes its channel, when the session breaks or is idle for IDLE seconds.
+The fork server ends when its standard input closes, and its session processes end with it.
 
-Imports nothing of Ingot's: it runs by its path, wherever that is.
+Imports no other module of this project: it is run by its path.
 """
 
 import ctypes
@@ -38,15 +38,16 @@ from pyghmi.exceptions import IpmiException
 from pyghmi.ipmi.private import session as pyghmi_io
 from pyghmi.ipmi.private.session import Session
 
-#: Seconds; below the 29 s after which pyghmi wants to send keepalives, which needs an event loop.
+#: Seconds until an idle session ends. Less than the 29 s after which pyghmi sends keepalives, which
+#: need its event loop.
 IDLE = 20.0
-GRACE = 2
+GRACE = 2  # seconds for logouts
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Sha1Session(Session):
-    """A session that offers cipher suite 3 at once, where pyghmi offers 17 first."""
+    """A session that starts with cipher suite 3; pyghmi's own starts with 17."""
 
     def _initsession(self) -> None:
         super()._initsession()
@@ -55,10 +56,10 @@ class Sha1Session(Session):
 
 def without_threads() -> None:
     """
-    Let pyghmi read its sockets where it waits for them, and not in a thread.
+    Make pyghmi read its sockets in the waiting thread, and not in a thread of its own.
 
-    A packet that its thread takes just before somebody waits for it is noticed only when the
-    timer of a retransmission runs out, half a second or more later.
+    A packet that pyghmi's thread reads just before the wait begins is noticed only when the
+    retransmission timer expires, half a second or more later.
     """
 
     def wait(timeout: float, _address: Any = None, _events: Any = None) -> None:
@@ -66,16 +67,16 @@ def without_threads() -> None:
         pyghmi_io._io_graball(pyghmi_io.iosockets, {})
 
     pyghmi_io._io_wait = wait
-    pyghmi_io.iothread = threading.main_thread()  # anything but None: it is not started
+    pyghmi_io.iothread = threading.main_thread()  # not None, so that pyghmi starts no thread
     pyghmi_io.iothreadready = True
 
 
-def nursery(control: socket.socket) -> None:
-    """Fork a session for each channel that arrives, until the other side is gone."""
+def fork_server(control: socket.socket) -> None:
+    """Fork a session process for each channel received, until the control socket closes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    gc.freeze()  # keeps the garbage collector of a session from copying shared pages
+    gc.freeze()  # so that garbage collection in a session copies no shared pages
     own_pid = os.getpid()
     while True:
         message, channels, _, _ = socket.recv_fds(control, 1, 1)
@@ -87,13 +88,13 @@ def nursery(control: socket.socket) -> None:
                 control.close()
                 if os.getppid() == own_pid:
                     serve(socket.socket(fileno=channels[0]))
-            except BaseException:  # nothing may return into the nursery's loop
+            except BaseException:  # a child must not return to the fork server's loop
                 traceback.print_exc()
             finally:
                 os._exit(0)
         for channel in channels:
             os.close(channel)
-    signal.alarm(GRACE)  # sessions see their channels close and log out
+    signal.alarm(GRACE)  # meanwhile sessions see their channels close, and log out
     try:
         while True:
             os.wait()
@@ -102,7 +103,7 @@ def nursery(control: socket.socket) -> None:
 
 
 def serve(channel: socket.socket) -> None:
-    """Answer requests about one BMC over one session, until it breaks or nobody wants it."""
+    """Answer the requests of a channel over one session, until it breaks or is idle too long."""
     channel.settimeout(IDLE)
     session = None
     while True:
@@ -117,7 +118,7 @@ def serve(channel: socket.socket) -> None:
         if session is None:
             try:
                 session = login(request["bmc"])
-            except Exception as error:  # pyghmi lets through whatever an odd answer causes
+            except Exception as error:  # pyghmi may raise anything on a malformed answer
                 channel.send(json.dumps(failure(error)).encode())
                 return
         try:
@@ -126,7 +127,7 @@ def serve(channel: socket.socket) -> None:
             )
         except IpmiException:
             return
-        if answer["code"] == 0xFFFF:  # pyghmi's own code for silence
+        if answer["code"] == 0xFFFF:  # pyghmi's code for a missing answer
             return
         reply = {"code": answer["code"], "data": list(answer.get("data", ()))}
         channel.send(json.dumps(reply).encode())
@@ -137,7 +138,11 @@ def serve(channel: socket.socket) -> None:
 
 
 def login(bmc: dict[str, Any]) -> Session:
-    """A session with the BMC; whatever pyghmi raises."""
+    """
+    Log in to a BMC.
+
+    Raises Exception: pyghmi's errors are of many types.
+    """
     kind = Sha1Session if bmc["cipher_suite"] == 3 else Session
     arguments = {
         "bmc": bmc["address"],
@@ -152,15 +157,15 @@ def login(bmc: dict[str, Any]) -> Session:
     except struct.error:
         if bmc["cipher_suite"] is not None:
             raise
-    # Offered SHA-256, it answered in SHA-1 without a word (virtualbmc and pyghmi's own server do).
-    # pyghmi would wait for the login that just failed; nobody else has a session in this process.
+    # The BMC answered an offer of SHA-256 with SHA-1 (as virtualbmc and pyghmi's own server do).
+    # Without this, pyghmi would wait for the failed login. This process has no other session.
     for known in (Session.bmc_handlers, Session.initting_sessions, Session.waiting_sessions):
         known.clear()
     return Sha1Session(**arguments)
 
 
 def failure(error: Exception) -> dict[str, str]:
-    """What to answer when there is no session because of `error`."""
+    """Return the answer to a request whose login failed with `error`."""
     reason = str(error)
     if isinstance(error, OSError):
         kind = "unreachable"
@@ -180,4 +185,4 @@ if __name__ == "__main__":
     without_threads()
     standard_input = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    nursery(standard_input)
+    fork_server(standard_input)

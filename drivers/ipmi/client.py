@@ -1,8 +1,7 @@
 """
-What Ingot asks of an IPMI BMC, in the messages of the IPMI 2.0 specification (chapter 28).
+IPMI commands to a BMC, encoded as messages of the IPMI 2.0 specification (chapter 28).
 
-Whoever carries the messages, pyghmi's sessions or `ipmitool`, only carries bytes; what they mean is
-known here, once.
+The transports, pyghmi's sessions and `ipmitool`, send bytes; only this module knows their meaning.
 """
 
 import time
@@ -19,7 +18,7 @@ from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
 from drivers.ipmi.credentials import Credentials
 from drivers.ipmi.sessions import sessions
-from drivers.ipmi.suites import Carry
+from drivers.ipmi.suites import Transport
 
 CHASSIS, APPLICATION = 0x00, 0x06
 COLD_RESET, WARM_RESET = 0x02, 0x03
@@ -49,11 +48,11 @@ COMPLETION_CODES = {
     0xD6: "sub-function disabled",
     0xFF: "unspecified error",
 }
-#: The BMC may well do it a moment later
+#: Temporary errors
 TRY_AGAIN = frozenset({0xC0, 0xC3, 0xC4, 0xD2})
-#: It does not know the command, or the value in it
-UNKNOWN_TO_IT = frozenset({0xC1, 0xC2, 0xC9, 0xCC, 0x80})
-PAUSE = 0.5
+#: The BMC lacks the command, or rejects a value in it
+UNSUPPORTED = frozenset({0xC1, 0xC2, 0xC9, 0xCC, 0x80})
+PAUSE = 0.5  # seconds between repetitions of a command
 
 Ask = Callable[..., bytes]
 
@@ -61,54 +60,53 @@ Ask = Callable[..., bytes]
 @dataclass(frozen=True, slots=True)
 class Client:
     """
-    The BMC of one node.
-
-    carry: what takes a message to the BMC and its answer back.
-    timeout: seconds that one order or question may take, login and repetitions included.
-    before_order: called right before each message that changes something; raises LeaseLost.
-    suites: cipher suites to try in this order, see `suites.agreed`; empty: as `bmc` says.
-    gap: least seconds since the command before this one; None: as for every BMC.
+    The commands to the BMC of one node.
 
     Every method raises Unreachable, Refused, NotSupported or Unexpected.
     """
 
     bmc: Credentials
     bmcs: Bmcs
-    carry: Carry
-    timeout: float
+    transport: Transport  # sends a message to the BMC, and returns its answer
+    timeout: float  # seconds for a command, login and repetitions included
+    #: called right before each message that changes the machine's state; raises LeaseLost
     before_order: Callable[[], None]
-    suites: tuple[int, ...] = ()
-    gap: float | None = None
+    suites: tuple[int, ...] = ()  # cipher suites to negotiate, in this order; empty: none
+    gap: float | None = None  # least seconds since the previous command; None: `bmcs.gap`
 
     @classmethod
     def of(cls, target: Target, bmcs: Bmcs) -> "Client":
-        """The client for a node. Raises InvalidDriverInfo."""
+        """
+        Return the client of a node.
+
+        Raises InvalidDriverInfo: names the field.
+        """
         bmc = credentials.read(target)
-        carry = ipmitool.raw if bmc.client == "ipmitool" else sessions().raw
+        transport = ipmitool.raw if bmc.client == "ipmitool" else sessions().raw
         options = target.options["ipmi"]
         timeout, gap = float(options["command_timeout"]), float(options["min_command_interval"])
         tried = suites.candidates(bmc, options["cipher_suite_versions"])
-        return cls(bmc, bmcs, carry, timeout, target.before_order, tried, gap or None)
+        return cls(bmc, bmcs, transport, timeout, target.before_order, tried, gap or None)
 
     def power_state(self) -> str:
-        """`power on` or `power off`."""
+        """Return `power on` or `power off`."""
         with self._turn() as ask:
             status = ask(GET_STATUS, least=1)
         return POWER_ON if status[0] & 1 else POWER_OFF
 
     def order(self, state: str) -> None:
-        """Order `power on`, `power off` or `soft power off`; do not wait for it."""
+        """Send the command for `power on`, `power off` or `soft power off`; do not wait."""
         if state not in ORDERS:
-            raise NotSupported(f"IPMI knows no power order {state!r}")
+            raise NotSupported(f"IPMI has no power command {state!r}")
         with self._turn() as ask:
             self.before_order()
             ask(CONTROL, ORDERS[state])
 
     def get_boot_device(self) -> dict[str, Any]:
         """
-        {"boot_device": name or None, "persistent": bool or None, "uefi": bool or None}
+        Return {"boot_device": name or None, "persistent": bool or None, "uefi": bool or None}.
 
-        All are None when the BMC leaves the choice to the firmware.
+        All are None if no boot device is set: then the firmware chooses it.
         """
         with self._turn() as ask:
             flags = ask(GET_BOOT_OPTION, BOOT_FLAGS, 0, 0, least=4)
@@ -127,39 +125,39 @@ class Client:
         self, device: str, *, persistent: bool, uefi: bool, keep_on_timeout: bool
     ) -> None:
         """
-        Choose what the next boot, or each boot, starts from.
+        Set the boot device of the next start, or of every start if `persistent`.
 
-        keep_on_timeout: ask the BMC not to forget it after 60 s without a power order.
+        keep_on_timeout: keep it longer than 60 s without a power command, the default of BMCs.
         """
         if device not in DEVICES:
-            raise NotSupported(f"boot device {device!r}: IPMI knows {', '.join(DEVICES)}")
+            raise NotSupported(f"boot device {device!r}: IPMI has {', '.join(DEVICES)}")
         flags = VALID | (PERSISTENT if persistent else 0) | (UEFI if uefi else 0)
         with self._turn() as ask:
             self.before_order()
             if keep_on_timeout:
-                with suppress(Refused, NotSupported):  # optional; without it the 60 s hold
+                with suppress(Refused, NotSupported):  # optional in IPMI; without it 60 s apply
                     ask(SET_BOOT_OPTION, VALID_BIT_CLEARING, KEEP_ON_TIMEOUT)
             ask(SET_BOOT_OPTION, BOOT_FLAGS, flags, DEVICES[device] << 2, 0, 0, 0)
 
     def inject_nmi(self) -> None:
-        """Order a diagnostic interrupt."""
+        """Send a diagnostic interrupt."""
         with self._turn() as ask:
             self.before_order()
             ask(CONTROL, DIAGNOSTIC_INTERRUPT)
 
     def reset_bmc(self, *, warm: bool) -> None:
-        """Restart the BMC itself: it does not answer for a while."""
+        """Restart the BMC; it is unreachable for a while."""
         with self._access() as (bmc, deadline):
             self.before_order()
             command = WARM_RESET if warm else COLD_RESET
-            with suppress(Unreachable):  # many a BMC is gone before it has answered
-                self.carry(bmc, APPLICATION, command, b"", deadline)
+            with suppress(Unreachable):  # some BMCs restart before they answer
+                self.transport(bmc, APPLICATION, command, b"", deadline)
 
     def send_raw(self, message: bytes) -> bytes:
-        """A message of network function, command and data; the data of its answer."""
+        """Send a message (network function, command, data); return the data of the answer."""
         with self._access() as (bmc, deadline):
             self.before_order()
-            code, answer = self.carry(bmc, message[0], message[1], message[2:], deadline)
+            code, answer = self.transport(bmc, message[0], message[1], message[2:], deadline)
         if code != 0:
             meaning = COMPLETION_CODES.get(code, "no standard meaning")
             raise Refused(
@@ -170,36 +168,40 @@ class Client:
 
     @contextmanager
     def _turn(self) -> Iterator[Ask]:
-        """Have the BMC to oneself, to ask it chassis commands."""
+        """Hold the BMC's turn; yields a function that sends chassis commands."""
         with self._access() as (bmc, deadline):
             yield partial(self._ask, bmc, deadline)
 
     @contextmanager
     def _access(self) -> Iterator[tuple[Credentials, float]]:
         """
-        Have the BMC to oneself, and `timeout` seconds from now; as whom, and until when.
+        Hold the BMC's turn; yields credentials and deadline (`time.monotonic()`) of its commands.
 
-        The suite that was agreed on is the connection that is kept.
+        The governor keeps the negotiated cipher suite as the BMC's connection.
         """
-        with self.bmcs.turn(self.bmc.endpoint, gap=self.gap) as held:
+        with self.bmcs.turn(self.bmc.endpoint, gap=self.gap) as state:
             bmc, deadline = self.bmc, time.monotonic() + self.timeout
             if self.suites:
-                if held.connection not in self.suites:
-                    held.connection = suites.agreed(self.carry, bmc, self.suites, deadline)
-                bmc = replace(bmc, cipher_suite=held.connection)
+                if state.connection not in self.suites:
+                    state.connection = suites.negotiate(self.transport, bmc, self.suites, deadline)
+                bmc = replace(bmc, cipher_suite=state.connection)
             yield bmc, deadline
 
     def _ask(
         self, bmc: Credentials, deadline: float, command: int, *data: int, least: int = 0
     ) -> bytes:
-        """The answer to a chassis command, of `least` bytes or more."""
-        code, answer = self.carry(bmc, CHASSIS, command, bytes(data), deadline)
+        """
+        Send a chassis command, and repeat it after temporary errors; return its answer.
+
+        least: least bytes of a valid answer.
+        """
+        code, answer = self.transport(bmc, CHASSIS, command, bytes(data), deadline)
         while code in TRY_AGAIN and time.monotonic() + PAUSE < deadline:
             time.sleep(PAUSE)
-            code, answer = self.carry(bmc, CHASSIS, command, bytes(data), deadline)
+            code, answer = self.transport(bmc, CHASSIS, command, bytes(data), deadline)
         if code != 0:
             meaning = COMPLETION_CODES.get(code, "no standard meaning")
-            error = NotSupported if code in UNKNOWN_TO_IT else Refused
+            error = NotSupported if code in UNSUPPORTED else Refused
             raise error(
                 f"BMC {self.bmc.endpoint} answered IPMI chassis command 0x{command:02x} with"
                 f" completion code 0x{code:02x} ({meaning})"

@@ -1,5 +1,5 @@
 """
-How to reach and log in to the IPMI BMC of a node, read from its `driver_info`.
+Address and login of a node's IPMI BMC, read from its `driver_info`.
 """
 
 from collections.abc import Callable
@@ -31,42 +31,42 @@ PYGHMI_SUITES = (3, 17)
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """
-    A BMC and the right to give it orders.
-
-    privilege, cipher_suite: None when it is left to negotiation. kg: the raw BMC key, or None.
-    """
+    """Address and login of a BMC."""
 
     address: str
     port: int = 623
     username: str = ""
     password: str = field(default="", repr=False)
-    privilege: str | None = None
-    cipher_suite: int | None = None
-    kg: bytes | None = field(default=None, repr=False)
-    protocol: str = "2.0"
-    client: str = "pyghmi"
+    privilege: str | None = None  # None: the client's default
+    cipher_suite: int | None = None  # None: negotiated
+    kg: bytes | None = field(default=None, repr=False)  # BMC key; None: no key
+    protocol: str = "2.0"  # IPMI version
+    client: str = "pyghmi"  # one of CLIENTS
 
     @property
     def endpoint(self) -> str:
-        """host:port, the name under which errors and the governor know the BMC."""
+        """host:port, the BMC's name in errors and in the governor."""
         return f"{self.address}:{self.port}"
 
     def mask(self, text: str) -> str:
-        """`text` without the password."""
+        """Mask the password in a text."""
         return text.replace(self.password, "******") if self.password else text
 
 
 def read(target: Target) -> Credentials:
-    """The credentials in a node's driver_info. Raises InvalidDriverInfo naming the field."""
+    """
+    Read the credentials from a node's driver_info.
+
+    Raises InvalidDriverInfo: names the field.
+    """
     target.need("ipmi_address")
     client = _choice(target, "ipmi_client", CLIENTS, target.options["ipmi"]["client"])
     suite = _optional(target, "ipmi_cipher_suite", _number(0, 255))
     protocol = _choice(target, "ipmi_protocol_version", ("2.0", "1.5"), "2.0")
     if client == "pyghmi" and suite not in (None, *PYGHMI_SUITES):
         raise InvalidDriverInfo(
-            f"driver_info/ipmi_cipher_suite: pyghmi knows the cipher suites 3 and 17, not {suite};"
-            " ipmi_client = ipmitool knows more"
+            f"driver_info/ipmi_cipher_suite: pyghmi has the cipher suites 3 and 17, not {suite};"
+            " ipmi_client = ipmitool has more"
         )
     if target.driver_info.get("ipmi_bridging", "no") != "no":
         raise InvalidDriverInfo("driver_info/ipmi_bridging: bridging is not supported, only 'no'")
@@ -114,7 +114,7 @@ def _number(least: int, most: int) -> Callable[[Any], int]:
 
 
 def _text(most: int) -> Callable[[Any], str]:
-    """At most so many bytes. Errors never quote the value: it may be a password."""
+    """Return a reader of strings of limited length. Its errors omit the value, maybe a password."""
 
     def read_text(value: Any) -> str:
         if not isinstance(value, str) or len(value.encode()) > most or "\0" in value:

@@ -1,7 +1,8 @@
 """
-The program `ipmitool`, for BMCs that pyghmi cannot talk to: one run, and one login, per request.
+Transport over the program `ipmitool`, for BMCs that pyghmi does not support.
 
-Secrets go through its environment, which only the same user can read; never through its arguments.
+Each request is a run of the program with a login. Secrets are passed in its environment, which only
+the same user can read, and never in its arguments.
 """
 
 import os
@@ -14,8 +15,9 @@ from drivers.ipmi.credentials import Credentials
 
 PROGRAM = "ipmitool"
 COMPLETION_CODE = re.compile(r"rsp=0x([0-9a-f]{1,2})\)")
-#: Lines of `ipmitool -v` in which a BMC says why it does not let us in
+#: Lines of `ipmitool -v` with the BMC's reason for a refused login
 REFUSAL = re.compile(r"RAKP \d .*|Error in open session response message.*|.*[Aa]uthtype.*")
+#: A reason that is temporary: the BMC has too many sessions
 NO_ROOM = re.compile(r"insufficient resources", re.IGNORECASE)
 
 
@@ -23,11 +25,13 @@ def raw(
     bmc: Credentials, netfn: int, command: int, data: bytes, deadline: float
 ) -> tuple[int, bytes]:
     """
-    One IPMI request: its completion code and the bytes of its answer.
+    Send an IPMI request; return its completion code and the data of its answer.
 
-    deadline: time.monotonic() at which the program is killed.
+    deadline: `time.monotonic()` at which the program is killed.
 
-    Raises Unreachable, Refused (login), Unexpected, NotSupported (it is not installed).
+    Raises Unreachable, Unexpected.
+    Raises Refused: the login failed.
+    Raises NotSupported: the program is not installed.
     """
     try:
         done = subprocess.run(
@@ -41,7 +45,7 @@ def raw(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        # Asked for its best suite, a BMC that knows only the old ones may stay silent
+        # without a suite, ipmitool offers a newer one, to which old BMCs may send no answer
         hint = "; driver_info/ipmi_cipher_suite = 3 may help" if bmc.cipher_suite is None else ""
         raise Unreachable(f"BMC {bmc.endpoint} did not answer {PROGRAM} in time{hint}") from None
     except FileNotFoundError:
@@ -84,7 +88,12 @@ def _environment(bmc: Credentials) -> dict[str, str]:
 
 
 def _failure(bmc: Credentials, stderr: str) -> int:
-    """The completion code of a BMC that refused the request; raises for everything else."""
+    """
+    Return the completion code in the program's output.
+
+    Raises Refused: the login failed.
+    Raises Unreachable: any other error.
+    """
     code = COMPLETION_CODE.search(stderr)
     if code:
         return int(code[1], 16)
@@ -92,5 +101,5 @@ def _failure(bmc: Credentials, stderr: str) -> int:
     if refusal and not NO_ROOM.search(stderr):
         raise Refused(f"IPMI login to BMC {bmc.endpoint}: {bmc.mask(refusal[0].strip('> '))}")
     lines = [line for line in stderr.splitlines() if line.strip()]
-    reason = bmc.mask(lines[-1].strip()) if lines else f"{PROGRAM} failed without a word"
+    reason = bmc.mask(lines[-1].strip()) if lines else f"{PROGRAM} failed without a message"
     raise Unreachable(f"IPMI login to BMC {bmc.endpoint}: {reason}")

@@ -1,4 +1,4 @@
-"""Boot device and interrupts over IPMI."""
+"""IPMI: boot device, diagnostic interrupt."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from drivers.ipmi.client import DEVICES, Client
 
 
 class IpmiManagement(Management):
-    """The boot flags of an IPMI BMC, by pyghmi or by the program ipmitool."""
+    """Boot options of an IPMI BMC, by pyghmi or by the program ipmitool."""
 
     name = "ipmitool"
     properties = credentials.PROPERTIES
@@ -39,7 +39,11 @@ class IpmiManagement(Management):
 
 
 def _keep_on_timeout(target: Target) -> bool:
-    """Raises InvalidDriverInfo for what is neither true nor false."""
+    """
+    Whether the BMC keeps a boot device longer than 60 s.
+
+    Raises InvalidDriverInfo: the setting is neither true nor false.
+    """
     value = target.driver_info.get("ipmi_disable_boot_timeout")
     if value is None:
         value = target.options["ipmi"]["disable_boot_timeout"]
@@ -53,12 +57,12 @@ def _keep_on_timeout(target: Target) -> bool:
 
 def _boots_uefi(target: Target) -> bool:
     """
-    The boot mode that the instance, else the node's capabilities, else the settings ask for.
+    Whether the machine boots in UEFI mode: by capabilities of instance or node, else by settings.
 
-    IPMI sets it together with the boot device: leaving it out would mean BIOS.
+    IPMI sets the boot mode together with the boot device; without it, BIOS applies.
     """
-    for asked in (target.instance_info, target.properties):
-        capabilities = asked.get("capabilities") or {}
+    for fields in (target.instance_info, target.properties):
+        capabilities = fields.get("capabilities") or {}
         if isinstance(capabilities, str):
             pairs = (pair.partition(":") for pair in capabilities.split(","))
             capabilities = {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,4 +1,4 @@
-"""Power over IPMI."""
+"""IPMI: power."""
 
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
 from drivers.core.target import Target

@@ -1,9 +1,9 @@
 """
-IPMI sessions held by pyghmi in processes of their own: the side that asks.
+Transport over pyghmi: a pool of sessions, each in a process of its own.
 
-`drivers.ipmi.child` says what the processes do. Here they are started, asked with a deadline,
-and kept for a while, so that a node which is worked on logs in once. Whoever asks has the session
-to itself: it is taken out of the kept ones, and put back only if it answered.
+`drivers.ipmi.child` is the program of these processes. A session is kept for a while after a
+request, so that an operation on a node logs in once. A request takes its session out of the pool,
+and returns it only after an answer, so that no two requests share a session.
 """
 
 import atexit
@@ -30,57 +30,55 @@ ERRORS: dict[str, type[HardwareError]] = {
 }
 
 
-class Died(Exception):
+class SessionDied(Exception):
     """The session's process ended without an answer, before the deadline."""
 
 
 @dataclass(slots=True)
 class Sessions:
-    """
-    All sessions of this process.
+    """All sessions of this process."""
 
-    keep: how many idle sessions are kept; beyond it, the one unused for longest is closed.
-    """
-
-    keep: int = 32
+    keep: int = 32  # most idle sessions; the one unused for longest is closed
+    #: channels of idle sessions, the one unused for longest first
     _idle: OrderedDict[Credentials, socket.socket] = field(default_factory=OrderedDict)
-    _nursery: subprocess.Popen[bytes] | None = None
-    _control: socket.socket | None = None
+    _fork_server: subprocess.Popen[bytes] | None = None
+    _control: socket.socket | None = None  # to the fork server
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def raw(
         self, bmc: Credentials, netfn: int, command: int, data: bytes, deadline: float
     ) -> tuple[int, bytes]:
         """
-        One IPMI request: its completion code and the bytes of its answer.
+        Send an IPMI request; return its completion code and the data of its answer.
 
-        deadline: time.monotonic() after which nobody wants the answer. A session whose process
-        died is replaced once, and the request is sent again.
+        deadline: `time.monotonic()` at which the request fails. If the session's process died, the
+        request is sent once more, over a new session.
 
-        Raises Unreachable, Refused (login), Unexpected.
+        Raises Unreachable, Unexpected.
+        Raises Refused: the login failed.
         """
         request = {"bmc": _login(bmc), "netfn": netfn, "command": command, "data": list(data)}
         try:
             try:
                 return self._ask(self._take(bmc), bmc, request, deadline)
-            except Died:
+            except SessionDied:
                 return self._ask(self._start(), bmc, request, deadline)
-        except Died:
+        except SessionDied:
             raise Unreachable(
                 f"the IPMI session with BMC {bmc.endpoint} broke, and so did a new one"
             ) from None
 
     def close(self) -> None:
-        """End every session, and the process that made them."""
+        """End all sessions and the fork server."""
         with self._lock:
             while self._idle:
                 self._idle.popitem()[1].close()
-            self._end_nursery()
+            self._end_fork_server()
 
     @property
     def pid(self) -> int | None:
-        """The process that all sessions descend from, if it was started."""
-        return self._nursery.pid if self._nursery else None
+        """Process id of the fork server; None if it was not started."""
+        return self._fork_server.pid if self._fork_server else None
 
     def _ask(
         self, channel: socket.socket, bmc: Credentials, request: dict[str, Any], deadline: float
@@ -116,41 +114,41 @@ class Sessions:
                 surplus.close()
 
     def _start(self) -> socket.socket:
-        """The channel of a new session process, which logs in at its first request."""
+        """Start a session process, which logs in at its first request; return its channel."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._lock:
             if self._control is not None:
                 try:
                     socket.send_fds(self._control, [b"+"], [theirs.fileno()])
-                except OSError:  # it was killed
-                    self._end_nursery()
+                except OSError:  # the fork server was killed
+                    self._end_fork_server()
             if self._control is None:
-                control = self._begin_nursery()
+                control = self._start_fork_server()
                 socket.send_fds(control, [b"+"], [theirs.fileno()])
         return ours
 
-    def _begin_nursery(self) -> socket.socket:
+    def _start_fork_server(self) -> socket.socket:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.settimeout(5.0)
         with theirs:
-            # Its own session, so that Ctrl-C in a terminal leaves the order of the end to us
-            self._nursery = subprocess.Popen(
+            # in a process group of its own: Ctrl-C in a terminal must not end it before `close`
+            self._fork_server = subprocess.Popen(
                 [sys.executable, "-P", str(CHILD)], stdin=theirs.fileno(), start_new_session=True
             )
         self._control = control
         return control
 
-    def _end_nursery(self) -> None:
+    def _end_fork_server(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._nursery is not None:
+        if self._fork_server is not None:
             try:
-                self._nursery.wait(timeout=5.0)
+                self._fork_server.wait(timeout=5.0)
             except subprocess.TimeoutExpired:
-                self._nursery.kill()
-                self._nursery.wait()
-            self._nursery = None
+                self._fork_server.kill()
+                self._fork_server.wait()
+            self._fork_server = None
 
 
 @cache
@@ -162,7 +160,11 @@ def sessions() -> Sessions:
 
 
 def _exchange(channel: socket.socket, request: dict[str, Any], deadline: float) -> dict[str, Any]:
-    """Send a request and receive its answer. Raises Died, TimeoutError."""
+    """
+    Send a request over a channel, and receive its answer.
+
+    Raises SessionDied, TimeoutError.
+    """
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError
@@ -173,9 +175,9 @@ def _exchange(channel: socket.socket, request: dict[str, Any], deadline: float) 
     except TimeoutError:
         raise
     except OSError:
-        raise Died from None
+        raise SessionDied from None
     if not answer:
-        raise Died
+        raise SessionDied
     return json.loads(answer)  # type: ignore[no-any-return]
 
 

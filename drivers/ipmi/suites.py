@@ -1,5 +1,5 @@
 """
-Which cipher suite a BMC agrees to, where its node names none: `[ipmi]cipher_suite_versions`.
+Negotiation of the cipher suite with a BMC whose node names none: `[ipmi]cipher_suite_versions`.
 """
 
 import time
@@ -10,33 +10,40 @@ from drivers.core.errors import Refused, Unexpected, Unreachable
 from drivers.ipmi.credentials import PYGHMI_SUITES, Credentials
 
 #: (credentials, netfn, command, data, deadline) -> completion code, answer
-Carry = Callable[[Credentials, int, int, bytes, float], tuple[int, bytes]]
+Transport = Callable[[Credentials, int, int, bytes, float], tuple[int, bytes]]
 
 APPLICATION, GET_DEVICE_ID = 0x06, 0x01
 
 
 def candidates(bmc: Credentials, listed: Sequence[str]) -> tuple[int, ...]:
-    """The suites to try, in order: the best is listed last; none if the node has its own."""
+    """
+    Return the suites to try, in order; empty if the node names its suite.
+
+    listed: the setting, the best suite last.
+    """
     suites = [int(number) for number in reversed(listed)]
     if bmc.client == "pyghmi":
         suites = [suite for suite in suites if suite in PYGHMI_SUITES]
     return () if bmc.cipher_suite is not None else tuple(suites)
 
 
-def agreed(carry: Carry, bmc: Credentials, suites: Sequence[int], deadline: float) -> int:
+def negotiate(
+    transport: Transport, bmc: Credentials, suites: Sequence[int], deadline: float
+) -> int:
     """
-    The first of `suites` that the BMC lets us in with; a harmless question tells.
+    Return the first suite with which a login works, tested by a read-only command.
 
-    Each has its share of the time: a BMC may stay silent to what it does not know. Wrong
-    credentials are not tried with every suite, lest the BMC lock the user out.
+    The suites share the time until `deadline`, since a BMC may send no answer to an unknown one. A
+    refusal of the credentials ends the negotiation, so that repeated failures cannot lock the user
+    out.
 
-    Raises what `carry` raises with the last one.
+    Raises Refused, Unreachable, Unexpected: the error of the last login.
     """
     for number, suite in enumerate(suites):
         now = time.monotonic()
         until = now + (deadline - now) / (len(suites) - number)
         try:
-            carry(replace(bmc, cipher_suite=suite), APPLICATION, GET_DEVICE_ID, b"", until)
+            transport(replace(bmc, cipher_suite=suite), APPLICATION, GET_DEVICE_ID, b"", until)
         except (Refused, Unreachable, Unexpected) as error:
             other = isinstance(error, Refused) and "cipher suite" not in str(error).lower()
             if other or suite == suites[-1]:

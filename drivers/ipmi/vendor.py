@@ -1,4 +1,4 @@
-"""Vendor functions over IPMI."""
+"""IPMI: vendor functions."""
 
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.kinds import Vendor
@@ -12,7 +12,7 @@ _RAW = Arg("raw_bytes", "The bytes to send, such as '0x00 0x01'", required=True)
 
 
 class IpmiVendor(Vendor):
-    """Raw messages, and restarts of the BMC."""
+    """Raw messages, and reset of the BMC."""
 
     name = "ipmitool"
     properties = credentials.PROPERTIES
@@ -35,7 +35,11 @@ class IpmiVendor(Vendor):
 
 
 def _bytes(text: str) -> bytes:
-    """Raises InvalidDriverInfo for what is no list of bytes."""
+    """
+    Parse a list of bytes, such as '0x00 0x01'.
+
+    Raises InvalidDriverInfo: it is malformed, or has less than two bytes.
+    """
     try:
         message = bytes(int(part, 0) for part in str(text).split())
     except ValueError:

@@ -1,5 +1,5 @@
 """
-How to reach the BMC of a node in Redfish, as its driver_info says.
+Address and login of a node's Redfish BMC, read from its driver_info.
 """
 
 from dataclasses import dataclass
@@ -19,36 +19,42 @@ PROPERTIES = {
     " or the path of the authorities to trust",
     "redfish_auth_type": "auto (default: session, else basic), session, or basic",
 }
-NO_ENTRY = "{bmc} does not accept driver_info/redfish_username and redfish_password ({status})"
+LOGIN_REFUSED = "{bmc} does not accept driver_info/redfish_username and redfish_password ({status})"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a system and who we are there, as driver_info says."""
+    """Address, login and timeouts of a system."""
 
-    address: str
-    system: str | None
-    username: str | None
+    address: str  # URL without a path
+    system: str | None  # path; None: the only system of the BMC
+    username: str | None  # None: the BMC needs no login
     password: str | None
-    verify: bool | str
-    auth: str
-    connect_timeout: float
-    read_timeout: float
+    verify: bool | str  # see `drivers.tls.trust`
+    auth: str  # auto, session or basic
+    connect_timeout: float  # seconds
+    read_timeout: float  # seconds
 
     @property
     def key(self) -> str:
-        """Names the BMC for the governor: each system of a chassis has a processor of its own."""
+        """The BMC's name in the governor; systems of one chassis take turns independently."""
         return f"{self.address}{self.system or ''}"
 
-    def no_entry(self, status: int) -> Refused:
-        return Refused(NO_ENTRY.format(bmc=f"BMC {self.address}", status=status))
+    def login_refused(self, status: int) -> Refused:
+        """Return the error of a refused login; status: of the HTTP answer."""
+        return Refused(LOGIN_REFUSED.format(bmc=f"BMC {self.address}", status=status))
 
-    def scrub(self, text: str) -> str:
+    def mask(self, text: str) -> str:
+        """Mask the password in a text."""
         return text.replace(self.password, "******") if self.password else text
 
 
 def access(target: Target) -> Access:
-    """Read driver_info. Raises InvalidDriverInfo that names the field."""
+    """
+    Read the access from a node's driver_info.
+
+    Raises InvalidDriverInfo: names the field.
+    """
     info = target.driver_info
     address = str(target.need("redfish_address")).rstrip("/")
     if "://" not in address:

@@ -11,19 +11,19 @@ from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
 from drivers.redfish.values import entry, number, printable, text
 
-#: What a registry says of a setting, in numbers and as true or false.
+#: Numeric and boolean facts of a setting in the attribute registry.
 _NUMBERS = ("lower_bound", "upper_bound", "min_length", "max_length")
 _FLAGS = ("read_only", "reset_required", "unique")
-#: As large as a column holds.
+#: Largest number of the database columns.
 _BOUND = 2**31 - 1
 
 
 class RedfishBios(Redfish, Bios):
-    """The Bios resource of the system, and the registry that describes it."""
+    """BIOS settings by the Bios resource of the system and its attribute registry."""
 
     @step(clean=0, verify=1, needs_ramdisk=False)
     def cache_bios_settings(self, target: Target) -> Outcome:
-        """Read the BIOS settings; a BMC that does not tell them is no reason to fail."""
+        """Read the BIOS settings; skipped if the BMC does not report them."""
         try:
             self._read(target, described=True)
         except (NotSupported, Refused, Unexpected) as error:
@@ -32,7 +32,7 @@ class RedfishBios(Redfish, Bios):
 
     @step(clean=0, deploy=0, service=0, args=(Bios.SETTINGS,), needs_ramdisk=False)
     def apply_configuration(self, target: Target, settings: list[dict[str, Any]]) -> Outcome:
-        """Change BIOS settings; nothing is sent, nor restarted, when they are so already."""
+        """Change BIOS settings, and restart the machine, unless they have these values already."""
         wanted = {each["name"]: each["value"] for each in settings}
         if not target.progress:
             now = self._read(target)
@@ -54,7 +54,7 @@ class RedfishBios(Redfish, Bios):
 
     @step(clean=0, deploy=0, service=0, needs_ramdisk=False)
     def factory_reset(self, target: Target) -> Outcome:
-        """Give every BIOS setting its default again."""
+        """Reset all BIOS settings to their defaults, and restart the machine."""
 
         def order() -> None:
             with client.turn(target, self.bmcs) as bmc:
@@ -69,13 +69,17 @@ class RedfishBios(Redfish, Bios):
         return outcome
 
     def _read(self, target: Target, *, described: bool = False) -> dict[str, Any]:
-        """name -> value; described: with what the registry says, and reported."""
+        """
+        Read the values of all settings, by name.
+
+        described: also read the attribute registry, and report settings and descriptions.
+        """
         known: dict[str, dict[str, Any]] = {}
         with client.turn(target, self.bmcs) as bmc:
             bios = bmc.bios()
             attributes = dict(bios.attributes or {})
             if described:
-                with bmc.gap(f"{bios.path} AttributeRegistry"):
+                with bmc.skip_unreadable(f"{bios.path} AttributeRegistry"):
                     known = _described(bios.get_attribute_registry())
         if described:
             target.report(
@@ -93,7 +97,7 @@ class RedfishBios(Redfish, Bios):
 
 
 def _described(registry: Any) -> dict[str, dict[str, Any]]:
-    """Name of a setting -> what the registry says of it; nothing where there is no registry."""
+    """Return the facts of each setting in the attribute registry, by name; {} without registry."""
     entries = registry.registry_entries.attributes if registry is not None else ()
     return {each.name: _facts(each) for each in entries or ()}
 
@@ -112,5 +116,5 @@ def _facts(each: Any) -> dict[str, Any]:
 
 
 def _same(now: Any, wanted: Any) -> bool:
-    """Callers may write a number as text."""
+    """Compare two values as text, since callers may write a number as text."""
     return str(now) == str(wanted)

@@ -1,8 +1,8 @@
 """
-Redfish: booting from an image that the BMC fetches: `redfish-virtual-media`, `redfish-https`.
+Redfish: boot from an image URL: interfaces `redfish-virtual-media` and `redfish-https`.
 
-`driver_info/deploy_iso` is an image that boots the agent and knows where this service is. Without
-one, an image is made for the node of `deploy_kernel` and `deploy_ramdisk`.
+`driver_info/deploy_iso` is an image that boots the agent and has the URL of this service. Without
+it, an image is made for the node from `deploy_kernel` and `deploy_ramdisk`.
 """
 
 from drivers.agent import image
@@ -16,7 +16,7 @@ from drivers.redfish import access, boot_device, client
 
 
 class RedfishImage(Boot):
-    """What is shared: which image, and for how long it is handed out."""
+    """Base class: chooses the image, and publishes it as long as it is needed."""
 
     options = frozenset({"boot_iso", "ramdisk"})
     properties = (
@@ -46,12 +46,12 @@ class RedfishImage(Boot):
         if url is None:
             url, token = media.of_agent(target, ramdisks.of_agent(target), image.boot_mode(target))
         fetchable.check(target, url)
-        self.show(target, url, persistent=False)
+        self.set_image(target, url, persistent=False)
         if token or target.agent.pregenerated:
             target.report(agent_token=token)
 
     def clean_up_ramdisk(self, target: Target) -> None:
-        self.hide(target)
+        self.clear_image(target)
         files.withdraw(target, files.RAMDISK)
 
     def prepare_instance(self, target: Target) -> None:
@@ -59,30 +59,30 @@ class RedfishImage(Boot):
             given = target.instance_info.get("boot_iso")
             url = str(given) if given else media.of_instance(target, image.boot_mode(target))
             fetchable.check(target, url)
-            self.show(target, url, persistent=True)
+            self.set_image(target, url, persistent=True)
             return
         self.clean_up_ramdisk(target)
         target.driver.management.set_boot_device(target, "disk", persistent=True)
 
     def clean_up_instance(self, target: Target) -> None:
-        self.hide(target)
+        self.clear_image(target)
         files.withdraw(target, files.INSTANCE)
 
-    def show(self, target: Target, url: str, *, persistent: bool) -> None:
-        """The next start, or each, boots this image."""
+    def set_image(self, target: Target, url: str, *, persistent: bool) -> None:
+        """Set the image to boot at the next start, or at every start if `persistent`."""
         raise NotImplementedError
 
-    def hide(self, target: Target) -> None:
-        """No image is booted any more."""
+    def clear_image(self, target: Target) -> None:
+        """Undo `set_image`."""
         raise NotImplementedError
 
 
 class RedfishVirtualMedia(RedfishImage):
-    """The machine boots from a CD that the BMC pretends to have."""
+    """Boot from a virtual CD of the BMC."""
 
     name = "redfish-virtual-media"
 
-    def show(self, target: Target, url: str, *, persistent: bool) -> None:
+    def set_image(self, target: Target, url: str, *, persistent: bool) -> None:
         with client.turn(target, self.bmcs) as bmc:
             drive = next(bmc.drives(), None)
             if drive is None:
@@ -94,8 +94,8 @@ class RedfishVirtualMedia(RedfishImage):
                 drive.insert_media(url, inserted=True, write_protected=True)
         target.driver.management.set_boot_device(target, "cdrom", persistent=persistent)
 
-    def hide(self, target: Target) -> None:
-        """Whatever is in the CD drives is taken out."""
+    def clear_image(self, target: Target) -> None:
+        """Eject all virtual CDs."""
         with client.turn(target, self.bmcs) as bmc:
             for drive in bmc.drives():
                 if drive.inserted:
@@ -104,13 +104,13 @@ class RedfishVirtualMedia(RedfishImage):
 
 
 class RedfishHttps(RedfishImage):
-    """UEFI itself fetches the image, from a URL that the BMC tells it."""
+    """Boot by UEFI HTTP boot, from a URL set through the BMC."""
 
     name = "redfish-https"
 
-    def show(self, target: Target, url: str, *, persistent: bool) -> None:
+    def set_image(self, target: Target, url: str, *, persistent: bool) -> None:
         with client.turn(target, self.bmcs) as bmc:
             boot_device.choose(target, bmc, "uefihttp", persistent=persistent, url=url)
 
-    def hide(self, target: Target) -> None:
-        """A start that was ordered and did not happen yet is left to whoever orders the next."""
+    def clear_image(self, target: Target) -> None:
+        """Do nothing: the next boot device replaces a pending one-time override."""

@@ -1,8 +1,8 @@
 """
-Redfish: what the machine boots from, now or always.
+Redfish: boot device of the next start or of every start.
 
-Some BMCs know only one-time overrides (`Once`). There, a device that is to last is ordered once,
-remembered in `driver_internal_info`, and ordered again before each start of the machine.
+Some BMCs support one-time overrides only (`Once`). There, a persistent boot device is set once,
+stored in `driver_internal_info`, and set again before each start of the machine.
 """
 
 import logging
@@ -23,7 +23,7 @@ DEVICES = {
     "bios": "BiosSetup",
     "uefihttp": "UefiHttp",
 }
-#: Keys of driver_internal_info: the device to order again, and the URL that UEFI boots from.
+#: Keys of driver_internal_info: the stored boot device, and its URL for UEFI HTTP boot.
 DEVICE, URL = "redfish_boot_device", "redfish_boot_url"
 
 
@@ -31,9 +31,11 @@ def choose(
     target: Target, bmc: Connection, device: str, *, persistent: bool, url: str | None = None
 ) -> None:
     """
-    Boot from a device at the next start, or at each. Nothing is sent when the BMC says so already.
+    Set the boot device of the next start, or of every start if `persistent`.
 
-    url: what UEFI fetches, with the device `uefihttp`.
+    Sends nothing if the BMC reports it already.
+
+    url: image of the device `uefihttp`; None for other devices.
     """
     if not persistent or not _continuous(target, bmc, device, url):
         _order(target, bmc, device, "Once", url)
@@ -43,12 +45,12 @@ def choose(
 
 
 def remembered(target: Target) -> str | None:
-    """The persistent boot device that is ordered again before each start, if there is one."""
+    """Return the stored boot device, which is set again before each start; None: there is none."""
     return _facts(target).get(DEVICE)
 
 
 def restore(target: Target, bmc: Connection) -> None:
-    """Order the remembered device once more. Where the BMC refuses, its own boot order decides."""
+    """Set the stored boot device again; if the BMC refuses, its own boot order applies."""
     device = remembered(target)
     if device is None:
         return
@@ -59,14 +61,14 @@ def restore(target: Target, bmc: Connection) -> None:
 
 
 def override(system: Any) -> tuple[str | None, str | None]:
-    """(BootSourceOverrideTarget, BootSourceOverrideEnabled) as the BMC gives them."""
+    """Return BootSourceOverrideTarget and BootSourceOverrideEnabled of the system."""
     boot = part(system, "boot")
     source, enabled = boot.get("target"), boot.get("enabled")
     return getattr(source, "value", source), getattr(enabled, "value", enabled)
 
 
 def _continuous(target: Target, bmc: Connection, device: str, url: str | None) -> bool:
-    """Order a device for every start; False when the BMC cannot."""
+    """Set the boot device of every start; return False if the BMC does not support that."""
     boot = bmc.system(fresh=False).json.get("Boot") or {}
     allowed = boot.get("BootSourceOverrideEnabled@Redfish.AllowableValues")
     if allowed and "Continuous" not in allowed:
@@ -91,7 +93,7 @@ def _order(target: Target, bmc: Connection, device: str, enabled: str, url: str 
 
 
 def _facts(target: Target) -> dict[str, Any]:
-    """driver_internal_info, as it will be once this step has ended."""
+    """Return driver_internal_info with the reports of this step applied."""
     return {**target.driver_internal_info, **target.reports.get("driver_internal_info", {})}
 
 

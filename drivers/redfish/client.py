@@ -1,8 +1,8 @@
 """
-The commands to a BMC in Redfish, by sushy.
+Redfish commands to a BMC, by sushy.
 
-One connection per BMC is kept between commands, in the governor (`drivers.core.bmc`), and used only
-while its turn is held.
+The governor (`drivers.core.bmc`) keeps one connection per BMC between commands. It is used only
+while the BMC's turn is held.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,23 +21,24 @@ from drivers.redfish.parts import part
 from drivers.redfish.session import Session
 from drivers.redfish.values import text
 
-#: TaskStates of a task that has not ended.
+#: TaskStates of an unfinished task.
 _UNDER_WAY = frozenset(
     {"New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service",
      "Cancelling"}
 )  # fmt: skip
-#: What a message of HPE's ends in.
+#: Message id of HPE's BMCs.
 _IN_POST = "UnableToModifyDuringSystemPOST"
 
 
 class Connection(Session):
-    """The session with one BMC, and the commands to it."""
+    """Session with a BMC, and the commands to it."""
 
     def set_boot(self, **values: str) -> None:
         """
-        Set boot options: `target`, `enabled`, `mode`, in Redfish's words; `http_boot_uri`.
+        Set boot options: `target`, `enabled`, `mode` (values of Redfish), `http_boot_uri`.
 
-        Raises what `turn` does, and Busy while the machine is in POST (HPE).
+        Raises HardwareError.
+        Raises Busy: the machine is in POST (HPE).
         """
         import sushy
         from sushy import exceptions as theirs
@@ -60,9 +61,9 @@ class Connection(Session):
 
     def drives(self, wanted: Collection[str] = ("CD", "DVD")) -> Iterator[Any]:
         """
-        Virtual drives of these MediaTypes, read now: the system's own, else its managers'.
+        Read the virtual drives with these MediaTypes: the system's, else its managers'.
 
-        Raises NotSupported when none of them has virtual media.
+        Raises NotSupported: there is no virtual media.
         """
         system, found = self.system(fresh=False), False
         for owner in chain([system], parts.managers(self, system)):
@@ -79,19 +80,31 @@ class Connection(Session):
             raise NotSupported(f"BMC {self.access.address} has no virtual media")
 
     def secure_boot(self) -> Any:
-        """sushy's SecureBoot of the system, read anew. Raises NotSupported."""
+        """
+        Read the system's SecureBoot resource.
+
+        Raises NotSupported: there is none.
+        """
         resource = part(self.system(fresh=False), "secure_boot")
         resource.refresh(force=True)
         return resource
 
     def bios(self) -> Any:
-        """sushy's Bios of the system, read anew. Raises NotSupported."""
+        """
+        Read the system's Bios resource.
+
+        Raises NotSupported: there is none.
+        """
         resource = part(self.system(fresh=False), "bios")
         resource.refresh(force=True)
         return resource
 
     def event_service(self) -> Any:
-        """sushy's EventService of the BMC. Raises NotSupported."""
+        """
+        Return the BMC's EventService resource.
+
+        Raises NotSupported: there is none.
+        """
         from sushy import exceptions as theirs
 
         try:
@@ -99,8 +112,8 @@ class Connection(Session):
         except theirs.MissingAttributeError:
             raise NotSupported(f"BMC {self.access.address} has no event service") from None
 
-    def lights(self) -> dict[tuple[str, str], Any]:
-        """(component, name) -> what has a light: sushy's system, its chassis, its drives."""
+    def indicators(self) -> dict[tuple[str, str], Any]:
+        """Return the resources that have an indicator LED, by (component, name)."""
         system = self.system(fresh=True)
         named = [("system", "led", system)]
         named += [("chassis", each.identity, each) for each in parts.chassis(self, system)]
@@ -115,8 +128,10 @@ class Connection(Session):
         self, method: str, path: str, body: Mapping[str, Any], apply: str | None
     ) -> str | None:
         """
-        Create (POST) or delete a volume; the path at which the BMC tells of its progress, if it is
-        a task. apply: the OperationApplyTime. sushy's own would wait for it, `Immediate` or not.
+        Create (POST) or delete a volume; return the path of the BMC's task, or None without a task.
+
+        apply: OperationApplyTime; None: the BMC supports none. sushy's own methods would wait for
+        the end of the task.
         """
         from sushy.taskmonitor import TaskMonitor
 
@@ -129,7 +144,7 @@ class Connection(Session):
         return str(TaskMonitor.from_response(connector, answer, path).task_monitor_uri)
 
     def tasks(self) -> list[str]:
-        """The paths of the BMC's tasks; none for a BMC that does not tell of any."""
+        """Return the paths of the BMC's tasks; empty without a task service."""
         from sushy import exceptions as theirs
 
         try:
@@ -141,9 +156,9 @@ class Connection(Session):
 
     def task_failure(self, path: str) -> str | None:
         """
-        "" while a task of the BMC runs, None when it has ended well, else why it failed.
+        Return "" while a task of the BMC runs, None if it has succeeded, else the error.
 
-        A task that the BMC has forgotten has ended.
+        A task that the BMC has deleted counts as succeeded.
         """
         from sushy import exceptions as theirs
 
@@ -164,7 +179,7 @@ class Connection(Session):
 
 
 def connection(bmc: Bmc, wanted: Access) -> Connection:
-    """The kept connection of a BMC, or a new one when there is none or driver_info has changed."""
+    """Return the BMC's kept connection; make a new one at first, or if driver_info has changed."""
     if not isinstance(bmc.connection, Connection) or bmc.connection.access != wanted:
         bmc.connection = Connection(wanted)
     return bmc.connection
@@ -172,7 +187,11 @@ def connection(bmc: Bmc, wanted: Access) -> Connection:
 
 @contextmanager
 def turn(target: Target, bmcs: Bmcs, urgency: Urgency = Urgency.ORDER) -> Iterator[Connection]:
-    """Have a node's BMC to oneself for one command. Raises HardwareErrors only."""
+    """
+    Hold the turn of a node's BMC for one command.
+
+    Raises HardwareError, and no other error.
+    """
     wanted = access(target)
     with bmcs.turn(wanted.key, urgency) as bmc, errors_of(wanted):
         yield connection(bmc, wanted)

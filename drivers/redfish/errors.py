@@ -1,8 +1,8 @@
 """
-Errors of a BMC: one table translates sushy's exceptions, and those of reading malformed documents.
+Translation of exceptions of sushy, and of reading malformed documents, to `HardwareError`s.
 
-A command to a BMC raises `HardwareError`s only (`errors_of`). A document that is missing or
-malformed need not end the command that reads many (`gap`).
+A command to a BMC raises `HardwareError`s only (`errors_of`). A command that reads many documents
+may go on after a missing or malformed one (`skip_unreadable`).
 """
 
 import logging
@@ -19,33 +19,28 @@ from drivers.core.errors import (
     Unexpected,
     Unreachable,
 )
-from drivers.redfish.access import NO_ENTRY, Access
+from drivers.redfish.access import LOGIN_REFUSED, Access
 from drivers.redfish.values import text
 
 logger = logging.getLogger(__name__)
 
-#: Characters of an error that are kept.
+#: Most characters of an error message.
 _LONGEST = 1000
 
 
 class _Rule(NamedTuple):
-    """
-    The translation of one kind of exception.
-
-    says: the message; see `_translated` for what it may name. gap: the BMC lacks the resource, or
-    serves it malformed, so that asking again does not help.
-    """
+    """Translation of a group of exceptions."""
 
     exceptions: tuple[type[Exception], ...]
     error: type[HardwareError]
-    says: str
-    gap: bool = False
+    message: str  # template; `_translated` has its fields
+    skippable: bool = False  # the BMC lacks the resource, or serves it malformed
 
 
 @cache
 def _rules() -> tuple[_Rule, ...]:
-    """The rules; the first that matches counts."""
-    from sushy import exceptions as theirs  # takes half a second, and only conductors need it
+    """Return all rules; the first match applies."""
+    from sushy import exceptions as theirs  # here: takes half a second, and only conductors need it
 
     malformed = (
         ArithmeticError,
@@ -58,31 +53,35 @@ def _rules() -> tuple[_Rule, ...]:
     lacking = (theirs.MissingActionError, theirs.MissingAttributeError)
     return (
         _Rule((theirs.ConnectionError,), Unreachable, "{bmc} did not answer ({cause})"),
-        _Rule((theirs.AccessError,), Refused, NO_ENTRY),
+        _Rule((theirs.AccessError,), Refused, LOGIN_REFUSED),
         _Rule((theirs.ServerSideError,), Unexpected, "{bmc} failed: {words}"),
-        _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}", gap=True),
-        _Rule((theirs.HTTPError,), Refused, "{bmc} refused: {words}", gap=True),
-        _Rule(lacking, NotSupported, "{bmc}: {error}", gap=True),
-        _Rule((theirs.InvalidParameterValueError,), NotSupported, "{bmc}: {error}", gap=True),
+        _Rule((theirs.ResourceNotFoundError,), Refused, "{bmc}: {error}", skippable=True),
+        _Rule((theirs.HTTPError,), Refused, "{bmc} refused: {words}", skippable=True),
+        _Rule(lacking, NotSupported, "{bmc}: {error}", skippable=True),
+        _Rule((theirs.InvalidParameterValueError,), NotSupported, "{bmc}: {error}", skippable=True),
         _Rule(
             (theirs.UnknownDefaultError,),
             Unexpected,
             "{bmc} does not serve exactly one system: set driver_info/redfish_system_id",
         ),
-        # of the file of authorities: sushy wraps those of the network
+        # of the file of trusted certificates; sushy wraps errors of the network
         _Rule((OSError,), InvalidDriverInfo, "driver_info/redfish_verify_ca: {error}"),
         _Rule(
             (theirs.SushyError, *malformed),
             Unexpected,
             "{bmc} sent a malformed document: {kind}: {error}",
-            gap=True,
+            skippable=True,
         ),
     )
 
 
 @contextmanager
 def errors_of(bmc: Access) -> Iterator[None]:
-    """Raise HardwareErrors only, for all that goes wrong with the BMC inside."""
+    """
+    Translate the exceptions of commands inside.
+
+    Raises HardwareError.
+    """
     try:
         yield
     except HardwareError:
@@ -95,37 +94,35 @@ def errors_of(bmc: Access) -> Iterator[None]:
 
 
 @contextmanager
-def gap(bmc: Access, path: str) -> Iterator[None]:
-    """Go on after this block, and log it, when the BMC lacks `path` or serves it malformed."""
+def skip_unreadable(bmc: Access, path: str) -> Iterator[None]:
+    """Log and ignore errors inside if the BMC lacks the resource `path`, or serves it malformed."""
     try:
         yield
     except Exception as error:
-        translated, is_gap = _translated(error, bmc)
-        if translated is None or not is_gap:
+        translated, skippable = _translated(error, bmc)
+        if translated is None or not skippable:
             raise
         facts = {"url": f"{bmc.address}{path}", "reason": str(translated)}
-        logger.warning("redfish.left_out", extra=facts)
+        logger.warning("redfish.resource_skipped", extra=facts)
 
 
 def _translated(error: Exception, bmc: Access) -> tuple[HardwareError | None, bool]:
-    """An exception as one of ours, and whether it is a gap; None for a defect elsewhere."""
+    """Translate an exception; return the error (None: no rule matches) and `skippable`."""
     from sushy.exceptions import ConnectionError as Silence
 
     cause = error.__context__ or error
     if isinstance(error, Silence) and isinstance(cause, ValueError):
-        error = cause  # a link that is no URL
+        error = cause  # a link in a document is not a URL
     rule = next((each for each in _rules() if isinstance(error, each.exceptions)), None)
     if rule is None:
         return None, False
     status = getattr(error, "status_code", None)
-    said = rule.says.format(
+    message = rule.message.format(
         bmc=f"BMC {bmc.address}",
-        error=bmc.scrub(str(error)),
+        error=bmc.mask(str(error)),
         kind=type(error).__name__,
         cause=type(cause).__name__,
         status=status,
-        words=bmc.scrub(
-            f"{status}: {getattr(error, 'detail', None) or getattr(error, 'code', '')}"
-        ),
+        words=bmc.mask(f"{status}: {getattr(error, 'detail', None) or getattr(error, 'code', '')}"),
     )
-    return rule.error(text(said, _LONGEST) or "unknown error"), rule.gap
+    return rule.error(text(message, _LONGEST) or "unknown error"), rule.skippable

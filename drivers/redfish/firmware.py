@@ -32,11 +32,11 @@ UPDATES = Arg(
 
 
 class RedfishFirmware(Redfish, Firmware):
-    """UpdateService.SimpleUpdate, one component after the other."""
+    """Firmware updates by UpdateService.SimpleUpdate, one component after the other."""
 
     @step(verify=1)
     def cache_firmware_components(self, target: Target) -> Outcome:
-        """Read the firmware versions; a BMC that does not tell them is no reason to fail."""
+        """Read the firmware versions; skipped if the BMC does not report them."""
         try:
             self._read(target)
         except (NotSupported, Refused, Unexpected) as error:
@@ -49,13 +49,13 @@ class RedfishFirmware(Redfish, Firmware):
         """
         Update firmware, then restart the machine.
 
-        The BMC's tasks are recorded before an update is ordered: a new task belongs to this step,
-        also when the conductor that ordered it has died.
+        The ids of the BMC's tasks are recorded before an update is started, so that its new task is
+        recognised, also after a crash of the conductor.
         """
         _check(settings)
         number = int(target.progress.get("number", 0))
         if "good" in target.progress:
-            outcome = self._come_back(target, number)
+            outcome = self._await_bmc(target, number)
         elif number == len(settings):
             outcome = run_parts(target, {"end": _restart})
         elif "task" in target.progress:
@@ -70,13 +70,13 @@ class RedfishFirmware(Redfish, Firmware):
         return outcome
 
     def _order(self, target: Target, number: int, setting: dict[str, Any]) -> Outcome:
-        """Record the BMC's tasks; then order the update, unless one of its tasks is new."""
+        """Record the BMC's tasks; then start the update, unless a new task exists already."""
         known = target.progress.get("known")
         with client.turn(target, self.bmcs) as bmc:
             tasks = bmc.tasks()
             if known is None:
                 return Wait({"number": number, "known": tasks}, poll_after=0)
-            # ordered by an attempt that died, or whose answer was lost
+            # a new task is of an attempt that crashed, or whose answer was lost
             task = next((each for each in tasks if each not in known), None)
             if task is None:
                 target.before_order()
@@ -84,7 +84,7 @@ class RedfishFirmware(Redfish, Firmware):
         return Wait({"number": number, "task": task}, _interval(target))
 
     def _follow(self, target: Target, number: int, component: str) -> Outcome:
-        """Poll the task of an update; the BMC may be unreachable while it restarts."""
+        """Poll the task of an update; tolerate an unreachable BMC, which may be restarting."""
         task = target.progress["task"]
         running = {"number": number, "task": task}
         try:
@@ -93,7 +93,7 @@ class RedfishFirmware(Redfish, Firmware):
         except Unreachable as error:
             since = float(target.progress.get("silent_since", time.time()))
             if time.time() - since > target.options["redfish"]["firmware_update_bmc_timeout"]:
-                return Failed(f"the BMC is gone since {component} was updated: {error}")
+                return Failed(f"the BMC is unreachable since {component} was updated: {error}")
             return Wait({**running, "silent_since": since}, _interval(target))
         if failure is None:
             good = {"good": 0, "updated_at": time.time()} if component == "bmc" else {}
@@ -102,8 +102,8 @@ class RedfishFirmware(Redfish, Firmware):
             return Failed(f"the update of {component} failed: {failure}")
         return Wait(running, _interval(target))
 
-    def _come_back(self, target: Target, number: int) -> Outcome:
-        """An updated BMC is back once it has told its versions several times in a row."""
+    def _await_bmc(self, target: Target, number: int) -> Outcome:
+        """Wait until an updated BMC has reported its versions several times in a row."""
         options = target.options["redfish"]
         good, updated_at = int(target.progress["good"]), float(target.progress["updated_at"])
         if good >= options["firmware_update_required_successes"]:
@@ -112,7 +112,7 @@ class RedfishFirmware(Redfish, Firmware):
             self._read(target)
         except HardwareError as error:
             if time.time() - updated_at > options["firmware_update_resource_validation_timeout"]:
-                return Failed(f"the BMC does not work as it should since it was updated: {error}")
+                return Failed(f"the BMC does not answer correctly since it was updated: {error}")
             good = -1
         progress = {"number": number, "good": good + 1, "updated_at": updated_at}
         return Wait(progress, float(options["firmware_update_validation_interval"]))

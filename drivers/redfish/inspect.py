@@ -1,5 +1,5 @@
 """
-Redfish: out-of-band inspection. The BMC tells what the machine is made of, on or off.
+Redfish: out-of-band inspection, of machines that are on or off.
 """
 
 from drivers.core.kinds import Inspect
@@ -8,12 +8,12 @@ from drivers.inspection.process import process
 from drivers.redfish import client, inventory
 from drivers.redfish.interface import Redfish
 
-#: What is always made of it, before the hooks that settings name.
+#: Hooks that always run, before those of `[redfish]inspection_hooks`.
 HOOKS = ("memory", "cpus", "root-device", "boot-mode")
 
 
 class RedfishInspect(Redfish, Inspect):
-    """Processors, memory, disks and network interfaces, as the BMC lists them."""
+    """Inspection of processors, memory, disks and network interfaces that the BMC lists."""
 
     def inspect_hardware(self, target: Target) -> None:
         with client.turn(target, self.bmcs) as bmc:

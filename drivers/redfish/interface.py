@@ -1,5 +1,5 @@
 """
-What interfaces for Redfish have in common, whatever their kind.
+Mixin of the Redfish interfaces.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,15 @@ from drivers.redfish import access
 
 
 class Redfish:
-    """Goes before the kind: `class RedfishBios(Redfish, Bios)`."""
+    """Name, driver_info keys and validation; precedes the kind: `RedfishBios(Redfish, Bios)`."""
 
     name: ClassVar[str] = "redfish"
     properties: ClassVar[Mapping[str, str]] = access.PROPERTIES
 
     def validate(self, target: Target) -> None:
-        """The node's settings say where its BMC is. Raises InvalidDriverInfo."""
+        """
+        Check address and login of the BMC.
+
+        Raises InvalidDriverInfo: names the field.
+        """
         access.access(target)

@@ -1,7 +1,7 @@
 """
-Redfish: the inventory of a machine, in the words that the agent uses for its own.
+Redfish: the inventory of a machine, in the format of the agent's inventory.
 
-What a BMC does not tell is left out; it is for hooks to miss it.
+Facts that the BMC does not report are left out; inspection hooks decide whether they are required.
 """
 
 import re
@@ -15,7 +15,7 @@ from drivers.redfish.values import entry, is_present, number, text, word
 Document = dict[str, Any]
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-#: InstructionSet -> what Linux calls it
+#: InstructionSet -> architecture name of Linux
 _ARCHITECTURES = {
     "x86": "i686", "x86-64": "x86_64", "ARM-A32": "arm", "ARM-A64": "aarch64",
     "IA-64": "ia64", "MIPS32": "mips", "MIPS64": "mips64", "PowerISA": "ppc64le",
@@ -25,7 +25,11 @@ BOOT_MODES = {"UEFI": "uefi", "Legacy": "bios"}
 
 
 def read(bmc: Connection) -> Document:
-    """The inventory. Use inside `client.turn` only; raises what that does."""
+    """
+    Read the inventory. Use inside `client.turn` only.
+
+    Raises HardwareError.
+    """
     system = bmc.system(fresh=True)
     found: Document = {
         "interfaces": _interfaces(bmc, system),
@@ -45,7 +49,7 @@ def read(bmc: Connection) -> Document:
 
 
 def interfaces(bmc: Connection) -> list[Document]:
-    """The network interfaces that have an address."""
+    """Read the network interfaces that have a MAC address."""
     return _interfaces(bmc, bmc.system(fresh=True))
 
 

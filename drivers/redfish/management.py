@@ -1,4 +1,4 @@
-"""Redfish: boot device, boot mode, secure boot, lights, interrupts, virtual media."""
+"""Redfish: boot device, boot mode, secure boot, indicators, NMI, virtual media."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,14 +16,14 @@ from drivers.redfish.values import entry, text, word
 
 _NAMES = {target: name for name, target in DEVICES.items()}
 _MODES = {name: theirs for theirs, name in inventory.BOOT_MODES.items()}
-#: our state of a light -> IndicatorLED
-_LIGHTS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
+#: Ironic's state of an indicator -> IndicatorLED
+_LEDS = {"on": "Lit", "off": "Off", "blinking": "Blinking"}
 #: Ironic's name of a virtual medium -> MediaTypes
 MEDIA = {"cdrom": ("CD", "DVD"), "disk": ("USBStick",), "floppy": ("Floppy",)}
 
 
 class RedfishManagement(Redfish, Management):
-    """Boot.BootSourceOverride* of the system."""
+    """Management by the system's Boot, SecureBoot, Reset, IndicatorLED and VirtualMedia."""
 
     @step(verify=1)
     def cache_system_facts(self, target: Target) -> Outcome:
@@ -74,7 +74,7 @@ class RedfishManagement(Redfish, Management):
             boot_device.choose(target, bmc, device, persistent=persistent)
 
     def before_start(self, target: Target) -> None:
-        """A boot device that the BMC takes only for one start is ordered for this one, too."""
+        """Set a persistent boot device again if the BMC supports one-time overrides only."""
         if boot_device.remembered(target) is not None:
             with client.turn(target, self.bmcs) as bmc:
                 boot_device.restore(target, bmc)
@@ -113,8 +113,10 @@ class RedfishManagement(Redfish, Management):
         self, target: Target, order: Callable[[], None], settled: Callable[[], bool]
     ) -> Outcome:
         """
-        Order what some BMCs do at once, and others at the next start: a machine that is on is
-        restarted then. `[redfish]boot_mode_config_timeout` 0: what comes of it is not waited for.
+        Send a change that some BMCs apply at once, and others at the next start.
+
+        Restarts a machine that is on, unless the change is applied at once. With
+        `[redfish]boot_mode_config_timeout` 0 the step does not wait for the result.
         """
         if not target.progress:
             if settled():
@@ -134,7 +136,7 @@ class RedfishManagement(Redfish, Management):
         return enabled if isinstance(enabled, bool) else None
 
     def _vendor(self, target: Target) -> str | None:
-        """The vendor of the BMC's firmware, else of the machine."""
+        """Return the vendor of the BMC's firmware, else of the machine."""
         with client.turn(target, self.bmcs) as bmc:
             vendor = text(entry(bmc.open().json, "Vendor"))
             return vendor or text(bmc.system(fresh=False).manufacturer)
@@ -156,26 +158,26 @@ class RedfishManagement(Redfish, Management):
 
     def indicators(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
-            found = list(bmc.lights())
+            found = list(bmc.indicators())
         return [
-            {"name": name, "component": component, "readonly": False, "states": list(_LIGHTS)}
+            {"name": name, "component": component, "readonly": False, "states": list(_LEDS)}
             for component, name in found
         ]
 
     def get_indicator(self, target: Target, component: str, name: str) -> str:
         with client.turn(target, self.bmcs) as bmc:
-            led = _light(bmc, component, name).indicator_led
+            led = _indicator(bmc, component, name).indicator_led
         value = getattr(led, "value", led)
-        return next((ours for ours, theirs in _LIGHTS.items() if theirs == value), "unknown")
+        return next((ours for ours, theirs in _LEDS.items() if theirs == value), "unknown")
 
     def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
-        if state not in _LIGHTS:
-            raise NotSupported(f"state {state!r}: a light can be {', '.join(_LIGHTS)}")
+        if state not in _LEDS:
+            raise NotSupported(f"state {state!r}: an indicator can be {', '.join(_LEDS)}")
         with client.turn(target, self.bmcs) as bmc:
-            light = _light(bmc, component, name)
-            kind = type(light.indicator_led)
+            resource = _indicator(bmc, component, name)
+            kind = type(resource.indicator_led)
             target.before_order()
-            light.set_indicator_led(kind(_LIGHTS[state]))
+            resource.set_indicator_led(kind(_LEDS[state]))
 
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:
@@ -189,7 +191,7 @@ class RedfishManagement(Redfish, Management):
             ]
 
     def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
-        """Nothing is sent when the drive already shows the image."""
+        """Insert an image; send nothing if it is inserted already."""
         with client.turn(target, self.bmcs) as bmc:
             drive = next(bmc.drives(MEDIA[device_type]), None)
             if drive is None:
@@ -209,10 +211,14 @@ class RedfishManagement(Redfish, Management):
                     drive.eject_media()
 
 
-def _light(bmc: client.Connection, component: str, name: str) -> Any:
-    """What has the light of that name. Raises NotSupported."""
-    lights = bmc.lights()
-    if (component, name) not in lights:
-        known = ", ".join(f"{each}@{of}" for of, each in lights) or "none"
+def _indicator(bmc: client.Connection, component: str, name: str) -> Any:
+    """
+    Return the resource that has an indicator.
+
+    Raises NotSupported: there is no such indicator.
+    """
+    found = bmc.indicators()
+    if (component, name) not in found:
+        known = ", ".join(f"{each}@{of}" for of, each in found) or "none"
         raise NotSupported(f"there is no indicator {name}@{component}; there are {known}")
-    return lights[component, name]
+    return found[component, name]

@@ -1,7 +1,7 @@
 """
-Parts of a machine: sushy's resources that a system, its managers and its chassis lead to.
+Navigation from a system to its parts, managers and chassis, as resources of sushy.
 
-Lists of them leave out those that are missing, malformed or marked Absent.
+Lists omit resources that are missing, malformed or marked Absent.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,11 @@ from drivers.redfish.values import entry, is_present
 
 
 def part(resource: Any, name: str) -> Any:
-    """A part of a resource that not every BMC has. Raises NotSupported."""
+    """
+    Return an optional part of a resource.
+
+    Raises NotSupported: the BMC lacks it.
+    """
     from sushy import exceptions as theirs
 
     found = None
@@ -26,9 +30,9 @@ def part(resource: Any, name: str) -> Any:
 
 
 def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
-    """The members of a collection of `owner`, read now; none where there is no such collection."""
+    """Read the members of a collection of `owner`; empty without such a collection."""
     collection = None
-    with suppress(NotSupported), bmc.gap(link(owner, name) or owner.path):
+    with suppress(NotSupported), bmc.skip_unreadable(link(owner, name) or owner.path):
         collection = part(owner, name)
     if collection is not None:
         yield from readable(bmc, collection.members_identities, collection.get_member)
@@ -37,23 +41,23 @@ def members(bmc: Session, owner: Any, name: str) -> Iterator[Any]:
 def readable(
     bmc: Session, paths: Iterable[str] | None, read: Callable[[str], Any]
 ) -> Iterator[Any]:
-    """The resource that `read` makes of each path, gaps and absent ones left out."""
+    """Read the resource of each path; omit unreadable and absent ones."""
     for path in paths or ():
         found = None
-        with bmc.gap(path):
+        with bmc.skip_unreadable(path):
             found = read(path)
         if found is not None and is_present(found.json):
             yield found
 
 
 def link(resource: Any, name: str) -> str | None:
-    """The path of a part, by sushy's name of it; None when the resource has no such part."""
+    """Return the path of a part, by sushy's name of it; None if the resource lacks it."""
     path = entry(entry(resource.json, name.title().replace("_", "")), "@odata.id")
     return path if isinstance(path, str) else None
 
 
 def links(resource: Any, *names: str) -> Sequence[str]:
-    """The paths in the list of links that a resource has under these names, one in the other."""
+    """Return the paths in a list of links; names: the nested keys that lead to the list."""
     found = resource.json
     for name in names:
         found = entry(found, name)
@@ -62,17 +66,17 @@ def links(resource: Any, *names: str) -> Sequence[str]:
 
 
 def chassis(bmc: Session, system: Any) -> Iterator[Any]:
-    """The chassis that a system is in."""
+    """Read the chassis that contain a system."""
     return readable(bmc, links(system, "Links", "Chassis"), bmc.open().get_chassis)
 
 
 def managers(bmc: Session, system: Any) -> Iterator[Any]:
-    """The BMCs that manage a system."""
+    """Read the managers (BMCs) of a system."""
     paths = links(system, "Links", "ManagedBy") or links(system, "Links", "Managers")
     return readable(bmc, paths, bmc.open().get_manager)
 
 
 def drives(bmc: Session, system: Any) -> Iterator[Any]:
-    """The disks that the storage controllers of a system list."""
+    """Read the disks of a system's storage controllers."""
     for storage in members(bmc, system, "storage"):
         yield from readable(bmc, storage.drives_identities, storage.get_drive)

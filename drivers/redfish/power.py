@@ -1,4 +1,4 @@
-"""Redfish: switching the machine on and off."""
+"""Redfish: power."""
 
 from drivers.core.errors import NotSupported, Unexpected
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT, Power
@@ -6,9 +6,9 @@ from drivers.core.target import Target
 from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 
-#: PowerState of a system -> ours; a machine on its way counts as there
+#: PowerState of a system -> Ironic's power state; a machine in transition counts as arrived
 STATES = {"On": POWER_ON, "PoweringOn": POWER_ON, "Off": POWER_OFF, "PoweringOff": POWER_OFF}
-#: our order -> ResetTypes that mean it, the best first
+#: argument of `order` -> equivalent ResetTypes, the preferred first
 _RESETS = {
     POWER_ON: ("On", "ForceOn"),
     POWER_OFF: ("ForceOff",),
@@ -18,7 +18,7 @@ _RESETS = {
 
 
 class RedfishPower(Redfish, Power):
-    """ComputerSystem.Reset, and PowerState."""
+    """Power by ComputerSystem.Reset and PowerState."""
 
     supported = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
 
@@ -35,11 +35,15 @@ class RedfishPower(Redfish, Power):
                 if name in allowed:
                     system.reset_system(allowed[name])
                     return
-        raise NotSupported(f"the BMC of node {target.uuid} has no reset that means {state!r}")
+        raise NotSupported(f"the BMC of node {target.uuid} has no reset type for {state!r}")
 
 
 def known_state(value: object, target: Target) -> str:
-    """Our name of a PowerState. Raises Unexpected for one that Redfish does not know."""
+    """
+    Convert a PowerState to Ironic's power state.
+
+    Raises Unexpected: Redfish has no such PowerState.
+    """
     if not isinstance(value, str) or value not in STATES:
-        raise Unexpected(f"the BMC of node {target.uuid} says that the power is {value!r:.100}")
+        raise Unexpected(f"the BMC of node {target.uuid} reports power state {value!r:.100}")
     return STATES[value]

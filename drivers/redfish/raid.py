@@ -1,9 +1,9 @@
 """
-RAID by the BMC: interface `redfish`.
+Redfish: RAID volumes.
 
-A step works through a list of jobs: volumes to delete or to create. Each is ordered once: which
-volumes and tasks there are is written down first, so that after a death a new one is recognised as
-its own. A controller that changes volumes only at a restart gets one for each job.
+A step runs a list of jobs, deletions and creations of volumes. Before a job is sent, the existing
+volumes and tasks are recorded, so that after a crash its new volume or task is recognised and the
+job is not sent twice. If a controller applies changes only at a restart, each job has a restart.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from drivers.core.target import Target
 from drivers.redfish import client, raid_plan
 from drivers.redfish.interface import Redfish
 from drivers.redfish.raid_plan import GIB, LEVELS
-from drivers.redfish.restart import LOOK, through_restart
+from drivers.redfish.restart import POLL_INTERVAL, through_restart
 from drivers.redfish.storage import Controller, Volume, read
 
 _FLAG = {"type": "boolean"}
@@ -28,7 +28,7 @@ _CONFIG = Arg("raid_config", "The RAID configuration", required=True, schema={"t
 
 
 class RedfishRaid(Redfish, Raid):
-    """Volumes of the system's storage."""
+    """RAID configuration by the volumes of the system's storage."""
 
     def validate_raid_config(self, target: Target, config: Mapping[str, Any]) -> None:
         super().validate_raid_config(target, config)
@@ -43,7 +43,7 @@ class RedfishRaid(Redfish, Raid):
         create_nonroot_volumes: bool = True,
         delete_existing: bool = False,
     ) -> Outcome:
-        """The volumes that target_raid_config of the node asks for are there."""
+        """Create the volumes of the node's target_raid_config."""
         config = self.wanted(target)
         self.validate_raid_config(target, config)
         return self._create(
@@ -70,7 +70,7 @@ class RedfishRaid(Redfish, Raid):
         create_nonroot_volumes: bool = False,
         delete_existing: bool = False,
     ) -> Outcome:
-        """The volumes of a configuration, which becomes target_raid_config, are there."""
+        """Create the volumes of a configuration, which becomes the node's target_raid_config."""
         self.validate_raid_config(target, raid_config)
         target.report(target_raid_config=dict(raid_config))
         return self._create(
@@ -79,12 +79,12 @@ class RedfishRaid(Redfish, Raid):
 
     @step(clean=0, deploy=0, service=0, needs_ramdisk=False, resume=Resume.PROBE)
     def delete_configuration(self, target: Target) -> Outcome:
-        """There are no RAID volumes any more."""
+        """Delete all RAID volumes."""
         if not target.progress:
             with client.turn(target, self.bmcs) as bmc:
                 jobs = _deletions(read(bmc))
             return Wait({"jobs": jobs, "number": 0}, poll_after=0)
-        return self._work(target)
+        return self._run_jobs(target)
 
     def _create(
         self, target: Target, config: Mapping[str, Any], root: bool, others: bool, delete: bool
@@ -92,7 +92,8 @@ class RedfishRaid(Redfish, Raid):
         progress = target.progress
         disks = raid_schema.selected(config, root=root, others=others)
         if delete and not progress:
-            with client.turn(target, self.bmcs) as bmc:  # what cannot be built deletes nothing
+            # plan first: a configuration that cannot be built must not delete volumes
+            with client.turn(target, self.bmcs) as bmc:
                 _creations(config, disks, [replace(each, volumes=()) for each in read(bmc)])
         if delete and not progress.get("deleted"):
             outcome = run_parts(target, {"delete": self.delete_configuration})
@@ -101,33 +102,33 @@ class RedfishRaid(Redfish, Raid):
             with client.turn(target, self.bmcs) as bmc:
                 jobs = _creations(config, disks, read(bmc))
             return Wait({**progress, "jobs": jobs, "number": 0}, poll_after=0)
-        return self._work(target)
+        return self._run_jobs(target)
 
-    def _work(self, target: Target) -> Outcome:
-        """Do the jobs one after the other; then report the volumes that there are."""
+    def _run_jobs(self, target: Target) -> Outcome:
+        """Run the jobs one after the other; then report the existing volumes."""
         progress = target.progress
         jobs, number = progress["jobs"], progress["number"]
         if number == len(jobs):
             with client.turn(target, self.bmcs) as bmc:
-                target.report(raid_config=_shown(read(bmc)))
+                target.report(raid_config=_raid_config(read(bmc)))
             return Done()
-        outcome = run_parts(target, {"job": lambda part: self._do(part, jobs[number])})
+        outcome = run_parts(target, {"job": lambda part: self._run_job(part, jobs[number])})
         if isinstance(outcome, Done):
             return Wait({**progress, "number": number + 1, "job": {}}, poll_after=0)
         return outcome
 
-    def _do(self, target: Target, job: Mapping[str, Any]) -> Outcome:
-        """Do one job, ordered once. Its progress: before, ordered, restart."""
+    def _run_job(self, target: Target, job: Mapping[str, Any]) -> Outcome:
+        """Run a job, sent once. Keys of its progress: before, ordered, restart."""
         progress = target.progress
         if "ordered" in progress:
-            return self._settle(target, job)
+            return self._await_job(target, job)
         with client.turn(target, self.bmcs) as bmc:
             volumes = _volumes(read(bmc))
             if "before" not in progress:
                 before = {"tasks": bmc.tasks(), "volumes": [each.path for each in volumes]}
                 return Wait({"before": before}, poll_after=0)
             before = progress["before"]
-            if _is_done(volumes, job, before):  # by an attempt that died, or whose answer was lost
+            if _is_done(volumes, job, before):  # an earlier attempt crashed, or lost the answer
                 return Done()
             task = next((each for each in bmc.tasks() if each not in before["tasks"]), None)
             if task is None:
@@ -135,8 +136,8 @@ class RedfishRaid(Redfish, Raid):
                 task = bmc.change_volumes(job["method"], job["path"], job["body"], job["apply"])
         return Wait({**progress, "ordered": {"task": task}}, poll_after=0)
 
-    def _settle(self, target: Target, job: Mapping[str, Any]) -> Outcome:
-        """The job was ordered: wait for its end, with a restart where the BMC needs one."""
+    def _await_job(self, target: Target, job: Mapping[str, Any]) -> Outcome:
+        """Wait for the end of a job that was sent; restart the machine if the BMC needs that."""
         progress = target.progress
         task = progress["ordered"]["task"]
 
@@ -146,8 +147,10 @@ class RedfishRaid(Redfish, Raid):
                 if failure == "":
                     return False
                 if failure:
-                    raise Refused(f"the BMC of node {target.uuid} did not do it: {failure}")
-                # some BMCs show no RAIDType of what they have created
+                    raise Refused(
+                        f"the BMC of node {target.uuid} failed to change a volume: {failure}"
+                    )
+                # some BMCs report no RAIDType of a new volume, which `_is_done` needs
                 if job["method"] == "POST" and (task or job["apply"] != "OnReset"):
                     return True
                 return _is_done(_volumes(read(bmc)), job, progress["before"])
@@ -155,11 +158,15 @@ class RedfishRaid(Redfish, Raid):
         if job["apply"] == "OnReset" or (task and job["apply"] is None):
             restart = partial(through_restart, order=lambda: None, settled=settled)
             return run_parts(target, {"restart": restart})
-        return Done() if settled() else Wait(progress, poll_after=LOOK)
+        return Done() if settled() else Wait(progress, poll_after=POLL_INTERVAL)
 
 
 def _check_disk(place: str, disk: Mapping[str, Any]) -> None:
-    """Refuse what no BMC can be asked for. Raises InvalidDriverInfo."""
+    """
+    Check a logical disk against the limits of Redfish.
+
+    Raises InvalidDriverInfo: names the property.
+    """
     level = LEVELS.get(disk["raid_level"])
     if level is None:
         raise InvalidDriverInfo(
@@ -186,7 +193,7 @@ def _creations(
     disks: Mapping[int, raid_plan.LogicalDisk],
     controllers: list[Controller],
 ) -> list[dict[str, Any]]:
-    """A job for each of these logical disks of a configuration, in their order."""
+    """Return a job for each of these logical disks of a configuration, in their order."""
     kept = frozenset(
         name
         for disk in config["logical_disks"]
@@ -211,7 +218,7 @@ def _creations(
 
 
 def _deletions(controllers: list[Controller]) -> list[dict[str, Any]]:
-    """A job for each volume that there is."""
+    """Return a job for each existing volume."""
     return [
         {"method": "DELETE", "path": volume.path, "body": {}, "apply": controller.apply}
         for controller in controllers
@@ -220,7 +227,7 @@ def _deletions(controllers: list[Controller]) -> list[dict[str, Any]]:
 
 
 def _is_done(volumes: list[Volume], job: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a volume is gone, or one like that which was ordered is new."""
+    """Whether a job has had its effect: its volume is deleted, or a matching new one exists."""
     if job["method"] == "DELETE":
         return all(each.path != job["path"] for each in volumes)
     drives = {each["@odata.id"] for each in job["body"]["Links"]["Drives"]}
@@ -236,8 +243,8 @@ def _volumes(controllers: list[Controller]) -> list[Volume]:
     return [volume for controller in controllers for volume in controller.volumes]
 
 
-def _shown(controllers: list[Controller]) -> dict[str, Any]:
-    """What there is, as `raid_config` of the node."""
+def _raid_config(controllers: list[Controller]) -> dict[str, Any]:
+    """Return the existing volumes as `raid_config` of the node."""
     disks = [
         {
             "id": volume.id,

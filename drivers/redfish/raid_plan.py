@@ -1,8 +1,9 @@
 """
-Which drives a logical disk is built of.
+Choice of the drives of logical disks.
 
-Named drives are taken as they are. Otherwise as few drives as possible are chosen, all of one kind,
-interface and size, and of these the smallest. The most demanding logical disk is served first.
+A logical disk gets the drives that it names. Otherwise it gets as few drives as possible, all of
+one kind, interface and size, the smallest that fit. Logical disks with more requirements choose
+first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,17 +20,13 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """
-    A RAID level. raid: its RAIDType. least, most: drives; they are a multiple of `by`.
+    """A RAID level, and its numbers of drives."""
 
-    data: number of drives -> how many of them hold data.
-    """
-
-    raid: str
-    least: int
-    data: Callable[[int], int]
-    most: int = 1000
-    by: int = 1
+    raid: str  # RAIDType
+    least: int  # drives
+    data: Callable[[int], int]  # number of drives -> number of drives' worth of data
+    most: int = 1000  # drives
+    by: int = 1  # the number of drives is a multiple of it
 
     def takes(self, count: int) -> bool:
         return self.least <= count <= self.most and count % self.by == 0
@@ -50,36 +47,38 @@ NAMES = {level.raid: name for name, level in LEVELS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A controller, and its drives that a logical disk is to be built of."""
+    """The controller and the drives of a logical disk."""
 
     controller: Controller
     drives: tuple[Drive, ...]
 
 
 def choose(
-    disks: Mapping[int, LogicalDisk], controllers: Sequence[Controller], kept: frozenset[str]
+    disks: Mapping[int, LogicalDisk], controllers: Sequence[Controller], reserved: frozenset[str]
 ) -> dict[int, Choice]:
     """
-    Choose drives for each logical disk, known by its number in the configuration.
+    Choose drives for each logical disk; keys are its numbers in the configuration.
 
-    kept: names of drives that are chosen only where a logical disk names them. Raises BadArgument.
+    reserved: names of drives that only logical disks which name them get.
+
+    Raises BadArgument: names the property that no drives satisfy.
     """
     free = _free(controllers)
     chosen: dict[int, Choice] = {}
     for number in sorted(disks, key=lambda each: _rank(disks[each])):
         disk, place = disks[number], f"logical_disks/{number}"
-        here = _able(disk, controllers, place)
+        here = _capable(disk, controllers, place)
         if "physical_disks" in disk:
             choice = _named(disk, here, free, place)
         else:
-            choice = _found(disk, here, free, kept, place)
+            choice = _select(disk, here, free, reserved, place)
         _use(disk, choice, free)
         chosen[number] = choice
     return chosen
 
 
 def _free(controllers: Sequence[Controller]) -> dict[str, int]:
-    """path of a drive -> bytes that no volume has"""
+    """Return the free bytes of each drive, by path."""
     free = {drive.path: drive.capacity for each in controllers for drive in each.drives}
     for volume in (volume for each in controllers for volume in each.volumes):
         level = LEVELS.get(NAMES.get(volume.raid, ""))
@@ -91,7 +90,7 @@ def _free(controllers: Sequence[Controller]) -> dict[str, int]:
 
 
 def _rank(disk: LogicalDisk) -> tuple[Any, ...]:
-    """Sort key: MAX takes what is left; before that, named drives, most limits, largest size."""
+    """Sort key of logical disks: named drives first, most limits, largest size; MAX last."""
     limits = ("controller", "disk_type", "interface_type", "number_of_physical_disks")
     size = disk["size_gb"]
     return (
@@ -102,8 +101,12 @@ def _rank(disk: LogicalDisk) -> tuple[Any, ...]:
     )
 
 
-def _able(disk: LogicalDisk, controllers: Sequence[Controller], place: str) -> list[Controller]:
-    """The controllers that may build it. Raises BadArgument."""
+def _capable(disk: LogicalDisk, controllers: Sequence[Controller], place: str) -> list[Controller]:
+    """
+    Return the controllers that can build a logical disk.
+
+    Raises BadArgument: there is none.
+    """
     wanted, level = disk.get("controller"), LEVELS[disk["raid_level"]]
     here = [each for each in controllers if wanted in (None, each.name)]
     if not here:
@@ -118,7 +121,11 @@ def _able(disk: LogicalDisk, controllers: Sequence[Controller], place: str) -> l
 def _named(
     disk: LogicalDisk, controllers: Sequence[Controller], free: Mapping[str, int], place: str
 ) -> Choice:
-    """The drives that the caller names, on one controller. Raises BadArgument."""
+    """
+    Return the drives that a logical disk names, all of one controller.
+
+    Raises BadArgument: a drive is missing, in use, or too small.
+    """
     names = disk["physical_disks"]
     for controller in controllers:
         by_name = {drive.name: drive for drive in controller.drives}
@@ -128,24 +135,28 @@ def _named(
         for drive in drives:
             if not _usable(disk, drive, free):
                 raise BadArgument(f"{place}/physical_disks: {drive.name} is in use")
-        if _room(disk, drives, free) < _size(disk):
-            raise BadArgument(f"{place}/size_gb: there is no such room on its physical disks")
+        if _capacity(disk, drives, free) < _size(disk):
+            raise BadArgument(f"{place}/size_gb: its physical disks have too little free space")
         return Choice(controller, tuple(drives))
     known = ", ".join(drive.name for each in controllers for drive in each.drives)
     raise BadArgument(f"{place}/physical_disks: no controller has all of them; there are {known}")
 
 
-def _found(
+def _select(
     disk: LogicalDisk,
     controllers: Sequence[Controller],
     free: Mapping[str, int],
-    kept: frozenset[str],
+    reserved: frozenset[str],
     place: str,
 ) -> Choice:
-    """Drives that suit. Raises BadArgument."""
+    """
+    Choose drives for a logical disk that names none.
+
+    Raises BadArgument: there are not enough free drives of one kind.
+    """
     level, choices = LEVELS[disk["raid_level"]], []
     for controller, group in _groups(disk, controllers):
-        usable = [each for each in group if each.name not in kept and _usable(disk, each, free)]
+        usable = [each for each in group if each.name not in reserved and _usable(disk, each, free)]
         usable.sort(key=lambda each: free[each.path], reverse=disk["size_gb"] == "MAX")
         for count in _counts(disk, level, len(usable)):
             least = _size(disk) / level.data(count)
@@ -159,14 +170,14 @@ def _found(
             f" {level.raid}"
         )
     if disk["size_gb"] == "MAX":
-        return max(choices, key=lambda each: _room(disk, each.drives, free))
+        return max(choices, key=lambda each: _capacity(disk, each.drives, free))
     return min(choices, key=lambda each: (len(each.drives), each.drives[0].capacity))
 
 
 def _groups(
     disk: LogicalDisk, controllers: Sequence[Controller]
 ) -> Iterator[tuple[Controller, list[Drive]]]:
-    """Drives of one kind, interface and size, at one controller, that the logical disk allows."""
+    """Group the accepted drives by controller, kind, interface and size."""
 
     def sort(drive: Drive) -> tuple[str, str, int]:
         return drive.kind, drive.interface, drive.capacity
@@ -179,7 +190,7 @@ def _groups(
 
 
 def _counts(disk: LogicalDisk, level: Level, most: int) -> list[int]:
-    """Numbers of drives to try, the least first."""
+    """Return the numbers of drives to try, the least first."""
     wanted = disk.get("number_of_physical_disks")
     counts = range(level.least, most + 1) if wanted is None else [wanted]
     return [count for count in counts if level.takes(count)]
@@ -194,7 +205,7 @@ def _size(disk: LogicalDisk) -> int:
     return 0 if disk["size_gb"] == "MAX" else disk["size_gb"] * GIB
 
 
-def _room(disk: LogicalDisk, drives: Sequence[Drive], free: Mapping[str, int]) -> int:
+def _capacity(disk: LogicalDisk, drives: Sequence[Drive], free: Mapping[str, int]) -> int:
     level = LEVELS[disk["raid_level"]]
     return level.data(len(drives)) * min(free[each.path] for each in drives)
 

@@ -1,7 +1,7 @@
 """
-Redfish: what takes effect only at a restart: order it, restart the machine, look until it is so.
+Redfish: changes that take effect at a restart: send them, restart the machine, poll for the effect.
 
-A flow that has an agent has it again afterwards: it is booted anew, and waited for.
+In a flow with an agent, the restart boots the agent, and the step waits for its heartbeat.
 """
 
 from collections.abc import Callable
@@ -10,23 +10,23 @@ from drivers.core.kinds import REBOOT
 from drivers.core.steps import Done, Outcome, Wait, run_parts
 from drivers.core.target import Target
 
-#: Seconds between looks.
-LOOK = 5.0
+#: Seconds between polls.
+POLL_INTERVAL = 5.0
 
 
 def through_restart(
     target: Target, order: Callable[[], None], settled: Callable[[], bool]
 ) -> Outcome:
     """
-    Run a step that needs a restart; `Done` once it is settled, and the agent is back.
+    Run a step that needs a restart; `Done` once the change is applied, and the agent is back.
 
-    order: tells the machine what to do, once. settled: whether it has done it.
+    order: sends the change to the BMC, once. settled: whether the change is applied.
     """
     driver, progress = target.driver, target.progress
     if not progress.get("ordered"):
         target.before_order()
         order()
-        # written down first: after the restart, what was ordered looks as if it had always been so
+        # commit first: after a crash during the restart, the change must not be sent again
         return Wait({"ordered": True, "agent": target.agent.url is not None}, poll_after=0)
     if not progress.get("restarted"):
         boot = {"boot": driver.boot.boot_agent_next} if progress["agent"] else {}
@@ -35,7 +35,7 @@ def through_restart(
         )
         if not isinstance(outcome, Done):
             return outcome
-        return Wait({**progress, "restarted": True}, poll_after=LOOK)
+        return Wait({**progress, "restarted": True}, poll_after=POLL_INTERVAL)
     if (progress["agent"] and target.agent.url is None) or not settled():
-        return Wait(progress, poll_after=LOOK)
+        return Wait(progress, poll_after=POLL_INTERVAL)
     return Done()

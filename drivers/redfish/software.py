@@ -1,4 +1,4 @@
-"""Redfish: the firmware of a machine, and orders to update it."""
+"""Redfish: firmware components of a machine, and the command to update one."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -10,37 +10,37 @@ from drivers.redfish import parts
 from drivers.redfish.client import Connection
 from drivers.redfish.values import entry, text
 
-#: What comes before the name of a network adapter.
+#: Prefix of components that are network adapters.
 NIC = "nic:"
-#: component -> what vendors call it in the Id or the Name of an inventory entry
+#: component -> vendors' names of it, in the Id or the Name of an inventory entry
 _NAMES = {
     "bios": ("bios", "uefi", "system rom"),
     "bmc": ("bmc", "idrac", "ilo", "xcc", "integrated dell remote access controller"),
 }
 #: Words in the Id or the Name of an entry that is not the running firmware.
-_SPARE = {"available", "backup", "pending", "previous", "redundant"}
+_NOT_RUNNING = {"available", "backup", "pending", "previous", "redundant"}
 
 
 def components(bmc: Connection) -> list[dict[str, Any]]:
     """
-    The firmware components that have a version, as `target.report(firmware=...)` takes them.
+    Read the firmware components that have a version, as `target.report(firmware=...)` takes them.
 
-    Raises NotSupported when there are none.
+    Raises NotSupported: there are none.
     """
-    told: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for component, version, about in _versions(bmc, bmc.system(fresh=True)):
         if text(version):
             facts = {name: text(value) for name, value in about.items()}
-            told.setdefault(
+            found.setdefault(
                 component, {"component": component, "current_version": text(version), **facts}
             )
-    if not told:
+    if not found:
         raise NotSupported(f"BMC {bmc.access.address} reports no firmware version")
-    return list(told.values())
+    return list(found.values())
 
 
 def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """(component, version, what else is known of it), as the documents have them."""
+    """Yield (component, version, other facts), unchecked values of the BMC's documents."""
     made = {"vendor": system.manufacturer, "model": system.model}
     yield "bios", system.bios_version, {**made, "serial_number": system.serial_number}
     for manager in parts.managers(bmc, system):
@@ -53,7 +53,7 @@ def _versions(bmc: Connection, system: Any) -> Iterator[tuple[str, Any, dict[str
 
 
 def update(bmc: Connection, component: str, url: str) -> str:
-    """Order an update from a URL; the path at which the BMC tells of its progress."""
+    """Start an update from a URL; return the path of the BMC's task."""
     from sushy import exceptions as theirs
 
     service = bmc.open().get_update_service()
@@ -65,13 +65,13 @@ def update(bmc: Connection, component: str, url: str) -> str:
     except theirs.BadRequestError:
         if path is None:
             raise
-        # not every BMC lets the target be named; the image itself says what it is for
+        # some BMCs refuse Targets, and read the component from the image
         monitor = service.simple_update(url, transfer_protocol=protocol)
     return str(monitor.task_monitor_uri)
 
 
 def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
-    """(component, network adapter) of the chassis of a system."""
+    """Yield (component, network adapter) of the chassis of a system."""
     for chassis in parts.chassis(bmc, system):
         for adapter in parts.members(bmc, chassis, "network_adapters"):
             name = text(adapter.serial_number) or text(adapter.identity)
@@ -81,10 +81,10 @@ def _adapters(bmc: Connection, system: Any) -> Iterator[tuple[str, Any]]:
 
 def _target(bmc: Connection, service: Any, component: str) -> str | None:
     """
-    The path of the inventory entry that stands for a component; None when it is ambiguous.
+    Return the path of a component's entry in the firmware inventory; None if it is ambiguous.
 
-    The entry is the only one that relates to the component's resource and is named like the
-    component, else the only one that relates to it, else the only one that is named like it.
+    It is the only entry that links to the component's resource and has one of the component's
+    names, else the only one that links to it, else the only one that has such a name.
     """
     system = bmc.system(fresh=False)
     resources: set[str | None]
@@ -97,13 +97,13 @@ def _target(bmc: Connection, service: Any, component: str) -> str | None:
     entries = [
         each
         for each in parts.members(bmc, service, "firmware_inventory")
-        if not _SPARE.intersection(_words(each))
+        if not _NOT_RUNNING.intersection(_words(each))
     ]
     related = [each for each in entries if resources.intersection(parts.links(each, "RelatedItem"))]
     named = [each for each in entries if _is_named(each, _NAMES.get(component, ()))]
     both = [each for each in related if each in named]
     for candidates in (both, related, named):
-        # an iDRAC lists what it runs as Current-... and as Installed-...
+        # an iDRAC lists the running firmware twice, as Current-... and as Installed-...
         different = {f"{each.name} {each.version}": str(each.path) for each in reversed(candidates)}
         if len(different) == 1:
             return different.popitem()[1]

@@ -1,7 +1,7 @@
 """
 Redfish: RAID controllers, their drives and volumes.
 
-Only volumes that have a RAID type count: some controllers show each drive as a volume, too.
+Volumes without a RAID type are ignored: some controllers list each drive as such a volume.
 """
 
 from collections.abc import Iterable
@@ -17,51 +17,46 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A physical disk. kind: hdd, ssd. interface: sas, sata, ..."""
+    """A physical disk."""
 
     path: str
     name: str
-    capacity: int
-    kind: str
-    interface: str
+    capacity: int  # bytes
+    kind: str  # hdd, ssd
+    interface: str  # sas, sata, ...
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A logical disk. raid: its RAIDType. drives: their paths; empty when the BMC tells none."""
+    """A logical disk."""
 
     path: str
     id: str
     name: str
-    raid: str
-    capacity: int
-    drives: frozenset[str]
+    raid: str  # RAIDType
+    capacity: int  # bytes
+    drives: frozenset[str]  # paths; empty if the BMC does not report them
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """
-    What can build volumes of its drives.
-
-    volumes_path: where they are created. raids: the RAIDTypes that it has; None: it does not tell.
-    apply: the OperationApplyTime to ask for; None: it knows none.
-    """
+    """A RAID controller."""
 
     name: str
-    volumes_path: str
-    raids: frozenset[str] | None
-    apply: str | None
+    volumes_path: str  # of its volume collection
+    raids: frozenset[str] | None  # supported RAIDTypes; None: not reported
+    apply: str | None  # OperationApplyTime of changes; None: not supported
     drives: tuple[Drive, ...]
     volumes: tuple[Volume, ...]
 
 
 def read(bmc: Connection) -> list[Controller]:
     """
-    Read the RAID controllers, from the BMC and no cache.
+    Read the RAID controllers. Use inside `client.turn` only.
 
-    Use inside `client.turn` only; raises what that does.
+    Raises HardwareError.
     """
-    # sushy keeps parts of a system that it has read: a system of our own has read none
+    # a new system resource, since sushy caches the parts of the kept one
     system = bmc.open().get_system(bmc.system(fresh=False).path)
     found = []
     for storage in part(system, "storage").get_members():
@@ -94,7 +89,11 @@ def _controller(storage: Any, collection: Any, raids: frozenset[str] | None) -> 
 
 
 def _raids(storage: Any) -> frozenset[str] | None:
-    """What the first controller of a storage can build; an empty set for one that has no RAID."""
+    """
+    Return the RAIDTypes of a storage's first controller.
+
+    None: it does not report them; empty: it has no RAID.
+    """
     try:
         controllers = [each.json for each in part(storage, "controllers").get_members()]
     except NotSupported:
@@ -119,7 +118,7 @@ def _drive(drive: Any) -> Drive:
 
 
 def _volume(volume: Any, drives: Iterable[Any]) -> Volume:
-    """Some BMCs tell at the volume which drives it has, others at the drives."""
+    """Read a volume. Some BMCs link volumes to their drives, others drives to their volumes."""
     own = _links(volume.json, "Drives")
     return Volume(
         path=volume.path,

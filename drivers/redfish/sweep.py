@@ -1,9 +1,8 @@
 """
-Reading the power states of many machines at once, for power synchronisation; the same answers tell
-of their health and boot mode, which are reported to the targets.
+Bulk read of power states for the power sync; health and boot mode come from the same answers.
 
-sushy costs several times the processor time of the one GET that is needed, and a thread per BMC;
-this asks with aiohttp, each BMC in its turn. A kept session's token is used while it is good.
+It uses aiohttp: sushy needs a thread per BMC, and several times the CPU time for the single GET per
+machine. Requests hold the BMC's turn, and use the token of a kept session while it is valid.
 """
 
 import asyncio
@@ -37,14 +36,15 @@ async def asking(
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
 ) -> AsyncIterator[Ask]:
     """
-    Gives what asks one machine: its power state, or why it could not be read.
+    Yield a function that reads the power state of a target, or returns the error.
 
-    Called with the target; `secure_boot=True` reads that as well, which takes a second request.
-    timeout: seconds for one request, and for waiting until a BMC is done with another command.
+    Its option `secure_boot=True` also reads secure boot, by a second request.
+
+    connections: most at a time. timeout: seconds for a request, and for the wait for a BMC's turn.
     """
 
     async def ask(target: Target, *, secure_boot: bool = False) -> str | HardwareError:
-        return await _state(http, target, patience=timeout, secure_boot=secure_boot)
+        return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=connections, force_close=True),
@@ -56,12 +56,12 @@ async def asking(
 
 
 async def _state(
-    http: aiohttp.ClientSession, target: Target, *, patience: float, secure_boot: bool
+    http: aiohttp.ClientSession, target: Target, *, max_wait: float, secure_boot: bool
 ) -> str | HardwareError:
     try:
         wanted = access.access(target)
         bmcs = target.driver.power.bmcs
-        async with bmcs.async_turn(wanted.key, Urgency.SYNC, patience=patience) as bmc:
+        async with bmcs.async_turn(wanted.key, Urgency.SYNC, max_wait=max_wait) as bmc:
             with errors_of(wanted):
                 kept = client.connection(bmc, wanted)
                 if kept.path is None:
@@ -79,7 +79,7 @@ async def _state(
 
 
 def _health(document: dict[str, Any]) -> str | None:
-    """The health that a system reports; None when it reports none that Ironic has a word for."""
+    """Return the health of a system; None if it is missing, or unknown to Ironic."""
     health = entry(entry(document, "Status"), "Health")
     return health if health in HEALTHS else None
 
@@ -87,7 +87,7 @@ def _health(document: dict[str, Any]) -> str | None:
 async def _report_secure_boot(
     http: aiohttp.ClientSession, kept: client.Connection, system: dict[str, Any], target: Target
 ) -> None:
-    """Report SecureBootEnable, if the system has it."""
+    """Read and report SecureBootEnable, if the system has it."""
     path = entry(entry(system, "SecureBoot"), "@odata.id")
     if not isinstance(path, str):
         return
@@ -110,7 +110,7 @@ async def _only_system(http: aiohttp.ClientSession, kept: client.Connection) -> 
 
 
 async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) -> dict[str, Any]:
-    """One resource. A session that the BMC has ended is begun anew, once."""
+    """Read a resource; log in again once if the BMC has ended the session."""
     for again in (True, False):
         headers = await _credentials(kept)
         status, document = await _ask(http, kept, path, headers)
@@ -118,7 +118,7 @@ async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) 
             kept.close()
             continue
         if status in (401, 403):
-            raise kept.access.no_entry(status)
+            raise kept.access.login_refused(status)
         if 400 <= status < 500:
             raise Refused(f"BMC {kept.access.address} refused GET {path}: {status}")
         if status != 200 or not isinstance(document, dict):
@@ -137,7 +137,7 @@ async def _ask(
             if answer.status != 200:
                 return answer.status, None
             return 200, await answer.json(content_type=None)
-    except ValueError:  # no JSON
+    except ValueError:  # not JSON
         return 200, None
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(
@@ -146,7 +146,7 @@ async def _ask(
 
 
 async def _credentials(kept: client.Connection) -> dict[str, str]:
-    """Headers that say who we are: a session's token if there is one, else Basic."""
+    """Return the headers of authentication: the session's token if there is one, else Basic."""
     wanted = kept.access
     if wanted.username is None:
         return {}
@@ -162,12 +162,12 @@ def _tls(verify: bool | str) -> bool | ssl.SSLContext:
         return verify
     try:
         file = Path(verify).stat()
-        return _trusting(verify, file.st_ino, file.st_mtime_ns)
+        return _context(verify, file.st_ino, file.st_mtime_ns)
     except OSError as error:
         raise InvalidDriverInfo(f"driver_info/redfish_verify_ca: {error}") from None
 
 
 @lru_cache(maxsize=64)
-def _trusting(path: str, *_version: int) -> ssl.SSLContext:
-    """To read a file of authorities costs more than to ask a BMC."""
+def _context(path: str, *_version: int) -> ssl.SSLContext:
+    """Load a file of trusted certificates; cached, since that costs more than a request."""
     return ssl.create_default_context(cafile=tls.file(path))

@@ -1,26 +1,26 @@
-"""Values of a BMC's documents, in types and lengths that the database can store."""
+"""Conversion of values in a BMC's documents to types and lengths that the database can store."""
 
 from collections.abc import Mapping
 from typing import Any
 
-#: Characters of a text that are kept: as many as a column holds.
+#: Most characters of a text: the length of the database columns.
 LONGEST = 255
-#: Above this, JSON readers disagree about a number.
+#: Largest number that all JSON parsers read alike.
 _LARGEST = 2**53
 
 
 def text(value: object, longest: int = LONGEST) -> str | None:
-    """A text without control characters, cut to a length; None for anything else, or nothing."""
+    """Return a text cut to `longest`, without control characters; None for others, or if empty."""
     return printable(value[:longest]).strip() or None if isinstance(value, str) else None
 
 
 def printable(value: str) -> str:
-    """A text without the characters that databases refuse."""
+    """Remove the characters that databases refuse."""
     return "".join(each for each in value if each.isprintable())
 
 
 def number(value: object, least: int = 1, most: int = _LARGEST) -> int | None:
-    """A whole number in a range, which may be written as text; None for anything else."""
+    """Return a whole number in a range, also one written as text; None for other values."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_LARGEST)):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -29,15 +29,15 @@ def number(value: object, least: int = 1, most: int = _LARGEST) -> int | None:
 
 
 def word(value: object) -> str:
-    """The Redfish word that a member of one of sushy's enumerations stands for, or ""."""
+    """Return the Redfish value of a text or of a member of sushy's enumerations; "" for others."""
     return text(getattr(value, "value", value)) or ""
 
 
 def is_present(document: object) -> bool:
-    """Whether a part is there at all: an empty socket or bay has a document that says Absent."""
+    """Whether a part exists; an empty socket or bay has a document with the state Absent."""
     return bool(entry(entry(document, "Status"), "State") != "Absent")
 
 
 def entry(document: object, name: str) -> Any:
-    """What a JSON object has under a name; None where it is no object, or has nothing there."""
+    """Return an item of a JSON object; None if it is missing, or the document is no object."""
     return document.get(name) if isinstance(document, Mapping) else None

@@ -11,13 +11,13 @@ from drivers.redfish import client
 from drivers.redfish.interface import Redfish
 from drivers.redfish.management import MEDIA
 
-#: What is shown of a subscription; more, such as headers with passwords, is not.
-_SHOWN = ("Id", "Context", "Protocol", "Destination", "EventTypes")
+#: Keys of a subscription in answers; others may hold secrets, such as headers with passwords.
+_SUBSCRIPTION_FIELDS = ("Id", "Context", "Protocol", "Destination", "EventTypes")
 _ID = "Required argument: id, as the BMC gives it"
 
 
 class RedfishVendor(Redfish, Vendor):
-    """What Ironic has for every Redfish BMC, and what makes sense beside virtual media."""
+    """Ironic's vendor functions for Redfish BMCs: virtual media, event subscriptions."""
 
     @passthru(
         "POST",
@@ -25,7 +25,7 @@ class RedfishVendor(Redfish, Vendor):
         description="Eject a virtual media device (boot_device: cd, floppy, usb); all if none",
     )
     def eject_vmedia(self, target: Target, boot_device: str | None = None) -> None:
-        """Take the images out of the BMC's drives of a kind."""
+        """Eject the virtual media of one kind, or all."""
         kinds = {"cd": "cdrom", "dvd": "cdrom", "floppy": "floppy", "usb": "disk"}
         if boot_device is not None and boot_device not in kinds:
             raise InvalidDriverInfo(
@@ -49,7 +49,7 @@ class RedfishVendor(Redfish, Vendor):
         Context: str = "",  # noqa: N803
         Protocol: str = "Redfish",  # noqa: N803
     ) -> dict[str, Any]:
-        """Subscribe a URL to the BMC's events; what the BMC made of it."""
+        """Subscribe a URL to the BMC's events; return the new subscription."""
         _check_subscription(Destination, EventTypes, HttpHeaders, Context, Protocol)
         wanted: dict[str, Any] = {
             "Destination": Destination,
@@ -70,11 +70,15 @@ class RedfishVendor(Redfish, Vendor):
             created = service.subscriptions.create(wanted)
         if created is None:
             raise Unexpected(f"the BMC of node {target.uuid} does not say what it has created")
-        return _shown(created)
+        return _public(created)
 
     @passthru("DELETE", asynchronous=False, description=f"Delete a subscription. {_ID}")
     def delete_subscription(self, target: Target, id: str) -> None:  # noqa: A002
-        """The BMC sends no more events to it. Raises NotFound."""
+        """
+        Delete an event subscription.
+
+        Raises NotFound.
+        """
         with client.turn(target, self.bmcs) as bmc:
             subscription = _subscription(bmc, id)
             target.before_order()
@@ -82,19 +86,28 @@ class RedfishVendor(Redfish, Vendor):
 
     @passthru("GET", asynchronous=False, description="Show the collection of all subscriptions")
     def get_all_subscriptions(self, target: Target) -> dict[str, Any]:
-        """The BMC's collection of subscriptions."""
+        """Return the BMC's collection of subscriptions."""
         with client.turn(target, self.bmcs) as bmc:
             return dict(bmc.event_service().subscriptions.json)
 
     @passthru("GET", asynchronous=False, description=f"Show a subscription. {_ID}")
     def get_subscription(self, target: Target, id: str) -> dict[str, Any]:  # noqa: A002
-        """One subscription. Raises NotFound."""
+        """
+        Return a subscription.
+
+        Raises NotFound.
+        """
         with client.turn(target, self.bmcs) as bmc:
-            return _shown(_subscription(bmc, id))
+            return _public(_subscription(bmc, id))
 
 
 def _subscription(bmc: client.Connection, name: object) -> Any:
-    """The subscription of that id. Raises NotFound, InvalidDriverInfo."""
+    """
+    Return the subscription with an id.
+
+    Raises NotFound.
+    Raises InvalidDriverInfo: the id is empty or no text.
+    """
     if not isinstance(name, str) or not name:
         raise InvalidDriverInfo(f"id: {name!r} is not the id of a subscription")
     collection = bmc.event_service().subscriptions
@@ -104,15 +117,19 @@ def _subscription(bmc: client.Connection, name: object) -> Any:
     raise NotFound(f"the BMC has no subscription {name!r}")
 
 
-def _shown(subscription: Any) -> dict[str, Any]:
+def _public(subscription: Any) -> dict[str, Any]:
     document = subscription.json
-    return {name: document[name] for name in _SHOWN if name in document}
+    return {name: document[name] for name in _SUBSCRIPTION_FIELDS if name in document}
 
 
 def _check_subscription(
     destination: object, events: object, headers: object, context: object, protocol: object
 ) -> None:
-    """Raises InvalidDriverInfo that names the argument."""
+    """
+    Check the arguments of a new subscription.
+
+    Raises InvalidDriverInfo: names the argument.
+    """
     url = urlsplit(destination) if isinstance(destination, str) else None
     if url is None or not (url.scheme and url.hostname) or " " in str(destination):
         raise InvalidDriverInfo(f"Destination: {destination!r} is not a URL with scheme and host")

@@ -64,7 +64,7 @@ BIOS_OFF = {
 
 @pytest.mark.parametrize("verb", ["clean", "service"])
 def test_bios_settings_are_applied_without_the_ramdisk(inside, verb, monkeypatch):
-    monkeypatch.setattr(restart, "LOOK", 0.0)
+    monkeypatch.setattr(restart, "POLL_INTERVAL", 0.0)
     harness = Harness(inside)
     with running(machines=1, power_off_seconds=0.0) as fleet:
         machine = fleet.machines[0]

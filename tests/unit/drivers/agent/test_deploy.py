@@ -189,7 +189,7 @@ def test_an_installer_needs_a_boot_interface_that_can_start_it():
 @pytest.mark.parametrize(
     ("volumes", "connectors", "complaint"),
     [
-        ((VOLUME,), (), "does not know iSCSI"),
+        ((VOLUME,), (), "does not support iSCSI"),
         ((replace(VOLUME, volume_type="fibre_channel"),), (), None),
         ((), (), None),
     ],

@@ -107,14 +107,14 @@ def test_a_turn_that_does_not_come_leaves_the_line():
     bmcs = Bmcs()
 
     async def impatient():
-        async with bmcs.async_turn("b", patience=0.01):
+        async with bmcs.async_turn("b", max_wait=0.01):
             pass
 
     with bmcs.turn("b"):
-        with pytest.raises(Unreachable, match="busy"), bmcs.turn("b", patience=0.01):
+        with pytest.raises(Unreachable, match="busy"), bmcs.turn("b", max_wait=0.01):
             pass
         with pytest.raises(Unreachable, match="busy"):
             asyncio.run(impatient())
-    with bmcs.turn("b", patience=0.01):
+    with bmcs.turn("b", max_wait=0.01):
         pass
     assert 0 == bmcs.get("b").failures

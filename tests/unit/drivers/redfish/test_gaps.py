@@ -91,7 +91,7 @@ def test_a_storage_part_that_is_missing_or_malformed_is_a_gap(bmc, node, caplog,
     bmc.changes[path] = change
     with caplog.at_level(logging.WARNING, "drivers.redfish"):
         found = inspected(node)
-    logged = [each for each in caplog.records if each.msg == "redfish.left_out"]
+    logged = [each for each in caplog.records if each.msg == "redfish.resource_skipped"]
 
     expected = 1 + (3 if "Drives" in path else 0)
     assert (8, expected) == (found["cpu"]["count"], len(found["disks"]))

@@ -100,7 +100,7 @@ def test_a_boot_mode_that_needs_a_restart_gets_one(node, machine, monkeypatch, l
     monkeypatch.setattr(management, "get_boot_mode", get_boot_mode)
     for _ in range(50):
         outcome = management.change_boot_mode(node, "bios")
-        if isinstance(outcome, Done) or outcome.poll_after == restart.LOOK:
+        if isinstance(outcome, Done) or outcome.poll_after == restart.POLL_INTERVAL:
             break
         time.sleep(0.02)
         node = replace(node, progress=outcome.progress, reports={})
@@ -193,7 +193,7 @@ def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, f
 def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetful):
     boot = load(HARDWARE_TYPES, ["redfish"]).types["redfish"]["boot"]["redfish-https"]
     boot.bmcs = node.driver.boot.bmcs
-    boot.show(node, "http://images/live.iso", persistent=True)
+    boot.set_image(node, "http://images/live.iso", persistent=True)
     node = later(node)
     finish(node, "power", "power_on")
     until_booted(forgetful)
@@ -389,9 +389,9 @@ def test_an_updated_bmc_is_back_when_it_has_answered_three_times_in_a_row(node, 
     ("progress", "reason"),
     [
         ({"number": 0, "task": "/t", "silent_since": -250}, None),
-        ({"number": 0, "task": "/t", "silent_since": -301}, "the BMC is gone since bmc was"),
+        ({"number": 0, "task": "/t", "silent_since": -301}, "the BMC is unreachable since bmc was"),
         ({"number": 1, "good": 2, "updated_at": -430}, None),
-        ({"number": 1, "good": 2, "updated_at": -481}, "the BMC does not work as it should since"),
+        ({"number": 1, "good": 2, "updated_at": -481}, "the BMC does not answer correctly since"),
     ],
 )
 def test_a_bmc_that_does_not_come_back_from_its_update_is_given_up(fleet, node, progress, reason):

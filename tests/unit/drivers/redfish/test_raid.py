@@ -110,7 +110,10 @@ def test_a_volume_lies_on_one_controller_that_has_its_level():
         (disk(interface_type="sata", disk_type="hdd"), "logical_disks/0: there are no free"),
         (disk(controller="B"), "logical_disks/0/controller: there is no B: A"),
         (disk(physical_disks=["a", "z"]), "logical_disks/0/physical_disks: no controller has all"),
-        (disk(size=501, physical_disks=["a", "b"]), "logical_disks/0/size_gb: there is no such"),
+        (
+            disk(size=501, physical_disks=["a", "b"]),
+            "logical_disks/0/size_gb: its physical disks have too little",
+        ),
     ],
 )
 def test_what_no_drives_suit_is_refused_by_its_field(wanted, complaint):
@@ -139,7 +142,7 @@ def machine(fleet):
 
 @pytest.fixture
 def node(machine, monkeypatch):
-    monkeypatch.setattr(restart, "LOOK", 0.02)
+    monkeypatch.setattr(restart, "POLL_INTERVAL", 0.02)
     return target(
         "redfish",
         {"raid": "redfish"},
