@@ -28,7 +28,7 @@ class Effect(StrEnum):
     WIPE_INSTANCE = "the instance and its allocation are deleted"
     UNKNOWN_POWER = "the power state is unknown"
     SET_FAULT = "maintenance, with the fault of the flow"
-    SET_FAULT_IF_BEGUN = "maintenance, with the fault of the flow, if a step had begun"
+    SET_FAULT_IF_BEGUN = "maintenance, with the fault of the flow, if a step was attempted"
     CLEAR_FAULT = "maintenance ends, if the fault of the flow had set it"
 
 

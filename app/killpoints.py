@@ -54,10 +54,10 @@ def arm(entries: Iterable[str], process: str) -> None:
         parts = name.split(":")
         if len(parts) == 1:
             parts = ["any", *parts]
-        who, point, kind = (*parts, "any")[:3]
+        owner, point, kind = (*parts, "any")[:3]
         if point not in POINTS:
             raise ValueError(f"kill point {point!r}: there are {', '.join(POINTS)}")
-        if who in ("any", process):
+        if owner in ("any", process):
             _armed.append((point, kind, action))
 
 

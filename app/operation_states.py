@@ -33,12 +33,12 @@ class OperationEvent(StrEnum):
     CLAIM = "claim"
     ADVANCE = "advance"
     WAIT = "wait"
-    WAKE = "wake"
+    WAKE = "resume"
     HOLD = "hold"
     UNHOLD = "unhold"
     TAKE_OVER = "take over"
     RESTART = "restart"
-    HAND_OUT = "hand out"
+    HAND_OUT = "dispatch"
     CLEAN_UP = "clean up"
     SUCCEED = "succeed"
     FAIL = "fail"
@@ -105,7 +105,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
         S.RUNNING, {S.QUEUED: (A.CONDUCTOR,)}, "an attempt claims the step at the cursor"
     ),
     E.ADVANCE: Transition(
-        S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)}, "the step is done, the cursor is at the next one"
+        S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)}, "the step is done, and the cursor is at the next one"
     ),
     E.WAIT: Transition(
         S.WAITING, {S.RUNNING: (A.CONDUCTOR,)}, "the step waits for a poll or for the agent"
@@ -117,7 +117,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
     ),
     E.HOLD: Transition(S.HELD, {S.RUNNING: (A.CONDUCTOR,)}, "a hold step is reached"),
     E.UNHOLD: Transition(
-        S.WAITING, {S.HELD: (A.API,)}, "`unhold` is requested; *wake* follows at once"
+        S.WAITING, {S.HELD: (A.API,)}, "`unhold` is requested; *resume* follows at once"
     ),
     E.TAKE_OVER: Transition(
         S.QUEUED, {S.RUNNING: (A.RECONCILER,)},
@@ -125,11 +125,11 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
     ),
     E.RESTART: Transition(
         S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)},
-        "an automated clean begins again with a changed agent", new_fence=True,
+        "an automated clean restarts after a change of the agent", new_fence=True,
     ),
     E.HAND_OUT: Transition(
         S.QUEUED, {S.QUEUED: (A.API, A.CONDUCTOR, A.RECONCILER)},
-        "the conductor drains; or the cleanup steps are to begin", new_fence=True,
+        "the conductor drains; or cleanup steps are to run", new_fence=True,
     ),
     E.CLEAN_UP: Transition(
         S.QUEUED,
@@ -139,7 +139,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
             S.WAITING: (A.API, A.RECONCILER),
             S.HELD: (A.API,),
         },
-        "it has failed or was aborted, the cursor is at a cleanup step",
+        "it has failed or was aborted, and the cursor is at a cleanup step",
     ),
     E.SUCCEED: Transition(
         S.SUCCEEDED, {None: (A.API,), S.RUNNING: (A.CONDUCTOR,)},

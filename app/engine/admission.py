@@ -42,11 +42,12 @@ LANES = 8
 
 
 def queue_of(settings: Settings, node: Node, kind: str) -> str | None:
-    """Return the name of an operation's queue; None if its kind is not limited."""
+    """
+    Return an operation's queue, `class` or `class/conductor group`; None: its kind is not limited.
+    """
     limit = LIMITED.get(kind)
     if limit is None:
         return None
-    # `class/conductor group`, or `class`
     if node.conductor_group and settings.conductor.max_concurrent_per_conductor_group:
         return f"{limit.queue}/{node.conductor_group}"
     return limit.queue
@@ -138,7 +139,7 @@ def admit(runtime: Runtime, queue: str) -> list[int]:
 
 
 def admit_all(runtime: Runtime) -> list[int]:
-    """Run `admit` for every queue, for operations whose sender has died after its commit."""
+    """Run `admit` for every queue, in case a process has died between its commit and `admit`."""
     with runtime.reading() as session:
         queues = list(
             session.scalars(select(Operation.queue).where(Operation.is_queued).distinct())
@@ -159,7 +160,7 @@ def _assign_rounds(session: Session, queue: str) -> None:
     if not rows:
         return
     served = session.scalar(select(func.min(Operation.turn)).where(_QUEUES), named) or 1
-    last: dict[str | None, int | None] = {}  # party -> its last round
+    last: dict[str | None, int | None] = {}  # party -> its last round; None: not in the queue
     for number, party in rows:
         if party not in last:
             of_party = select(func.max(Operation.turn)).where(_QUEUES, Operation.party == party)

@@ -175,8 +175,8 @@ def request_vendor_call(
 
     Raises Invalid, NodeLocked, Unavailable.
     """
-    given = {"function": name, "arguments": dict(arguments)}
-    _begin(session, node, OperationKind.VENDOR, ("vendor", "call_as_step"), given, caller)
+    call_arguments = {"function": name, "arguments": dict(arguments)}
+    _begin(session, node, OperationKind.VENDOR, ("vendor", "call_as_step"), call_arguments, caller)
 
 
 def _begin(  # noqa: PLR0917 - columns of an operation

@@ -148,8 +148,8 @@ def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node
         _steps_in(session)[each.uuid] = []
     for row in session.scalars(_STEPS_OF_ALL, {"ids": list(found)}):
         _steps_in(session)[found[row.operation_id].uuid].append(row)
-    given = [found[each] for each in operation_ids if each in found]
-    return [(nodes.pop(each.node_id), each) for each in given if each.node_id in nodes]
+    locked = [found[each] for each in operation_ids if each in found]
+    return [(nodes.pop(each.node_id), each) for each in locked if each.node_id in nodes]
 
 
 _ids = bindparam("ids", expanding=True, type_=Integer)

@@ -307,7 +307,7 @@ def _step_row(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> O
 def _requested_row(
     runtime: Runtime,
     flow: Flow,
-    asked: Asked,
+    requested: Asked,
     known: Mapping[Key, Step],
     *,
     ramdisk: bool,
@@ -318,18 +318,18 @@ def _requested_row(
     An unknown step counts as in-band until the agent has reported its steps. A reserved step
     (`wait`, `reboot`, ...) and a step of a child node belong to neither driver nor agent.
     """
-    key = interface, name = asked["interface"], asked["step"]
+    key = interface, name = requested["interface"], requested["step"]
     own = name in reserved.METHODS
-    child = asked.get("child")
+    child = requested.get("child")
     step = None if own or child else known.get(key)
     if step is None:
         in_band = not own and not child
         abortable = own or flow is Flow.DEPLOY
         resume = Resume.PROBE if in_band else Resume.RERUN
         step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band, resume)
-    row = _step_row(runtime, flow, step, StepSource(asked["source"]))
-    row.args, row.child = dict(asked["args"]), child
-    row.priority = asked.get("priority", row.priority)
+    row = _step_row(runtime, flow, step, StepSource(requested["source"]))
+    row.args, row.child = dict(requested["args"]), child
+    row.priority = requested.get("priority", row.priority)
     return row
 
 

@@ -28,7 +28,7 @@ from app.states import MACHINE, Event, Kind, State
 #: Seconds for which polling replaces the heartbeats of an agent.
 WATCHED = 600.0
 #: Most operations per transaction.
-TOGETHER = 200
+BATCH = 200
 
 
 def wake(session: Session, node: Node, operation: Operation) -> bool:
@@ -82,8 +82,8 @@ def keep_watch(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
 
     Until it expires, their heartbeats resume nothing.
     """
-    for at in range(0, len(watched), TOGETHER):
-        these = tuple_(Operation.id, Operation.fence).in_(watched[at : at + TOGETHER])
+    for at in range(0, len(watched), BATCH):
+        these = tuple_(Operation.id, Operation.fence).in_(watched[at : at + BATCH])
         with runtime.transaction() as session:
             session.execute(
                 update(Operation)

@@ -65,10 +65,10 @@ def done(
     if step.child:
         child_nodes.release(session, operation)
     if step.collects and not step.abort_after:
-        wrong = _replan(session, node, operation, step)
-        if wrong:
+        errors = _replan(session, node, operation, step)
+        if errors:
             return fail(
-                session, node, operation, step, Failed("; ".join(wrong), FailureCode.INVALID_STEPS)
+                session, node, operation, step, Failed("; ".join(errors), FailureCode.INVALID_STEPS)
             )
     step_transition(step, StepEvent.FINISH)
     step.finished_at = utcnow()
@@ -216,11 +216,11 @@ def _replan(
     session.flush()
     target, asked = targets.of_node(session, node), operation.asked_steps
     try:
-        wrong = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
+        errors = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
     except Invalid as error:
         return [str(error)]
-    if wrong:
-        return wrong
+    if errors:
+        return errors
     rows = planning.with_agent_steps(of(session), target, flow, rest, asked, before)
     for row in rest:
         session.delete(row)
@@ -366,7 +366,7 @@ def _steps_of_flow(session: Session, operation: Operation) -> Sequence[Operation
 
     Empty for an operation that was never dispatched.
     """
-    if not operation.fence:  # never handed out
+    if not operation.fence:  # never dispatched
         return ()
     rows = steps_of(session, operation)
     return rows[next((at + 1 for at, row in enumerate(rows) if row.event), 0) :]
