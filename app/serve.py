@@ -33,7 +33,7 @@ from app.parent import die_with_parent
 logger = log.get(__name__)
 
 #: Seconds between SIGTERM and SIGKILL for a process.
-STOP_TIMEOUT = 1
+PATIENCE = 1
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Most open files of a process besides its connections.
@@ -101,7 +101,7 @@ def main(settings: Settings) -> None:
         ssl_key=pair and pair[1],
         respawn_failed_workers=True,
         respawn_interval=0,
-        workers_kill_timeout=STOP_TIMEOUT,
+        workers_kill_timeout=PATIENCE,
     )
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
     server.serve(target_loader=load, wrap_loader=False)

@@ -425,6 +425,6 @@ def test_why_says_that_an_agent_which_is_busy_is_asked_again(make):
     harness.call(node)
     told = harness.why(node)
     assert ("agent", True) == (told.waiting_for, told.next_at is not None)
-    assert "busy or out of reach" in told.summary
+    assert "busy or unreachable" in told.summary
     with harness.inside.runtime.reading() as session:
         assert session.get(AgentRecord, node).url
