@@ -2,7 +2,7 @@
 Operations: creation, dispatch, and queries.
 
 Every function runs in the caller's transaction, with the node's row locked (`lock`). Lock order is
-node, operation, steps. Only `hand_out` raises the fence.
+node, operation, steps. Only a dispatch raises the fence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """
 Provisioning: a verb with its arguments becomes a transition of the node and an operation.
 
-`weigh` makes all decisions without writing; `request` carries them out.
+`provisioning.weigh` makes all decisions without writing; `provisioning.request` carries them out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -252,7 +252,7 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     """
     Start a verb: change the provision state and dispatch the operation.
 
-    The caller has locked the node's row. Raises the errors of `weigh`.
+    The caller has locked the node's row. Raises the errors of `provisioning.weigh`.
     """
     intent = weigh(session, node, verb, arguments)
     if intent.event in _INTERRUPTS:

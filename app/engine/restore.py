@@ -50,7 +50,7 @@ def rise(session: Session, seen: int) -> int:
     seen: highest level that the caller knows. If the watermark was not raised for longer than the
     heartbeat timeout, deadlines of agents are extended by that time.
 
-    Raises Older: the database has a lower level than `seen`.
+    Raises `restore.Older`: the database has a lower level than `seen`.
     """
     row = _locked(session)
     if row.level < seen:
@@ -64,7 +64,7 @@ def settle(session: Session, found: Older, touched: Collection[str] | None) -> N
     """
     Declare the database restored, unless another process has, or the watermark has changed since.
 
-    touched: see `declare`. Afterwards the watermark is above all that were seen.
+    touched: see `restore.declare`. Afterwards the watermark is above all that were seen.
     """
     row = _locked(session)
     if row.level != found.level:

@@ -63,7 +63,7 @@ class RemoteError(ServiceError):
 
 def ask(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     """
-    Call `what`, a key of `QUESTIONS`, for the node `ident` and return the result (JSON).
+    Call `what`, a key of `rpc.QUESTIONS`, for the node `ident` and return the result (JSON).
 
     Waits up to `[api]ask_timeout` seconds, including the wait for a locked node.
 
