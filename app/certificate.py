@@ -1,5 +1,5 @@
 """
-The certificate that the API serves HTTPS with: which files, and whether they can be used.
+TLS certificate of the API: files from the settings, and a check that they can be used.
 """
 
 import ssl
@@ -10,9 +10,9 @@ from app.config.settings import Api, SettingsError
 
 def files(api: Api) -> tuple[Path, Path] | None:
     """
-    The certificate chain and its key; None where plain HTTP is asked for.
+    Return the certificate chain and its key; None where the settings select plain HTTP.
 
-    Raises SettingsError when HTTPS is asked for and they are missing, unreadable or no pair.
+    Raises SettingsError: HTTPS is enabled, and a file is missing, unreadable, or they are no pair.
     """
     if not api.enable_ssl_api:
         return None

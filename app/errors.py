@@ -1,10 +1,13 @@
 """
-What is answered when the caller, or the state of things, does not allow a request.
+Errors that the API answers a request with, as a tree.
+
+A class has its HTTP status, and as its docstring the default message.
 
 ServiceError            500
 ├─ Invalid              400   body, parameter, patch, driver_info
 │  ├─ IllegalMove       400   not possible in this provision state
 │  └─ InMaintenance     400
+├─ Unauthorized         401
 ├─ Forbidden            403
 │  └─ NodeProtected     403
 ├─ NotFound             404   one class for all: NotFound("node", ident)
@@ -14,20 +17,19 @@ ServiceError            500
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
 ├─ PreconditionFailed   412   the resource has changed since it was read
 ├─ TooLarge             413
-├─ BadGateway           502   the machine refused, or answered nonsense
+├─ BadGateway           502   the machine refused the command, or its answer is malformed
 ├─ Unavailable          503   the database or every conductor is out of reach; try again
 └─ GatewayTimeout       504   a conductor or a machine did not answer in time
 
-Bugs are not in this tree: they are answered with a bare 500 and logged with their traceback.
+Defects are not in this tree: the API answers 500 without details, and logs the traceback.
 """
 
 
 class ServiceError(Exception):
     """The request cannot be served."""
 
-    status = 500
-    #: seconds after which asking again makes sense; sent as Retry-After
-    retry_after: int | None = None
+    status = 500  # of HTTP
+    retry_after: int | None = None  # seconds, sent as Retry-After; None: not sent
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or self.__doc__)
@@ -49,8 +51,8 @@ class IllegalMove(Invalid):
         )
 
 
-#: What Ironic calls an operation, by its verb.
-_DOING = {
+#: Verb -> Ironic's name of its operation.
+_OPERATION_NAMES = {
     "active": "provisioning", "deploy": "provisioning", "rebuild": "provisioning",
     "rescue": "rescuing", "unrescue": "unrescuing", "clean": "cleaning", "service": "servicing",
 }  # fmt: skip
@@ -61,19 +63,19 @@ class InMaintenance(Invalid):
 
     def __init__(self, verb: str, node: str) -> None:
         super().__init__(
-            f"The {_DOING.get(verb, verb)} operation can't be performed on node {node} because it's"
-            " in maintenance mode."
+            f"The {_OPERATION_NAMES.get(verb, verb)} operation can't be performed on node {node}"
+            " because it's in maintenance mode."
         )
 
 
 class Unauthorized(ServiceError):
-    """Who are you? challenge: what WWW-Authenticate says."""
+    """The request lacks valid credentials."""
 
     status = 401
 
     def __init__(self, message: str, challenge: str | None = None) -> None:
         super().__init__(message)
-        self.challenge = challenge
+        self.challenge = challenge  # value of WWW-Authenticate; None: not sent
 
 
 class Forbidden(ServiceError):
@@ -90,7 +92,7 @@ class NodeProtected(Forbidden):
 
 
 class NotFound(ServiceError):
-    """There is no such thing. text: what to say of it, with its `{kind}` and `{ident}`."""
+    """A resource does not exist; `text` is the message, a format of `kind` and `ident`."""
 
     status = 404
 
@@ -124,8 +126,8 @@ class NodeLocked(Conflict):
         )
 
 
-#: What clients look for, of some fields.
-_TAKEN = {
+#: (kind, field) -> Ironic's message, which clients match on.
+_MESSAGES = {
     ("node", "instance_uuid"): "Instance {value} is already associated with a node, it cannot be"
     " associated with this other node.",
     ("port", "address"): "A port with MAC address {value} already exists.",
@@ -136,10 +138,12 @@ _TAKEN = {
 
 
 class AlreadyExists(Conflict):
-    """Something of that name exists."""
+    """A resource with this value of a unique field exists already."""
 
     def __init__(self, kind: str, field: str, value: object) -> None:
-        known = _TAKEN.get((kind, field), "{article} {kind} with {field} {value} already exists.")
+        known = _MESSAGES.get(
+            (kind, field), "{article} {kind} with {field} {value} already exists."
+        )
         article = "An" if kind[0] in "aeiou" else "A"
         super().__init__(known.format(article=article, kind=kind, field=field, value=value))
 
@@ -157,14 +161,14 @@ class TooLarge(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """The service cannot do this now."""
+    """The service is temporarily unable to do this."""
 
     status = 503
     retry_after = 5
 
 
 class BadGateway(ServiceError):
-    """The machine refused, or answered nonsense."""
+    """The machine refused the command, or its answer is malformed."""
 
     status = 502
 

@@ -1,11 +1,10 @@
 """
-The flows of the provision state machine: one declaration each, the counterpart of `app.states`.
+Flows of the provision state machine: one declaration each, the counterpart of `app.states`.
 
-A flow is what a verb starts: it takes a node from a busy state, perhaps through a wait and a hold
-state, to the stable state that it leads to or to its failed state. `drivers.core.steps.Flow` names
-the flows in which drivers and callers have steps; here they are the `step_flow` of a
-`ProvisionFlow`.
-What the other modules know of a flow is a query over `FLOWS`.
+A verb starts a flow: it takes a node from a busy state, perhaps through a wait and a hold state, to
+its stable target state or to its failed state. `drivers.core.steps.Flow` names the flows in which
+drivers and callers have steps; here they are the `step_flow` of a `ProvisionFlow`. Other modules
+get their tables of flows by queries over `FLOWS`.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from drivers.core.steps import Flow
 
 
 class Effect(StrEnum):
-    """A change to a node when a flow ends, beside the move; `services.moves` has the functions."""
+    """
+    Change to a node at the end of a flow, besides the transition (`app.engine.provision_state`).
+    """
 
     FORGET_AGENT = "the agent and its token are forgotten"
     RELEASE_AGENT = "the agent and its token are forgotten, unless fast track keeps it running"
@@ -27,25 +28,21 @@ class Effect(StrEnum):
     WIPE_INSTANCE = "the instance and its allocation are deleted"
     UNKNOWN_POWER = "the power state is unknown"
     SET_FAULT = "maintenance, with the fault of the flow"
-    SET_FAULT_IF_BEGUN = "maintenance, with the fault of the flow, if a step had begun"
+    SET_FAULT_IF_BEGUN = "maintenance, with the fault of the flow, if a step was attempted"
     CLEAR_FAULT = "maintenance ends, if the fault of the flow had set it"
 
 
 S, K, X = State, OperationKind, Effect
-#: Kinds of states: of those of a flow, the ones in which something holds.
+#: Selects states of a flow by their kind.
 StateKinds = tuple[Kind, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """
-    A limit on the number of operations under way.
+    """Limit on the number of concurrent operations."""
 
-    queue: the queue in which further operations wait. setting: the option of [conductor].
-    """
-
-    queue: str
-    setting: str
+    queue: str  # admission queue of the operations beyond the limit
+    setting: str  # option of [conductor]
 
 
 DEPLOYMENTS = Limit("deploy", "max_concurrent_deploy")
@@ -54,60 +51,46 @@ CLEANINGS = Limit("clean", "max_concurrent_clean")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionFlow:
-    """All facts about one flow."""
+    """Declaration of one flow."""
 
-    #: the key of its frame in the drivers' `frames`
-    name: str
-    #: kinds of the operations that start it
-    operations: tuple[OperationKind, ...]
+    name: str  # key of its frame in the drivers' `frames`
+    operations: tuple[OperationKind, ...]  # kinds of the operations that run it
     busy: State
     wait: State | None = None
     hold: State | None = None
     failed: State
-    #: the step flow that it runs
-    step_flow: Flow | None = None
-    #: option of [api]: the steps that a caller may not ask for
-    forbidden_steps: str | None = None
+    step_flow: Flow | None = None  # its steps; None: only its frame
+    forbidden_steps: str | None = None  # option of [api]: steps refused to callers
     limit: Limit | None = None
-    #: option of [conductor]
-    callback_timeout: str = "deploy_callback_timeout"
-    #: whether the frame's cleanup runs after a failure
-    cleanup: bool = True
+    callback_timeout: str = "deploy_callback_timeout"  # option of [conductor]
+    cleanup: bool = True  # whether the frame's cleanup runs after a failure
     #: option of [conductor]: power the machine off after a failure before the first step
     power_off_on_failure: str | None = None
-    #: set when the cleanup of an aborted operation failed, and by its effects
+    #: fault that its effects set, and a failed cleanup after an abort
     fault: Fault | None = None
-    #: it proves that the BMC can be used: power sync leaves nodes alone in its failed state
+    #: whether it tests access to the BMC: power sync skips nodes in its failed state
     checks_bmc: bool = False
-    #: event type of history entries about its operations
-    event_type: str
-    #: prefix of the event types of history entries about its steps
-    steps_event: str | None = None
-    #: the agent may look its node up in these states
-    looks_up: StateKinds = ()
-    #: it may in these as well, where agents are kept running between operations
-    looks_up_if_kept: StateKinds = ()
-    #: heartbeats are recorded in these states
-    heard: StateKinds = ()
-    #: a machine whose agent never called in the wait state is booted again
+    event_type: str  # of history entries about its operations
+    steps_event: str | None = None  # prefix of event types of entries about its steps
+    looks_up: StateKinds = ()  # states in which the agent may look up its node
+    looks_up_if_kept: StateKinds = ()  # further ones, where fast track keeps agents running
+    heard: StateKinds = ()  # states in which heartbeats are recorded
+    #: whether to boot the machine again if its agent sends no heartbeat in the wait state
     boots_again: bool = False
-    #: fields of the node may be changed in these states
-    changeable: StateKinds = ()
-    #: effects when it ends well, when it fails, and when it is aborted in one of its states
-    on_done: tuple[Effect, ...] = ()
-    on_fail: tuple[Effect, ...] = ()
-    on_abort: tuple[Effect, ...] = ()
-    #: effects when an abort leaves its failed state
-    on_abandon: tuple[Effect, ...] = ()
+    changeable: StateKinds = ()  # states in which the node's fields may be changed
+    on_done: tuple[Effect, ...] = ()  # effects of success
+    on_fail: tuple[Effect, ...] = ()  # effects of a failure
+    on_abort: tuple[Effect, ...] = ()  # effects of an abort in a busy, wait or hold state
+    on_abandon: tuple[Effect, ...] = ()  # effects of an abort in the failed state
 
     @property
     def under_way(self) -> Mapping[Kind, State]:
-        """Its states before the end, by kind."""
+        """Map the kind of a state to the flow's state of that kind: busy, wait, hold."""
         states = {Kind.BUSY: self.busy, Kind.WAIT: self.wait, Kind.HOLD: self.hold}
         return {kind: state for kind, state in states.items() if state is not None}
 
     def states(self, kinds: StateKinds) -> frozenset[State]:
-        """Those of its states that are of these kinds."""
+        """Select the flow's busy, wait and hold states of these kinds."""
         return frozenset(state for kind, state in self.under_way.items() if kind in kinds)
 
 
@@ -120,7 +103,7 @@ INSPECT = ProvisionFlow(
     name="inspect", operations=(K.INSPECT,),
     busy=S.INSPECTING, wait=S.INSPECT_WAIT, failed=S.INSPECT_FAIL,
     callback_timeout="inspect_wait_timeout", event_type="introspection",
-    # the first that is heard of the agent is its report: hence no `boots_again`
+    # the agent posts its report before any heartbeat: hence no `boots_again`
     looks_up=(Kind.BUSY, Kind.WAIT), heard=(Kind.WAIT,), changeable=(Kind.BUSY, Kind.WAIT),
     on_done=(X.FORGET_REPORT, X.RELEASE_AGENT),
     on_fail=(X.FORGET_REPORT, X.FORGET_AGENT), on_abort=(X.FORGET_REPORT, X.FORGET_AGENT),
@@ -203,25 +186,25 @@ _BY_STEP_FLOW = {flow.step_flow: flow for flow in FLOWS if flow.step_flow}
 
 
 def busy_in(state: str) -> ProvisionFlow | None:
-    """The flow whose busy state this is."""
+    """Return the flow with this busy state."""
     return _BUSY.get(state)
 
 
 def under_way_in(state: str) -> ProvisionFlow | None:
-    """The flow whose busy, wait or hold state this is."""
+    """Return the flow with this busy, wait or hold state."""
     return _UNDER_WAY.get(state)
 
 
 def failed_in(state: str) -> ProvisionFlow | None:
-    """The flow that leads to this state when it fails."""
+    """Return the flow with this failed state."""
     return _FAILED.get(state)
 
 
 def of_steps(step_flow: Flow) -> ProvisionFlow:
-    """The flow that runs the steps of a step flow."""
+    """Return the flow that runs the steps of a step flow."""
     return _BY_STEP_FLOW[step_flow]
 
 
 def event_type(kind: str) -> str:
-    """The event type of entries about an operation of this kind in a node's history."""
+    """Event type of a node's history entries about operations of a kind."""
     return _EVENT_TYPES.get(kind, kind)

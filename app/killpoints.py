@@ -1,30 +1,30 @@
 """
-Kill points: named places at which a test makes a process die or stop, to see what survives.
+Kill points: named places in the code at which tests kill, stop or pause the process.
 
 `[DEFAULT]kill_points` holds `[process:]point[:kind]=action` entries: `process` is a conductor's
 name, `api` or `beat`; `kind` the kind of the operation; `any` matches all. Actions: `die` (SIGKILL
 to itself), `stop` (SIGSTOP to itself), `pause-<seconds>`. `die-/a/file` and `stop-/a/file` happen
-once, however many processes get there: to the one that creates the file, in a folder that is there.
+once in all processes: in the one that creates the file. Its directory must exist.
 
-The points, in the order in which a step meets them:
+The points, in the order in which a step reaches them:
 
-    handed_out   whoever hands out: the row says so, and is not committed
-    committed    it is, and the message has not left
-    sent         it has
-    received     the conductor has taken the message
-    leased       it has the node's lease, and has claimed nothing
-    claimed      the step is claimed, and nothing was ordered
-    acted        the machine was told, and nothing is written
-    freed        the lease is given back, and nothing is written; not after every step
-    recorded     what came of the step is written
+    handed_out   the row is dispatched, the transaction not yet committed
+    committed    the transaction is committed, the message not yet sent
+    sent         the message is sent
+    received     the conductor has received the message
+    leased       the conductor holds the node's lease, the step is not yet claimed
+    claimed      the step is claimed, no command was sent
+    acted        commands were sent to the machine, the outcome is not yet recorded
+    freed        the lease is released, the outcome not yet recorded; not after every step
+    recorded     the outcome of the step is recorded
     followed     the next link of the chain is sent
-    waking       the conductor's waker has found that a wait is over
-    called       the API has noted a heartbeat, and has woken nobody
-    reconciling  the reconciler begins to look
-    decided      it knows what is to be done, and has done nothing
-    admitting    where operations queue: one has come, or has ended and left its slot
-    admitted     one may begin, and nothing was sent
-    beating      beat is about to send what is due
+    waking       the wait monitor has found that a wait is over
+    called       the API has recorded a heartbeat, and has not yet resumed the operation
+    reconciling  the reconciler starts a run
+    decided      the reconciler has chosen its actions, and has taken none
+    admitting    an operation has entered an admission queue, or has ended and freed its slot
+    admitted     an operation is admitted, its message not yet sent
+    beating      beat is about to send the tasks that are due
 """
 
 import os
@@ -38,26 +38,31 @@ POINTS = (
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
     "beating",
 )  # fmt: skip
+#: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []
 
 
 def arm(entries: Iterable[str], process: str) -> None:
-    """Keep the entries that are meant for this process. Raises ValueError for what is no point."""
+    """
+    Keep the entries for this process.
+
+    Raises ValueError: an entry names an unknown point.
+    """
     _armed.clear()
     for entry in entries:
         name, _, action = entry.partition("=")
         parts = name.split(":")
         if len(parts) == 1:
             parts = ["any", *parts]
-        who, point, kind = (*parts, "any")[:3]
+        owner, point, kind = (*parts, "any")[:3]
         if point not in POINTS:
             raise ValueError(f"kill point {point!r}: there are {', '.join(POINTS)}")
-        if who in ("any", process):
+        if owner in ("any", process):
             _armed.append((point, kind, action))
 
 
 def reach(point: str, kind: str = "any") -> None:
-    """Do here what a test has asked for; nothing at all in production."""
+    """Run the actions that are armed for this point; in production there are none."""
     for armed, wanted, what in _armed:
         if armed != point or wanted not in ("any", kind):
             continue
@@ -74,7 +79,7 @@ def reach(point: str, kind: str = "any") -> None:
 
 
 def _is_first(path: str) -> bool:
-    """Whether this call has created the file; not where its folder is missing."""
+    """Create the file; False where it exists, or its directory does not."""
     with suppress(FileExistsError, FileNotFoundError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
         return True

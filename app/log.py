@@ -1,9 +1,9 @@
 """
-Logs: one line per event on standard error, JSON for machines, key=value for a terminal.
+Logging: one line per event on standard error, as JSON or, on a terminal, as key=value.
 
-`log = app.log.get(__name__)`, then `log.info("step.finished", node=uuid)`: an event is named in the
-past tense, facts are keywords. `bound(node=uuid)` adds facts to all lines within. What libraries
-log through `logging` comes out in the same form.
+`log = app.log.get(__name__)`, then `log.info("step.finished", node=uuid)`: events are named
+`subject.past_participle`, facts are keywords. `bound(node=uuid)` adds facts to all lines within.
+Records that libraries write through `logging` have the same form.
 """
 
 import logging
@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import structlog
 
-#: Libraries whose chatter begins at WARNING whatever we log.
+#: Libraries that log at WARNING and above, at any level of this service.
 QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")
 
 SHARED: list[structlog.typing.Processor] = [
@@ -32,10 +32,10 @@ SHARED: list[structlog.typing.Processor] = [
 
 def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
     """
-    Log to standard error from now on, in this process and those that it forks.
+    Configure logging to standard error, for this process and those that it forks.
 
-    form: json, text or auto: text where standard error is a terminal. facts: on every line, such
-    as role="conductor".
+    form: `json`, `text`, or `auto` for text where standard error is a terminal. facts: added to
+    every line, such as role="conductor".
     """
     as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
     last: list[structlog.typing.Processor] = (
@@ -44,7 +44,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
         else [
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
-                # never with local variables: they hold passwords
+                # without local variables, as they may hold passwords
                 exception_formatter=structlog.dev.plain_traceback,
             )
         ]
@@ -53,7 +53,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
     def add_facts(
         _logger: Any, _method: str, event: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
-        """Facts of the process; not a context variable, which new threads would lose."""
+        """Add the facts of the process; a context variable would not reach new threads."""
         return {**event, **facts}
 
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
@@ -63,7 +63,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
             foreign_pre_chain=SHARED, processors=[remove, add_facts, *last]
         )
     )
-    handler.addFilter(_sparingly())
+    handler.addFilter(_rate_limit())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.root.level))
@@ -80,7 +80,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
 
 
 def debugging() -> bool:
-    """Whether lines for debugging are wanted: what is asked before facts are gathered for one."""
+    """Return whether debug lines are logged; call it before gathering facts that cost time."""
     return logging.root.isEnabledFor(logging.DEBUG)
 
 
@@ -90,38 +90,42 @@ def get(name: str) -> structlog.stdlib.BoundLogger:
 
 class Seldom:
     """
-    Says a thing at most every `seconds`, and then how often it was left out: what goes wrong for
-    every request or every second must not fill a disk.
+    Rate-limited logger: one line per event name in each interval.
+
+    The next line has the number of suppressed ones as `left_out`. For errors that occur at every
+    request or every second, and would fill a disk.
     """
 
     def __init__(self, logger: structlog.stdlib.BoundLogger, seconds: float = 10.0) -> None:
         self._logger, self._seconds = logger, seconds
         self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
+        self._logged_at: dict[str, float] = {}  # event -> monotonic time
+        self._suppressed: dict[str, int] = {}  # event -> lines since
 
     def warning(self, event: str, **facts: Any) -> None:
-        """A line, unless there was one of this event just now."""
+        """Log a warning, unless one with this event name was logged in the interval."""
         now = time.monotonic()
         with self._lock:
-            if now < self._said.get(event, float("-inf")) + self._seconds:
-                self._left_out[event] = self._left_out.get(event, 0) + 1
+            if now < self._logged_at.get(event, float("-inf")) + self._seconds:
+                self._suppressed[event] = self._suppressed.get(event, 0) + 1
                 return
-            self._said[event] = now
-            left_out = self._left_out.pop(event, 0)
-        self._logger.warning(event, **facts, **({"left_out": left_out} if left_out else {}))
+            self._logged_at[event] = now
+            suppressed = self._suppressed.pop(event, 0)
+        self._logger.warning(event, **facts, **({"left_out": suppressed} if suppressed else {}))
 
 
-def _sparingly(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
+def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     """
-    Lets a line of Celery's or kombu's pass, but the same one only every so many seconds: they tell
-    of a broker out of reach as often as they try. What they were told stays; where in them, goes.
+    Build a filter that limits the records of Celery and kombu to one per source line and interval.
+
+    While the broker is unreachable, they log at every try. Messages are kept;
+    the traceback of an exception is replaced by its text.
     """
     passed: dict[tuple[str, int], float] = {}
 
     def passes(record: logging.LogRecord) -> bool:
         if record.name == "py.warnings" and "CPendingDeprecationWarning" in record.getMessage():
-            return False  # of what we rely on, each time
+            return False  # it repeats for a behaviour that this service relies on
         if not record.name.startswith(("celery", "kombu")):
             return True
         place = (record.pathname, record.lineno)

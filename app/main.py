@@ -1,5 +1,5 @@
 """
-The application: what every request passes through, and who answers it.
+The WSGI application of the API: middleware, blueprints and hooks of all requests.
 """
 
 import re
@@ -64,13 +64,13 @@ BLUEPRINTS = (
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
     inspection_rules,
 )  # fmt: skip
-#: Requests that change nothing, and those of agents, which come all the time: not for the audit.
+#: Excluded from the audit log: read-only methods, and the frequent heartbeats of agents.
 READS, HEARTBEATS = ("GET", "HEAD", "OPTIONS"), "/v1/heartbeat"
-#: Characters of a header that are logged.
+#: Most characters of a header in the log.
 LONGEST_HEADER = 200
-#: Paths that are what they seem; all others are under /v1, whether they say so or not.
-OUTSIDE = ("/", "/openapi.json", "/docs", "/healthcheck")
-#: Older clients name the node last; no node can have the names that then come first.
+#: Paths without API version; all others are below /v1, with or without that prefix.
+UNVERSIONED = ("/", "/openapi.json", "/docs", "/healthcheck")
+#: Paths of older clients, with the node last; these first parts are no valid names of nodes.
 NODE_LAST = re.compile(
     r"/v1/nodes/(maintenance|states(?:/(?:power|provision|raid|console|boot_mode|secure_boot))?"
     r"|management/(?:boot_device|inject_nmi|indicators)|vendor_passthru)/([^/]+)(/.*)?"
@@ -78,7 +78,11 @@ NODE_LAST = re.compile(
 
 
 def create_app(runtime: Runtime) -> Flask:
-    """A WSGI application that serves the API. Raises SettingsError."""
+    """
+    Create the WSGI application that serves the API.
+
+    Raises SettingsError: the settings of the authentication or the policy are not usable.
+    """
     app = Application("ingot", static_folder=None)
     app.json = Json(app)
     app.url_map.strict_slashes = False
@@ -99,17 +103,19 @@ def create_app(runtime: Runtime) -> Flask:
     api.outside = root.register(app)
     app.add_url_rule("/docs", view_func=document.page)
     errors.register(app)
-    _open(app, auth.make(runtime.settings))
+    _register_hooks(app, auth.make(runtime.settings))
     turns = Turns(runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads)
-    taken = heartbeats.first(runtime, _in_turn(turns, app.wsgi_app))
-    app.wsgi_app = _under_v1(bodies.first(runtime.settings.api.body_timeout, taken))  # type: ignore[method-assign, assignment]
+    application = heartbeats.first(runtime, _limited(turns, app.wsgi_app))
+    app.wsgi_app = _under_v1(bodies.first(runtime.settings.api.body_timeout, application))  # type: ignore[method-assign, assignment]
     return app
 
 
 class Application(Flask):
     """
-    No handler is a coroutine, and so none is looked at for that, five times a request. A part of a
-    thing that is too new for a request is not there, by whatever method it is asked for.
+    Flask with two changes.
+
+    No handler is a coroutine, so `ensure_sync`, which Flask calls five times per request, is the
+    identity. A route that is newer than the request's API version is not found with any method.
     """
 
     def raise_routing_exception(self, request: Request) -> NoReturn:
@@ -122,13 +128,9 @@ class Application(Flask):
 
 
 class Api(flask_smorest.Api):  # type: ignore[misc]
-    """
-    Documents the routes; errors are told in Ironic's shapes, not in its own.
+    """OpenAPI document of the routes; errors keep Ironic's shape instead of flask-smorest's."""
 
-    outside: the routes that no blueprint has.
-    """
-
-    outside: Sequence[Route] = ()
+    outside: Sequence[Route] = ()  # routes outside of the blueprints
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -142,8 +144,8 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _open(app: Flask, authenticate: auth.Authenticate) -> None:
-    """What happens before and after every request."""
+def _register_hooks(app: Flask, authenticate: auth.Authenticate) -> None:
+    """Register the hooks before and after every request."""
 
     @app.before_request
     def identify() -> Response | None:
@@ -166,16 +168,16 @@ def _open(app: Flask, authenticate: auth.Authenticate) -> None:
     def sign(response: Response) -> Response:
         headers = response.headers
         if request.method == "OPTIONS":
-            del headers["Content-Type"]  # there is no content
+            del headers["Content-Type"]  # the answer has no content
         headers.extend(versions.signature(g.request_id, None if g.unrouted else g.version))
-        written = request.method not in READS and not request.path.startswith(HEARTBEATS)
-        if written or log.debugging():
-            _log_answer(response, logger.info if written else logger.debug)
+        audited = request.method not in READS and not request.path.startswith(HEARTBEATS)
+        if audited or log.debugging():
+            _log_response(response, logger.info if audited else logger.debug)
         return response
 
 
-def _log_answer(response: Response, write: Callable[..., Any]) -> None:
-    """Log who asked for what, and what was answered."""
+def _log_response(response: Response, write: Callable[..., Any]) -> None:
+    """Log the caller, the request and the status of its answer."""
     caller: Caller = g.get("caller") or Caller()
     forwarded = request.headers.get("X-Forwarded-For")
     write(
@@ -191,23 +193,28 @@ def _log_answer(response: Response, write: Callable[..., Any]) -> None:
     )
 
 
-def _check_address(asked: Request) -> None:
-    """Raises Misaddressed, Invalid."""
-    if "\0" in asked.path:  # no database takes it
+def _check_address(request: Request) -> None:
+    """
+    Check path and query string.
+
+    Raises Misaddressed: NUL in the path, or a query string that is not UTF-8.
+    Raises Invalid: a parameter is given twice.
+    """
+    if "\0" in request.path:  # the databases refuse it
         raise errors.Misaddressed("A path cannot contain NUL.")
-    if b"%" in asked.query_string:
+    if b"%" in request.query_string:
         try:
-            unquote_to_bytes(asked.query_string).decode()
+            unquote_to_bytes(request.query_string).decode()
         except UnicodeDecodeError as error:
             raise errors.Misaddressed("Parameters must be UTF-8.") from error
-    if b"&" in asked.query_string:
-        for name, values in asked.args.lists():
+    if b"&" in request.query_string:
+        for name, values in request.args.lists():
             if len(values) > 1 and name != "fields":
                 raise Invalid(f"Unexpected arguments: {name}: it is given more than once")
 
 
-def _in_turn(turns: Turns, inner: Wsgi) -> Wsgi:
-    """The application, working on no more requests at once than there are turns."""
+def _limited(turns: Turns, inner: Wsgi) -> Wsgi:
+    """Limit the requests that the application handles at once to the number of request slots."""
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with turns.taken():
@@ -218,23 +225,24 @@ def _in_turn(turns: Turns, inner: Wsgi) -> Wsgi:
 
 def _under_v1(inner: Wsgi) -> Wsgi:
     """
-    `/nodes/` is `/v1/nodes`: a path may leave out the version, and end in one slash; it may have
-    what is asked of a node before the node.
+    Rewrite a path to its canonical form below /v1, as `/nodes/` to `/v1/nodes`.
 
-    Below 1.91 it may end in `.json`, too, where the version is asked for by Ironic's own header.
+    The version may be missing; one trailing slash is removed; older clients name the node last.
+    Below API version 1.91, a `.json` suffix is removed where Ironic's own header selects the
+    version.
     """
 
     def canonical(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ[errors.ASKED] = environ.get("PATH_INFO") or "/"
         if len(path) > 1 and path.endswith("/"):
             path = path[:-1]
-        if path.endswith(".json") and path not in OUTSIDE and versions.drops_suffix(environ):
+        if path.endswith(".json") and path not in UNVERSIONED and versions.drops_suffix(environ):
             path = path.removesuffix(".json")
             environ[versions.DROPPED] = True
-        if path not in OUTSIDE and path != "/v1" and not path.startswith("/v1/"):
+        if path not in UNVERSIONED and path != "/v1" and not path.startswith("/v1/"):
             path = f"/v1{path}"
-        if turned := NODE_LAST.fullmatch(path):
-            what, ident, rest = turned.groups(default="")
+        if match := NODE_LAST.fullmatch(path):
+            what, ident, rest = match.groups(default="")
             path = f"/v1/nodes/{ident}/{what}{rest}"
         environ["PATH_INFO"] = path
         return inner(environ, start_response)

@@ -1,10 +1,10 @@
 """
-The states of an operation and of its steps: the tables behind every change of one.
+States of operations and steps, and the tables of their transitions.
 
-An event leads to one state. Its row lists the states that it may begin in and, for each of them,
-the actors that may fire it; any other change raises `IllegalTransition`. Services call `transition`
-and `step_transition`, the statements of the hot path take their states from `sole_move`, and
-docs/protocol.md and the protocol model in the tests derive from the same rows.
+An event leads to one state. Its entry lists the states in which it may occur and, for each of them,
+the actors that may fire it; any other change raises `IllegalTransition`. The engine calls
+`transition` and `step_transition`; the statements of the hot path take their states from
+`sole_move`; docs/protocol.md and the protocol model in the tests derive from the same tables.
 """
 
 from collections.abc import Mapping
@@ -20,25 +20,25 @@ class Actor(StrEnum):
     """The part of the service that opened a transaction."""
 
     API = "API"
-    CONDUCTOR = "conductor"  # its step threads, its waker and its heartbeat
+    CONDUCTOR = "conductor"  # its step threads, wait monitor and heartbeat
     RECONCILER = "reconciler"
-    PERIODIC = "periodic task"  # any other one
+    PERIODIC = "periodic task"  # any other than the reconciler
     COMMAND = "command"  # of an operator on the host
 
 
 class OperationEvent(StrEnum):
-    """A cause for an operation to change its state."""
+    """Cause of a transition of an operation."""
 
     SUBMIT = "submit"
     CLAIM = "claim"
     ADVANCE = "advance"
     WAIT = "wait"
-    WAKE = "wake"
+    WAKE = "resume"
     HOLD = "hold"
     UNHOLD = "unhold"
     TAKE_OVER = "take over"
     RESTART = "restart"
-    HAND_OUT = "hand out"
+    HAND_OUT = "dispatch"
     CLEAN_UP = "clean up"
     SUCCEED = "succeed"
     FAIL = "fail"
@@ -49,7 +49,7 @@ class OperationEvent(StrEnum):
 
 
 class StepEvent(StrEnum):
-    """A cause for a step to change its state."""
+    """Cause of a transition of a step."""
 
     PLAN = "plan"
     BEGIN = "begin"
@@ -62,7 +62,7 @@ class StepEvent(StrEnum):
 
 
 class IllegalTransition(Exception):
-    """The table has no row for this change of state: a defect, and the transaction rolls back."""
+    """The table does not allow this transition: a defect; the transaction rolls back."""
 
     def __init__(self, before: str | None, event: str, actor: str | None = None) -> None:
         by = f" by {actor}" if actor else ""
@@ -75,18 +75,18 @@ Origins = Mapping[str | None, tuple[Actor, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A row of the table of operations."""
+    """Entry of the table of operations."""
 
     to: OperationState
     origins: Origins
     about: str
-    #: whether the event hands the operation out, under a new fence
+    #: whether the event dispatches the operation, under a new fence
     new_fence: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class StepTransition:
-    """A row of the table of steps; a step changes in the transaction of its operation's actor."""
+    """Entry of the table of steps; a step changes in the transaction of its operation's actor."""
 
     to: StepState
     origins: frozenset[StepState | None]
@@ -105,7 +105,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
         S.RUNNING, {S.QUEUED: (A.CONDUCTOR,)}, "an attempt claims the step at the cursor"
     ),
     E.ADVANCE: Transition(
-        S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)}, "the step is done, the cursor is at the next one"
+        S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)}, "the step is done, and the cursor is at the next one"
     ),
     E.WAIT: Transition(
         S.WAITING, {S.RUNNING: (A.CONDUCTOR,)}, "the step waits for a poll or for the agent"
@@ -117,7 +117,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
     ),
     E.HOLD: Transition(S.HELD, {S.RUNNING: (A.CONDUCTOR,)}, "a hold step is reached"),
     E.UNHOLD: Transition(
-        S.WAITING, {S.HELD: (A.API,)}, "`unhold` is requested; *wake* follows at once"
+        S.WAITING, {S.HELD: (A.API,)}, "`unhold` is requested; *resume* follows at once"
     ),
     E.TAKE_OVER: Transition(
         S.QUEUED, {S.RUNNING: (A.RECONCILER,)},
@@ -125,11 +125,11 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
     ),
     E.RESTART: Transition(
         S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)},
-        "an automated clean begins again with a changed agent", new_fence=True,
+        "an automated clean restarts after a change of the agent", new_fence=True,
     ),
     E.HAND_OUT: Transition(
         S.QUEUED, {S.QUEUED: (A.API, A.CONDUCTOR, A.RECONCILER)},
-        "the conductor drains; or the cleanup steps are to begin", new_fence=True,
+        "the conductor drains; or cleanup steps are to run", new_fence=True,
     ),
     E.CLEAN_UP: Transition(
         S.QUEUED,
@@ -139,7 +139,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
             S.WAITING: (A.API, A.RECONCILER),
             S.HELD: (A.API,),
         },
-        "it has failed or was aborted, the cursor is at a cleanup step",
+        "it has failed or was aborted, and the cursor is at a cleanup step",
     ),
     E.SUCCEED: Transition(
         S.SUCCEEDED, {None: (A.API,), S.RUNNING: (A.CONDUCTOR,)},
@@ -208,9 +208,9 @@ ACTOR = "actor"
 
 def state_after(before: str | None, event: OperationEvent, actor: Actor) -> OperationState:
     """
-    The state that an event leads to.
+    Return the state after an event.
 
-    Raises IllegalTransition.
+    Raises IllegalTransition: the actor may not fire the event in this state.
     """
     row = OPERATIONS[event]
     if actor not in row.origins.get(before, ()):
@@ -222,7 +222,7 @@ def transition(session: Session, operation: Operation, event: OperationEvent) ->
     """
     Change the state of an operation: the only way besides the SQL of `workers.conductor.claims`.
 
-    Raises IllegalTransition.
+    Raises IllegalTransition: the transaction's actor may not fire the event in this state.
     """
     operation.state = state_after(operation.state, event, session.info[ACTOR])
 
@@ -231,7 +231,7 @@ def step_transition(step: OperationStep, event: StepEvent) -> None:
     """
     Change the state of a step.
 
-    Raises IllegalTransition.
+    Raises IllegalTransition: the event is not allowed in this state.
     """
     row = STEPS[event]
     if step.state not in row.origins:
@@ -241,9 +241,9 @@ def step_transition(step: OperationStep, event: StepEvent) -> None:
 
 def sole_move(event: OperationEvent, actor: Actor) -> tuple[str, str]:
     """
-    The states before and after an event that begins in one state only, for an UPDATE statement.
+    Return the states before and after an event that occurs in one state only, for an UPDATE.
 
-    Raises IllegalTransition unless that actor may fire the event.
+    Raises IllegalTransition: the actor may not fire the event.
     """
     ((before, _),) = OPERATIONS[event].origins.items()
     assert before is not None

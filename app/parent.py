@@ -1,5 +1,5 @@
 """
-Processes that do not outlive the one that started them, whichever way it ended.
+Ties between processes: death with the parent, adoption of orphans (Linux only).
 """
 
 import ctypes
@@ -15,15 +15,16 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else
 
 def die_with_parent(parent: int) -> None:
     """
-    Be killed when the process `parent`, which forked this one, ends.
+    Have the kernel kill this process when `parent`, which forked it, ends.
 
-    Call it first thing after the fork. An `exec` keeps it; own children need their own.
+    Call it first after the fork. The setting survives an `exec`; children of this process need
+    their own call.
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel knew
+    if os.getppid() != parent:  # it ended before the call
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent has ended."""
+    """Become the parent of descendants whose parent has ended."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -1,16 +1,15 @@
 """
-Releases side by side: what this one understands of others, and needs of those who run its work.
+Compatibility of releases that run side by side during an upgrade.
 
-During an upgrade, conductors and API processes of two releases share one fleet. What one hands to
-another carries a number; who reads a higher one than it understands leaves the work to somebody
-who does. The release before there were numbers counts as 0.
+Messages, calls and operations carry a version number. A conductor leaves those with a higher number
+than it understands to conductors of a newer release. Releases before this scheme count as 0.
 
-A release that changes what is handed over in a way that the one before would misread raises
-UNDERSTOOD. It raises NEEDED to the same only when what it hands over cannot be expressed in the old
-way; the release after that may drop the old way.
+A release raises UNDERSTOOD when it changes the format of messages, calls or operations so that its
+predecessor would misread them. It raises NEEDED to the same number only when it cannot write the
+old format; the release after that may drop the old format.
 """
 
-#: The newest kind of message, question and operation that this code can carry out.
+#: Highest version of messages, calls and operations that this release can run.
 UNDERSTOOD = 1
-#: What a conductor has to understand to carry out what this code sends and writes.
+#: Version that a conductor must understand to run the work of this release.
 NEEDED = 0

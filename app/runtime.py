@@ -1,7 +1,7 @@
 """
-What a process of the service holds: settings, database, drivers, and the way to the workers.
+The runtime of a process: settings, database engine, drivers, and the senders of its messages.
 
-Made once per process by whoever starts it (API, conductor, beat, a test) and passed on.
+Each entry point (API, conductor, beat, a test) makes one and passes it on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,24 +35,24 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A hint to a conductor that an operation can go on: the chain of its remaining steps."""
+    """Message to a conductor: run an operation. It carries the chain of the remaining steps."""
 
     conductor: str  # name
     node: str  # UUID
     operation: str  # UUID
     fence: int
     links: tuple[Link, ...]  # not empty; the first is to be run
-    root: str | None = None  # task that the chain began with; None: it begins here
-    parent: str | None = None  # task before the first link
+    root: str | None = None  # UUID of the chain's first task; None: this message's first link
+    parent: str | None = None  # UUID of the task before the first link; None: there is none
 
     @property
     def cursor(self) -> int:
-        """The position of the step that this message is about."""
+        """Position of the step to run."""
         return self.links[0].position
 
     @property
     def rest(self) -> "Message | None":
-        """The chain after its first link."""
+        """Message with the chain after its first link; None if there is none."""
         first, *links = self.links
         if not links:
             return None
@@ -61,72 +61,65 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """
-    A hint to whichever conductor is free: a task and its arguments.
-
-    delay: seconds to wait first. expires: seconds after which nobody needs to do it any more.
-    """
+    """Message to any free conductor: run a task."""
 
     task: str
     arguments: Sequence[str]
-    delay: float = 0
-    expires: float | None = None
+    delay: float = 0  # seconds before it may start
+    expires: float | None = None  # seconds after which it is dropped; None: never
 
 
 class Asks(Protocol):
-    """The way of questions to conductors, and of their answers back; see `services.asking`."""
+    """Transport of synchronous calls to conductors, and of their answers (`app.engine.rpc`)."""
 
     def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
-        """Put a question to a conductor; nobody begins it later than in `seconds`."""
+        """Send a call to a conductor; it expires after `seconds` if it was not started."""
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
-        """The answer, or None when it has not come in `seconds`."""
+        """Return the answer to a call, or None if none has arrived within `seconds`."""
 
     def withdraw(self, key: str) -> bool:
-        """Take a question back; False when it was begun already, or lost."""
+        """Cancel a call; False if the conductor has started it, or it is lost."""
 
 
 @dataclass(slots=True)
 class Runtime:
-    """
-    send: takes a message to its queue; raises nothing, returns whether it was taken. asks: how the
-    API asks conductors; None in processes that ask nothing. refusals: of lookups, likewise.
-    """
+    """Shared objects of one process."""
 
     settings: Settings
     engine: Engine
     drivers: Registry
-    send: Callable[[Message | Call], bool]
+    send: Callable[[Message | Call], bool]  # returns whether the broker took it; raises nothing
     cache: dict[str, Any] = field(default_factory=dict)
-    asks: Asks | None = None
-    refusals: Refusals | None = None
+    asks: Asks | None = None  # None: this process calls no conductors
+    refusals: Refusals | None = None  # of lookups; None: this process records none
 
     @contextmanager
     def transaction(self, actor: Actor = Actor.API) -> Iterator[Session]:
-        """A writing transaction of an actor; messages leave when it is committed."""
+        """Open a read-write transaction for an actor; its messages are sent after the commit."""
         with transactions.transaction(self.engine) as session:
             session.info[RUNTIME] = self
             session.info[ACTOR] = actor
             yield session
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """A writing transaction without a session."""
+        """Open a read-write transaction without a session."""
         return transactions.writing(self.engine)
 
     def looking(self) -> AbstractContextManager[Connection]:
-        """A transaction that only reads, without a session."""
+        """Open a read-only transaction without a session."""
         return transactions.looking(self.engine)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A transaction that only reads."""
+        """Open a read-only transaction."""
         with transactions.reading(self.engine) as session:
             session.info[RUNTIME] = self
             yield session
 
 
 def of(session: Session) -> Runtime:
-    """The runtime that opened this session."""
+    """Return the runtime that opened this session."""
     runtime: Runtime = session.info[RUNTIME]
     return runtime
 
@@ -135,9 +128,9 @@ def make(
     settings: Settings, send: Callable[[Message | Call], bool], bmcs: Bmcs | None = None
 ) -> Runtime:
     """
-    A runtime for this process, with every hardware type that settings enable.
+    Create the runtime of this process, with every hardware type that the settings enable.
 
-    Raises SettingsError, as `load_drivers`.
+    Raises SettingsError: see `load_drivers`.
     """
     engine = connections.connect(settings.database.connection, **settings.database.limits)
     return Runtime(settings, engine, load_drivers(settings, bmcs), send)
@@ -145,9 +138,9 @@ def make(
 
 def load_drivers(settings: Settings, bmcs: Bmcs | None = None) -> Registry:
     """
-    Every hardware type that settings enable.
+    Load every hardware type that the settings enable.
 
-    Raises SettingsError for a setting that names a hardware type or interface that is not there.
+    Raises SettingsError: a setting names an unknown hardware type or interface.
     """
     default = settings.default
     try:

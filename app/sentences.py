@@ -1,15 +1,15 @@
 """
-Sentences: parts of an answer, put together for people.
+Sentences: join parts of a message for people.
 """
 
 import re
 
-#: A word that begins a sentence; not a URL, a field or the label of a step.
+#: First word to capitalize; excludes URLs, field names and step labels.
 _WORD = re.compile(r"[a-z]+(?=[\s,;!?]|\.?$)")
 
 
 def joined(*parts: str | None) -> str:
-    """Parts as sentences: each on one line, with a capital and a full stop; empty ones left out."""
+    """Join parts as sentences, each with a capital and a full stop; empty parts are left out."""
     return " ".join(filter(None, map(_sentence, parts)))
 
 

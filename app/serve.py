@@ -1,9 +1,9 @@
 """
-The API's processes: granian in front of the application.
+The API's processes: granian in front of the WSGI application.
 
-granian forks them from this one, which has made the application: a process begins to serve some
-ten milliseconds after its fork. What cannot be shared (the connections to database and broker) is
-opened afterwards, by each for itself.
+The parent process creates the application and granian forks the others from it, so that a process
+serves some ten milliseconds after its fork. Connections to database and broker cannot be shared:
+each process opens its own after the fork.
 """
 
 import ctypes
@@ -32,16 +32,17 @@ from app.parent import die_with_parent
 
 logger = log.get(__name__)
 
-#: Seconds after which a process that was told to stop is killed.
+#: Seconds between SIGTERM and SIGKILL for a process.
 PATIENCE = 1
-#: Objects that are made before Python looks for garbage: more than most requests leave at once.
-UNSEEN = 20_000
-#: Files that a process has open beside its connections, at most.
+#: Allocations between garbage collections: more than most requests leave behind.
+GC_THRESHOLD = 20_000
+#: Most open files of a process besides its connections.
 OTHER_FILES = 256
-#: glibc's `mallopt`: M_TRIM_THRESHOLD, so much free memory is kept; M_MMAP_THRESHOLD, blocks of so
-#: much never are; M_ARENA_MAX, as all threads would keep theirs, and Python lets only one run.
-MEMORY = {-1: 16 << 20, -3: 32 << 20, -8: 2}
-#: Nothing of granian's own: its lines go where ours go.
+#: Parameter of glibc's `mallopt` -> value. M_TRIM_THRESHOLD: bytes of free memory that are kept.
+#: M_MMAP_THRESHOLD: larger blocks are returned at once. M_ARENA_MAX: few, as every arena keeps
+#: memory, and the interpreter lock lets only one thread run.
+MALLOPT = {-1: 16 << 20, -3: 32 << 20, -8: 2}
+#: granian adds no handlers of its own: its records reach the handler of `app.log`.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -58,7 +59,7 @@ def main(settings: Settings) -> None:
     """
     Serve the API until SIGTERM or SIGINT.
 
-    Raises SettingsError when a setting does not let it: a certificate, a way to log in, a driver.
+    Raises SettingsError: the certificate, the authentication or a driver is not usable as set.
     """
     pair = certificate.files(settings.api)
     killpoints.arm(settings.default.kill_points, "api")
@@ -76,8 +77,8 @@ def main(settings: Settings) -> None:
         shared.send, shared.asks = queue.sender(application), queue.Asks(application, settings)
         broker = settings.broker
         shared.refusals = Refusals(client(broker.url, broker.connect_timeout), broker.prefix)
-        gc.freeze()  # what is loaded by now stays, and is no longer looked through
-        gc.set_threshold(UNSEEN)
+        gc.freeze()  # the collector skips the objects that exist by now
+        gc.set_threshold(GC_THRESHOLD)
         _keep_memory()
         return app
 
@@ -92,7 +93,7 @@ def main(settings: Settings) -> None:
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
         loop=Loops.asyncio,
-        http=HTTPModes.http1,  # of HTTP/2, a body that never arrives cannot be given up
+        http=HTTPModes.http1,  # with HTTP/2, an unfinished body cannot be timed out
         websockets=False,
         log_level=LogLevels.error,
         log_dictconfig=LOGGING,
@@ -107,7 +108,7 @@ def main(settings: Settings) -> None:
 
 
 def _connections(wanted: int) -> int:
-    """How many connections a process may have, of those wanted: as many as it may open files."""
+    """Limit the wanted number of connections per process to its limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -121,10 +122,12 @@ def _connections(wanted: int) -> int:
 
 def _keep_memory() -> None:
     """
-    What a large page took stays with the process: to give it back each time, and to ask for it
-    again, costs as much as half of the page. Other libraries than glibc do not know of it.
+    Keep freed memory in the process.
+
+    Returning the memory of a large page to the kernel, and requesting it again, costs half as much
+    as the page itself. Other C libraries than glibc lack these parameters.
     """
     with suppress(OSError, AttributeError):
         allocator = ctypes.CDLL(None)
-        for parameter, size in MEMORY.items():
+        for parameter, size in MALLOPT.items():
             allocator.mallopt(parameter, size)

@@ -1,9 +1,9 @@
 """
-The provisioning state machine: one table, from which API, workers, docs and tests derive.
+The provision state machine: one table, from which API, workers, docs and tests derive.
 
-The rows are Ironic's 30 states and their transitions, plus those that the seed specs ask for
-(marked SEED). A row's helper says who acts in that state; keywords are events; values are where
-they lead.
+The entries are Ironic's 30 states and their transitions, plus those of the seed specs (marked SEED).
+The function that makes an entry names the kind of the state; its keywords are events, their values
+the next states.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """A node's provision state, as the API shows it."""
+    """Provision state of a node; its value is shown by the API."""
 
     ENROLL = "enroll"
     VERIFYING = "verifying"
@@ -47,7 +47,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a node."""
+    """Cause of a transition of a node."""
 
     MANAGE = "manage"
     PROVIDE = "provide"
@@ -70,9 +70,9 @@ class Event(StrEnum):
 
 
 class Kind(StrEnum):
-    """Who acts while a node is in a state."""
+    """Kind of a state: the party that acts while a node is in it."""
 
-    STABLE = "stable"  # nothing happens until somebody asks
+    STABLE = "stable"  # none, until a verb is requested
     BUSY = "busy"  # a conductor acts
     WAIT = "wait"  # the agent or the BMC acts; a deadline runs
     HOLD = "hold"  # an operator acts; no deadline
@@ -81,17 +81,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """
-    One state.
-
-    moves: event -> next state. target: the target provision state on entry, unless another is
-    given. passed: the momentary state that its successful end is recorded as in the node's history
-    (spec new-ironic-state-machine), never shown as a provision state.
-    """
+    """Entry of the state table: one state."""
 
     kind: Kind
-    moves: Mapping[Event, State]
-    target: State | None = None
+    moves: Mapping[Event, State]  # event -> next state
+    target: State | None = None  # default target provision state on entry; None: there is none
+    #: Momentary state after success, recorded in the node's history only (spec
+    #: new-ironic-state-machine); None: there is none.
     passed: str | None = None
 
 
@@ -164,7 +160,7 @@ MACHINE: Mapping[State, Row] = {
 }
 # fmt: on
 
-#: `target` of PUT states/provision -> the event that it asks for
+#: `target` of PUT states/provision -> requested event.
 VERBS: Mapping[str, Event] = {
     "active": Event.DEPLOY,
     "deploy": Event.DEPLOY,
@@ -189,7 +185,7 @@ WITHOUT_INSTANCE = frozenset({S.ENROLL, S.MANAGEABLE, S.AVAILABLE})
 
 
 def of_kind(*kinds: Kind) -> frozenset[State]:
-    """All states in which the given kinds of actor act."""
+    """Return all states of these kinds."""
     return frozenset(state for state, row in MACHINE.items() if row.kind in kinds)
 
 

@@ -1,7 +1,7 @@
 """
-Aborts: an operation that somebody has stopped, from the request to the end of its tidying up.
+Aborts of operations: from the request to the end of the cleanup.
 
-The node enters its failed state at once, and stays reserved there until the machine is tidied up.
+The node enters its failed state at once, and stays reserved until the machine is cleaned up.
 """
 
 from sqlalchemy import ColumnElement, select
@@ -20,21 +20,24 @@ from drivers.core.errors import FailureCode
 
 def may_interrupt(step: OperationStep) -> bool:
     """
-    Whether a step may end before it is done: one that has not begun, one that surrounds the steps
-    of a flow, and one that is declared abortable.
+    Return whether a step may be interrupted.
+
+    True for a pending step, a step of the frame, and a step that is declared abortable.
     """
     return step.state == StepState.PENDING or step.flow is None or step.abortable
 
 
 def is_possible(session: Session, node: Node) -> bool:
-    """Whether the node is reserved for an operation that an abort would end."""
+    """Return whether an abort would end the operation that holds the node's reservation."""
     query = select(Operation).where(Operation.id == node.operation_id, *of_node(node))
     operation = session.scalar(query)
-    return operation is not None and not operation.error  # else it only tidies up
+    return (
+        operation is not None and not operation.error
+    )  # an operation with an error has only its cleanup left
 
 
 def of_node(node: Node) -> tuple[ColumnElement[bool], ...]:
-    """The operation that an abort of the node is about."""
+    """Conditions that select the operation of the node that an abort ends."""
     return (
         Operation.node_id == node.id,
         Operation.state.in_(ACTIVE),
@@ -51,14 +54,14 @@ def begin(
     flow: ProvisionFlow | None,
 ) -> bool:
     """
-    Stop an operation at a step, and plan what tidies up. Returns whether there is anything to do.
+    Stop an operation at a step and append its cleanup steps.
 
-    step: the current one, finished or interrupted.
+    step: the current one, finished or interrupted. Returns whether there are cleanup steps.
     """
     if step.state != StepState.DONE:
         step_transition(step, StepEvent.ABORT)
-    rest = [row for row in pending(session, operation) if row.position > step.position]
-    for row in rest:
+    remaining = [row for row in pending(session, operation) if row.position > step.position]
+    for row in remaining:
         step_transition(row, StepEvent.SKIP)
     operation.aborting = True
     where = "before it began" if operation.is_queued else f"in step {step.label}"
@@ -72,26 +75,31 @@ def begin(
     prepared = any(row.source == StepSource.FRAME for row in rows)
     if flow is None or not (flow.cleanup and prepared) or operation.is_queued:
         return False
-    tidy = planning.tidy_abort(targets.of_node(session, node), flow.name)
+    cleanup = planning.tidy_abort(targets.of_node(session, node), flow.name)
     last = rows[-1].position
-    append(session, operation, tidy, last + 1)
-    if tidy:
+    append(session, operation, cleanup, last + 1)
+    if cleanup:
         operation.cursor = last + 1
-    return bool(tidy)
+    return bool(cleanup)
 
 
 def arrive(session: Session, node: Node, operation: Operation) -> None:
-    """The machine is tidied up, or could not be: a service that was aborted ends as it began."""
+    """
+    Record the end of the cleanup on the node.
+
+    After a failed cleanup the error is added to `last_error` and the fault of the flow is set.
+    After a successful one, a node whose service was aborted leaves `service failed`.
+    """
     state = State(node.provision_state)
-    bad = [
+    failed_rows = [
         row
         for row in steps_of(session, operation)
         if row.source == StepSource.TIDY and row.state == StepState.FAILED
     ]
-    if bad:
-        node.last_error = (
-            f"{node.last_error or ''} Tidying up failed in {bad[0].label}: {bad[0].error}".strip()
-        )
+    if failed_rows:
+        cleanup = failed_rows[0]
+        error = f"{node.last_error or ''} Cleanup failed in {cleanup.label}: {cleanup.error}"
+        node.last_error = error.strip()
         flow = flows.failed_in(state)
         if flow and flow.fault:
             provision_state.leave_to_operator(node, flow.fault)

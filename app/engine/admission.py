@@ -1,15 +1,16 @@
 """
-Admission: how many nodes are deployed, and how many are cleaned or deleted, at once.
+Admission: limits on concurrent operations, one for deployments, one for cleaning and deletion.
 
-Whatever comes beyond a limit queues. An operation holds a slot from its admission to its end, also
-while it waits for its agent. Each conductor group has queues of its own, unless settings let all
-of them share; in a queue, projects take turns, and each project's operations keep their order.
+Operations beyond a limit wait in an admission queue. An operation holds a slot from its admission
+to its end, also while it waits for its agent. Each conductor group has its own queues, unless the
+settings make all groups share them. Within a queue, operations are admitted in rounds: one of each
+project per round, and each project's operations in their order.
 
-A slot is given away in two ways, so that nobody waits for anybody while there are plenty: `enter`,
-as part of the transaction that writes an operation down, and `admit`, alone, in the order of the
-queue. On PostgreSQL both take lanes of the queue: who enters takes one, who admits takes all, so
-that the latter knows of every slot, and the former of all but those that the other lanes may give
-away meanwhile. On SQLite all writers come one after the other.
+Slots are granted in two ways, so that operations do not wait for each other's locks while slots are
+plentiful: `enter` in the transaction that creates the operation, and `admit` in the order of the
+queue. On PostgreSQL both take advisory locks, the lanes of the queue: `enter` takes one and `admit`
+takes all. So `admit` sees every granted slot, and `enter` sees all but those that the other lanes
+may be granting concurrently. SQLite serializes all write transactions.
 """
 
 import zlib
@@ -36,12 +37,14 @@ from app.flows import LIMITED, QUEUES
 from app.models import Node, Operation
 from app.runtime import Runtime, of
 
-#: Most operations that may enter a queue's slots at the same moment, on PostgreSQL.
+#: Most concurrent transactions of `enter` per queue on PostgreSQL.
 LANES = 8
 
 
 def queue_of(settings: Settings, node: Node, kind: str) -> str | None:
-    """The queue of an operation: `class`, or `class/conductor group`; None: it is not limited."""
+    """
+    Return an operation's queue, `class` or `class/conductor group`; None: its kind is not limited.
+    """
     limit = LIMITED.get(kind)
     if limit is None:
         return None
@@ -51,7 +54,7 @@ def queue_of(settings: Settings, node: Node, kind: str) -> str | None:
 
 
 def limit_of(settings: Settings, queue: str) -> int:
-    """How many operations of a queue may be under way."""
+    """Return the number of slots of a queue."""
     limit = QUEUES[queue.partition("/")[0]]
     return int(getattr(settings.conductor, limit.setting))
 
@@ -68,9 +71,10 @@ _ALL_LANES = text("SELECT pg_advisory_xact_lock(:key, n) FROM generate_series(1,
 
 def enter(session: Session, node: Node, operation: Operation, project: str | None) -> bool:
     """
-    Admit an operation that is being written down, if slots are plenty and nobody queues.
+    Admit a new operation if a slot is certainly free and the queue is empty.
 
-    Else it queues, and `admit` is to be called once it is committed. project: the requester's.
+    Otherwise it is queued, and the caller calls `admit` after the commit. project: of the
+    requester. Returns whether the operation is admitted.
     """
     settings = of(session).settings
     queue = queue_of(settings, node, operation.kind)
@@ -85,8 +89,8 @@ def enter(session: Session, node: Node, operation: Operation, project: str | Non
         others = LANES - 1
     found = _LOOK.first(transactions.connection_of(session), {"queue": queue})
     assert found is not None  # counts
-    held, somebody_queues = found
-    if held + others < limit_of(settings, queue) and not somebody_queues:
+    held, others_queue = found
+    if held + others < limit_of(settings, queue) and not others_queue:
         operation.admitted_at = operation.created_at
     return operation.admitted_at is not None
 
@@ -96,25 +100,26 @@ def _on_postgresql(session: Session) -> bool:
 
 
 def _key(queue: str) -> int:
-    """What a queue's lanes are known by: any number of 32 bits; others may share it."""
+    """Key of the queue's advisory locks: 32 bits, which another queue may share."""
     return zlib.crc32(queue.encode()) - 2**31
 
 
 def is_anyone_queued(runtime: Runtime, queue: str) -> bool:
+    """Return whether an operation is in the queue."""
     with runtime.looking() as connection:
         return _ANYONE.first(connection, {"queue": queue}) is not None
 
 
 def admit(runtime: Runtime, queue: str) -> list[int]:
-    """Give free slots to those whose turn it is: the ids of operations that may be sent now."""
+    """Grant the free slots of a queue, in its order. Returns the ids of the admitted operations."""
     with runtime.transaction() as session:
         if _on_postgresql(session):
             session.execute(_ALL_LANES, {"key": _key(queue), "lanes": LANES})
-        _give_turns(session, queue)
+        _assign_rounds(session, queue)
         free = limit_of(runtime.settings, queue) - session.scalars(_HELD, {"queue": queue}).one()
         if free <= 0:
             return []
-        # one that is locked is being ended, which leads here again
+        # a locked one is ending in another transaction, which calls `admit` after its commit
         first = (
             select(Operation.id)
             .where(_QUEUES)
@@ -134,7 +139,7 @@ def admit(runtime: Runtime, queue: str) -> list[int]:
 
 
 def admit_all(runtime: Runtime) -> list[int]:
-    """The same for every queue, in case that who should have done it has died."""
+    """Run `admit` for every queue, in case a process has died between its commit and `admit`."""
     with runtime.reading() as session:
         queues = list(
             session.scalars(select(Operation.queue).where(Operation.is_queued).distinct())
@@ -142,12 +147,12 @@ def admit_all(runtime: Runtime) -> list[int]:
     return [operation for queue in queues if queue for operation in admit(runtime, queue)]
 
 
-def _give_turns(session: Session, queue: str) -> None:
+def _assign_rounds(session: Session, queue: str) -> None:
     """
-    Tell those that have come to a queue in which turn they are.
+    Assign rounds to new operations of a queue.
 
-    In each turn everybody has one operation. Who already queues goes on after its own last turn,
-    who is new joins the one that is being served.
+    Each party has one operation per round. A party with queued operations continues after its last
+    round; a new one joins the lowest round in the queue.
     """
     named = {"queue": queue}
     new = select(Operation.id, Operation.party).where(_QUEUES, Operation.turn.is_(None))
@@ -155,32 +160,32 @@ def _give_turns(session: Session, queue: str) -> None:
     if not rows:
         return
     served = session.scalar(select(func.min(Operation.turn)).where(_QUEUES), named) or 1
-    last: dict[str | None, int | None] = {}
+    last: dict[str | None, int | None] = {}  # party -> its last round; None: not in the queue
     for number, party in rows:
         if party not in last:
             of_party = select(func.max(Operation.turn)).where(_QUEUES, Operation.party == party)
             last[party] = session.scalar(of_party, named)
         before = last[party]
-        turn = last[party] = served if before is None else before + 1
+        round_ = last[party] = served if before is None else before + 1
         session.execute(
             update(Operation)
             .where(Operation.id == number)
-            .values(turn=turn)
+            .values(turn=round_)
             .execution_options(synchronize_session=False)
         )
 
 
 def is_queued(session: Session, node: Node) -> bool:
-    """Whether a node's operation has not begun, and will when it is its turn."""
+    """Return whether the node's operation is in an admission queue."""
     queued = select(Operation.id).where(Operation.id == node.operation_id, Operation.is_queued)
     return session.scalar(queued) is not None
 
 
 def document(session: Session, operation: Operation) -> dict[str, Any] | None:
     """
-    Where an operation stands in its queue; None: it does not queue.
+    Describe an operation's position in its admission queue; None if it is not queued.
 
-    place: 1 is next. held_by: what has the slots, counted by kind and state.
+    `place`: 1 is next. `held_by`: the operations that hold the slots, counted by kind and state.
     """
     queue = operation.queue
     if queue is None or not operation.is_queued:
@@ -211,7 +216,7 @@ def document(session: Session, operation: Operation) -> dict[str, Any] | None:
 
 
 def _is_before(operation: Operation) -> ColumnElement[bool]:
-    if operation.turn is None:  # it has only just come
+    if operation.turn is None:  # it has no round yet, and follows those that have one
         return or_(Operation.turn.is_not(None), Operation.id < operation.id)
     return or_(
         Operation.turn < operation.turn,

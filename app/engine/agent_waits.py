@@ -1,5 +1,5 @@
 """
-Waits for an agent: what is known of it, for those who ask why a node waits, and when it failed.
+Facts about an agent that an operation waits for, for `/why` and for timeout errors.
 """
 
 from datetime import datetime
@@ -11,22 +11,25 @@ from drivers.boot import fetchable
 
 
 def facts(session: Session, node: Node, operation: Operation) -> list[str]:
-    """When the agent was last heard, the power that was last read, and doubts about its medium."""
-    told = [_last_call(session, node, operation.started_at or operation.created_at)]
+    """
+    List the agent's last heartbeat, the last known power state, and warnings of the boot medium.
+    """
+    known = [_last_call(session, node, operation.started_at or operation.created_at)]
     if node.power_state:
-        told.append(f"the machine was last seen at {node.power_state}")
+        known.append(f"the last known power state is {node.power_state}")
     warning = node.driver_internal_info.get(fetchable.WARNING)
-    return [*told, str(warning)] if warning else told
+    return [*known, str(warning)] if warning else known
 
 
-def _last_call(session: Session, node: Node, begun: datetime) -> str:
+def _last_call(session: Session, node: Node, started: datetime) -> str:
+    """Describe the agent's last heartbeat."""
     agent = session.get(AgentRecord, node.id)
     last = agent.last_heartbeat_at if agent else None
     if last is None:
-        return "no agent of this node has ever called"
-    if last < begun:
-        return f"no agent has called since {_moment(begun)}; the last call was at {_moment(last)}"
-    return f"its agent last called at {_moment(last)}"
+        return "no agent of this node has ever sent a heartbeat"
+    if last < started:
+        return f"no agent heartbeat since {_moment(started)}; the last one was at {_moment(last)}"
+    return f"the agent's last heartbeat was at {_moment(last)}"
 
 
 def _moment(moment: datetime) -> str:

@@ -1,5 +1,5 @@
 """
-The catalogue of steps: all that a node can do in a flow, as far as it is known.
+Available steps: all known steps that a node offers in a flow.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,27 @@ from app.operation_states import UNFINISHED
 from app.runtime import of
 from drivers.core.steps import Flow, Step
 
-#: Seconds after which it is worth asking again, when the agent is about to list its steps.
+#: Retry-After in seconds while an agent is booting and will report its steps.
 SOON = 30
-#: Nobody knows when.
+#: No agent is booting: the time of the next report is not known.
 UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A step, with the priority that settings give it."""
+    """A step with its effective priority."""
 
     step: Step
-    priority: float
+    priority: float  # with the overrides of the settings
 
 
 def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> list[Entry] | None:
     """
-    The steps of a flow by decreasing priority, 0 included; those below `least` are left out.
+    List the steps of a flow by decreasing priority, those of priority 0 included.
 
-    None while the node's agent has never listed its steps. What it listed last is kept, whatever
-    became of it (spec manual-cleaning).
+    least: lowest priority that is listed; None: all. Returns None if the node's agent has never
+    reported its steps. Steps of the last report are kept, even if the agent is gone (spec
+    manual-cleaning).
     """
     runtime, target = of(session), targets.of_node(session, node)
     if planning.frame(target, flow).collect and flow.value not in target.agent.steps:
@@ -48,8 +49,8 @@ def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> l
 
 
 def retry_after(session: Session, node: Node) -> int:
-    """Seconds after which the steps may be known: `SOON` or `UNKNOWN`."""
-    booting = session.scalar(
+    """Return the seconds until the steps may be known: `SOON` or `UNKNOWN`."""
+    collecting = session.scalar(
         select(OperationStep.id)
         .join(Operation, Operation.id == OperationStep.operation_id)
         .where(
@@ -60,4 +61,4 @@ def retry_after(session: Session, node: Node) -> int:
         )
         .limit(1)
     )
-    return UNKNOWN if booting is None else SOON
+    return UNKNOWN if collecting is None else SOON

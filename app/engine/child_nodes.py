@@ -1,5 +1,5 @@
 """
-Child nodes: they are reserved for as long as a step of their parent's operation is run on them.
+Child nodes: reserved while a step of their parent's operation runs on them.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from drivers.core import reserved
 
 def problems(session: Session, asked: Iterable[Asked]) -> list[str]:
     """
-    All that is wrong with steps that are asked for on child nodes, a sentence each.
+    List the errors in steps requested for child nodes, one sentence each.
 
-    Steps of a child's agent cannot be run: only its parent's agent is booted.
+    In-band steps cannot run on a child: only the parent's agent is booted.
     """
     found = []
     for each in asked:
@@ -34,7 +34,7 @@ def problems(session: Session, asked: Iterable[Asked]) -> list[str]:
 
 
 def reserve(session: Session, operation: Operation, child: str, holder: str) -> Node | None:
-    """The child, reserved for an operation of its parent; None while it is reserved otherwise."""
+    """Reserve a child node for an operation of its parent; None if it is reserved otherwise."""
     taken = session.execute(
         update(Node)
         .where(
@@ -50,7 +50,7 @@ def reserve(session: Session, operation: Operation, child: str, holder: str) -> 
 
 
 def release(session: Session, operation: Operation) -> None:
-    """No child is reserved for this operation any longer."""
+    """Release the child nodes that are reserved for this operation."""
     session.execute(
         update(Node)
         .where(Node.operation_id == operation.id, Node.id != operation.node_id)

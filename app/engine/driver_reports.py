@@ -1,5 +1,5 @@
 """
-Reports: what a driver learnt about its machine is written to the node, and to what hangs on it.
+Driver reports: facts that a driver has learnt about its machine, written to the node's rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,12 +16,14 @@ from drivers.boot import fetchable
 
 Facts = Iterable[Mapping[str, Any]]
 
+#: Columns whose keys are merged with a report; None deletes a key.
 MERGED = ("driver_internal_info", "properties")
+#: Reports about the agent's row.
 OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_version"})
 
 
 def concern_columns(reports: Mapping[str, Any]) -> bool:
-    """Whether a driver's reports change only columns of the node."""
+    """Return whether the reports change only columns of the node."""
     return reports.keys().isdisjoint(OF_AGENT | _TABLES.keys())
 
 
@@ -29,7 +31,7 @@ def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
     """
     Write a driver's reports (`drivers.core.target`); the caller has locked the node's row.
 
-    Raises InspectionFailed when what an inspection found cannot be kept.
+    Raises InspectionFailed: the findings of an inspection cannot be stored.
     """
     changed = False
     for name, value in reports.items():
@@ -69,7 +71,7 @@ def _apply_to_agent(session: Session, node: Node, reports: Mapping[str, Any]) ->
 
 
 def _write_bios(session: Session, node: Node, settings: Facts) -> None:
-    """All settings there are; those that are not among them are gone."""
+    """Write the complete set of BIOS settings; rows of other settings are deleted."""
     query = select(BiosSetting).where(BiosSetting.node_id == node.id)
     known = {row.name: row for row in session.scalars(query)}
     for fact in settings:
@@ -85,7 +87,7 @@ def _write_bios(session: Session, node: Node, settings: Facts) -> None:
 
 
 def _write_firmware(session: Session, node: Node, components: Facts) -> None:
-    """All components there are; those that are not among them are gone."""
+    """Write the complete set of firmware components; rows of other components are deleted."""
     query = select(FirmwareComponent).where(FirmwareComponent.node_id == node.id)
     known = {row.component: row for row in session.scalars(query)}
     for fact in components:
@@ -108,7 +110,11 @@ def _update(row: BiosSetting | FirmwareComponent, columns: Mapping[str, Any]) ->
 
 
 def _note_boot_warning(session: Session, node: Node, warning: str | None) -> None:
-    """What may keep the machine from booting is in the history, and told when its agent is late."""
+    """
+    Keep a warning of the boot medium on the node and in its history.
+
+    Timeout errors of the agent quote it (`app.engine.agent_waits`).
+    """
     internal = {**node.driver_internal_info}
     internal.pop(fetchable.WARNING, None)
     if warning:
@@ -118,6 +124,7 @@ def _note_boot_warning(session: Session, node: Node, warning: str | None) -> Non
         node.driver_internal_info = internal
 
 
+#: Report about other tables -> the function that writes it.
 _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "bios_settings": _write_bios,
     "boot_warning": _note_boot_warning,

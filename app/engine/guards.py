@@ -1,8 +1,8 @@
 """
-Guards: what must hold of a node before a verb begins, one named function each.
+Guards: preconditions of a verb on the node, one function each.
 
-A verb lists its guards in the order in which clients get their errors. Each one returns, or raises
-the error of the API. Nothing is written here.
+A verb lists its guards in order: a client gets the error of the first one that fails. A guard
+returns or raises an API error, and writes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +24,11 @@ from drivers.core.target import Target
 
 @dataclass
 class Candidate:
-    """A verb that is requested of a node."""
+    """A requested verb and its node."""
 
     session: Session
     node: Node
-    #: as the caller wrote it
-    verb: str
+    verb: str  # in the caller's spelling
     event: Event
 
     @cached_property
@@ -41,7 +40,7 @@ Guard = Callable[[Candidate], None]
 
 
 def not_in_maintenance(candidate: Candidate) -> None:
-    """Refuse a node in maintenance, unless only a failed clean has set that."""
+    """Refuse a node in maintenance, unless a failed clean has set the maintenance."""
     node = candidate.node
     by_failed_clean = node.fault == Fault.CLEAN_FAILURE and node.provision_state == State.CLEAN_FAIL
     if node.maintenance and not by_failed_clean:
@@ -49,13 +48,13 @@ def not_in_maintenance(candidate: Candidate) -> None:
 
 
 def not_in_maintenance_by_settings(candidate: Candidate) -> None:
-    """The same where settings do not allow it."""
+    """Refuse a node in maintenance, unless settings allow provisioning in maintenance."""
     if not of(candidate.session).settings.conductor.allow_provisioning_in_maintenance:
         not_in_maintenance(candidate)
 
 
 def not_restored(candidate: Candidate) -> None:
-    """Refuse a node whose rows come from a backup and have not been compared with its machine."""
+    """Refuse a node that an operator has not yet checked after a database restore."""
     node = candidate.node
     if node.maintenance and node.fault == Fault.RESTORED:
         raise InMaintenance(candidate.verb, node.uuid)
@@ -66,8 +65,8 @@ def not_protected(candidate: Candidate) -> None:
         raise NodeProtected(candidate.node.uuid)
 
 
-#: State of service that an event leads to. A rebuild is none of them: the tenant has the node
-#: already (spec node-retirement).
+#: Event that brings a node into service -> the state it leads to. A rebuild is not among them: the
+#: tenant has the node already (spec node-retirement).
 _INTO_SERVICE: Mapping[Event, State] = {
     Event.PROVIDE: State.AVAILABLE,
     Event.DEPLOY: State.ACTIVE,
@@ -92,12 +91,16 @@ def service_not_in_maintenance(candidate: Candidate) -> None:
 
 
 def served(candidate: Candidate) -> None:
-    """A conductor is alive that serves the node. Raises Unavailable."""
+    """
+    Require a live conductor that serves the node.
+
+    Raises Unavailable.
+    """
     conductors.require_served(candidate.session, candidate.node)
 
 
 def interfaces_valid(*kinds: str) -> Guard:
-    """The settings of these interfaces are complete and well-formed."""
+    """Build a guard that validates these interfaces with the node's `driver_info`."""
 
     def interfaces_valid(candidate: Candidate) -> None:
         target = candidate.target

@@ -1,7 +1,7 @@
 """
-Inspection findings: the input of an inspection step, and its findings written to the rows.
+Inspection findings: the input of an inspection step, and the rows that its findings change.
 
-Hooks and rules run in a step, on a copy of the node (`drivers.inspection`). The findings are
+Hooks and rules run in the step, on a copy of the node (`drivers.inspection`). The findings are
 written in the transaction that records the step.
 """
 
@@ -33,14 +33,15 @@ from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Findings
 logger = log.get(__name__)
 
 _INTERFACES = tuple(f"{kind}_interface" for kind in KINDS)
+#: Columns of the node that hooks and rules can read.
 _READ = ("uuid", *NODE_FIELDS, "driver_internal_info", "power_state", "provision_state")
 
 
 def material_of(runtime: Runtime, node: Node, step: OperationStep) -> dict[str, Any]:
     """
-    What `targets.build` is to be told for a step of an inspection: nothing, at no cost, for others.
+    Read the arguments of `targets.build` for an inspection step; no query for other steps.
 
-    Raises InspectionFailed.
+    Raises InspectionFailed: the built-in rules are invalid.
     """
     if step.interface != "inspect":
         return {}
@@ -74,9 +75,9 @@ def _material(session: Session, node: Node) -> Material:
 
 def write(session: Session, node: Node, findings: Findings) -> None:
     """
-    What came of an inspection becomes rows; the caller has locked the node's row.
+    Write the findings of an inspection to the rows; the caller has locked the node's row.
 
-    Raises InspectionFailed when it cannot; then nothing is written.
+    Raises InspectionFailed: a finding is invalid; then none is written.
     """
     try:
         with session.begin_nested():
@@ -92,11 +93,15 @@ def write(session: Session, node: Node, findings: Findings) -> None:
                 used = delete(InspectionReport).where(InspectionReport.node_id == node.id)
                 session.execute(used)
     except (ServiceError, HardwareError) as error:
-        raise InspectionFailed(f"what was found cannot be kept: {error}") from error
+        raise InspectionFailed(f"the findings cannot be stored: {error}") from error
 
 
 def _write_node(session: Session, node: Node, values: Mapping[str, Any]) -> None:
-    """Raises Invalid, AlreadyExists, InvalidDriverInfo."""
+    """
+    Write fields of the node.
+
+    Raises Invalid, AlreadyExists, InvalidDriverInfo.
+    """
     wanted = {name: value for name, value in values.items() if name in (*NODE_FIELDS, *_INTERFACES)}
     if not wanted:
         return
@@ -118,7 +123,11 @@ def _write_traits(session: Session, node: Node, wanted: Sequence[str]) -> None:
 
 
 def _write_ports(session: Session, node: Node, wanted: Iterable[Mapping[str, Any]]) -> None:
-    """A new port whose address another node has already is left out, as Ironic does."""
+    """
+    Make the node's ports those of the findings.
+
+    A new port with the address of another node's port is skipped, as in Ironic.
+    """
     query = select(Port).where(Port.node_id == node.id)
     known = {port.uuid: port for port in session.scalars(query)}
     for fields in wanted:
@@ -141,7 +150,11 @@ def _write_ports(session: Session, node: Node, wanted: Iterable[Mapping[str, Any
 
 
 def _check_lengths(model: type[Node] | type[Port], values: Mapping[str, Any]) -> None:
-    """Raises Invalid for a text that is too long for its column, or refused by databases."""
+    """
+    Check texts against their columns.
+
+    Raises Invalid: a text is too long or contains NUL.
+    """
     for name, value in values.items():
         longest = getattr(model.__table__.c[name].type, "length", None)
         if isinstance(value, str) and (len(value) > (longest or len(value)) or "\0" in value):

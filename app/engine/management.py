@@ -1,7 +1,7 @@
 """
-Management: what changes a machine and takes effect slowly becomes an operation.
+Management requests: slow changes of a machine, each run as an operation.
 
-The node stays in its provision state; what goes wrong is told in its `last_error`.
+The node stays in its provision state; a failure is recorded in its `last_error`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,11 @@ DEVICE_TYPES = ("cdrom", "disk", "floppy")
 
 
 def request_boot_mode(session: Session, node: Node, mode: str, caller: Caller) -> None:
-    """Bring the machine to a boot mode. Raises Invalid, Conflict, NodeLocked, Unavailable."""
+    """
+    Change the machine's boot mode.
+
+    Raises Invalid, Conflict, NodeLocked, Unavailable.
+    """
     _not_in_transition(node)
     _validated(session, node, "management", "set_boot_mode")
     _begin(
@@ -42,7 +46,11 @@ def request_boot_mode(session: Session, node: Node, mode: str, caller: Caller) -
 
 
 def request_secure_boot(session: Session, node: Node, state: bool, caller: Caller) -> None:
-    """Switch secure boot on or off. Raises as above."""
+    """
+    Switch secure boot on or off.
+
+    Raises Invalid, Conflict, NodeLocked, Unavailable.
+    """
     _not_in_transition(node)
     _validated(session, node, "management", "set_secure_boot")
     call = ("management", "change_secure_boot")
@@ -53,9 +61,11 @@ def attach_virtual_media(
     session: Session, node: Node, device_type: str, image_url: str, caller: Caller
 ) -> None:
     """
-    Show an image to the machine. Raises Invalid, NodeLocked, Unavailable.
+    Attach an image as virtual media.
 
-    A driver without virtual media fails the operation, as a BMC without it does.
+    If the driver lacks virtual media, the operation fails, as it does if the BMC lacks them.
+
+    Raises Invalid, NodeLocked, Unavailable.
     """
     _check_media(session, node)
     arguments = {"device_type": device_type, "image_url": image_url}
@@ -72,7 +82,11 @@ def attach_virtual_media(
 def detach_virtual_media(
     session: Session, node: Node, device_types: Sequence[str], caller: Caller
 ) -> None:
-    """Show the machine no images of these types any more. Raises as above."""
+    """
+    Detach the virtual media of these device types.
+
+    Raises Invalid, NodeLocked, Unavailable.
+    """
     _check_media(session, node)
     arguments = {"device_types": list(device_types)}
     _begin(
@@ -86,7 +100,11 @@ def detach_virtual_media(
 
 
 def request_console(session: Session, node: Node, enabled: bool, caller: Caller) -> None:
-    """Start or stop the console; nothing when it is so already. Raises as above."""
+    """
+    Start or stop the console, unless it is in that state already.
+
+    Raises Invalid, NodeLocked, Unavailable.
+    """
     method = "start_console" if enabled else "stop_console"
     _validated(session, node, "console", method)
     if node.console_enabled != enabled:
@@ -95,9 +113,10 @@ def request_console(session: Session, node: Node, enabled: bool, caller: Caller)
 
 def set_target_raid_config(session: Session, node: Node, config: Mapping[str, Any]) -> None:
     """
-    What RAID configuration the machine should have; an empty one asks for nothing.
+    Set the wanted RAID configuration of the machine; an empty one removes it.
 
-    Raises Invalid, NodeLocked, and NotFound for a driver without RAID.
+    Raises Invalid, NodeLocked.
+    Raises NotFound: the driver does not support RAID.
     """
     target = targets.of_node(session, node)
     raid = target.driver.raid
@@ -116,14 +135,18 @@ def set_target_raid_config(session: Session, node: Node, config: Mapping[str, An
 
 
 def vendor_functions(session: Session, node: Node) -> Mapping[str, Passthru]:
-    """The functions of the node's vendor interface, by name."""
+    """Map names to the functions of the node's vendor interface."""
     return passthru.functions(targets.of_node(session, node).driver.vendor)
 
 
 def vendor_function(
     session: Session, node: Node, name: str, http_method: str, arguments: Mapping[str, Any]
 ) -> Passthru:
-    """One of them, if it can be called like this. Raises Invalid."""
+    """
+    Return a vendor function after checking the HTTP method and the arguments of a call.
+
+    Raises Invalid.
+    """
     interface = _validated(session, node, "vendor").driver.vendor
     known = passthru.functions(interface)
     function = known.get(name)
@@ -147,12 +170,16 @@ def vendor_function(
 def request_vendor_call(
     session: Session, node: Node, name: str, arguments: Mapping[str, Any], caller: Caller
 ) -> None:
-    """Call an asynchronous vendor function. Raises Invalid, NodeLocked, Unavailable."""
-    given = {"function": name, "arguments": dict(arguments)}
-    _begin(session, node, OperationKind.VENDOR, ("vendor", "call_as_step"), given, caller)
+    """
+    Call an asynchronous vendor function.
+
+    Raises Invalid, NodeLocked, Unavailable.
+    """
+    call_arguments = {"function": name, "arguments": dict(arguments)}
+    _begin(session, node, OperationKind.VENDOR, ("vendor", "call_as_step"), call_arguments, caller)
 
 
-def _begin(  # noqa: PLR0917 - what an operation is made of
+def _begin(  # noqa: PLR0917 - columns of an operation
     session: Session,
     node: Node,
     kind: OperationKind,
@@ -169,7 +196,13 @@ def _begin(  # noqa: PLR0917 - what an operation is made of
 
 
 def _validated(session: Session, node: Node, kind: str, method: str | None = None) -> Target:
-    """The node's target, whose interface can do this, and is set up right. Raises Invalid."""
+    """
+    Validate an interface of the node and return the node's target.
+
+    method: one that the interface must implement; None: any.
+
+    Raises Invalid.
+    """
     try:
         target = targets.of_node(session, node)
         interface: Interface = target.driver.by_kind[kind]

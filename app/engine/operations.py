@@ -1,8 +1,8 @@
 """
-Operations: how one is written down, handed out, and read again.
+Operations: creation, dispatch, and queries.
 
-Every function runs inside the caller's transaction, with the node's row locked (`lock`). Lock
-order is node, operation, steps. Only `hand_out` raises the fence.
+Every function runs in the caller's transaction, with the node's row locked (`lock`). Lock order is
+node, operation, steps. Only a dispatch raises the fence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,12 +46,16 @@ from app.runtime import Link, Message, Runtime, of
 
 logger = log.get(__name__)
 
-#: Links of one chain at most, as each carries the rest of it; the last one sends what follows.
+#: Most links of a chain, as each link carries the rest of it; the last one sends the next chain.
 LONGEST_CHAIN = 32
 
 
 def lock(session: Session, node_id: int) -> Node:
-    """The node, its row locked until the transaction ends. Raises NotFound."""
+    """
+    Return the node, with its row locked until the transaction ends.
+
+    Raises NotFound.
+    """
     node = session.scalar(_LOCK, {"node_id": node_id})
     if node is None:
         raise NotFound("node", str(node_id))
@@ -67,7 +71,11 @@ _LOCK = (
 
 
 def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation]:
-    """An operation and its node, both locked, as they are now. Raises NotFound."""
+    """
+    Lock and return a node and its operation, both freshly read.
+
+    Raises NotFound.
+    """
     node_id = session.get_one(Operation, operation_id).node_id
     node = lock(session, node_id)
     operation = session.get_one(
@@ -78,15 +86,23 @@ def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation
 
 @contextmanager
 def mapped(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
-    """A node and an operation, both locked, as rows of the session. Raises NotFound."""
+    """
+    Lock a node and an operation and yield them as rows of the session.
+
+    Raises NotFound.
+    """
     yield lock(session, node_id), session.get_one(Operation, operation_id, with_for_update=True)
 
 
 @contextmanager
 def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple[Node, Operation]]:
     """
-    The same, with the steps of the operation, as drafts (`app/models/draft.py`), for changes of
-    their columns only: no step may be deleted. The columns that were set are written on exit.
+    Lock a node, an operation and its steps, and yield the first two as drafts.
+
+    Drafts (`app/models/draft.py`) allow changes of columns only: no step may be deleted. Changed
+    columns are written on exit.
+
+    Raises NotFound.
     """
     connection = connection_of(session)
     node_row = _DRAFT_NODE.first(connection, {"id_": node_id})
@@ -118,9 +134,10 @@ _step = draft.drafts(OperationStep)
 
 def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:
     """
-    Those of some operations that nobody has locked, each with its node, locked, and steps read.
+    Lock those of the operations that no other transaction has locked, and their nodes.
 
-    In the order given; one of each node, as two of a node are not changed in one transaction.
+    Returns them in the given order, with their steps read: at most one per node, as a transaction
+    must not change two operations of a node.
     """
     nodes = {node.id: node for node in session.scalars(_LOCK_FREE_NODES, {"ids": operation_ids})}
     found = {
@@ -131,8 +148,8 @@ def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node
         _steps_in(session)[each.uuid] = []
     for row in session.scalars(_STEPS_OF_ALL, {"ids": list(found)}):
         _steps_in(session)[found[row.operation_id].uuid].append(row)
-    given = [found[each] for each in operation_ids if each in found]
-    return [(nodes.pop(each.node_id), each) for each in given if each.node_id in nodes]
+    locked = [found[each] for each in operation_ids if each in found]
+    return [(nodes.pop(each.node_id), each) for each in locked if each.node_id in nodes]
 
 
 _ids = bindparam("ids", expanding=True, type_=Integer)
@@ -155,7 +172,7 @@ _STEPS_OF_ALL = (
 )
 
 
-def start(  # noqa: PLR0917 - the columns of a row
+def start(  # noqa: PLR0917 - columns of an operation
     session: Session,
     node: Node,
     kind: OperationKind,
@@ -165,10 +182,10 @@ def start(  # noqa: PLR0917 - the columns of a row
     **columns: Any,
 ) -> None:
     """
-    Write the intent: an operation and its steps; the message leaves when it is committed, or
-    when it is its turn where such operations queue.
+    Create an operation and its steps and dispatch it.
 
-    rows: not empty; the event of the last one ends the operation. columns: more of the operation's.
+    The message is sent after the commit, or after admission where such operations queue. rows: not
+    empty; the event of the last one ends the operation. columns: further columns of the operation.
     The rows are inserted at once, without the session; read them again to change them.
     """
     operation = Operation(
@@ -191,7 +208,7 @@ def start(  # noqa: PLR0917 - the columns of a row
         step_transition(row, StepEvent.PLAN)
     _steps_in(session)[operation.uuid] = list(rows)
     hand_out(session, node, operation, OperationEvent.SUBMIT)
-    del _steps_in(session)[operation.uuid]  # they are not rows of the session
+    del _steps_in(session)[operation.uuid]  # they do not belong to the session
     node.operation_id = draft.add(connection_of(session), operation)
     for row in rows:
         row.operation_id = node.operation_id
@@ -205,7 +222,7 @@ def record_finished(
     caller: Caller,
     error: Mapping[str, Any] | None = None,
 ) -> Operation:
-    """An operation that had nothing to do, or could not even begin because of an error."""
+    """Create an operation that has ended: nothing to do, or `error` prevented its start."""
     moment = utcnow()
     operation = Operation(
         uuid=str(uuid4()),
@@ -227,7 +244,7 @@ def record_finished(
 def append(
     session: Session, operation: Operation, rows: Iterable[OperationStep], position: int
 ) -> None:
-    """Add steps from a position on."""
+    """Append steps from a position on."""
     known = steps_of(session, operation)
     for offset, row in enumerate(rows):
         row.operation_id, row.position = operation.id, position + offset
@@ -238,9 +255,9 @@ def append(
 
 def hand_out(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
     """
-    Give the operation, at its cursor, to the node's owner under a new fence.
+    Dispatch the operation at its cursor to the node's owner, under a new fence.
 
-    event: one whose row has a new fence.
+    event: one with a new fence in the table of transitions.
     """
     assert OPERATIONS[event].new_fence, event
     transition(session, operation, event)
@@ -256,8 +273,9 @@ def hand_out(session: Session, node: Node, operation: Operation, event: Operatio
 
 def send(session: Session, node: Node, operation: Operation) -> None:
     """
-    Send the chain of the remaining steps to the node's owner. Without an owner, or before it is
-    admitted, the operation stays queued.
+    Send the chain of the remaining steps to the node's owner.
+
+    Without an owner, or before admission, the operation stays queued and nothing is sent.
     """
     runtime = of(session)
     try:
@@ -286,7 +304,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
 
 
 def leave_queue(session: Session, operation: Operation) -> None:
-    """An operation has ended: once that is committed, who is next has its slot."""
+    """Admit the next operations of the queue once the end of this one is committed."""
     if operation.queue is not None:
         _admit_after_commit(session, operation)
 
@@ -299,9 +317,10 @@ def _admit_after_commit(session: Session, operation: Operation) -> None:
 
 def _admit(runtime: Runtime, queue: str, kind: str) -> None:
     """
-    Send whatever may begin. Nothing is locked when this is called.
+    Admit and send operations of a queue, in transactions of their own.
 
-    A look of its own, as two that end or come at once do not see each other before they commit.
+    Runs after the commit, without locks: two operations that start or end concurrently do not see
+    each other before they commit.
     """
     killpoints.reach("admitting", kind)
     try:
@@ -309,12 +328,12 @@ def _admit(runtime: Runtime, queue: str, kind: str) -> None:
             return
         for operation_id in retrying(lambda: admission.admit(runtime, queue)):
             killpoints.reach("admitted", kind)
-            retrying(partial(_send_first, runtime, operation_id))
-    except SQLAlchemyError as error:  # the reconciler does it
+            retrying(partial(_send_admitted, runtime, operation_id))
+    except SQLAlchemyError as error:  # the reconciler admits them later
         logger.warning("admission.postponed", queue=queue, detail=str(error))
 
 
-def _send_first(runtime: Runtime, operation_id: int) -> None:
+def _send_admitted(runtime: Runtime, operation_id: int) -> None:
     with runtime.transaction() as session:
         node, operation = lock_operation(session, operation_id)
         if operation.state == OperationState.QUEUED and operation.sent_at is None:
@@ -322,7 +341,7 @@ def _send_first(runtime: Runtime, operation_id: int) -> None:
 
 
 def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
-    """All steps of an operation, in order; read once per transaction."""
+    """Return all steps of an operation in order; read once per transaction."""
     known = _steps_in(session)
     if operation.uuid not in known:
         known[operation.uuid] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
@@ -330,10 +349,10 @@ def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
 
 
 def links_of(session: Session, operation: Operation) -> tuple[Link, ...]:
-    """The steps from the cursor on as links of a chain."""
+    """Build the links of a chain from the steps at and after the cursor."""
     if operation.uuid in _steps_in(session):
         rows = [(row.position, row.label) for row in pending(session, operation)]
-    else:  # labels only
+    else:  # the labels suffice
         named = {"operation_id": operation.id, "cursor": operation.cursor}
         found = session.execute(_LABELS, named)
         rows = [(position, f"{interface}.{name}") for position, interface, name in found]
@@ -359,13 +378,13 @@ _STEPS = (
 
 
 def _steps_in(session: Session) -> dict[str, list[OperationStep]]:
-    """UUID of an operation -> its steps, of those that this transaction has read."""
+    """Cache of the session: UUID of an operation -> its steps."""
     steps: dict[str, list[OperationStep]] = session.info.setdefault("steps", {})
     return steps
 
 
 def pending(session: Session, operation: Operation) -> list[OperationStep]:
-    """The steps from the cursor on that are not finished."""
+    """Return the unfinished steps at and after the cursor."""
     return [
         row
         for row in steps_of(session, operation)
@@ -374,7 +393,7 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
 
 
 def go_back(session: Session, operation: Operation, position: int) -> None:
-    """Run again what was planned from a position on; the caller hands the operation out."""
+    """Reset the planned steps from a position on; the caller dispatches the operation."""
     for row in steps_of(session, operation):
         if row.position >= position and row.source != StepSource.TIDY:
             step_transition(row, StepEvent.RESET)
@@ -384,11 +403,12 @@ def go_back(session: Session, operation: Operation, position: int) -> None:
 
 
 def current_step(session: Session, operation: Operation) -> OperationStep:
+    """Return the step at the cursor."""
     return next(row for row in steps_of(session, operation) if row.position == operation.cursor)
 
 
 def of_node(session: Session, node_id: int) -> list[Operation]:
-    """All operations of a node, the newest first."""
+    """Return all operations of a node, newest first."""
     return list(
         session.scalars(
             select(Operation).where(Operation.node_id == node_id).order_by(Operation.id.desc())
@@ -400,9 +420,10 @@ def current(
     session: Session, node_ids: Sequence[int]
 ) -> dict[int, tuple[Operation, OperationStep | None, list[OperationStep]]]:
     """
-    node id -> its operation in progress, that operation's current step, and all its steps.
+    Map node ids to their active operation, its current step and all its steps.
 
-    Two queries for any number of nodes; power changes are left out.
+    Takes two queries for any number of nodes. Power changes and other operations beside the
+    provision state are excluded.
     """
     if not node_ids:
         return {}

@@ -1,9 +1,9 @@
 """
-Planning: the ordered steps of an operation, from what drivers and agents offer.
+Planning: the ordered steps of an operation, from the steps that drivers and agents offer.
 
-A plan is a list of rows for `operation_steps`: the frame before, the steps of the flow, the frame
-after. Steps run by decreasing priority, unless somebody asked for them in an order of his own. The
-same functions plan what will be done and, once the agent has reported its steps, the rest anew.
+A plan is a list of rows for `operation_steps`: frame steps before, the steps of the flow, frame
+steps after. Steps run by decreasing priority, or in the caller's order where a verb takes one. The
+rest of a plan is built again, by the same functions, when the agent has reported its steps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from drivers.core.interface import Frame
 from drivers.core.steps import PRIORITY_OVERRIDES, Flow, Resume, Step
 from drivers.core.target import Target
 
-#: Who goes first among equal priorities (Ironic's numbers; they hold the seed's order).
+#: Order of interfaces at equal step priority, highest first (Ironic's numbers, the spec's order).
 INTERFACE_PRIORITY: Mapping[str, int] = {
     "vendor": 7, "power": 6, "management": 5, "firmware": 4, "deploy": 3, "bios": 2, "raid": 1,
 }  # fmt: skip
@@ -29,15 +29,15 @@ VERIFY_PRIORITY: Mapping[str, int] = {
     "power": 13, "management": 12, "firmware": 11, "inspect": 10, "deploy": 9, "boot": 8,
     "bios": 7, "raid": 6, "vendor": 5, "network": 4, "storage": 3, "console": 2, "rescue": 1,
 }  # fmt: skip
-#: Where a machine may run the rescue ramdisk.
+#: States in which the rescue ramdisk may be running.
 RESCUED = (State.RESCUE, State.RESCUE_WAIT, State.RESCUE_FAIL, State.UNRESCUE_FAIL)
 
-#: What is left to others where `[agent]manage_agent_boot` says so.
+#: Frame steps that are left out where `[agent]manage_agent_boot` is false.
 BOOT_OF_AGENT = (("boot", "prepare_ramdisk"), ("boot", "clean_up_ramdisk"))
 
-#: The priority of the step `deploy`.
+#: Priority of the step `deploy`.
 MEGA_STEP = 100
-#: The priority of the step `prepare_instance_boot`.
+#: Priority of the step `prepare_instance_boot`.
 INSTANCE_BOOT = 60
 _NO_STEP: Key = ("", "")
 
@@ -46,16 +46,11 @@ Rows = list[OperationStep]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """
-    What a verb is asked for with.
+    """Parameters of a verb that its plan depends on."""
 
-    steps: as `app.hardware.steps` reads them. disable_ramdisk: do without the agent. state: the
-    node's, before the verb.
-    """
-
-    steps: Sequence[Asked] = ()
-    disable_ramdisk: bool = False
-    state: State | None = None
+    steps: Sequence[Asked] = ()  # requested steps, as normalized by `app.engine.step_sources`
+    disable_ramdisk: bool = False  # run without the agent
+    state: State | None = None  # of the node before the verb
 
 
 PLAIN = Request()
@@ -63,18 +58,20 @@ Plan = Callable[[Runtime, Node, Target, Request], Rows]
 
 
 def verify(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    """Read the power state, then everything the driver verifies."""
+    """Plan the verification: read the power state, then run the verify steps of the driver."""
     rows = [_frame_row(runtime, "power", "read")]
     rows += _flow_rows(runtime, target, Flow.VERIFY)
     if runtime.settings.conductor.power_off_after_manage:
         rows.append(_frame_row(runtime, "power", "power_off"))
     for row in rows:
-        row.tries = 1  # whoever has mistyped an address wants to know it now
+        row.tries = 1  # no retries: report a mistyped address at once
     return rows
 
 
 def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    """Automated cleaning, by the request's steps if it has some; nothing where it is off."""
+    """
+    Plan automated cleaning, with the requested steps if there are any; empty if it is disabled.
+    """
     if not cleans(runtime, node):
         return []
     if request.steps:
@@ -85,24 +82,26 @@ def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
 
 
 def cleans(runtime: Runtime, node: Node) -> bool:
-    """Whether automated cleaning is on for a node."""
+    """Return whether automated cleaning is enabled for a node."""
     wanted = node.automated_clean
     return runtime.settings.conductor.automated_clean if wanted is None else wanted
 
 
 def manual_clean(runtime: Runtime, node: Node, target: Target, request: Request) -> Rows:
-    return _as_asked(runtime, target, Flow.CLEAN, request)
+    return _in_given_order(runtime, target, Flow.CLEAN, request)
 
 
 def service(runtime: Runtime, node: Node, target: Target, request: Request) -> Rows:
-    return _as_asked(runtime, target, Flow.SERVICE, request)
+    return _in_given_order(runtime, target, Flow.SERVICE, request)
 
 
 def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
     known = offered(target, Flow.DEPLOY)
-    # what the agent offered at an earlier boot is only a hint until it has booted again
+    # in-band steps are known from an earlier boot, and may have changed until the next one
     own = {key: step for key, step in known.items() if not step.in_band}
-    if not target.driver.deploy.has_decomposed_deploy_steps():  # one step does all of them
+    if (
+        not target.driver.deploy.has_decomposed_deploy_steps()
+    ):  # a single step does the whole deployment
         own = {
             key: step
             for key, step in own.items()
@@ -115,7 +114,7 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
 
 
 def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    """Tear down, also what is left of a rescue, then clean as `clean` does."""
+    """Plan the tear-down, with the cleanup of a rescue if the node is in one, then `clean`."""
     down = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
         down = [*frame(target, flows.RESCUE.name).on_failure, *down]
@@ -125,7 +124,7 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
 
 
 def framework(flow: ProvisionFlow) -> Plan:
-    """A plan of a flow that has no steps of its own, only its frame."""
+    """Return the planner of a flow that consists of its frame only."""
 
     def plan(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
         return _framed(runtime, frame(target, flow.name), [])
@@ -134,16 +133,18 @@ def framework(flow: ProvisionFlow) -> Plan:
 
 
 def power(state: str, timeout: float | None) -> Rows:
+    """Plan a change of the power state. timeout: seconds; None: the setting's."""
     args = {"state": state, "timeout": timeout}
     return [OperationStep(**_FRAME, interface="power", name="change", args=args)]
 
 
 def single(interface: str, name: str, args: Mapping[str, Any]) -> Rows:
-    """One call of an interface, as an operation of its own."""
+    """Plan one method call of an interface."""
     return [OperationStep(**_FRAME, interface=interface, name=name, args=dict(args))]
 
 
 def frame(target: Target, flow: str) -> Frame:
+    """Return the frame of a flow."""
     deploy = target.driver.deploy
     inspects = flow == flows.INSPECT.name
     found = target.driver.inspect.frame(target) if inspects else deploy.frame(target, flow)
@@ -155,18 +156,18 @@ def frame(target: Target, flow: str) -> Frame:
 
 
 def tidy(target: Target, flow: str, *, power_off: bool = False) -> Rows:
-    """What is done when a flow has failed, before the node enters its failed state."""
+    """Plan the cleanup steps after a failure of a flow."""
     labels = list(frame(target, flow).on_failure)
-    return _tidying([*labels, ("power", "power_off")] if power_off else labels)
+    return _cleanup_rows([*labels, ("power", "power_off")] if power_off else labels)
 
 
 def tidy_abort(target: Target, flow: str) -> Rows:
-    """What is done when a flow was aborted."""
+    """Plan the cleanup steps after an abort of a flow."""
     around = frame(target, flow)
-    return _tidying(around.on_failure if around.on_abort is None else around.on_abort)
+    return _cleanup_rows(around.on_failure if around.on_abort is None else around.on_abort)
 
 
-def _tidying(labels: Iterable[tuple[str, str]]) -> Rows:
+def _cleanup_rows(labels: Iterable[tuple[str, str]]) -> Rows:
     return [
         OperationStep(
             **{**_FRAME, "source": StepSource.TIDY}, interface=interface, name=name, args={}
@@ -175,7 +176,7 @@ def _tidying(labels: Iterable[tuple[str, str]]) -> Rows:
     ]
 
 
-def with_agent_steps(  # noqa: PLR0917 - what a plan is made of
+def with_agent_steps(  # noqa: PLR0917 - inputs of a plan
     runtime: Runtime,
     target: Target,
     flow: Flow,
@@ -184,40 +185,40 @@ def with_agent_steps(  # noqa: PLR0917 - what a plan is made of
     finished: Iterable[OperationStep] = (),
 ) -> Rows:
     """
-    The rest of a plan, now that the agent has reported its steps.
+    Plan the rest of a flow after the agent has reported its steps.
 
-    pending: the rows that have not been run, finished: those that have. What the agent offers with
-    a priority above 0 joins the steps of the flow; frames stay where they are.
+    pending: rows that have not run. asked: requested steps. finished: rows that have run. Steps of
+    the agent with a priority above 0 join the flow; frame steps keep their places.
     """
     known = offered(target, flow)
     if flow is Flow.DEPLOY:
-        # reserved steps may be asked for several times, at different priorities
+        # reserved steps may be requested several times, at different priorities
         done = {(row.label, row.priority) for row in finished if row.flow == flow}
         rows = [
             row for row in _merged(runtime, known, asked) if (row.label, row.priority) not in done
         ]
         _restart_into_agent(rows, None)
     elif asked:
-        rows = [_asked_row(runtime, flow, each, known, ramdisk=True) for each in asked]
+        rows = [_requested_row(runtime, flow, each, known, ramdisk=True) for each in asked]
     else:
         rows = _enabled(runtime, flow, known)
     return rows + [_copy(row) for row in pending if row.flow != flow]
 
 
-def _as_asked(runtime: Runtime, target: Target, flow: Flow, request: Request) -> Rows:
-    """The request's steps in its order; the agent is booted only where one of them needs it."""
+def _in_given_order(runtime: Runtime, target: Target, flow: Flow, request: Request) -> Rows:
+    """Plan the requested steps in their order; boot the agent only if one of them needs it."""
     known = offered(target, flow)
     ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, known)
-    rows = [_asked_row(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps]
+    rows = [_requested_row(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps]
     return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
 
 
 def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[Asked]) -> Rows:
-    """The steps of a deployment: those asked for, and all others that are enabled."""
+    """Merge the requested steps of a deployment with all others that are enabled."""
     named = {(each["interface"], each["step"]) for each in asked if not each.get("child")}
     others = {key: step for key, step in known.items() if key not in named}
     rows = [
-        _asked_row(runtime, Flow.DEPLOY, each, known, ramdisk=True)
+        _requested_row(runtime, Flow.DEPLOY, each, known, ramdisk=True)
         for each in asked
         if each["priority"] > 0
     ]
@@ -226,10 +227,10 @@ def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[Asked])
 
 def _restart_into_agent(rows: Rows, booted_by: Key | None) -> None:
     """
-    Mark the reserved steps of a deployment that start the agent when they start the machine.
+    Mark the reserved steps of a deployment that must boot the agent when they start the machine.
 
-    Those are all up to the step that prepares the instance's boot, and later ones that a step of
-    the agent follows. booted_by: the step that boots the agent first, None when it has been run.
+    These are the ones before the step that prepares the instance's boot, and later ones followed by
+    an in-band step. booted_by: the step that boots the agent first; None if it has run.
     """
     for at, row in enumerate(rows):
         if row.name in reserved.METHODS:
@@ -254,7 +255,7 @@ def _flow_rows(runtime: Runtime, target: Target, flow: Flow) -> Rows:
 
 
 def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
-    """All that is run without being asked for, in order."""
+    """Rows of the steps that run without a request, sorted."""
     setting = flows.of_steps(flow).forbidden_steps
     forbidden = getattr(runtime.settings.api, setting) if setting else ()
     rows = [
@@ -269,13 +270,13 @@ def _sorted(rows: Iterable[OperationStep], flow: Flow) -> Rows:
 
 
 def rank(flow: Flow, priority: float, interface: str) -> tuple[float, int]:
-    """What steps of a flow are ordered by, the first the least."""
+    """Sort key of a step in a flow; the first step has the lowest."""
     order = VERIFY_PRIORITY if flow is Flow.VERIFY else INTERFACE_PRIORITY
     return -priority, -order.get(interface, 0)
 
 
 def priority_of(runtime: Runtime, flow: Flow, step: Step) -> float:
-    """The priority of a step, as settings may give it."""
+    """Return the priority of a step, with the overrides of the settings."""
     setting = PRIORITY_OVERRIDES.get(flow)
     overrides = getattr(runtime.settings.conductor, setting) if setting else {}
     priority: float = overrides.get(f"{step.interface}.{step.name}", step.priorities[flow])
@@ -303,32 +304,32 @@ def _step_row(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> O
     )
 
 
-def _asked_row(
+def _requested_row(
     runtime: Runtime,
     flow: Flow,
-    asked: Asked,
+    requested: Asked,
     known: Mapping[Key, Step],
     *,
     ramdisk: bool,
 ) -> OperationStep:
     """
-    The row of a step that was asked for.
+    Create the row of a requested step.
 
-    One that is not known is taken for the agent's until the agent has told. One of a flow itself
-    (`wait`, `reboot`, ...), or of a child node, is neither the driver's nor the agent's.
+    An unknown step counts as in-band until the agent has reported its steps. A reserved step
+    (`wait`, `reboot`, ...) and a step of a child node belong to neither driver nor agent.
     """
-    key = interface, name = asked["interface"], asked["step"]
+    key = interface, name = requested["interface"], requested["step"]
     own = name in reserved.METHODS
-    child = asked.get("child")
+    child = requested.get("child")
     step = None if own or child else known.get(key)
     if step is None:
         in_band = not own and not child
         abortable = own or flow is Flow.DEPLOY
         resume = Resume.PROBE if in_band else Resume.RERUN
         step = Step(interface, name, {flow: 0}, (), abortable, ramdisk, in_band, resume)
-    row = _step_row(runtime, flow, step, StepSource(asked["source"]))
-    row.args, row.child = dict(asked["args"]), child
-    row.priority = asked.get("priority", row.priority)
+    row = _step_row(runtime, flow, step, StepSource(requested["source"]))
+    row.args, row.child = dict(requested["args"]), child
+    row.priority = requested.get("priority", row.priority)
     return row
 
 

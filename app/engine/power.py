@@ -1,5 +1,5 @@
 """
-Power: a change of power that somebody asks for becomes an operation.
+Power requests: a requested change of the power state becomes an operation.
 """
 
 from sqlalchemy.orm import Session
@@ -16,7 +16,7 @@ from drivers.core.errors import HardwareError
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
 
 TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
-#: A machine that is being cleaned is not to be interrupted (spec implement-cleaning-states).
+#: Cleaning must not be interrupted (spec implement-cleaning-states).
 FORBIDDEN_IN = (State.CLEANING, State.CLEAN_WAIT)
 
 
@@ -24,12 +24,14 @@ def request(
     session: Session, node: Node, state: str, timeout: float | None, caller: Caller
 ) -> None:
     """
-    Bring a node to a power state; timeout: seconds, instead of the setting's.
+    Change the power state of a node. timeout: seconds; None: the setting's.
 
-    The caller has locked the node's row. Raises Invalid, Conflict, NodeLocked, Unavailable.
+    The caller has locked the node's row.
+
+    Raises Invalid, Conflict, NodeLocked, Unavailable.
     """
     if state not in TARGETS:
-        why = f"{state!r} is no power state; there are {', '.join(TARGETS)}"
+        why = f"{state!r} is not a power state; valid are {', '.join(TARGETS)}"
         raise IllegalMove(state, node.uuid, node.provision_state, why)
     if node.provision_state in FORBIDDEN_IN:
         raise IllegalMove(state, node.uuid, node.provision_state)

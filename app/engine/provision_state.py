@@ -1,5 +1,5 @@
 """
-Moves: the one function that changes a provision state, and what belongs to certain moves.
+Transitions of provision states, and their effects on the node at the end of a flow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +31,12 @@ RESCUE_PASSWORDS = ("rescue_password", "hashed_rescue_password")
 
 def move(node: Node, event: Event, target: State | None = None) -> None:
     """
-    Let `event` happen to `node`: the only way in which a provision state changes.
+    Apply an event to the provision state of a node: the only way in which it changes.
 
-    target: where the flow that begins leads, when that is not what the table says. Within a flow
-    the target is kept. Raises IllegalMove. The caller has locked the row.
+    target: target provision state of the flow that begins; None: the table's. Within a flow the
+    target is kept. The caller has locked the row.
+
+    Raises IllegalMove: the event is not allowed in the node's state.
     """
     old = MACHINE[State(node.provision_state)]
     if event not in old.moves:
@@ -54,19 +56,23 @@ def move(node: Node, event: Event, target: State | None = None) -> None:
 
 
 def _end_inspection(node: Node, *, done: bool) -> None:
-    """The times of an inspection, if it is one that ends."""
+    """Set the times of an inspection that ends; nothing for other flows."""
     if node.inspection_started_at is not None:
         node.inspection_started_at = None
         node.inspection_finished_at = utcnow() if done else None
 
 
 def settle(session: Session, node: Node, state: State, event: Event, operation: Operation) -> None:
-    """Carry out the effects of an event that a flow has ended by, in the state that it left."""
+    """
+    Apply the effects of an event that ends a flow.
+
+    state: the node's state before the event.
+    """
     flow = flows.under_way_in(state) or flows.failed_in(state)
     if flow is None:
         return
     for effect in _effects(flow, state, event):
-        _DO[effect](session, node, operation, flow)
+        _APPLY[effect](session, node, operation, flow)
 
 
 def _effects(flow: ProvisionFlow, state: State, event: Event) -> Sequence[Effect]:
@@ -75,36 +81,38 @@ def _effects(flow: ProvisionFlow, state: State, event: Event) -> Sequence[Effect
     if event is Event.ABORT:
         return flow.on_abort
     if state != flow.busy or event in (Event.WAIT, Event.HOLD):
-        return ()  # it goes on
+        return ()  # the flow continues
     return flow.on_fail if event is Event.FAIL else flow.on_done
 
 
 def _wipe_instance(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
-    """Nothing of the tenant is left, whether the tear-down went well or not."""
+    """Remove the tenant's data from the node, after a successful or a failed tear-down."""
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     node.instance_info = {}
     node.instance_uuid = node.instance_name = None
-    gone = {
+    dropped = {
         "instance", "root_uuid_or_disk_id", "is_whole_disk_image", "deploy_boot_mode", "image",
         Boot.INSTANCE_NEXT,
     }  # fmt: skip
     internal = node.driver_internal_info
     if internal.get("automatic_lessee"):
         node.lessee = None
-        gone |= {"automatic_lessee"}
-    node.driver_internal_info = {key: value for key, value in internal.items() if key not in gone}
+        dropped |= {"automatic_lessee"}
+    node.driver_internal_info = {
+        key: value for key, value in internal.items() if key not in dropped
+    }
 
 
 def _forget_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
-    """A flow is over: the agent that took part in it is not to be trusted any longer."""
+    """Revoke the agent of a flow that has ended."""
     agent = session.get(AgentRecord, node.id)
     if agent is not None:
-        agent.pregenerated = False  # its medium is of no use any more
+        agent.pregenerated = False  # the boot medium with its token is not used again
         forget_agent(agent)
 
 
 def _release_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
-    """It is over; where agents are kept running, the next operation goes on with this one."""
+    """Revoke the agent, unless fast track keeps it running for the next operation."""
     if not chosen(node.driver_info, of(session).settings.deploy.fast_track):
         _forget_agent(session, node, operation, flow)
 
@@ -117,8 +125,8 @@ def _set_fault(session: Session, node: Node, operation: Operation, flow: Provisi
 def _set_fault_if_begun(
     session: Session, node: Node, operation: Operation, flow: ProvisionFlow
 ) -> None:
-    """Leave a machine to an operator that one of the flow's own steps has worked on."""
-    begun = session.scalar(
+    """Set the fault of the flow if one of its own steps was attempted."""
+    attempted = session.scalar(
         select(OperationStep.id)
         .where(
             OperationStep.operation_id == operation.id,
@@ -127,7 +135,7 @@ def _set_fault_if_begun(
         )
         .limit(1)
     )
-    if begun is not None:
+    if attempted is not None:
         _set_fault(session, node, operation, flow)
 
 
@@ -138,7 +146,7 @@ def _clear_fault(session: Session, node: Node, operation: Operation, flow: Provi
 
 
 def leave_to_operator(node: Node, fault: Fault) -> None:
-    """Into maintenance, because of its last error."""
+    """Set maintenance with a fault, with the last error as its reason."""
     node.maintenance, node.fault = True, fault
     node.maintenance_reason = node.maintenance_reason or node.last_error
 
@@ -146,14 +154,14 @@ def leave_to_operator(node: Node, fault: Fault) -> None:
 def _forget_password(
     session: Session, node: Node, operation: Operation, flow: ProvisionFlow
 ) -> None:
-    """Nobody needs the password of a rescue any longer than it takes to set it."""
+    """Remove the rescue password: it is needed only until the ramdisk has set it."""
     info = node.instance_info
     if any(key in info for key in RESCUE_PASSWORDS):
         node.instance_info = {key: info[key] for key in info if key not in RESCUE_PASSWORDS}
 
 
 def _forget_report(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
-    """What the agent has posted was made use of, or comes too late."""
+    """Delete the agent's inspection report, used or too late."""
     session.execute(delete(InspectionReport).where(InspectionReport.node_id == node.id))
     info = node.driver_internal_info
     node.driver_internal_info = {key: info[key] for key in info if key != BMC_ADDRESSES}
@@ -163,7 +171,7 @@ def _unknown_power(session: Session, node: Node, operation: Operation, flow: Pro
     node.power_state = None
 
 
-_DO: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None]] = {
+_APPLY: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None]] = {
     Effect.FORGET_AGENT: _forget_agent,
     Effect.RELEASE_AGENT: _release_agent,
     Effect.FORGET_REPORT: _forget_report,
@@ -178,10 +186,11 @@ _DO: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None]] 
 
 def forget_agent(agent: AgentRecord) -> None:
     """
-    The machine is off or starts anew: what runs there next must prove itself again.
+    Revoke the trust in an agent: its machine is off or reboots.
 
-    The steps that it listed are kept: they are what the node can do, as far as is known (spec
-    manual-cleaning), and are listed anew before any of them is run.
+    The next agent must look up the node for a new token. The steps that it has reported are kept,
+    as the last known ones (spec manual-cleaning); the next agent reports its steps before any of
+    them runs.
     """
     agent.url = agent.verify_ca = agent.status = agent.status_message = None
     if not agent.pregenerated:

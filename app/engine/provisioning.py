@@ -1,7 +1,7 @@
 """
-Provisioning: a verb from the API, with its arguments, becomes a move and an operation.
+Provisioning: a verb with its arguments becomes a transition of the node and an operation.
 
-`weigh` decides all that can be decided before anything is written; `request` writes it down.
+`provisioning.weigh` makes all decisions without writing; `provisioning.request` carries them out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,28 +49,26 @@ from drivers.core.steps import Flow
 from drivers.core.target import Target
 
 Arguments = Mapping[str, Any]
-Asking = Callable[[Session, Node, Arguments], planning.Request]
+RequestReader = Callable[[Session, Node, Arguments], planning.Request]
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
     """
-    An event that a caller asks for, carried out by an operation.
+    Declaration of a verb that runs an operation.
 
-    guards: checked in this order, also where the move is all there is to do. before_work: checked
-    after them, where an operation begins. asks: reads the steps that come with it. flow: its steps
-    are checked against; invalid steps are refused, or, when `fails`, end in the failed state.
-    target: where it leads, unless as the state machine says.
+    Without work to do, as for `manage` of an available node, only `guards` and the transition
+    apply.
     """
 
     kind: OperationKind
     plan: planning.Plan
-    asks: Asking = step_sources.nothing
-    flow: Flow | None = None
-    fails: bool = False
-    target: State | None = None
-    guards: tuple[Guard, ...] = ()
-    before_work: tuple[Guard, ...] = (served,)
+    read_request: RequestReader = step_sources.nothing  # finds the requested steps
+    flow: Flow | None = None  # the requested steps belong to it; None: they are not checked
+    fails: bool = False  # invalid steps fail the operation; else the API refuses them
+    target: State | None = None  # target provision state; None: the state machine's
+    guards: tuple[Guard, ...] = ()  # checked in this order, before any change
+    before_work: tuple[Guard, ...] = (served,)  # checked next, if an operation starts
 
 
 _DEPLOYABLE = (
@@ -78,7 +76,7 @@ _DEPLOYABLE = (
 )  # fmt: skip
 _RESCUABLE = (served, interfaces_valid("power", "rescue", "network"))
 
-#: Event -> how; MANAGE works only where the node must be verified first.
+#: Event -> declaration. MANAGE runs an operation only from `enroll`, to verify the node.
 _VERBS: Mapping[Event, Verb] = {
     Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
     Event.PROVIDE: Verb(
@@ -126,7 +124,7 @@ _VERBS: Mapping[Event, Verb] = {
 
 
 def _abort(session: Session, node: Node, caller: Caller) -> None:
-    """Abort what is under way; a service that has failed is abandoned instead."""
+    """Abort the active operation; end a failed service instead, with the cleanup of its frame."""
     if node.provision_state != State.SERVICE_FAIL:
         transitions.request_abort(session, node)
         return
@@ -148,7 +146,7 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """An event that changes the operation under way instead of beginning one."""
+    """Declaration of a verb that changes the active operation instead of starting one."""
 
     act: Callable[[Session, Node, Caller], None]
     guards: tuple[Guard, ...] = ()
@@ -162,55 +160,54 @@ _INTERRUPTS: Mapping[Event, Interrupt] = {
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """
-    What a verb does to a node, before it is done.
-
-    leaves: the state that it is moved from; of what still queues, the one in which it would wait.
-    how: None where nothing but the move is to be done, or where something under way is changed.
-    steps: asked for. wrong: with those, a sentence each; then the operation fails before its first
-    step.
-    """
+    """Decision about a verb: the changes that `request` would make."""
 
     event: Event
-    leaves: State
-    how: Verb | None = None
-    rows: Sequence[OperationStep] = ()
-    steps: Sequence[Asked] = ()
-    wrong: Sequence[str] = ()
-    shown: Arguments = field(default_factory=dict)
+    leaves: State  # state before the event; for a queued operation, its wait state
+    how: Verb | None = None  # None: only a transition, or a change of the active operation
+    rows: Sequence[OperationStep] = ()  # planned steps
+    steps: Sequence[Asked] = ()  # requested steps
+    wrong: Sequence[str] = ()  # errors in them; with any, the operation fails before its first step
+    shown: Arguments = field(default_factory=dict)  # arguments without secrets
 
 
 def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Intent:
     """
-    Decide what `verb` (a key of `states.VERBS`) does to a node; nothing is written.
+    Decide the effect of `verb`, a key of `states.VERBS`, on a node, without writing.
 
-    Raises Invalid for an unknown verb or steps that cannot be, IllegalMove, NodeLocked,
-    InMaintenance, NodeProtected, Conflict, and Unavailable when no conductor serves the node.
+    Raises Invalid: an unknown verb, or invalid steps.
+    Raises IllegalMove, InMaintenance, NodeProtected, Conflict: the node does not allow it.
+    Raises NodeLocked: another operation holds the node.
+    Raises Unavailable: no conductor serves the node.
     """
     event = VERBS.get(verb)
     if event is None:
         raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
-    leaves = _left(session, node, verb, event)
+    leaves = _state_left(session, node, verb, event)
     candidate = Candidate(session, node, verb, event)
     how = _VERBS.get(event)
     for guard in (how or _INTERRUPTS[event]).guards:
         guard(candidate)
-    if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:  # only the move is left
+    if (
+        how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE
+    ):  # no work, only the transition
         return Intent(event, leaves)
     for guard in how.before_work:
         guard(candidate)
-    request, wrong = _asked(candidate, how, arguments)
+    request, wrong = _checked_request(candidate, how, arguments)
     rows = [] if wrong else how.plan(of(session), node, candidate.target, request)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
     return Intent(event, leaves, how, rows, request.steps, wrong, shown)
 
 
-def _left(session: Session, node: Node, verb: str, event: Event) -> State:
+def _state_left(session: Session, node: Node, verb: str, event: Event) -> State:
     """
-    The state that a verb would leave: the wait state of a busy one whose operation it may end.
+    Return the state that a verb would leave.
 
-    Raises NodeLocked and IllegalMove.
+    For a busy node whose operation the verb may end, that is the wait state of the flow.
+
+    Raises NodeLocked, IllegalMove.
     """
     leaves = State(node.provision_state)
     if node.reservation is not None:
@@ -224,7 +221,9 @@ def _left(session: Session, node: Node, verb: str, event: Event) -> State:
 
 
 def _may_end(session: Session, node: Node, event: Event) -> bool:
-    """Whether an event may end the operation that reserves a node: it queues, or is aborted."""
+    """
+    Return whether an event may end the node's operation: it is queued, or the event aborts it.
+    """
     if admission.is_queued(session, node):
         return True
     return event is Event.ABORT and aborts.is_possible(session, node)
@@ -232,25 +231,28 @@ def _may_end(session: Session, node: Node, event: Event) -> bool:
 
 def check_deployment(session: Session, node: Node, target: Target) -> None:
     """
-    What is to be deployed is possible, as far as it is known without the caller's steps: the boot
-    mode, the traits of the instance, the steps of their templates. Raises Invalid.
+    Check a deployment as far as possible without the caller's steps.
+
+    These are the boot mode, the traits of the instance, and the steps of the templates.
+
+    Raises Invalid.
     """
     candidate = Candidate(session, node, "deploy", Event.DEPLOY)
     candidate.target = target
     boot_mode_allowed(candidate)
-    _asked(candidate, _VERBS[Event.DEPLOY], {})
+    _checked_request(candidate, _VERBS[Event.DEPLOY], {})
 
 
 def leads_to(intent: Intent) -> State:
-    """The state that a node enters at once."""
+    """Return the state that the node enters at once."""
     return MACHINE[intent.leaves].moves[intent.event]
 
 
 def request(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> None:
     """
-    Begin what `verb` asks for: move, and hand out. The caller has locked the node's row.
+    Start a verb: change the provision state and dispatch the operation.
 
-    Raises as `weigh` does.
+    The caller has locked the node's row. Raises the errors of `provisioning.weigh`.
     """
     intent = weigh(session, node, verb, arguments)
     if intent.event in _INTERRUPTS:
@@ -282,24 +284,28 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     transitions.fire(session, node, finished, Event.FAIL if error else Event.DONE)
 
 
-def _asked(
+def _checked_request(
     candidate: Candidate, how: Verb, arguments: Arguments
 ) -> tuple[planning.Request, list[str]]:
-    """The request of a verb, and the errors in its steps. Raises Invalid."""
+    """
+    Return the request of a verb, and the errors in its steps.
+
+    Raises Invalid: errors in the steps of a verb that refuses them.
+    """
     session, target = candidate.session, candidate.target
-    request = how.asks(session, candidate.node, arguments)
-    wrong = [*_wrong(target, how, request), *child_nodes.problems(session, request.steps)]
+    request = how.read_request(session, candidate.node, arguments)
+    wrong = [*_step_errors(target, how, request), *child_nodes.problems(session, request.steps)]
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     return request, wrong
 
 
-def _wrong(target: Target, how: Verb, request: planning.Request) -> list[str]:
-    """What is wrong with the steps that are asked for, as far as it is known by now."""
+def _step_errors(target: Target, how: Verb, request: planning.Request) -> list[str]:
+    """List the errors in the requested steps, as far as the offered steps are known."""
     if how.flow is None or not request.steps:
         return []
     known = offered(target, how.flow)
-    if how.flow is Flow.DEPLOY:  # only the agent that will have booted says what it can do
+    if how.flow is Flow.DEPLOY:  # in-band steps are known once the agent has booted
         known = {key: step for key, step in known.items() if not step.in_band}
     ramdisk = not request.disable_ramdisk
     agent = ramdisk and planning.frame(target, how.flow).collect is not None
@@ -309,7 +315,7 @@ def _wrong(target: Target, how: Verb, request: planning.Request) -> list[str]:
 def _keep_arguments(
     runtime: Runtime, node: Node, event: Event, arguments: Arguments, caller: Caller
 ) -> None:
-    """What comes with a verb and belongs to the node from now on."""
+    """Store the arguments of a verb that belong to the node."""
     kept = {}
     if "configdrive" in arguments:
         kept["configdrive"] = arguments["configdrive"]
@@ -321,11 +327,11 @@ def _keep_arguments(
     if kept:
         node.instance_info = {**node.instance_info, **kept}
     if event is Event.DEPLOY:
-        _lend(runtime, node, caller)
+        _set_lessee(runtime, node, caller)
 
 
-def _lend(runtime: Runtime, node: Node, caller: Caller) -> None:
-    """The project that deploys a node becomes its lessee, if settings want that."""
+def _set_lessee(runtime: Runtime, node: Node, caller: Caller) -> None:
+    """Set the deploying project as the node's lessee, if settings enable that."""
     settings = runtime.settings.conductor
     if not settings.automatic_lessee or node.lessee is not None:
         return

@@ -1,13 +1,13 @@
 """
-Restoration: a database that was restored from a backup is older than the machines.
+Database restores: detect them, and quarantine the nodes whose rows may be outdated.
 
-What it says of them may be wrong: a node that it has as being cleaned may have been given to
-somebody since. So nothing is carried on, and no machine is touched, until an operator has looked.
-That goes for all nodes; or, where it is known which ones work was begun on since, as after the loss
-of mere seconds (`workers.restore_guard`), for those.
+After a restore from a backup, the rows may contradict the machines: a node recorded as being
+cleaned may have a new tenant. So operations end, and no machine receives a command until an
+operator has checked it. This concerns all nodes or, if Redis still knows on which nodes work has
+begun since the backup (`workers.restore_guard`), only those.
 
-How it is noticed: conductors raise the water mark in the database all the time, and remember the
-highest that they have seen; Redis remembers it too. A mark below that comes from the past.
+Detection: conductors raise the watermark in the database with each heartbeat and remember the
+highest one; Redis keeps it too. A lower watermark in the database means that it was restored.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,46 +29,48 @@ from drivers.core.errors import FailureCode
 logger = log.get(__name__)
 
 REASON = "The database was restored from a backup: compare this node with its machine"
-#: By how much the mark is raised above all that anybody can have seen.
+#: Increase of the watermark above the highest one seen, so that no process knows a higher one.
 LEAP = 1_000_000
-#: Nodes that are changed in one statement.
-PART = 1000
+#: Most nodes per statement.
+CHUNK = 1000
 
 
 class Older(Exception):
-    """The database has a lower mark than somebody has seen. level: its mark; seen: the other."""
+    """The database was restored: its watermark is lower than one that was seen."""
 
     def __init__(self, level: int, seen: int) -> None:
-        super().__init__(f"the water mark is {level}, and {seen} was seen")
+        super().__init__(f"the watermark is {level}, and {seen} was seen")
         self.level, self.seen = level, seen
 
 
 def rise(session: Session, seen: int) -> int:
     """
-    Raise the water mark; returns what it is now. seen: the highest mark that the caller knows of.
+    Raise the watermark and return its new level.
 
-    Raises Older when that is higher. Whoever finds that it was not raised for long gives the agents
-    that time again.
+    seen: highest level that the caller knows. If the watermark was not raised for longer than the
+    heartbeat timeout, deadlines of agents are extended by that time.
+
+    Raises `restore.Older`: the database has a lower level than `seen`.
     """
     row = _locked(session)
     if row.level < seen:
         raise Older(row.level, seen)
-    _give_time_again(session)
+    _extend_deadlines(session)
     row.level += 1
     return row.level
 
 
 def settle(session: Session, found: Older, touched: Collection[str] | None) -> None:
     """
-    Declare the database restored, unless another one has, or it has moved since it was found so.
+    Declare the database restored, unless another process has, or the watermark has changed since.
 
-    touched: as of `declare`. From then on the mark is above all others, and nobody notices again.
+    touched: see `restore.declare`. Afterwards the watermark is above all that were seen.
     """
     row = _locked(session)
     if row.level != found.level:
         return
     declare(session, touched)
-    _give_time_again(session)
+    _extend_deadlines(session)
     row.level = found.seen + LEAP
 
 
@@ -76,7 +78,7 @@ def _locked(session: Session) -> Watermark:
     return session.scalar(select(Watermark).with_for_update()) or _first(session)
 
 
-def _give_time_again(session: Session) -> None:
+def _extend_deadlines(session: Session) -> None:
     silence = session.scalar(select(age(Watermark.raised_at))) or 0.0
     if silence > of(session).settings.conductor.heartbeat_timeout:
         logger.warning("conductors.were_away", seconds=round(silence))
@@ -88,34 +90,35 @@ def _first(session: Session) -> Watermark:
         with session.begin_nested():
             session.add(Watermark(id=1, level=0))
             session.flush()
-    except IntegrityError:  # another one was first
+    except IntegrityError:  # a concurrent transaction has inserted it
         pass
     return session.scalars(select(Watermark).with_for_update()).one()
 
 
 def level(session: Session) -> int:
-    """The water mark, 0 in a database that has none yet."""
+    """Return the watermark; 0 in a database without one."""
     return session.scalar(select(Watermark.level)) or 0
 
 
 def declare(session: Session, touched: Collection[str] | None = None) -> tuple[int, int]:
     """
-    Take nothing in the rows for true: what is under way ends here, failed, and is not tidied up;
-    the nodes are in maintenance until an operator ends that. No machine is told anything.
+    Quarantine nodes after a restore: fail their active operations without cleanup.
 
-    touched: UUIDs of the nodes that work has begun on since; with those on which it was under way,
-    they are all that it concerns. None: it concerns every node. Returns how many operations and
-    nodes it did.
+    Fences are raised, reservations dropped, and the nodes enter maintenance with the fault
+    `restored`, which an operator ends. No machine receives a command.
+
+    touched: UUIDs of the nodes on which work has begun since the backup; nodes with a running
+    operation are added. None: all nodes. Returns the numbers of operations and nodes.
     """
-    nodes = _doubtful(session, touched)
+    nodes = _affected(session, touched)
     active = session.execute(
         select(Operation.id, Operation.node_id).where(Operation.state.in_(ACTIVE))
     )
     ids = [operation_id for operation_id, node_id in active.all() if node_id in nodes]
     for operation_id in ids:
-        _give_up(session, *operations.lock_operation(session, operation_id))
+        _fail_operation(session, *operations.lock_operation(session, operation_id))
         session.flush()
-    for some in _parts(sorted(nodes)):
+    for some in _chunks(sorted(nodes)):
         session.execute(
             update(Node)
             .where(Node.id.in_(some))
@@ -135,12 +138,12 @@ def declare(session: Session, touched: Collection[str] | None = None) -> tuple[i
     return len(ids), len(nodes)
 
 
-def _doubtful(session: Session, touched: Collection[str] | None) -> set[int]:
-    """The ids of the nodes that the rows may be wrong about."""
+def _affected(session: Session, touched: Collection[str] | None) -> set[int]:
+    """Return the ids of the nodes to quarantine, with the children of touched nodes."""
     rows = session.execute(select(Node.id, Node.uuid, Node.parent_node)).all()
     if touched is None:
         return {node_id for node_id, _, _ in rows}
-    # what waits or is held begins again with work that is noted; what runs had begun before
+    # a waiting or held operation is in Redis' record once it resumes; a running one may not be
     runs = or_(
         Operation.state == OperationState.RUNNING,
         and_(Operation.state == OperationState.QUEUED, ~Operation.is_queued),
@@ -153,15 +156,16 @@ def _doubtful(session: Session, touched: Collection[str] | None) -> set[int]:
     return {node_id for node_id, uuid, parent in rows if {uuid, parent} & concerned}
 
 
-def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """As many at a time as a statement may name, and change in its time."""
-    return (ids[at : at + PART] for at in range(0, len(ids), PART))
+def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Split ids into chunks for one statement each."""
+    return (ids[at : at + CHUNK] for at in range(0, len(ids), CHUNK))
 
 
-def _give_up(session: Session, node: Node, operation: Operation) -> None:
+def _fail_operation(session: Session, node: Node, operation: Operation) -> None:
+    """End an operation without cleanup, and move the node to the failed state of its flow."""
     reason = (
         f"{operation.kind} was under way when the backup was made from which the database was"
-        " restored; what has become of it since is not known"
+        " restored; its real outcome is not known"
     )
     for row in operations.pending(session, operation):
         step_transition(row, StepEvent.SKIP)
@@ -177,10 +181,9 @@ def _give_up(session: Session, node: Node, operation: Operation) -> None:
 
 def enter_failed(session: Session, node: Node, event_type: str, reason: str) -> bool:
     """
-    Move a node out of a state in which nobody acts any more, to the failed state of its flow.
+    Move a node out of a busy, wait or hold state to the failed state of its flow.
 
-    Only rows change: nothing that belongs to a failure, as tidying up, is done. False when the node
-    is in no such state.
+    Only rows change; there is no cleanup. Returns False if the node is in another kind of state.
     """
     state = State(node.provision_state)
     row = MACHINE[state]

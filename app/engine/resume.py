@@ -1,7 +1,8 @@
 """
-Waking: how an operation that waits goes on.
+Resume: dispatch waiting operations again.
 
-Every function runs inside the caller's transaction, with the node's row locked.
+Every function runs in the caller's transaction, with the node's row locked, unless it takes a
+runtime.
 """
 
 from collections.abc import Sequence
@@ -24,17 +25,18 @@ from app.operation_states import OperationEvent
 from app.runtime import Runtime
 from app.states import MACHINE, Event, Kind, State
 
-#: Seconds for which an agent that is polled need not be listened to.
+#: Seconds for which polling replaces the heartbeats of an agent.
 WATCHED = 600.0
-#: Operations that are written in one transaction.
-TOGETHER = 200
+#: Most operations per transaction.
+BATCH = 200
 
 
 def wake(session: Session, node: Node, operation: Operation) -> bool:
     """
-    Hand a waiting operation out again; False when another operation has the node just now.
+    Dispatch a waiting operation again.
 
-    It wakes when that one ends, if the agent has called meanwhile.
+    Returns False if it does not wait, or another operation holds the node; in that case it is
+    resumed at the end of that operation, if its agent has sent a heartbeat.
     """
     if operation.state != OperationState.WAITING:
         return False
@@ -47,7 +49,7 @@ def wake(session: Session, node: Node, operation: Operation) -> bool:
 
 
 def agent_called(session: Session, node_id: int) -> None:
-    """The agent has given a sign of life: wake the operation that waits for it, if any."""
+    """Resume the operation that waits for the agent's heartbeat, if there is one."""
     node = lock(session, node_id)
     operation = session.scalar(
         select(Operation).where(
@@ -62,21 +64,26 @@ def agent_called(session: Session, node_id: int) -> None:
 
 def unwatched(timeout: float | BindParameter[float]) -> ColumnElement[bool]:
     """
-    Condition on a waiting operation: no live conductor polls its agent, heartbeats have to wake it.
+    Condition on an operation that waits for its agent: no live conductor polls the agent.
 
-    timeout: seconds after which a conductor without heartbeat counts as dead.
+    Only then do heartbeats resume the operation. timeout: seconds after which a conductor without
+    heartbeat counts as dead.
     """
     alive = select(Conductor.incarnation).where(
         Conductor.online, age(Conductor.heartbeat_at) < timeout
     )
-    by_nobody = func.coalesce(Operation.claimed_by, "").not_in(alive)
-    return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), by_nobody)
+    without_poller = func.coalesce(Operation.claimed_by, "").not_in(alive)
+    return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), without_poller)
 
 
 def keep_watch(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
-    """Agents are still polled for these, (id, fence): nothing else need wake them for as long."""
-    for at in range(0, len(watched), TOGETHER):
-        these = tuple_(Operation.id, Operation.fence).in_(watched[at : at + TOGETHER])
+    """
+    Extend the polling of agents for these operations, given as (id, fence).
+
+    Until it expires, their heartbeats resume nothing.
+    """
+    for at in range(0, len(watched), BATCH):
+        these = tuple_(Operation.id, Operation.fence).in_(watched[at : at + BATCH])
         with runtime.transaction() as session:
             session.execute(
                 update(Operation)
@@ -87,7 +94,9 @@ def keep_watch(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
 
 
 def leave_to_agent(runtime: Runtime, operation_id: int, fence: int) -> None:
-    """An agent does not answer: its next sign of life is to wake what waits for it."""
+    """
+    End the polling of an agent that does not answer: its next heartbeat resumes the operation.
+    """
     with runtime.transaction() as session:
         session.execute(
             update(Operation)
@@ -98,9 +107,10 @@ def leave_to_agent(runtime: Runtime, operation_id: int, fence: int) -> None:
 
 def wake_if_called(session: Session, node: Node, operation: Operation) -> None:
     """
-    A heartbeat that came since the step was claimed is not lost.
+    Resume the operation if a heartbeat has arrived since its step was claimed.
 
-    The agent's row is locked: one that comes just now is recorded, and looks, after our commit.
+    Locks the agent's row: a concurrent heartbeat is recorded after this commit, and finds the
+    operation waiting.
     """
     if operation.wake_at is not None:
         return
@@ -112,7 +122,7 @@ def wake_if_called(session: Session, node: Node, operation: Operation) -> None:
 
 
 def wake_what_waited(session: Session, node: Node) -> None:
-    """A change of power is over: go on with what its agent has called for meanwhile."""
+    """After a power change, resume the waiting operation if its agent has sent a heartbeat."""
     waiting = session.scalar(
         select(Operation).where(
             Operation.node_id == node.id,

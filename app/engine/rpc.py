@@ -1,10 +1,9 @@
 """
-Asking: what has to be known now, and can be learnt only from a machine, is asked of the conductor
-that the machine's node belongs to.
+RPC: synchronous calls of the API to the conductor that owns a node.
 
-Only workers reach BMCs. The conductor answers in threads of its own , see
-`workers.conductor.rpc_server`, so that a question never waits behind steps. It is begun once at
-most: a conductor that dies is replaced, and the new owner of the node is asked.
+Only conductors reach BMCs. They answer calls in separate threads (`workers.conductor.rpc_server`),
+so that a call never waits for steps. A call is executed at most once, unless it is repeatable: when
+a conductor dies, the call is sent to the new owner of the node.
 """
 
 import time
@@ -22,26 +21,20 @@ from app.models import Node
 from app.ring import Member, owner
 from app.runtime import Asks, Runtime
 
-#: Seconds between looks whether the conductor that was asked still lives.
-LOOK = 0.5
+#: Seconds between checks that the called conductor is alive.
+LIVENESS_INTERVAL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """
-    What can be asked: a method of an interface.
-
-    locked: refused while the node is reserved, as Ironic does. order: it changes the machine, so
-    nobody else gives it orders meanwhile. repeatable: asked again when the conductor that had
-    begun to answer is dead. needs: what a conductor must understand to answer (`app.release`).
-    """
+    """A method of an interface that can be called."""
 
     interface: str
     method: str
-    locked: bool = True
-    order: bool = False
-    repeatable: bool = True
-    needs: int = release.NEEDED
+    locked: bool = True  # refused while the node is reserved, as in Ironic
+    order: bool = False  # it changes the machine: takes the node's lease
+    repeatable: bool = True  # sent again if the conductor died while executing it
+    needs: int = release.NEEDED  # version that the conductor must understand (`app.release`)
 
 
 QUESTIONS: Mapping[str, Question] = {
@@ -59,8 +52,8 @@ QUESTIONS: Mapping[str, Question] = {
 }
 
 
-class Told(ServiceError):
-    """What a conductor answered instead of what was asked for."""
+class RemoteError(ServiceError):
+    """Error that a conductor returned for a call."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         super().__init__(answer["message"])
@@ -70,96 +63,97 @@ class Told(ServiceError):
 
 def ask(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     """
-    The answer (JSON) to `what`, a key of `QUESTIONS`, about the node `ident`.
+    Call `what`, a key of `rpc.QUESTIONS`, for the node `ident` and return the result (JSON).
 
-    Waits up to `[api]ask_timeout` seconds, a locked node included. Raises NotFound, NodeLocked,
-    Told, GatewayTimeout, and Unavailable when no conductor serves the node, or too many requests of
-    this process wait already.
+    Waits up to `[api]ask_timeout` seconds, including the wait for a locked node.
+
+    Raises NotFound, NodeLocked.
+    Raises RemoteError: the conductor returned an error.
+    Raises GatewayTimeout: no conductor answered in time, or it died with the call.
+    Raises Unavailable: no conductor serves the node, or too many requests of this process wait
+    already.
     """
     end = time.monotonic() + runtime.settings.api.ask_timeout
     with given_away():
-        return _when_free(runtime, lambda: _ask(runtime, ident, what, arguments, end))
+        return _when_free(runtime, lambda: _call(runtime, ident, what, arguments, end))
 
 
 def _when_free(runtime: Runtime, attempt: Callable[[], Any]) -> Any:
-    """Try again, a little later, when the node is locked."""
+    """Call `attempt` again after a pause while the node is locked."""
     settings = runtime.settings.conductor
     for _ in range(settings.node_locked_retry_attempts - 1):
         try:
             return attempt()
-        except (NodeLocked, Told) as error:
+        except (NodeLocked, RemoteError) as error:
             if error.status != NodeLocked.status:
                 raise
         time.sleep(settings.node_locked_retry_interval)
     return attempt()
 
 
-def _ask(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], end: float) -> Any:
-    question = QUESTIONS[what]
+def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], end: float) -> Any:
+    method = QUESTIONS[what]
     with runtime.reading() as session:
         node = nodes.find(session, ident)
-        if question.locked and node.reservation is not None:
+        if method.locked and node.reservation is not None:
             raise NodeLocked(node.uuid, node.reservation)
-        member = conductors.owner_of(session, node, question.needs)
+        member = conductors.owner_of(session, node, method.needs)
     document = {
         "node": node.uuid,
         "what": what,
         "arguments": dict(arguments),
-        "version": question.needs,
+        "version": method.needs,
     }
-    answer = _Asked(runtime, node, question, document, end).answer_of(member)
+    answer = _PendingCall(runtime, node, method, document, end).result_from(member)
     if "status" in answer:
-        raise Told(answer)
+        raise RemoteError(answer)
     return answer["answer"]
 
 
 @dataclass(slots=True)
-class _Asked:
-    """
-    One question under way; end: by this process's monotonic clock. passed: incarnations that did
-    not understand it.
-    """
+class _PendingCall:
+    """One call in progress."""
 
     runtime: Runtime
     node: Node
-    question: Question
+    method: Question
     document: Mapping[str, Any]
-    end: float
-    passed: set[str] = field(default_factory=set)
+    end: float  # by this process's monotonic clock
+    refused: set[str] = field(default_factory=set)  # incarnations of too old a release
 
-    def answer_of(self, member: Member) -> Mapping[str, Any]:
-        """Ask a conductor, and whoever takes its place, until one has answered."""
+    def result_from(self, member: Member) -> Mapping[str, Any]:
+        """Send the call to a conductor, and to its successors, until one has answered."""
         asks = self.runtime.asks
         if asks is None:
-            raise Unavailable("This process has no way to ask a conductor.")
-        asked, key = member, self._post(asks, member)
+            raise Unavailable("This process cannot call conductors.")
+        callee, key = member, self._post(asks, member)
         while (left := self.end - time.monotonic()) > 0:
-            answer = asks.receive(key, min(left, LOOK))
+            answer = asks.receive(key, min(left, LIVENESS_INTERVAL))
             if answer is not None and "understands" not in answer:
                 return answer
-            if answer is not None:  # of an earlier release, which must not have been asked
-                self.passed.add(asked.incarnation)
+            if answer is not None:  # the release of this conductor is too old
+                self.refused.add(callee.incarnation)
             members = [
                 each
                 for each in conductors.members(self.runtime)
-                if each.version >= self.question.needs and each.incarnation not in self.passed
+                if each.version >= self.method.needs and each.incarnation not in self.refused
             ]
             now = owner(self.node.uuid, self.node.driver, self.node.conductor_group, members)
-            if now is None or now.incarnation == asked.incarnation:
+            if now is None or now.incarnation == callee.incarnation:
                 continue
-            if answer is None and not asks.withdraw(key):  # it was begun
-                if any(each.incarnation == asked.incarnation for each in members):
+            if answer is None and not asks.withdraw(key):  # the conductor has started it
+                if any(each.incarnation == callee.incarnation for each in members):
                     continue
-                if not self.question.repeatable:
+                if not self.method.repeatable:
                     raise GatewayTimeout(
-                        f"Conductor {asked.name} died while it carried out"
-                        f" {self.document['what']} {self._about}; whether it did is not known."
+                        f"Conductor {callee.name} died while executing"
+                        f" {self.document['what']} {self._about}; the result is not known."
                     )
-            asked, key = now, self._post(asks, now)
-        begun = not asks.withdraw(key)
-        doubt = "; it may still be carried out" if begun and self.question.order else ""
+            callee, key = now, self._post(asks, now)
+        started = not asks.withdraw(key)
+        doubt = "; it may still be executed" if started and self.method.order else ""
         raise GatewayTimeout(
-            f"Conductor {asked.name} did not answer within"
+            f"Conductor {callee.name} did not answer within"
             f" {self.runtime.settings.api.ask_timeout:g} s to {self.document['what']}"
             f" {self._about}{doubt}."
         )
@@ -171,7 +165,7 @@ class _Asked:
 
     @property
     def _about(self) -> str:
-        """The node, and how its BMC is reached."""
+        """Name the node and the address of its BMC, for error messages."""
         info = self.node.driver_info
         bmc = next((info[key] for key in sorted(info) if key.endswith("_address")), "unknown")
         return f"of node {self.node.uuid} (BMC {bmc})"

@@ -1,9 +1,9 @@
 """
-Booting again: machines that were told to boot the agent from the network, and do not call.
+Boot retries: machines that network-boot the agent and send no heartbeat.
 
-A packet lost at the wrong moment leaves a machine in its firmware's menu for ever. After
-`[pxe]boot_retry_timeout` seconds of silence it is switched off and booted anew, for as often as
-that fits into the time that the flow waits for its agent.
+A lost packet can leave a machine in its firmware's menu forever. After `[pxe]boot_retry_timeout`
+seconds without a heartbeat it is powered off and booted again, as often as fits into the callback
+timeout of the flow.
 """
 
 from typing import Any
@@ -27,16 +27,16 @@ _BOOTS, _OFF = "boot.prepare_ramdisk", "power.power_off"
 
 
 def boot_silent_again(runtime: Runtime) -> int:
-    """One look at all nodes; how many are booted again."""
+    """Check all nodes once and return the number of machines that are booted again."""
     timeout = runtime.settings.pxe.boot_retry_timeout
     if not timeout:
         return 0
     with runtime.reading() as session:
         ids = list(session.scalars(_silent(timeout)))
-    return sum(_one(runtime, operation_id, timeout) for operation_id in ids)
+    return sum(_retry_one(runtime, operation_id, timeout) for operation_id in ids)
 
 
-def _one(runtime: Runtime, operation_id: int, timeout: float) -> bool:
+def _retry_one(runtime: Runtime, operation_id: int, timeout: float) -> bool:
     with runtime.transaction(Actor.PERIODIC) as session:
         node, operation = operations.lock_operation(session, operation_id)
         if session.scalar(_silent(timeout).where(Operation.id == operation_id)) is None:
@@ -53,11 +53,11 @@ def _boot_again(
     booted = [row for row in before if row.label == _BOOTS][-1]
     limit = timeouts.callback_timeout(session, node)
     if limit and booted.attempts * timeout >= limit:
-        return False  # it has been tried for long enough: the deadline comes
-    begins = [
+        return False  # no time for another boot before the deadline
+    starts = [
         row.position for row in before if row.label == _OFF and row.position < booted.position
     ]
-    operations.go_back(session, operation, max(begins, default=booted.position))
+    operations.go_back(session, operation, max(starts, default=booted.position))
     logger.warning("boot.retried", node=node.uuid, operation=operation.uuid, silent=timeout)
     return resume.wake(session, node, operation)
 
@@ -67,7 +67,7 @@ def _is_before(row: OperationStep, operation: Operation) -> bool:
 
 
 def _silent(timeout: float) -> Select[Any]:
-    """Operations that wait for an agent that has been booted so long ago, and never called."""
+    """Select operations whose agent was booted `timeout` seconds ago and has not called yet."""
     interface, _, name = _BOOTS.partition(".")
     heard = (
         select(AgentRecord.node_id)

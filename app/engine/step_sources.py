@@ -1,8 +1,8 @@
 """
-Sources of steps: those of the caller of a verb, of a runbook, and of templates, as one list.
+Step sources: the requested steps of a verb, from its caller, a runbook and deploy templates.
 
-A requested step is a JSON object, kept with its operation: {interface, step, args, source}, in
-deployments with a priority, and with `child` where it is run on a child node.
+A requested step is a JSON object, stored with its operation: {interface, step, args, source}, in
+deployments with a priority, and with `child` if it runs on a child node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ def to_service(session: Session, node: Node, arguments: Arguments) -> planning.R
 
 
 def to_deploy(session: Session, node: Node, arguments: Arguments) -> planning.Request:
-    """The caller's steps, and those of templates that the caller does not name himself."""
+    """Return the caller's steps, and those of templates that the caller does not override."""
     own = _read(session, node, arguments.get("deploy_steps") or (), StepSource.CALLER)
     named = {(each["interface"], each["step"]) for each in own}
     more = _read(session, node, templates.steps_of(session, node), StepSource.TEMPLATE)
@@ -48,7 +48,11 @@ def to_deploy(session: Session, node: Node, arguments: Arguments) -> planning.Re
 
 
 def by_settings(session: Session, node: Node, arguments: Arguments) -> planning.Request:
-    """The steps of automated cleaning, where `[conductor]` has it done by a runbook."""
+    """
+    Return the steps of automated cleaning, if `[conductor]` selects a runbook for it.
+
+    Raises Invalid: the settings select a runbook but name none for this node.
+    """
     state = State(node.provision_state)
     settings = of(session).settings.conductor
     source = settings.automated_cleaning_step_source
@@ -95,9 +99,9 @@ def _read(
     session: Session, node: Node, documents: Iterable[Mapping[str, Any]], source: StepSource
 ) -> list[dict[str, Any]]:
     """
-    Normalize requested steps: in the order of execution, and one for each child node to run on.
+    Normalize requested steps: sort them by `order`, expand those for child nodes.
 
-    Raises Invalid for a UUID that is not that of a child.
+    Raises Invalid: a UUID is not that of a child node.
     """
     ordered = sorted(documents, key=lambda each: each.get("order") or 0)
     found = []
@@ -133,7 +137,7 @@ def _children(
     for each in wanted or ():
         if each not in own:
             raise Invalid(
-                f"limit_child_node_execution: {each}, named for step {step}, is no child of node"
+                f"limit_child_node_execution: {each}, named for step {step}, is not a child of node"
                 f" {node.uuid}"
             )
     return wanted or own

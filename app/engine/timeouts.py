@@ -1,7 +1,7 @@
 """
-Limits: how often a step is tried, and how long its machine may take.
+Timeouts and retries of steps.
 
-Every function runs inside the caller's transaction.
+Every function runs in the caller's transaction.
 """
 
 from dataclasses import replace
@@ -18,9 +18,7 @@ from drivers.core.steps import Failed, Outcome, Wait
 
 
 def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:
-    """
-    What came of an attempt, but a transient fault is waited out while the step may be tried again.
-    """
+    """Replace a retryable failure by a wait with exponential backoff while tries are left."""
     if not isinstance(outcome, Failed) or not outcome.retryable or step.faults + 1 >= step.tries:
         return outcome
     step.faults, step.error = step.faults + 1, outcome.reason
@@ -31,11 +29,10 @@ def in_time(
     session: Session, node: Node, step: OperationStep, outcome: Outcome, seconds: float
 ) -> Outcome:
     """
-    What came of an attempt, but a machine that is looked at and has had its time has failed.
+    Fail a polling step once its time budget is used up.
 
-    Its time is what the looks at it take and the pauses between them, as they were planned: while
-    nobody looks, as nobody lives or the database is away, none of it passes. The last look is at
-    the end of it. seconds: what this look took.
+    Polls and planned pauses are charged; times without a live conductor or database are not. The
+    last poll takes place at the end of the budget. seconds: duration of this poll.
     """
     if not isinstance(outcome, Wait) or outcome.poll_after is None:
         return outcome
@@ -55,16 +52,16 @@ def in_time(
 
 
 def time_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:
-    """Seconds that a machine may take; 0: as long as it likes."""
+    """Return the time budget of a step in seconds; 0: unlimited."""
     return outcome.timeout or step.timeout or callback_timeout(session, node)
 
 
 def callback_timeout(session: Session, node: Node) -> float:
     """
-    Seconds for which this node may be silent in its state; 0: for ever.
+    Return the time in seconds that the node's agent may be silent in its state; 0: unlimited.
 
-    From when it is waited for: Ironic counts inspections from their start, but here that may have
-    been in a queue for long before the machine was switched on.
+    It counts from the start of the wait. Ironic counts inspections from their start, but here that
+    includes the time in the admission queue.
     """
     # the cleanup after an abort runs in a state in which no flow is under way
     flow = flows.under_way_in(node.provision_state) or flows.DEPLOY
@@ -72,7 +69,7 @@ def callback_timeout(session: Session, node: Node) -> float:
 
 
 def allow_for(session: Session, seconds: float) -> None:
-    """Nobody was there to hear agents for so long: all that are waited for get that time again."""
+    """Extend the deadlines of all waits for agents after `seconds` without any live conductor."""
     waits = (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None))
     for model, condition in (
         (Operation, waits),

@@ -1,8 +1,8 @@
 """
-Outcomes: what comes of a step, and what becomes of its operation and its node.
+Transitions: from the outcome of a step to the next state of its operation and node.
 
-Every function runs inside the caller's transaction, with the node's row locked, and is all there is
-between two states of an operation: it goes on, waits, is held, fails or ends here.
+Every function runs in the caller's transaction, with the node's row locked, and makes one complete
+change: the operation advances, waits, is held, fails or ends.
 """
 
 from collections.abc import Sequence
@@ -53,22 +53,22 @@ from drivers.core.steps import Failed, Flow, Hold, Wait
 
 logger = log.get(__name__)
 
-#: How often an automated clean begins again because the agent has changed.
+#: Most restarts of an automated clean after changes of the agent.
 RESTARTS = 3
 
 
 def done(
     session: Session, node: Node, operation: Operation, step: OperationStep, result: Any
 ) -> bool:
-    """A step is finished: go on with the next, or end. Returns whether there is a next one."""
+    """Record a finished step; advance or end the operation. Returns whether a step follows."""
     step.progress, step.result = {}, dict(result) or None
     if step.child:
         child_nodes.release(session, operation)
     if step.collects and not step.abort_after:
-        wrong = _replan(session, node, operation, step)
-        if wrong:
+        errors = _replan(session, node, operation, step)
+        if errors:
             return fail(
-                session, node, operation, step, Failed("; ".join(wrong), FailureCode.INVALID_STEPS)
+                session, node, operation, step, Failed("; ".join(errors), FailureCode.INVALID_STEPS)
             )
     step_transition(step, StepEvent.FINISH)
     step.finished_at = utcnow()
@@ -77,16 +77,16 @@ def done(
         return False
     if step.event:
         fire(session, node, operation, Event(step.event))
-    return _go_on(session, node, operation, step, OperationEvent.ADVANCE)
+    return _advance(session, node, operation, step, OperationEvent.ADVANCE)
 
 
 def wait(
     session: Session, node: Node, operation: Operation, step: OperationStep, outcome: Wait
 ) -> None:
     """
-    The machine works: free the node where its state has a wait state, and set the deadline.
+    Record that a step waits: set its deadline, and release the node if its flow has a wait state.
 
-    outcome: as `limits.in_time` has left it.
+    outcome: as returned by `timeouts.in_time`.
     """
     step_transition(step, StepEvent.WAIT)
     transition(session, operation, OperationEvent.WAIT)
@@ -98,7 +98,7 @@ def wait(
         if step.remaining is not None:
             step.deadline_at = session.scalar(select(after(outcome.poll_after + step.remaining)))
             operation.deadline_at = step.deadline_at
-    elif limit and not (outcome.timeout or step.timeout):  # each heartbeat begins it anew
+    elif limit and not (outcome.timeout or step.timeout):  # each heartbeat restarts it
         operation.deadline_at, step.deadline_at = after(limit), None
     elif limit:
         step.deadline_at = step.deadline_at or session.scalar(select(after(limit)))
@@ -112,7 +112,11 @@ def wait(
 def hold(
     session: Session, node: Node, operation: Operation, step: OperationStep, outcome: Hold
 ) -> bool:
-    """An operator goes on; no deadline runs. Returns whether there is a next step to run now."""
+    """
+    Hold the operation until an operator resumes it; no deadline runs.
+
+    Where the node cannot be held, the step fails. Returns whether a cleanup step follows.
+    """
     if Event.HOLD not in MACHINE[State(node.provision_state)].moves:
         reason = f"{step.label}: a node cannot be held while it is {node.provision_state}"
         return fail(session, node, operation, step, Failed(reason, FailureCode.NOT_SUPPORTED))
@@ -126,10 +130,10 @@ def hold(
 
 
 def unhold(session: Session, node: Node) -> None:
-    """The operator says: go on, at once."""
+    """Resume a held operation at once."""
     operation = session.scalar(_suspended(node))
     provision_state.move(node, Event.UNHOLD)
-    if operation is None:  # it was ended behind our back: the deadline of the wait tells
+    if operation is None:  # it has ended meanwhile: the deadline of the wait applies
         return
     transition(session, operation, OperationEvent.UNHOLD)
     resume.wake(session, node, operation)
@@ -139,14 +143,15 @@ def fail(
     session: Session, node: Node, operation: Operation, step: OperationStep, failure: Failed
 ) -> bool:
     """
-    A step has failed: tidy up, then enter the failed state. Returns whether there is a next step.
+    Fail a step: append the cleanup steps, then enter the failed state. Returns whether a step
+    follows.
 
-    A failure while tidying up is noted and does not stop the tidying. An automated clean begins
-    again when the agent has come back as another one.
+    A failed cleanup step is recorded and does not stop the cleanup. An automated clean restarts if
+    the agent's hardware managers have changed.
     """
     if step.child:
         child_nodes.release(session, operation)
-    if failure.code == FailureCode.VERSION_MISMATCH and _begins_again(session, operation, step):
+    if failure.code == FailureCode.VERSION_MISMATCH and _rewind_clean(session, operation, step):
         hand_out(session, node, operation, OperationEvent.RESTART)
         return False
     step_transition(step, StepEvent.FAIL)
@@ -156,21 +161,21 @@ def fail(
         rest = [row for row in pending(session, operation) if row.position > step.position]
         for row in rest:
             step_transition(row, StepEvent.SKIP)
-        tidy = _tidy_rows(session, node, operation)
-        if operation.moves_node and tidy:
+        cleanup = _cleanup_rows(session, node, operation)
+        if operation.moves_node and cleanup:
             last = max([step.position, *(row.position for row in rest)])
-            append(session, operation, tidy, last + 1)
-    return _go_on(session, node, operation, step, OperationEvent.CLEAN_UP)
+            append(session, operation, cleanup, last + 1)
+    return _advance(session, node, operation, step, OperationEvent.CLEAN_UP)
 
 
-def _go_on(
+def _advance(
     session: Session,
     node: Node,
     operation: Operation,
     step: OperationStep,
     event: OperationEvent,
 ) -> bool:
-    """Fire the event with the cursor at the next step; the caller sends, or runs it itself."""
+    """Move the cursor to the next step with an event; the caller sends or runs it."""
     rest = [row for row in pending(session, operation) if row.position > step.position]
     if not rest:
         _end_of_steps(session, node, operation)
@@ -183,14 +188,14 @@ def _go_on(
     return True
 
 
-def _tidy_rows(session: Session, node: Node, operation: Operation) -> list[OperationStep]:
+def _cleanup_rows(session: Session, node: Node, operation: Operation) -> list[OperationStep]:
     flow = flows.busy_in(node.provision_state)
     rows = steps_of(session, operation)
     prepared = any(row.source == StepSource.FRAME for row in rows)
     if flow is None or not (flow.cleanup and prepared):
         return []
-    begun = any(row.flow and row.attempts for row in rows)
-    setting = None if begun else flow.power_off_on_failure
+    started = any(row.flow and row.attempts for row in rows)
+    setting = None if started else flow.power_off_on_failure
     off = bool(setting and getattr(of(session).settings.conductor, setting))
     return planning.tidy(targets.of_node(session, node), flow.name, power_off=off)
 
@@ -199,23 +204,23 @@ def _replan(
     session: Session, node: Node, operation: Operation, step: OperationStep
 ) -> Sequence[str]:
     """
-    The agent has reported its steps: put them between those that are still to be run.
+    Insert the steps that the agent has reported between those that have not run.
 
-    Returns what is wrong with the steps that were asked for, now that all are known.
+    Returns the errors in the requested steps, now that all offered steps are known.
     """
     under_way = flows.busy_in(node.provision_state)
     flow = under_way.step_flow if under_way else None
-    assert flow is not None  # only frames of step flows have a step that collects
+    assert flow is not None  # only frames of step flows collect the agent's steps
     rest = [row for row in pending(session, operation) if row.position > step.position]
     before = [row for row in steps_of(session, operation) if row.position <= step.position]
     session.flush()
     target, asked = targets.of_node(session, node), operation.asked_steps
     try:
-        wrong = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
+        errors = steps.problems(asked, flow, steps.offered(target, flow), agent=False)
     except Invalid as error:
         return [str(error)]
-    if wrong:
-        return wrong
+    if errors:
+        return errors
     rows = planning.with_agent_steps(of(session), target, flow, rest, asked, before)
     for row in rest:
         session.delete(row)
@@ -225,10 +230,11 @@ def _replan(
     return ()
 
 
-def _begins_again(session: Session, operation: Operation, step: OperationStep) -> bool:
+def _rewind_clean(session: Session, operation: Operation, step: OperationStep) -> bool:
     """
-    Go back to where the agent lists its steps, if this is an automated clean (spec
-    implement-cleaning-states); a few times only, as the agent may change at each boot.
+    Rewind an automated clean to the step that collects the agent's steps.
+
+    Limited, as the agent may change at each boot (spec implement-cleaning-states).
     """
     rows = steps_of(session, operation)
     lists = next((row for row in rows if row.collects), None)
@@ -242,12 +248,12 @@ def _begins_again(session: Session, operation: Operation, step: OperationStep) -
 
 
 def abort(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
-    """Stop an operation at a step of it; the machine is tidied up at once."""
+    """Abort an operation at a step of it and start the cleanup."""
     flow = flows.under_way_in(node.provision_state)
     child_nodes.release(session, operation)
-    tidies = aborts.begin(session, node, operation, step, flow)
+    cleans_up = aborts.begin(session, node, operation, step, flow)
     record_error(session, node, operation)
-    if tidies:
+    if cleans_up:
         transition(session, operation, OperationEvent.CLEAN_UP)
         hand_out(session, node, operation, OperationEvent.HAND_OUT)
     else:
@@ -256,15 +262,15 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
 
 def request_abort(session: Session, node: Node) -> None:
     """
-    Abort what is under way at a node, also while a conductor runs a step of it; where that step
-    must not be interrupted, then when it has ended.
+    Abort the node's active operation, also while a conductor runs a step of it.
 
-    The operation is locked, so that no claim or outcome is recorded meanwhile. A conductor that
-    runs the step loses its claim to the new fence: what it still records is refused.
+    A step that must not be interrupted is finished first. The operation is locked, so that no claim
+    or outcome is recorded concurrently. A conductor that runs the step loses its claim by the new
+    fence: its later writes are refused.
     """
     query = select(Operation).where(*aborts.of_node(node)).with_for_update()
     operation = session.scalar(query.execution_options(populate_existing=True))
-    if operation is None:  # nothing is under way: only the state has to be left
+    if operation is None:  # no operation is active: only the state changes
         provision_state.move(node, Event.ABORT)
         return
     step = current_step(session, operation)
@@ -275,7 +281,7 @@ def request_abort(session: Session, node: Node) -> None:
 
 
 def _suspended(node: Node) -> Select[Operation]:
-    """What waits, is held, or has not yet begun."""
+    """Select the node's waiting, held and queued operations."""
     return select(Operation).where(
         Operation.node_id == node.id,
         Operation.state.in_((OperationState.WAITING, OperationState.HELD)) | Operation.is_queued,
@@ -284,7 +290,7 @@ def _suspended(node: Node) -> Select[Operation]:
 
 
 def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
-    """Nothing is left to do: the operation and its node arrive where they should."""
+    """End an operation without further steps, and fire the event of its end on the node."""
     failed = operation.error is not None
     if operation.aborting:
         end(session, node, operation, OperationEvent.ABORT)
@@ -305,7 +311,7 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
 
 
 def end(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
-    """End an operation by an event that leads to one of its final states."""
+    """End an operation by an event that leads to a final state."""
     transition(session, operation, event)
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
@@ -314,7 +320,7 @@ def end(session: Session, node: Node, operation: Operation, event: OperationEven
 
 
 def log_end(node: Node, operation: Operation) -> None:
-    """Log that an operation has ended: a failure as a warning that says of what and for whom."""
+    """Log the end of an operation; a failure as a warning with its cause and its requester."""
     facts = {"operation": operation.uuid, "node": node.uuid, "kind": str(operation.kind)}
     if operation.state != OperationState.FAILED:
         logger.info("operation.ended", **facts, state=str(operation.state))
@@ -333,7 +339,7 @@ def log_end(node: Node, operation: Operation) -> None:
 
 
 def fire(session: Session, node: Node, operation: Operation, event: Event) -> None:
-    """Let an event of an operation happen to its node, with what belongs to it."""
+    """Apply an event of an operation to its node, with effects and history entries."""
     state = State(node.provision_state)
     stays = node.retired or node.target_provision_state == State.MANAGEABLE
     if event is Event.DONE and state is State.CLEANING and stays:
@@ -355,15 +361,19 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
 
 
 def _steps_of_flow(session: Session, operation: Operation) -> Sequence[OperationStep]:
-    """The steps since an event of one of them has moved the node; none of what never began."""
-    if not operation.fence:  # never handed out
+    """
+    Return the steps of the current flow: those after the last step that fired an event.
+
+    Empty for an operation that was never dispatched.
+    """
+    if not operation.fence:  # never dispatched
         return ()
     rows = steps_of(session, operation)
     return rows[next((at + 1 for at, row in enumerate(rows) if row.event), 0) :]
 
 
 def record_error(session: Session, node: Node, operation: Operation) -> None:
-    """Say on the node what went wrong."""
+    """Record the operation's error on the node and in its history."""
     error = operation.error or {}
     node.last_error = error.get("message")
     history.add(
@@ -382,8 +392,9 @@ def _release(node: Node) -> None:
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
     """
-    The deadline of an operation that waits for its agent has passed: it fails, unless that has
-    called since.
+    Fail an operation whose wait for its agent has passed the deadline.
+
+    A heartbeat since then extends the deadline instead.
     """
     step = current_step(session, operation)
     if step.deadline_at is None:
@@ -402,7 +413,7 @@ def expire(session: Session, node: Node, operation: Operation) -> None:
 def fail_waiting(
     session: Session, node: Node, operation: Operation, step: OperationStep, failure: Failed
 ) -> None:
-    """Fail an operation that waits; its tidying is handed out like any other work."""
+    """Fail a waiting operation, and dispatch its cleanup."""
     if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.moves_node:
         provision_state.move(node, Event.RESUME)
     if fail(session, node, operation, step, failure):
@@ -410,10 +421,10 @@ def fail_waiting(
 
 
 def supersede(session: Session, node: Node) -> None:
-    """End the waiting or queued operation of a node: another verb takes its place."""
+    """End the waiting, held or queued operation of a node in favour of another verb."""
     for operation in session.scalars(_suspended(node)):
         child_nodes.release(session, operation)
         for row in pending(session, operation):
             step_transition(row, StepEvent.SKIP)
         end(session, node, operation, OperationEvent.SUPERSEDE)
-    session.flush()  # what queued leaves the node before another comes
+    session.flush()  # the old operation releases the node before the new one starts

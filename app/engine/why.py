@@ -1,5 +1,5 @@
 """
-Why: what a node waits for, who holds it, since when, and what happens next, in one answer.
+Explanations of a node's state for `/why`: the wait, the party that ends it, and the next action.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,31 +19,26 @@ from app.sentences import joined
 from app.states import MACHINE, VERBS, Kind, State
 from drivers.core.errors import FailureCode
 
-#: Refused lookups that an answer lists, at most.
+#: Most refused lookups in an answer.
 MOST_REFUSED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """
-    waiting_for: turn, conductor, machine, agent, child, timer, operator, or None for nothing.
-    held_by: the conductor that the node is reserved for. since: when the state was entered, or the
-    step begun.
-    next: what happens when that is over; next_at: at the latest, or when it is tried again.
-    admission: where it queues, its place there; see `admission.document`.
-    """
+    """Body of the answer of `/why`."""
 
     summary: str
+    #: turn, conductor, machine, agent, child, timer or operator; None: nothing
     waiting_for: str | None
-    held_by: str | None
-    since: datetime | None
-    next: str | None
-    next_at: datetime | None
-    step: str | None = None
-    operation: str | None = None
-    error: dict[str, Any] | None = None
-    verbs: tuple[str, ...] = ()
-    admission: dict[str, Any] | None = None
+    held_by: str | None  # name of the conductor in the node's reservation
+    since: datetime | None  # entry into the state, or start of the step
+    next: str | None  # next action
+    next_at: datetime | None  # its latest time, or the time of the next try
+    step: str | None = None  # label of the current step
+    operation: str | None = None  # UUID
+    error: dict[str, Any] | None = None  # of the operation
+    verbs: tuple[str, ...] = ()  # verbs that the state accepts
+    admission: dict[str, Any] | None = None  # see `admission.document`
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,15 +48,17 @@ def explain(
     session: Session, node: Node, called: str | None = None, refused: Sequence[Refusal] = ()
 ) -> Answer:
     """
-    called: the name by which the node was asked for. refused: lookups of agents since the newest
-    operation began, of this node or of machines that are unknown; the latest first.
+    Explain the state of a node.
+
+    called: name of the node in the request; None: its UUID. refused: refused lookups of agents
+    since the newest operation started, by this node or unknown machines, newest first.
     """
     called = called or node.uuid
     found = operations.of_node(session, node.id)
     active = [each for each in found if each.state in ACTIVE]
     if active:
         active.sort(key=lambda each: each.state in (OperationState.WAITING, OperationState.HELD))
-        return _at_work(session, node, active[0], called, refused)
+        return _active_answer(session, node, active[0], called, refused)
     state = State(node.provision_state)
     row = MACHINE[state]
     verbs = tuple(
@@ -85,7 +82,7 @@ def explain(
         "operator" if row.kind is Kind.FAILED else None,
         node.reservation,
         node.provision_updated_at,
-        f"one of {', '.join(verbs)}, when somebody asks for it",
+        f"one of {', '.join(verbs)}, on request",
         None,
         operation=last.uuid if last else None,
         error=error,
@@ -95,8 +92,10 @@ def explain(
 
 def _last_failed(found: Sequence[Operation]) -> Operation | None:
     """
-    What is still to be explained: the newest operation that has failed, unless another one that
-    moves the node has begun since. found: operations that have ended, the newest first.
+    Return the failure to explain.
+
+    That is the newest failed operation, unless an operation that moves the node has run since.
+    found: ended operations, newest first.
     """
     for operation in found:
         if operation.error:
@@ -119,13 +118,13 @@ def _maintenance(node: Node, message: str | None) -> str | None:
 
 
 def _service(session: Session) -> str | None:
-    """What is wrong with the service as a whole, if anything."""
+    """Describe a problem of the whole service, if there is one."""
     if conductors.alive(session, of(session).settings.conductor.heartbeat_timeout):
         return None
-    return "no conductor is alive: nothing goes on until one is started"
+    return "no conductor is alive: all work stops until one is started"
 
 
-def _at_work(
+def _active_answer(
     session: Session,
     node: Node,
     operation: Operation,
@@ -135,11 +134,11 @@ def _at_work(
     step = operations.current_step(session, operation)
     rest = [row for row in operations.pending(session, operation) if row.position > step.position]
     after = f"step {rest[0].label}" if rest else _end_of(node, operation)
-    whom, why, when = _cause(session, node, operation, step)
+    party, why, when = _cause(session, node, operation, step)
     state = State(node.provision_state)
     wanted = f" on its way to {node.target_provision_state}" if node.target_provision_state else ""
     about_agent: list[str] = []
-    if whom == "agent":
+    if party == "agent":
         about_agent = [
             *agent_waits.facts(session, node, operation),
             *(each.told() for each in refused[:MOST_REFUSED]),
@@ -152,7 +151,7 @@ def _at_work(
     )
     return Answer(
         summary,
-        whom,
+        party,
         node.reservation,
         step.started_at or operation.created_at,
         after,
@@ -167,10 +166,10 @@ def _at_work(
 def _cause(
     session: Session, node: Node, operation: Operation, step: OperationStep
 ) -> tuple[str, str, datetime | None]:
-    """Whom it waits for, in words, and until when at most."""
+    """Return the awaited party, the reason of the wait, and its latest end."""
     state, deadline = operation.state, operation.deadline_at
     if state == OperationState.HELD:
-        return "operator", "it is held until somebody asks for unhold or abort", None
+        return "operator", "it is held until unhold or abort is requested", None
     if state == OperationState.QUEUED:
         queued = admission.document(session, operation)
         if queued is not None:
@@ -181,16 +180,16 @@ def _cause(
     if state == OperationState.RUNNING:
         living = conductors.living(session, of(session).settings.conductor.heartbeat_timeout)
         if operation.claimed_by not in living:
-            lost = f"conductor {step.conductor}, which ran it, gives no sign of life"
-            return "conductor", f"{lost}; the next one that is alive runs it again", deadline
-        return "conductor", f"conductor {step.conductor} is at it", deadline
+            silent = f"conductor {step.conductor}, which ran it, sends no heartbeats"
+            return "conductor", f"{silent}; another live conductor takes it over", deadline
+        return "conductor", f"conductor {step.conductor} runs it", deadline
     if operation.wake_at is None:
         at_end = "it fails at the deadline" if deadline else "no deadline is set"
         if node.maintenance:
             at_end = "no deadline ends that while the node is in maintenance"
         return "agent", f"its agent works, or is being booted; {at_end}", deadline
-    whom, why = _cause_of_look(session, operation, step)
-    return whom, why, operation.wake_at
+    party, why = _cause_of_poll(session, operation, step)
+    return party, why, operation.wake_at
 
 
 def _of_queue(queued: Mapping[str, Any]) -> str:
@@ -201,24 +200,24 @@ def _of_queue(queued: Mapping[str, Any]) -> str:
     return (
         f"it is number {queued['place']} of {queued['queued']} in the queue for one of"
         f" {queued['limit']} slots ([conductor]max_concurrent_{queued['class']})"
-        f"{f' of conductor group {group}' if group else ''}, held by {held or 'nobody'}"
+        f"{f' of conductor group {group}' if group else ''}, held by {held or 'no operation'}"
     )
 
 
-def _cause_of_look(session: Session, operation: Operation, step: OperationStep) -> tuple[str, str]:
-    """Whom a step waits for that is called again at a certain time, and why."""
+def _cause_of_poll(session: Session, operation: Operation, step: OperationStep) -> tuple[str, str]:
+    """Return the awaited party and the reason for a step with a due time."""
     if step.faults and step.faults < step.tries:
-        tried = f"try {step.faults} of {step.tries} failed ({step.error}); it is tried again"
+        tried = f"try {step.faults} of {step.tries} failed ({step.error}); it is retried"
         return "timer", tried
     if step.child:
         child = session.scalar(select(Node).where(Node.uuid == step.child))
         if child is not None and child.reservation and child.operation_id != operation.id:
             return "child", f"child node {child.uuid} is reserved by {child.reservation}"
     if step.flow and step.name == "wait":
-        return "timer", "it waits for as long as it was asked to"
+        return "timer", "it waits for the requested time"
     if step.in_band or step.collects:
-        return "agent", "its agent is busy or out of reach; it is asked again soon"
-    return "machine", "the machine works; it is looked at again soon"
+        return "agent", "its agent is busy or unreachable; it is polled again soon"
+    return "machine", "the machine works; it is polled again soon"
 
 
 def _end_of(node: Node, operation: Operation) -> str:

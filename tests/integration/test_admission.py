@@ -263,7 +263,7 @@ def test_the_reconciler_gives_away_what_the_dead_have_left(narrow, monkeypatch):
     assert [second] == work(narrow)
     monkeypatch.undo()
     (third, _), (fourth, four) = begin(narrow), begin(narrow)
-    monkeypatch.setattr(operations, "_send_first", lambda *_: None)
+    monkeypatch.setattr(operations, "_send_admitted", lambda *_: None)
     assert [third] == work(narrow)
     assert narrow.operation(four).admitted_at  # and whoever admitted it has died
     done = reconciler.reconcile(narrow.runtime, TRUSTED)

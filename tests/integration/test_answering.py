@@ -179,7 +179,7 @@ def test_the_new_owner_is_asked_when_the_old_one_is_gone(inside, node, what, beg
 def test_an_order_that_was_begun_and_must_not_be_repeated_is_not(inside, node):
     line = Line(leave(inside, node), begun=True)
     inside.runtime.asks = line
-    with pytest.raises(GatewayTimeout, match="c-1 died while it carried out inject_nmi"):
+    with pytest.raises(GatewayTimeout, match="c-1 died while executing inject_nmi"):
         rpc.ask(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted
 

@@ -382,14 +382,14 @@ def in_maintenance(harness, node):
         (not_admitted, "turn", "one of 1 slots ([conductor]max_concurrent_clean)", False),
         (unsent, "conductor", "no live conductor serves it", False),
         (sent, "conductor", "a message to its conductor is on its way", False),
-        (claimed, "conductor", "conductor c-1 is at it", True),
+        (claimed, "conductor", "conductor c-1 runs it", True),
         (works(BURN), "agent", "it fails at the deadline", True),
         (in_maintenance, "agent", "no deadline ends that while the node is in maintenance", True),
         (works(CRAWL), "machine", "the machine works", True),
-        (works(asked("power", "wait", args={"seconds": 9})), "timer", "as it was asked to", True),
-        (backs_off, "timer", "try 1 of 3 failed (no answer); it is tried again", True),
+        (works(asked("power", "wait", args={"seconds": 9})), "timer", "it waits for the requested time", True),
+        (backs_off, "timer", "try 1 of 3 failed (no answer); it is retried", True),
         (child_is_busy, "child", "is reserved by c-9", True),
-        (works(HOLD), "operator", "until somebody asks for unhold or abort", False),
+        (works(HOLD), "operator", "until unhold or abort is requested", False),
         (works(asked("management", "none")), "operator", "no clean step of that name", False),
     ],
 )  # fmt: skip
@@ -425,6 +425,6 @@ def test_why_says_that_an_agent_which_is_busy_is_asked_again(make):
     harness.call(node)
     told = harness.why(node)
     assert ("agent", True) == (told.waiting_for, told.next_at is not None)
-    assert "busy or out of reach" in told.summary
+    assert "busy or unreachable" in told.summary
     with harness.inside.runtime.reading() as session:
         assert session.get(AgentRecord, node).url

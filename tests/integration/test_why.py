@@ -93,13 +93,13 @@ def test_without_a_conductor_that_is_alive_every_answer_says_so(harness):
     assert "No conductor is alive" not in told(harness, idle).summary
     harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
     for node in (idle, busy):
-        assert "No conductor is alive: nothing goes on until one is started." in (
+        assert "No conductor is alive: all work stops until one is started." in (
             told(harness, node).summary
         )
-    assert "conductor c-1, which ran it, gives no sign of life" in told(harness, busy).summary
+    assert "conductor c-1, which ran it, sends no heartbeats" in told(harness, busy).summary
     harness.inside.conductor("c-2")
     answer = told(harness, busy)
-    assert "gives no sign of life; the next one that is alive runs it again" in answer.summary
+    assert "sends no heartbeats; another live conductor takes it over" in answer.summary
     assert "No conductor is alive" not in answer.summary
 
 
@@ -118,14 +118,14 @@ def waiting(inside):
 
 def test_the_last_call_of_the_agent_is_told_while_it_is_waited_for_and_when_it_is_late(waiting):
     harness, node = waiting
-    assert "No agent of this node has ever called." in told(harness, node).summary
+    assert "No agent of this node has ever sent a heartbeat." in told(harness, node).summary
     harness.inside.agent(node, heartbeats=0)
     harness.inside.change(Operation, harness.last(node).uuid, started_at=after(-60))
-    assert "Its agent last called at " in told(harness, node).summary
+    assert "The agent's last heartbeat was at " in told(harness, node).summary
     with harness.inside.runtime.transaction() as session:
         session.get_one(AgentRecord, node).last_heartbeat_at = after(-7200)
-    assert "No agent has called since " in told(harness, node).summary
-    assert "; the last call was at " in told(harness, node).summary
+    assert "No agent heartbeat since " in told(harness, node).summary
+    assert "; the last one was at " in told(harness, node).summary
     harness.inside.change(
         Node, node, driver_internal_info={"boot_warning": "the boot medium http://a is far away"}
     )
@@ -135,7 +135,7 @@ def test_the_last_call_of_the_agent_is_told_while_it_is_waited_for_and_when_it_i
     row = harness.inside.read(node)
     assert row.last_error.startswith("Timeout reached while waiting for the agent of node ")
     for known in (
-        "no agent has called since ", "the machine was last seen at power on",
+        "no agent heartbeat since ", "the last known power state is power on",
         "the boot medium http://a is far away",
     ):  # fmt: skip
         assert known in row.last_error

@@ -67,7 +67,7 @@ def test_every_effect_is_named_by_a_flow_and_has_its_function():
         for flow in FLOWS
         for effect in (*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon)
     }
-    assert named == set(Effect) == set(moves._DO)
+    assert named == set(Effect) == set(moves._APPLY)
 
 
 @pytest.mark.parametrize(
