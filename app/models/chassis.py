@@ -1,4 +1,4 @@
-"""A chassis: what several nodes share a case with."""
+"""Chassis: enclosures of several nodes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from app.models.base import Base, Timestamped
 
 
 class Chassis(Timestamped, Base):
-    """Nodes name theirs by its UUID, which never changes."""
+    """A chassis. Nodes refer to it by UUID, which never changes."""
 
     __tablename__ = "chassis"
 
