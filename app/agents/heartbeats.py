@@ -28,7 +28,7 @@ from app.states import WITHOUT_INSTANCE
 logger = log.get(__name__)
 
 #: Provision states in which a heartbeat is recorded.
-LISTENING = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
+HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
 #: Accepted values of `agent_status`: progress of a command, as the agent reports it.
 STATUSES = ("start", "end", "error")
 
@@ -37,7 +37,7 @@ class Sign(NamedTuple):
     """A heartbeat, as an agent sent it."""
 
     node: str  # UUID
-    told: Mapping[str, Any]  # body of the request; `heartbeat` lists its fields
+    body: Mapping[str, Any]  # of the request; `heartbeat` lists its fields
 
 
 class Heard(NamedTuple):
@@ -79,9 +79,9 @@ def again(runtime: Runtime, signs: Sequence[Sign]) -> Sequence[Heard | None]:
     settings = runtime.settings
 
     def one(connection: Connection, each: Sign) -> Heard | None:
-        if not _is_complete(each.told, settings.agent.require_tls):
+        if not _is_complete(each.body, settings.agent.require_tls):
             return None
-        row = _RECORD_REPEATED.first(connection, {**_fields(each.told), "uuid": each.node})
+        row = _RECORD_REPEATED.first(connection, {**_fields(each.body), "uuid": each.node})
         return _recorded(settings, connection, row[0]) if row else None
 
     with runtime.writing() as connection:
@@ -151,7 +151,7 @@ _RECORD_REPEATED = Prepared(
         .join_from(_UNLOCKED, Node.__table__, _NODES.id == _UNLOCKED.c.node_id)
         .where(
             _NODES.uuid == bindparam("uuid"),
-            _NODES.provision_state.in_([literal(each) for each in sorted(LISTENING)]),
+            _NODES.provision_state.in_([literal(each) for each in sorted(HEARTBEAT_STATES)]),
         )
         .with_for_update(of=_UNLOCKED, skip_locked=True)
         .scalar_subquery(),
@@ -198,7 +198,7 @@ def _record(
         raise NodeLocked(row.uuid, row.reservation)
     state = row.provision_state
     kept = state in WITHOUT_INSTANCE and fast_track(settings, row.driver_info)
-    if state not in LISTENING and not kept:
+    if state not in HEARTBEAT_STATES and not kept:
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
     if not _RECORD_BY_ID.first(connection, {**_fields(body), "node": row.id}):

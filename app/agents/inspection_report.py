@@ -36,9 +36,9 @@ from drivers.core.errors import HardwareError
 
 logger = log.get(__name__)
 
-EXPECTING = tuple(INSPECT.under_way.values())
+REPORT_STATES = tuple(INSPECT.under_way.values())
 #: BMC addresses in an inventory that mean "none found".
-NO_ADDRESS = (None, "", "0.0.0.0", "::/0", "::")  # noqa: S104 - nothing listens there
+NO_BMC_ADDRESS = (None, "", "0.0.0.0", "::/0", "::")  # noqa: S104 - nothing listens there
 
 
 def receive(
@@ -61,7 +61,7 @@ def receive(
     Raises NodeLocked: the agent has no token yet, and an operation holds the node.
     """
     sent = (report["inventory"].get(name) for name in ("bmc_address", "bmc_v6address"))
-    addresses = {address for address in sent if address not in NO_ADDRESS}
+    addresses = {address for address in sent if address not in NO_BMC_ADDRESS}
     if not macs and not addresses and not node_uuid:
         raise Invalid("No lookup information provided")
     node_id = _look_up(session, macs, addresses, node_uuid)
@@ -121,7 +121,7 @@ def _look_up(
         raise _not_found()
     known |= owners
     inspected = select(Node.id, Node.driver_internal_info).where(
-        Node.provision_state.in_(EXPECTING)
+        Node.provision_state.in_(REPORT_STATES)
     )
     by_bmc = {
         node_id
@@ -141,7 +141,7 @@ def _look_up(
 
 def _expects(session: Session, node: Node) -> bool:
     """Whether the inspection waits for a report, or has powered the machine on for it."""
-    if node.provision_state not in EXPECTING:
+    if node.provision_state not in REPORT_STATES:
         return False
     operation = session.scalar(
         select(Operation).where(

@@ -32,9 +32,9 @@ class LookupRefused(NotFound):
 
 
 #: Provision states in which an agent may look up its node.
-EXPECTING = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
+LOOKUP_STATES = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
 #: Provision states in which lookups are allowed with fast track, too.
-FAST_TRACK = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
+FAST_TRACK_STATES = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
 
 MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
 _MAC = re.compile(MAC)
@@ -113,7 +113,9 @@ def _just_given(session: Session, agent: AgentRecord) -> bool:
 
 def _expected(settings: Settings, node: Node) -> bool:
     state = node.provision_state
-    return state in EXPECTING or (state in FAST_TRACK and fast_track(settings, node.driver_info))
+    return state in LOOKUP_STATES or (
+        state in FAST_TRACK_STATES and fast_track(settings, node.driver_info)
+    )
 
 
 def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:

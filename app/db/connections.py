@@ -43,5 +43,5 @@ def connect(
         pool_use_lifo=True,  # a recently used connection has its query plans cached
         **options,
     )
-    postgresql.never_wait_for_ever(engine, connect_timeout, statement_timeout)
+    postgresql.set_timeouts(engine, connect_timeout, statement_timeout)
     return engine

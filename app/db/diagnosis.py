@@ -15,7 +15,7 @@ TOO_SLOW = "57014"
 
 
 #: SQLSTATE, or prefix of SQLite's error name -> problem, as the end of a sentence "The database".
-TROUBLES = {
+PROBLEMS = {
     "25006": "takes no writes",
     "53100": "is full",
     "53300": "has no connection left",
@@ -38,7 +38,7 @@ def trouble(error: SQLAlchemyError) -> str | None:
     if not isinstance(error, DBAPIError):
         return None
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
-    for known, problem in TROUBLES.items():
+    for known, problem in PROBLEMS.items():
         if (code or "").startswith(known):
             return problem
     lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)

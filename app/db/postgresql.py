@@ -17,13 +17,18 @@ IDLE_IN_TRANSACTION = 10
 OUTAGE = ("database.unreachable", "database.reached_again")
 #: Messages of servers and poolers that have no connection left. psycopg has no SQLSTATE for errors
 #: of connecting.
-CROWDED = ("too many clients", "too many connections", "slots are reserved", "no more connections")
+TOO_MANY_CONNECTIONS = (
+    "too many clients",
+    "too many connections",
+    "slots are reserved",
+    "no more connections",
+)
 #: Seconds after its use during which a connection is used again without a check.
 FRESH = 1.0
 USED = "used"
 
 
-def never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
+def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
     """
     Limit the seconds of connecting and of each statement, even if the server or the network hangs.
     """
@@ -64,7 +69,7 @@ def never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeou
             try:
                 connection = LimitedConnection.connect(*arguments, **socket_options | named)
             except psycopg.OperationalError as error:
-                if any(words in str(error) for words in CROWDED):
+                if any(words in str(error) for words in TOO_MANY_CONNECTIONS):
                     raise psycopg.errors.TooManyConnections(str(error)) from None
                 raise
             connection.execute(limits_sql)

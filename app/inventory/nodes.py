@@ -53,7 +53,7 @@ from drivers.core.errors import HardwareError
 T = TypeVar("T")
 
 #: Models whose rows are deleted with their node, beside the steps of its operations.
-OF_A_NODE = (
+OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
     InspectionReport,
@@ -261,7 +261,7 @@ def remove(session: Session, node: Node) -> None:
     _check_unlocked(node)
     operations = select(Operation.id).where(Operation.node_id == node.id)
     session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
-    for model in OF_A_NODE:
+    for model in OWNED_BY_NODE:
         session.execute(delete(model).where(model.node_id == node.id))
     session.delete(node)
 

@@ -26,7 +26,7 @@ Place = Port | Portgroup
 PLACES = ("port_uuid", "portgroup_uuid")
 #: Keys of `internal_info` with the VIF of the tenant, and with those of the service's networks.
 TENANT = "tenant_vif_port_id"
-OWN = tuple(
+SERVICE_NETWORKS = tuple(
     f"{network}_vif_port_id"
     for network in ("cleaning", "provisioning", "rescuing", "inspection", "servicing")
 )
@@ -34,7 +34,7 @@ OWN = tuple(
 
 def bound(place: Place) -> str | None:
     """Return the VIF of a port or port group, the tenant's or the service's; None: no VIF."""
-    found = (place.internal_info.get(key) for key in (TENANT, *OWN))
+    found = (place.internal_info.get(key) for key in (TENANT, *SERVICE_NETWORKS))
     return next((str(vif) for vif in found if vif), None)
 
 

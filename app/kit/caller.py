@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: Role -> role that it implies, from the most powerful one down.
-CONTAINS = {"admin": "manager", "manager": "member", "member": "reader"}
+IMPLIED_ROLES = {"admin": "manager", "manager": "member", "member": "reader"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def of_token(token: Mapping[str, Any], request_id: str) -> Caller:
 
 def _with_implied(names: Any) -> tuple[str, ...]:
     roles = {name.lower() for name in names}
-    for role, implied in CONTAINS.items():
+    for role, implied in IMPLIED_ROLES.items():
         if role in roles:
             roles.add(implied)
     return tuple(sorted(roles))

@@ -17,7 +17,7 @@ from app.states import Kind, of_kind
 #: power changes are short.
 FIRST, LONGEST, GROWTH = 0.1, 1.0, 1.5
 #: Provision states of a busy node. A held node waits for an operator, so it is idle.
-MOVING = of_kind(Kind.BUSY, Kind.WAIT)
+BUSY_STATES = of_kind(Kind.BUSY, Kind.WAIT)
 
 _FACTS = (
     Node.__table__.c.provision_state,
@@ -51,4 +51,4 @@ def _is_busy(runtime: Runtime, condition: ColumnElement[bool]) -> bool:
     if row is None:
         raise NotFound("node", "that was waited for")
     state, reservation, target_power = row
-    return state in MOVING or reservation is not None or target_power is not None
+    return state in BUSY_STATES or reservation is not None or target_power is not None
