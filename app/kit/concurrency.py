@@ -26,11 +26,11 @@ class Turns:
     def taken(self) -> Iterator[None]:
         """Hold a slot in this thread; wait for a free one first."""
         with self._working:
-            _mine.turns = self
+            _mine.slots = self
             try:
                 yield
             finally:
-                _mine.turns = None
+                _mine.slots = None
 
     @contextmanager
     def _yielded(self) -> Iterator[None]:
@@ -51,9 +51,9 @@ def given_away() -> Iterator[None]:
 
     Raises Unavailable: too many requests wait already.
     """
-    turns: Turns | None = getattr(_mine, "turns", None)
-    if turns is None:
+    slots: Turns | None = getattr(_mine, "slots", None)
+    if slots is None:
         yield
         return
-    with turns._yielded():
+    with slots._yielded():
         yield

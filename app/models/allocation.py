@@ -25,6 +25,7 @@ class Allocation(Timestamped, Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)  # becomes the node's `instance_uuid`
+    # unique; None: no name; a node with this name is preferred
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     # None until a node was found
     node_id: Mapped[int | None] = mapped_column(ForeignKey("nodes.id"), unique=True)
@@ -34,7 +35,7 @@ class Allocation(Timestamped, Base):
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
     traits: Mapped[list[str]] = mapped_column(JSON, default=list)  # names that the node must have
     candidate_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)  # UUIDs; empty: any node
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
     # an `AllocationState`
     state: Mapped[str] = mapped_column(String(16), default=AllocationState.ALLOCATING)
     last_error: Mapped[str | None] = mapped_column(Text)  # reason of state `error`

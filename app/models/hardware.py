@@ -28,7 +28,7 @@ class BiosSetting(Timestamped, Base):
     upper_bound: Mapped[int | None]  # of an integer
     min_length: Mapped[int | None]  # of a string, in characters
     max_length: Mapped[int | None]  # of a string, in characters
-    read_only: Mapped[bool | None]
+    read_only: Mapped[bool | None]  # users cannot change it
     reset_required: Mapped[bool | None]  # the new value applies after a restart
     unique: Mapped[bool | None]  # the value identifies this machine
 
@@ -44,9 +44,9 @@ class FirmwareComponent(Timestamped, Base):
     current_version: Mapped[str | None] = mapped_column(String(255))  # as last read
     # installed by the last update step; None: no update yet
     last_version_flashed: Mapped[str | None] = mapped_column(String(255))
-    vendor: Mapped[str | None] = mapped_column(String(255))
-    model: Mapped[str | None] = mapped_column(String(255))
-    serial_number: Mapped[str | None] = mapped_column(String(255))
+    vendor: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
+    model: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
+    serial_number: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
 
 
 class NodeInventory(Base):

@@ -17,7 +17,7 @@ class NodeHistory(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime]  # time of the event, by the conductor's or API server's clock
     severity: Mapped[str] = mapped_column(String(8))  # INFO or ERROR, as in Ironic
     event_type: Mapped[str] = mapped_column(String(64))  # name of the kind of event, as in Ironic
     event: Mapped[str] = mapped_column(Text)  # one sentence

@@ -26,4 +26,4 @@ class Answered(Base):
     status: Mapped[int]  # HTTP status of the answer
     # header of the answer; None: it had none
     location: Mapped[str | None] = mapped_column(String(1024))
-    created_at: Mapped[datetime] = mapped_column(default=now())
+    created_at: Mapped[datetime] = mapped_column(default=now())  # start of the key's lifetime

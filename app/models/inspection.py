@@ -16,7 +16,7 @@ class InspectionReport(Base):
     __tablename__ = "inspection_reports"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=now())
+    created_at: Mapped[datetime] = mapped_column(default=now())  # time of the request
     body: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the agent's request: {inventory, ...}
 
 
@@ -32,5 +32,7 @@ class InspectionRule(Timestamped, Base):
     phase: Mapped[str] = mapped_column(String(16), default="main")
     priority: Mapped[int] = mapped_column(default=0)  # rules run by decreasing priority
     sensitive: Mapped[bool] = mapped_column(default=False)  # the API hides conditions and actions
+    # [{op, args, loop?, multiple?}]; empty: always met
     conditions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    # [{op, args, loop?}], in order
     actions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)

@@ -49,7 +49,7 @@ class Node(Timestamped, Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
-    name: Mapped[str | None] = mapped_column(String(255), unique=True)
+    name: Mapped[str | None] = mapped_column(String(255), unique=True)  # unique; None: no name
     # raised at each dispatch; a write with a lower fence is refused
     fence: Mapped[int] = mapped_column(default=0)
     # name of the conductor that the node is locked for; None: not locked
@@ -63,11 +63,12 @@ class Node(Timestamped, Base):
     driver_internal_info: Mapped[Document] = mapped_column(JSON, default=dict)
     # hardware properties, for scheduling
     properties: Mapped[Document] = mapped_column(JSON, default=dict)
-    extra: Mapped[Document] = mapped_column(JSON, default=dict)
+    extra: Mapped[Document] = mapped_column(JSON, default=dict)  # free for operators
     # parameters of the deployment
     instance_info: Mapped[Document] = mapped_column(JSON, default=dict)
     # of the user's instance, or of the allocation; None: no instance
     instance_uuid: Mapped[str | None] = mapped_column(String(36), unique=True)
+    # of the user's instance; None: not set
     instance_name: Mapped[str | None] = mapped_column(String(255))
     # static network configuration of the ramdisk
     network_data: Mapped[Document] = mapped_column(JSON, default=dict)
@@ -75,29 +76,32 @@ class Node(Timestamped, Base):
     raid_config: Mapped[Document] = mapped_column(JSON, default=dict)
     target_raid_config: Mapped[Document] = mapped_column(JSON, default=dict)  # RAID to configure
 
+    # allocations and Nova select nodes by it; None: not set
     resource_class: Mapped[str | None] = mapped_column(String(80))
     # only conductors of this group own the node; lower case
     conductor_group: Mapped[str] = mapped_column(String(255), default="")
     owner: Mapped[str | None] = mapped_column(String(255))  # project
     lessee: Mapped[str | None] = mapped_column(String(255))  # project
     description: Mapped[str | None] = mapped_column(Text)
+    # group of nodes for one scheduler process; None: not set
     shard: Mapped[str | None] = mapped_column(String(255))
     parent_node: Mapped[str | None] = mapped_column(String(36))  # UUID; None: not a child node
+    # None: not in a chassis
     chassis_uuid: Mapped[str | None] = mapped_column(ForeignKey("chassis.uuid"))
 
     automated_clean: Mapped[bool | None]  # None: as `[conductor]automated_clean`
     protected: Mapped[bool] = mapped_column(default=False)  # refuses undeploy, rebuild and deletion
-    protected_reason: Mapped[str | None] = mapped_column(Text)
+    protected_reason: Mapped[str | None] = mapped_column(Text)  # None: not set
     retired: Mapped[bool] = mapped_column(default=False)  # not offered for deployment any more
-    retired_reason: Mapped[str | None] = mapped_column(Text)
+    retired_reason: Mapped[str | None] = mapped_column(Text)  # None: not set
     # the machine is never powered off, only rebooted
     disable_power_off: Mapped[bool] = mapped_column(default=False)
     # excluded from scheduling and automated work
     maintenance: Mapped[bool] = mapped_column(default=False)
-    maintenance_reason: Mapped[str | None] = mapped_column(Text)
+    maintenance_reason: Mapped[str | None] = mapped_column(Text)  # None: not set
     # a `Fault`, while the service holds the node in maintenance; else None
     fault: Mapped[str | None] = mapped_column(String(255))
-    console_enabled: Mapped[bool] = mapped_column(default=False)
+    console_enabled: Mapped[bool] = mapped_column(default=False)  # the serial console is started
 
     # as last read: power on, power off or error; None: not read yet
     power_state: Mapped[str | None] = mapped_column(String(15))
@@ -115,11 +119,13 @@ class Node(Timestamped, Base):
     # a `State`; None: stable
     target_provision_state: Mapped[str | None] = mapped_column(String(16))
     provision_updated_at: Mapped[datetime | None]  # last change of the provision state
-    inspection_started_at: Mapped[datetime | None]
+    inspection_started_at: Mapped[datetime | None]  # of the running inspection; else None
+    # end of the last inspection; None: running, or it failed
     inspection_finished_at: Mapped[datetime | None]
     # of the last failed operation; None: it succeeded
     last_error: Mapped[str | None] = mapped_column(Text)
 
+    # names of the hardware interfaces; enrollment sets the driver's defaults for missing ones
     bios_interface: Mapped[str | None] = mapped_column(String(255))
     boot_interface: Mapped[str | None] = mapped_column(String(255))
     console_interface: Mapped[str | None] = mapped_column(String(255))

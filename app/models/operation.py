@@ -188,7 +188,7 @@ class Operation(Base):
 
     # {code, message, step, attempt, retryable}; None: no failure
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime]  # time of the request
     started_at: Mapped[datetime | None]  # first claim
     finished_at: Mapped[datetime | None]  # None: not ended
 
@@ -221,7 +221,7 @@ class OperationStep(Base):
     name: Mapped[str] = mapped_column(String(255))  # of the interface's method
     # step list that it belongs to; None: frame step
     flow: Mapped[str | None] = mapped_column(String(16))
-    args: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    args: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # arguments of the method
     # order within its flow, the highest first
     priority: Mapped[float] = mapped_column(Float, default=0)
     source: Mapped[str] = mapped_column(String(16))  # a `StepSource`
@@ -261,8 +261,8 @@ class OperationStep(Base):
     error: Mapped[str | None] = mapped_column(Text)  # message of the last failure; None: no failure
     # end of its time limit; None: not waiting, or counted in `remaining`
     deadline_at: Mapped[datetime | None]
-    started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]  # start of the first attempt
+    finished_at: Mapped[datetime | None]  # None: not ended
 
     @property
     def label(self) -> str:

@@ -21,16 +21,17 @@ class Port(Timestamped, Base):
     portgroup_id: Mapped[int | None] = mapped_column(ForeignKey("portgroups.id"), index=True)
     # MAC address in lower case, with colons
     address: Mapped[str] = mapped_column(String(18), unique=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
     # written by the service: VIFs of the port
     internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     # switch, port and, for smart NICs, host
     local_link_connection: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     pxe_enabled: Mapped[bool] = mapped_column(default=True)  # the port may boot from the network
     physical_network: Mapped[str | None] = mapped_column(String(64))  # None: unknown
-    is_smartnic: Mapped[bool] = mapped_column(default=False)
+    is_smartnic: Mapped[bool] = mapped_column(default=False)  # the port belongs to a smart NIC
     description: Mapped[str | None] = mapped_column(String(255))
     vendor: Mapped[str | None] = mapped_column(String(32))
+    # free text of operators; None: not set
     category: Mapped[str | None] = mapped_column(String(80))
     # may become a member of a dynamic port group
     available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)

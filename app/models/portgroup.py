@@ -19,7 +19,7 @@ class Portgroup(Timestamped, Base):
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
     # MAC address in lower case, with colons; None: that of a member
     address: Mapped[str | None] = mapped_column(String(18), unique=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
     # written by the service: VIFs of the group
     internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     # its ports may also be used without the group
@@ -28,6 +28,7 @@ class Portgroup(Timestamped, Base):
     properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # bonding options
     # that of its ports; None: unknown
     physical_network: Mapped[str | None] = mapped_column(String(64))
+    # free text of operators; None: not set
     category: Mapped[str | None] = mapped_column(String(80))
     # created for one deployment, as the instance requests
     dynamic_portgroup: Mapped[bool] = mapped_column(default=False)

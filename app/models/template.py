@@ -20,7 +20,7 @@ class DeployTemplate(Timestamped, Base):
     name: Mapped[str] = mapped_column(String(255), unique=True)  # a trait
     description: Mapped[str | None] = mapped_column(String(255))
     steps: Mapped[Steps] = mapped_column(JSON, default=list)  # [{interface, step, args, priority}]
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
 
 
 class Runbook(Timestamped, Base):
@@ -30,7 +30,7 @@ class Runbook(Timestamped, Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
-    name: Mapped[str] = mapped_column(String(255), unique=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)  # unique; may be a trait
     description: Mapped[str | None] = mapped_column(String(255))
     steps: Mapped[Steps] = mapped_column(JSON, default=list)  # [{interface, step, args, order}]
     # the runbook fits nodes with one of them, or with its name as a trait
@@ -40,4 +40,4 @@ class Runbook(Timestamped, Base):
     public: Mapped[bool] = mapped_column(default=False)  # usable by all projects
     # project; None: public, or created without a project
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators

@@ -20,7 +20,7 @@ class VolumeConnector(Timestamped, Base):
     # of `connector_id`: iqn, ip, mac, wwnn, wwpn, or another text
     type: Mapped[str] = mapped_column(String(32))
     connector_id: Mapped[str] = mapped_column(String(255))  # identity of the node at the storage
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
 
 
 class VolumeTarget(Timestamped, Base):
@@ -37,4 +37,4 @@ class VolumeTarget(Timestamped, Base):
     boot_index: Mapped[int]  # 0: the boot volume
     # of the connection, including secrets
     properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
