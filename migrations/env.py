@@ -1,4 +1,4 @@
-"""How Alembic reaches the database: on an URL, under a lock, one transaction per migration."""
+"""Alembic's environment: run migrations under a lock, one transaction per migration."""
 
 from alembic import context
 from sqlalchemy import text
@@ -6,6 +6,7 @@ from sqlalchemy import text
 from app import models
 from app.db.connections import connect
 
+#: Key of the PostgreSQL advisory lock that serializes concurrent upgrades.
 LOCK = 0x1A607
 
 

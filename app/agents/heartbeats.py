@@ -1,5 +1,8 @@
 """
-Heartbeats: the signs of life of agents, recorded, and what waits for them woken.
+Agent heartbeats: record them, and resume the operations that wait for them.
+
+Hundreds of agents may send heartbeats at once. The statements here are raw SQL on purpose: prepared
+once, and run without the ORM.
 """
 
 import secrets
@@ -24,81 +27,85 @@ from app.states import WITHOUT_INSTANCE
 
 logger = log.get(__name__)
 
-#: States in which a heartbeat is recorded.
-LISTENING = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
-#: What an agent may say of a command of its own.
+#: Provision states in which a heartbeat is recorded.
+HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS))
+#: Accepted values of `agent_status`: progress of a command, as the agent reports it.
 STATUSES = ("start", "end", "error")
 
 
 class Sign(NamedTuple):
-    """A sign of life of a node's agent. node: its UUID. told: as `heartbeat` takes it."""
+    """A heartbeat, as an agent sent it."""
 
-    node: str
-    told: Mapping[str, Any]
+    node: str  # UUID
+    body: Mapping[str, Any]  # of the request; `heartbeat` lists its fields
 
 
 class Heard(NamedTuple):
-    """A sign of life that is recorded. waited_for: an operation is to be woken by it."""
+    """A recorded heartbeat."""
 
     node_id: int
-    waited_for: bool
+    waited_for: bool  # an operation waits for it, and must be resumed
 
 
-def heartbeat(runtime: Runtime, ident: str, sign: Mapping[str, Any]) -> None:
+def heartbeat(runtime: Runtime, ident: str, body: Mapping[str, Any]) -> None:
     """
-    Record a sign of life, then wake the operation that waits for it, unless a conductor sees to
-    that by polling the agent.
+    Record a heartbeat, then resume the operation that waits for it.
 
-    sign: callback_url, agent_token, and perhaps agent_version, agent_verify_ca, agent_status,
-    agent_status_message. Raises Invalid, NotFound, NodeLocked.
+    An operation whose agent a conductor polls (the wait monitor) is left to that conductor.
+    `body` has callback_url and agent_token; agent_version, agent_verify_ca, agent_status and
+    agent_status_message are optional.
+
+    Raises Invalid: the token or another field is wrong.
+    Raises NotFound: there is no such node.
+    Raises NodeLocked: an operation holds the node, and the agent's address is not known yet.
     """
 
     def record() -> Heard | None:
         with runtime.writing() as connection:
-            node_id = _record(connection, runtime.settings, ident, sign)
-            return None if node_id is None else _heard(runtime.settings, connection, node_id)
+            node_id = _record(connection, runtime.settings, ident, body)
+            return None if node_id is None else _recorded(runtime.settings, connection, node_id)
 
-    if heard := retrying(record):
-        wake(runtime, heard)
+    if recorded := retrying(record):
+        wake(runtime, recorded)
 
 
 def again(runtime: Runtime, signs: Sequence[Sign]) -> Sequence[Heard | None]:
     """
-    Record signs of life in one transaction; waking what waits for them is left to `wake`.
+    Record repeated heartbeats of known agents in one transaction; resume no operations.
 
-    None for each that is not from where its agent was heard before, or that anything is wrong with,
-    or whose agent's row another transaction holds: `heartbeat` knows what to do about it.
+    Returns None for a heartbeat that the caller must pass to `heartbeat`: its callback_url differs
+    from the recorded one, a field is wrong, or another transaction holds the agent's row.
     """
     settings = runtime.settings
 
     def one(connection: Connection, each: Sign) -> Heard | None:
-        if not _is_whole(each.told, settings.agent.require_tls):
+        if not _is_complete(each.body, settings.agent.require_tls):
             return None
-        row = _HEARD_AGAIN.first(connection, {**_told(each.told), "uuid": each.node})
-        return _heard(settings, connection, row[0]) if row else None
+        row = _RECORD_REPEATED.first(connection, {**_fields(each.body), "uuid": each.node})
+        return _recorded(settings, connection, row[0]) if row else None
 
     with runtime.writing() as connection:
         return [one(connection, each) for each in signs]
 
 
-def wake(runtime: Runtime, heard: Heard) -> None:
+def wake(runtime: Runtime, recorded: Heard) -> None:
     """
-    Wake the operation that waits for a sign of life, in a transaction of its own: the operation's
-    lock must not be waited for with the agent's row in hand.
+    Resume the operation that waits for a recorded heartbeat.
 
-    Whoever records that it waits asks for that row, and sees what was recorded before.
+    This is a second transaction: waiting for the operation's lock while holding the agent's row
+    could deadlock. No heartbeat is lost in between, because a conductor that records a wait locks
+    the agent's row and reads its heartbeat counter.
     """
 
     def work() -> None:
         with runtime.transaction() as session:
-            resume.agent_called(session, heard.node_id)
+            resume.agent_called(session, recorded.node_id)
 
-    if heard.waited_for:
+    if recorded.waited_for:
         killpoints.reach("called")
         retrying(work)
 
 
-# Hundreds of machines may call at once, so these are made once and run without the ORM.
 _NODES, _AGENTS = Node.__table__.c, AgentRecord.__table__.c
 _KNOWN = select(
     _NODES.id,
@@ -110,13 +117,14 @@ _KNOWN = select(
     _AGENTS.url,
     _AGENTS.verify_ca,
 ).select_from(Node.__table__.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id))
-_KEPT = {
+#: Columns that keep their value if the heartbeat has none -> field of the heartbeat.
+_OPTIONAL = {
     "version": "agent_version",
     "verify_ca": "agent_verify_ca",
     "status": "agent_status",
     "status_message": "agent_status_message",
 }
-_HEARING = (
+_RECORD = (
     update(AgentRecord)
     .where(_AGENTS.token == bindparam("agent_token"))
     .values(
@@ -125,28 +133,30 @@ _HEARING = (
         last_heartbeat_at=now(),
         **{
             column: func.coalesce(bindparam(key, type_=Text), _AGENTS[column])
-            for column, key in _KEPT.items()
+            for column, key in _OPTIONAL.items()
         },
     )
 )
-_HEARD = Prepared(_HEARING.where(_AGENTS.node_id == bindparam("node")).returning(_AGENTS.node_id))
-_CA, _TOLD_CA = _AGENTS.verify_ca, bindparam("agent_verify_ca", type_=Text)
-_FREE = AgentRecord.__table__.alias("free")
-#: The same when it is known where the agent is, as it nearly always is: no other question is asked,
-#: and nobody is waited for.
-_HEARD_AGAIN = Prepared(
-    _HEARING.where(
+_RECORD_BY_ID = Prepared(
+    _RECORD.where(_AGENTS.node_id == bindparam("node")).returning(_AGENTS.node_id)
+)
+_CA, _SENT_CA = _AGENTS.verify_ca, bindparam("agent_verify_ca", type_=Text)
+_UNLOCKED = AgentRecord.__table__.alias("free")
+#: Record the heartbeat of an agent whose address is known, the usual case, in one statement that
+#: waits for no lock.
+_RECORD_REPEATED = Prepared(
+    _RECORD.where(
         _AGENTS.node_id
-        == select(_FREE.c.node_id)
-        .join_from(_FREE, Node.__table__, _NODES.id == _FREE.c.node_id)
+        == select(_UNLOCKED.c.node_id)
+        .join_from(_UNLOCKED, Node.__table__, _NODES.id == _UNLOCKED.c.node_id)
         .where(
             _NODES.uuid == bindparam("uuid"),
-            _NODES.provision_state.in_([literal(each) for each in sorted(LISTENING)]),
+            _NODES.provision_state.in_([literal(each) for each in sorted(HEARTBEAT_STATES)]),
         )
-        .with_for_update(of=_FREE, skip_locked=True)
+        .with_for_update(of=_UNLOCKED, skip_locked=True)
         .scalar_subquery(),
         _AGENTS.url == bindparam("callback_url"),
-        func.coalesce(_CA, _TOLD_CA, "") == func.coalesce(_TOLD_CA, _CA, ""),
+        func.coalesce(_CA, _SENT_CA, "") == func.coalesce(_SENT_CA, _CA, ""),
     ).returning(_AGENTS.node_id)
 )
 _WAITING = Prepared(
@@ -161,21 +171,21 @@ _WAITING = Prepared(
 )
 
 
-def _told(sign: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: sign.get(name) for name in ("callback_url", "agent_token", *_KEPT.values())}
+def _fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: body.get(name) for name in ("callback_url", "agent_token", *_OPTIONAL.values())}
 
 
-def _heard(settings: Settings, connection: Connection, node_id: int) -> Heard:
+def _recorded(settings: Settings, connection: Connection, node_id: int) -> Heard:
     timeout = settings.conductor.heartbeat_timeout
     waiting = _WAITING.first(connection, {"node": node_id, "timeout": timeout})
     return Heard(node_id, waiting is not None)
 
 
 def _record(
-    connection: Connection, settings: Settings, ident: str, sign: Mapping[str, Any]
+    connection: Connection, settings: Settings, ident: str, body: Mapping[str, Any]
 ) -> int | None:
-    """The id of the node; None when nobody listens to its agent now."""
-    (column, value), token = key_of(ident), sign.get("agent_token")
+    """Record a heartbeat and return the node's id; None in a state that ignores heartbeats."""
+    (column, value), token = key_of(ident), body.get("agent_token")
     row = connection.execute(_KNOWN.where(_NODES[column] == value)).one_or_none()
     if row is None:
         raise NotFound("node", ident)
@@ -183,32 +193,37 @@ def _record(
         raise Invalid("Agent token is required for heartbeat processing.")
     if not row.token or not secrets.compare_digest(row.token.encode(), token.encode()):
         raise Invalid("Invalid or missing agent token received.")
-    _check(settings.agent.require_tls, sign, row.url, row.verify_ca)
+    _check(settings.agent.require_tls, body, row.url, row.verify_ca)
     if row.url is None and row.reservation is not None:
         raise NodeLocked(row.uuid, row.reservation)
     state = row.provision_state
     kept = state in WITHOUT_INSTANCE and fast_track(settings, row.driver_info)
-    if state not in LISTENING and not kept:
+    if state not in HEARTBEAT_STATES and not kept:
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
-    if not _HEARD.first(connection, {**_told(sign), "node": row.id}):  # forgotten in between
+    if not _RECORD_BY_ID.first(connection, {**_fields(body), "node": row.id}):
+        # the agent's token was removed since `_KNOWN` was read
         raise Invalid("Invalid or missing agent token received.")
     return int(row.id)
 
 
-def _is_whole(sign: Mapping[str, Any], require_tls: bool) -> bool:
-    """Whether nothing is wrong with a sign of life, if it comes from where the agent was before."""
+def _is_complete(body: Mapping[str, Any], require_tls: bool) -> bool:
+    """Whether `_check` would accept the heartbeat, given an unchanged callback_url."""
     schemes = ("https://",) if require_tls else ("https://", "http://")
-    told = sign.get("agent_token") and (sign.get("agent_version") or sign.get("agent_status"))
-    return bool(told) and (sign["callback_url"] or "").startswith(schemes)
+    sent = body.get("agent_token") and (body.get("agent_version") or body.get("agent_status"))
+    return bool(sent) and (body["callback_url"] or "").startswith(schemes)
 
 
 def _check(
-    require_tls: bool, sign: Mapping[str, Any], known_url: str | None, known_ca: str | None
+    require_tls: bool, body: Mapping[str, Any], known_url: str | None, known_ca: str | None
 ) -> None:
-    """Raises Invalid."""
-    url, ca = sign["callback_url"], sign.get("agent_verify_ca")
-    if not sign.get("agent_version") and not sign.get("agent_status"):
+    """
+    Check a heartbeat against the settings and the recorded address and certificate.
+
+    Raises Invalid.
+    """
+    url, ca = body["callback_url"], body.get("agent_verify_ca")
+    if not body.get("agent_version") and not body.get("agent_status"):
         raise Invalid("Agent did not transmit a version, and a version is required.")
     if url and not url.startswith(("http://", "https://")):
         raise Invalid('An issue with the supplied "callback_url" has been detected.')

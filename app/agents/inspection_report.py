@@ -1,9 +1,9 @@
 """
-Inspection: whose report it is that an agent posts, and how what is found comes into the rows.
+Inspection reports of agents: match a report to its node, store it, resume the inspection.
 
-The steps of an inspection are those of its interface; hooks and rules run in one of them, on a copy
-(`drivers.inspection`). So a report that was taken is kept in a row until the inspection has ended,
-and what came of it is written in the transaction that ends the step.
+A report is stored until the inspection has ended. Hooks and rules run later, in a step of the
+inspect interface (`drivers.inspection`), on a copy of the report; their results are written in the
+transaction that ends the step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,9 +36,9 @@ from drivers.core.errors import HardwareError
 
 logger = log.get(__name__)
 
-EXPECTING = tuple(INSPECT.under_way.values())
-#: What an agent says when it knows of no address of its BMC.
-NO_ADDRESS = (None, "", "0.0.0.0", "::/0", "::")  # noqa: S104 - nothing listens there
+REPORT_STATES = tuple(INSPECT.under_way.values())
+#: BMC addresses in an inventory that mean "none found".
+NO_BMC_ADDRESS = (None, "", "0.0.0.0", "::/0", "::")  # noqa: S104 - nothing listens there
 
 
 def receive(
@@ -51,14 +51,17 @@ def receive(
     caller: str | None = None,
 ) -> tuple[Node, str | None]:
     """
-    Take what the agent of a node has found, and let the node's inspection go on.
+    Store the report of an agent ({inventory, ...}), and resume the inspection of its node.
 
-    report: {inventory, ...}. Returns the node and, if wanted, its agent's token, as a lookup does.
-    Raises Invalid, NotFound, with one text for all reasons, and NodeLocked when a token must be
-    made.
+    Returns the node and, `with_token`, the agent's token as a lookup returns it. `caller` is the
+    address that sent the report.
+
+    Raises Invalid: the report identifies no machine.
+    Raises NotFound: no node expects the report; one text for all reasons.
+    Raises NodeLocked: the agent has no token yet, and an operation holds the node.
     """
-    told = (report["inventory"].get(name) for name in ("bmc_address", "bmc_v6address"))
-    addresses = {address for address in told if address not in NO_ADDRESS}
+    sent = (report["inventory"].get(name) for name in ("bmc_address", "bmc_v6address"))
+    addresses = {address for address in sent if address not in NO_BMC_ADDRESS}
     if not macs and not addresses and not node_uuid:
         raise Invalid("No lookup information provided")
     node_id = _look_up(session, macs, addresses, node_uuid)
@@ -67,8 +70,8 @@ def receive(
     node = _enroll(session) if discovers else session.scalar(known)
     if node is None or not (discovers or _expects(session, node)):
         logger.warning("inspection.report_refused", macs=list(macs), bmc=sorted(addresses))
-        raise _nowhere()
-    _keep(session, node, report)
+        raise _not_found()
+    _store(session, node, report)
     token = lookup.token(session, node, caller) if with_token else None
     session.flush()
     if discovers:
@@ -81,40 +84,44 @@ def receive(
 
 def _enroll(session: Session) -> Node:
     """
-    A node for a machine that reports itself and is not known (`[auto_discovery]`).
+    Create a node for an unknown machine (`[auto_discovery]`).
 
-    Raises NotFound: who reports needs not know what is wrong with our settings.
+    Raises NotFound: the settings are wrong; the log has the reason, an unknown caller does not get
+    it.
     """
     fields = {"driver": of(session).settings.auto_discovery.driver, "inspect_interface": "agent"}
     try:
         node = nodes.create(session, fields, State.ENROLL)
     except (ServiceError, HardwareError) as error:
         logger.error("inspection.discovery_failed", detail=str(error))  # noqa: TRY400 - no defect
-        raise _nowhere() from None
+        raise _not_found() from None
     logger.info("inspection.discovered", node=node.uuid)
     return node
 
 
-def _nowhere() -> NotFound:
-    return NotFound("node", "", "Resource could not be found: no node that waits sends this.")
+def _not_found() -> NotFound:
+    return NotFound("node", "", "Resource could not be found: no node expects this report.")
 
 
 def _look_up(
     session: Session, macs: Sequence[str], addresses: set[str], node_uuid: str | None
 ) -> int | None:
     """
-    The id of the node that all who know it agree upon: its UUID, ports and BMC. None: nobody
-    knows it. Raises NotFound when they do not agree.
+    Return the id of the node that has this UUID, these MAC addresses and this BMC.
+
+    None if none of them belongs to a node.
+
+    Raises NotFound: they belong to different nodes.
     """
     by_uuid = select(Node.id).where(Node.uuid == node_uuid)
     by_mac = select(Port.node_id).where(Port.address.in_(macs)).distinct()
     known = set(session.scalars(by_uuid)) if node_uuid else set()
     owners = set(session.scalars(by_mac)) if macs else set()
     if (node_uuid and not known) or len(known | owners) > 1:
-        raise _nowhere()
+        raise _not_found()
     known |= owners
     inspected = select(Node.id, Node.driver_internal_info).where(
-        Node.provision_state.in_(EXPECTING)
+        Node.provision_state.in_(REPORT_STATES)
     )
     by_bmc = {
         node_id
@@ -122,19 +129,19 @@ def _look_up(
         if addresses.intersection(info.get(BMC_ADDRESSES) or ())
     }
     if by_bmc and known:
-        known &= by_bmc  # a port of one node, the BMC of another: one of them is wrong
+        known &= by_bmc  # a port of one node and the BMC of another: one of the records is wrong
     if not owners and not node_uuid:
         known = by_bmc
         if not known:
             return None
     if len(known) != 1:
-        raise _nowhere()
+        raise _not_found()
     return next(iter(known))
 
 
 def _expects(session: Session, node: Node) -> bool:
-    """Whether its inspection waits for a report, or is about to: the machine was switched on."""
-    if node.provision_state not in EXPECTING:
+    """Whether the inspection waits for a report, or has powered the machine on for it."""
+    if node.provision_state not in REPORT_STATES:
         return False
     operation = session.scalar(
         select(Operation).where(
@@ -147,11 +154,11 @@ def _expects(session: Session, node: Node) -> bool:
         return False
     positions = {row.label: row.position for row in operations.steps_of(session, operation)}
     awaited = positions.get("inspect.await_report", -1)
-    began = positions.get("power.power_on", awaited)
-    return began <= operation.cursor <= awaited
+    powered_on = positions.get("power.power_on", awaited)
+    return powered_on <= operation.cursor <= awaited
 
 
-def _keep(session: Session, node: Node, report: Mapping[str, Any]) -> None:
+def _store(session: Session, node: Node, report: Mapping[str, Any]) -> None:
     row = session.get(InspectionReport, node.id)
     if row is None:
         session.add(InspectionReport(node_id=node.id, body=dict(report)))
@@ -161,6 +168,6 @@ def _keep(session: Session, node: Node, report: Mapping[str, Any]) -> None:
     if agent is None:
         agent = AgentRecord(node_id=node.id, heartbeats=0)
         session.add(agent)
-    agent.heartbeats += 1  # whoever just now records that he waits for it, sees it
+    agent.heartbeats += 1  # a conductor that is recording its wait sees the new count
     agent.last_heartbeat_at = now()
     session.flush()

@@ -1,5 +1,5 @@
 """
-Agents: how a ramdisk finds the node that it runs on, and gets its token.
+Agent lookup: find the node of a machine by UUID or MAC addresses, and issue its agent's token.
 """
 
 import re
@@ -22,27 +22,26 @@ from drivers.agent.fast_track import chosen
 
 class LookupRefused(NotFound):
     """
-    A machine asked which node it is and is not told. The caller reads one text for all reasons.
-
-    why: for operators. node: UUID of the node that it is about, if there is one.
+    A lookup that gets no node. Callers get one text for all reasons, as they are unauthenticated.
     """
 
     def __init__(self, ident: str, why: str, node: str | None = None) -> None:
         super().__init__("node", ident)
-        self.why, self.node = why, node
+        self.why = why  # for operators
+        self.node = node  # UUID of the node that refused the lookup; None if no node was found
 
 
-#: States in which an agent may look its node up.
-EXPECTING = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
-#: States in which it may do so as well where agents are kept running between operations.
-FAST_TRACK = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
+#: Provision states in which an agent may look up its node.
+LOOKUP_STATES = frozenset().union(*(flow.states(flow.looks_up) for flow in FLOWS))
+#: Provision states in which lookups are allowed with fast track, too.
+FAST_TRACK_STATES = WITHOUT_INSTANCE.union(*(flow.states(flow.looks_up_if_kept) for flow in FLOWS))
 
 MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
 _MAC = re.compile(MAC)
 
 
 def normal_mac(text: str) -> str | None:
-    """A MAC address as we store it, or None for what is none."""
+    """Return a MAC address in the stored form (lower case, colons); None for any other text."""
     if not _MAC.fullmatch(text):
         return None
     digits = re.sub("[:-]", "", text).lower()
@@ -56,10 +55,12 @@ def lookup(
     caller: str | None = None,
 ) -> tuple[Node, str]:
     """
-    The node that a machine is, by its UUID or MAC addresses, and its agent's token.
+    Return the node of a machine, found by UUID or else by MAC addresses, and its agent's token.
 
-    caller: the address that asks. The token is given to one of them: whoever else asks gets
-    asterisks. Raises LookupRefused, and NodeLocked when a token must be made.
+    `caller` is the address that sent the request; see `token`.
+
+    Raises LookupRefused.
+    Raises NodeLocked: the agent has no token yet, and an operation holds the node.
     """
     ident = node_uuid or ",".join(addresses)
     if node_uuid:
@@ -68,13 +69,13 @@ def lookup(
         owners = select(Port.node_id).where(Port.address.in_(addresses)).distinct()
         found = session.scalars(owners.limit(2)).all()
         if len(found) != 1:
-            several = "these addresses belong to ports of several nodes"
+            several = "the addresses belong to ports of several nodes"
             raise LookupRefused(ident, several if found else "no port has any of these addresses")
         condition = Node.id == found[0]
     node = session.scalar(select(Node).where(condition).with_for_update())
     settings = of(session).settings
     if node is None:
-        raise LookupRefused(ident, "there is no node of the UUID that it named")
+        raise LookupRefused(ident, "there is no node with the UUID that it sent")
     if settings.api.restrict_lookup and not _expected(settings, node):
         why = f"node {node.uuid} is {node.provision_state}, where no agent is expected"
         raise LookupRefused(ident, why, node.uuid)
@@ -83,14 +84,17 @@ def lookup(
 
 def token(session: Session, node: Node, caller: str | None = None) -> str:
     """
-    The token of a node's agent, as above; the node's row is locked. Raises NodeLocked.
+    Return the token of a node's agent, and create it if there is none. The node's row is locked.
 
-    Whoever was given it may have lost the answer, and gets it again: soon, and until it has called.
+    A repeated lookup from the same address returns the token again within
+    `[api]lookup_repeat_time`, until the first heartbeat; all others return asterisks.
+
+    Raises NodeLocked: the agent has no token yet, and an operation holds the node.
     """
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
-        lost = caller is not None and agent.given_to == caller and agent.url is None
-        return agent.token if lost and _just_given(session, agent) else "******"
+        repeated = caller is not None and agent.given_to == caller and agent.url is None
+        return agent.token if repeated and _just_given(session, agent) else "******"
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if agent is None:
@@ -109,9 +113,11 @@ def _just_given(session: Session, agent: AgentRecord) -> bool:
 
 def _expected(settings: Settings, node: Node) -> bool:
     state = node.provision_state
-    return state in EXPECTING or (state in FAST_TRACK and fast_track(settings, node.driver_info))
+    return state in LOOKUP_STATES or (
+        state in FAST_TRACK_STATES and fast_track(settings, node.driver_info)
+    )
 
 
 def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
-    """Agents of this node are kept running between operations."""
+    """Whether the agent of a node is kept running between operations."""
     return chosen(driver_info, settings.deploy.fast_track)

@@ -1,8 +1,8 @@
 """
-Messages that lie in the broker: how many a conductor has not taken, and whether all are lost.
+Messages in the broker: length of a conductor's queue, and detection of a broker that lost all.
 
-The mark that tells whether they are lies where they do, and shares their fate: a key in Redis, a
-queue in RabbitMQ.
+A mark is stored beside the messages, as a key in Redis or as a queue in RabbitMQ, so that it is
+lost together with them.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,20 @@ from app.config.settings import Settings
 
 
 class Messages(Protocol):
-    """Every method raises one of `app.broker.queue.FAILURES`."""
+    """
+    Messages of this service in its broker.
+
+    All methods raise one of `app.broker.queue.FAILURES` when the broker is out of reach.
+    """
 
     def backlog(self, conductor: str) -> int:
-        """How many messages about steps a conductor, by its name, has not taken."""
+        """Number of messages in the step queue of a conductor, by its name."""
 
     def marked(self) -> bool:
-        """Whether the mark is there; if not, the broker is new, or was emptied."""
+        """Whether the mark exists; if not, the broker is new, or lost its messages."""
 
     def mark(self, conductor: str) -> None:
-        """Set the mark; conductor: who does."""
+        """Set the mark; `conductor` is the name of the conductor that sets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class InRabbitMQ:
                 channel.queue_declare(f"{self.prefix}.epoch", durable=True, auto_delete=False)
 
     def _length(self, queue: str) -> int | None:
-        """None: there is no such queue."""
+        """Number of messages in a queue; None if there is no such queue."""
         with self.application.pool.acquire(block=True) as connection:
             connection.ensure_connection(max_retries=0)
             with connection.channel() as channel:
@@ -73,7 +77,7 @@ class InRabbitMQ:
 
 
 def of(application: Celery, settings: Settings, client: redis.Redis) -> Messages:
-    """Those of this service; client: of its Redis."""
+    """The messages of this service: in RabbitMQ if `[broker]messages_url` is set, else in Redis."""
     if settings.broker.messages_url:
         return InRabbitMQ(application, settings.broker.prefix)
     return InRedis(client, settings.broker.prefix)

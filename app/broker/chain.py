@@ -1,10 +1,9 @@
 """
-Chains: an operation on its way to its conductor, one Celery task per step.
+Chains of Celery tasks: the messages of an operation, one task per step.
 
-On the wire this is what `celery.chain` sends: each message carries the rest of its chain, and any
-Celery worker or monitor can read it. Links are put together and published here because Celery's
-canvas needs three times the processor time for the same bytes: it builds, freezes and routes a
-signature for each link.
+The wire format is that of `celery.chain`: each message carries the rest of its chain, and any
+Celery worker or monitor can read it. Messages are built and published here because Celery's canvas
+builds, freezes and routes a signature for each link, which takes three times the processor time.
 """
 
 import os
@@ -20,17 +19,19 @@ from app.runtime import Link, Message
 
 #: The task that runs one step.
 RUN = "ingot.run"
-#: What each message carries beside its arguments. In any release those of RUN begin with the node
-#: and the operation; others are added behind.
+#: Headers of each message. Arguments of RUN begin with node and operation in every release; a
+#: release may add arguments at the end.
 HEADERS = {"ingot_version": release.NEEDED}
 
 
 def publish(application: Celery, message: Message, queue: str | Queue, timeout: float) -> None:
     """
-    Publish the first link of a chain with the rest of the chain in it.
+    Publish the first link of a chain; its message contains the other links.
 
-    queue: that of the conductor, declared where it is a Queue. timeout: seconds for the broker to
-    confirm. Raises one of `app.broker.queue.FAILURES`.
+    `queue` is the conductor's; a Queue is declared first. `timeout` is the time in seconds for the
+    broker to confirm the message.
+
+    Raises one of `app.broker.queue.FAILURES`.
     """
     name = queue if isinstance(queue, str) else queue.name
     first, *rest = message.links
@@ -62,9 +63,9 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
 
 def received(conductor: str, request: Any, arguments: Sequence[Any]) -> Message:
     """
-    The message that a task was called with, the links after it included.
+    Return the message of a running task, with the later links of its chain.
 
-    request: of the task; its chain is taken from it, so that Celery publishes none of it.
+    Removes the chain from `request`, so that Celery does not publish the next link itself.
     """
     node, operation, fence, cursor = arguments[:4]
     links = [Link(request.id, cursor, request.shadow or "")]
@@ -82,12 +83,12 @@ def _arguments(message: Message, link: Link) -> list[Any]:
 
 
 def _shown(message: Message, link: Link) -> str:
-    """The arguments as monitors show them; Celery's own take longer than the rest of a message."""
+    """Arguments as monitors show them. Celery's repr of them costs more than the whole message."""
     return f"node {message.node}, operation {message.operation}, step {link.position}"
 
 
 def _signature(message: Message, link: Link, queue: str) -> Mapping[str, Any]:
-    """A later link, as Celery writes the signature of a task."""
+    """A later link of a chain in Celery's format of a task signature."""
     return {
         "task": RUN,
         "args": _arguments(message, link),

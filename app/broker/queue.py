@@ -1,8 +1,8 @@
 """
-The way to the workers: how Celery is set up, and the one function that sends to it.
+Celery configuration, publishing to conductors, and the transport of synchronous calls.
 
-A message is a hint. It may be lost, come twice or late: what it says is checked against the
-operation's row before anything is done.
+A message is a hint: it may be lost, delayed or delivered twice. A conductor checks it against the
+operation's row before it acts.
 """
 
 import time
@@ -27,52 +27,52 @@ from app.errors import Unavailable
 from app.kit.reach import Reach
 from app.runtime import Call, Message
 
-#: Answers one question, in a process that never waits for steps.
+#: Task that answers one call, in a conductor's control process.
 ASK = "ingot.ask"
-#: Periodic work that any conductor may do, and that of one conductor.
+#: Queue of periodic work that any conductor may do.
 SHARED_QUEUE = "conductor.now"
-#: What is raised when the broker does not take or give a message, whichever it is.
+#: Exceptions of Redis and of RabbitMQ that mean: the broker is out of reach or refuses messages.
 FAILURES = (KombuError, redis.RedisError, AMQPError, OSError)
-#: Seconds in which a connection fails that was closed while nobody used it.
+#: Seconds within which publishing fails on a connection that was closed while it was idle.
 STALE = 0.5
-#: Seconds between signs of life on a connection to the broker.
+#: Seconds between AMQP heartbeats on a connection to RabbitMQ.
 HEARTBEAT = 10
-#: Milliseconds after which RabbitMQ drops a queue that no conductor listens to.
+#: Milliseconds after which RabbitMQ deletes a queue without a consumer.
 QUEUE_LIFETIME = 24 * 3600 * 1000
 
 
 def version_of(request: Any) -> int:
-    """What a message needs its receiver to understand; request: of a task that is run."""
+    """Version that the receiver of a message must understand (`app.release`)."""
     return int((request.headers or {}).get("ingot_version", 0))
 
 
 def queue_of(conductor: str) -> str:
-    """The queue of a conductor's steps."""
+    """Name of the queue of a conductor's steps."""
     return f"conductor.{conductor}"
 
 
 def now_queue_of(conductor: str) -> str:
-    """The queue of a conductor's periodic work and questions."""
+    """Name of the queue of a conductor's control process: periodic work and calls."""
     return f"conductor.{conductor}.now"
 
 
 def celery(settings: Settings) -> Celery:
-    """A Celery application for this process; call it after the last fork."""
-    # what a worker that ends had taken is sent again by the reconciler; put back by Kombu, it would
-    # be written to a file that nobody reads where Redis is just out of reach
+    """Create the Celery application of this process; call it after the last fork."""
+    # The reconciler dispatches the unacknowledged messages of a worker that ends. Kombu would write
+    # them to a file that no process reads if Redis is out of reach.
     virtual.Channel.do_restore = False
     url = settings.broker.messages_url or settings.broker.url
     application = Celery("ingot", broker=url, amqp=_Amqp, set_as_current=True)
     application.conf.update(
         accept_content=["json"],
-        broker_channel_error_retry=True,  # a Redis that only reads, or is full, will be well again
+        broker_channel_error_retry=True,  # a read-only or full Redis recovers
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=settings.broker.connect_timeout,
         broker_transport_options=_transport_options(url, settings.broker.connect_timeout),
         broker_heartbeat=HEARTBEAT if _is_amqp(url) else 0,
         enable_utc=True,
-        task_acks_late=True,  # a worker takes no more messages than it has threads
+        task_acks_late=True,  # with a prefetch of 1: no more messages than the worker has threads
         task_create_missing_queues=True,
         task_ignore_result=True,
         task_publish_retry=False,  # see `send_task`
@@ -95,29 +95,29 @@ def _is_amqp(url: str) -> bool:
 
 
 def _transport_options(url: str, seconds: float) -> dict[str, Any]:
-    """How a connection behaves whose other end does not; seconds: to connect, or to be answered."""
+    """Timeouts and keepalive of broker connections; `seconds` to connect, and for an answer."""
     if _is_amqp(url):
         return {"confirm_publish": True, "max_retries": 0, "socket_settings": KEEPALIVE}
     alive = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
     return {
-        # what a dead worker had taken is sent again by the reconciler: no need to note it in
-        # Redis, which is half of what a message costs
+        # the reconciler dispatches the messages of a dead worker; keeping unacknowledged messages
+        # in Redis would double the cost of a message
         "ack_emulation": False,
         "max_retries": 0,
         "socket_connect_timeout": seconds,
         "socket_timeout": seconds,
-        # who waits for a message gives up a connection that has been silent for twice as long
+        # a consumer closes a connection that was silent for twice this time
         "health_check_interval": max(seconds, 1.0),
         **({} if url.startswith("redis+socket") else alive),
     }
 
 
 class _Connection(Connection):  # type: ignore[misc]
-    """A connection that comes back soon after the broker has, however long that was away."""
+    """A connection that retries every 3 seconds at most, even after a long outage."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
-        soon = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 3}
-        return super().ensure_connection(*args, **soon | options)
+        intervals = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 3}
+        return super().ensure_connection(*args, **intervals | options)
 
 
 class _Amqp(AMQP):  # type: ignore[misc]
@@ -126,9 +126,10 @@ class _Amqp(AMQP):  # type: ignore[misc]
 
 def addressed(application: Celery, queue: str) -> str | Queue:
     """
-    A queue by its name, as who sends to it or listens to it has to name it.
+    Return the queue of this name in the form that producers and consumers pass to Celery.
 
-    Those in RabbitMQ last, but not for ever without a conductor; in Redis there is nothing to say.
+    RabbitMQ needs a declaration: a durable queue that expires without a consumer. Redis needs the
+    name only.
     """
     if not _is_amqp(application.conf.broker_url):
         return queue
@@ -138,17 +139,17 @@ def addressed(application: Celery, queue: str) -> str | Queue:
 
 def sender(application: Celery) -> Callable[[Message | Call], bool]:
     """
-    A function that sends a message to its conductor, or a call to any.
+    Return a function that sends a message to its conductor, or a `Call` to any conductor.
 
-    It returns False, and raises nothing, when the broker does not take them: the reconciler, or
-    whoever looks after what is called, will send them again.
+    The function returns False if the broker does not accept the message, and raises nothing: the
+    reconciler, or the periodic task that belongs to the call, sends it again.
     """
     reach = Reach(OUTAGE, FAILURES, OperationalError)
 
     def run(message: Message) -> None:
         queue = addressed(application, queue_of(message.conductor))
         timeout = application.conf.broker_connection_timeout
-        _once_more_if_stale(lambda: chain.publish(application, message, queue, timeout))
+        _retry_if_stale(lambda: chain.publish(application, message, queue, timeout))
 
     def call(message: Call) -> None:
         send_task(
@@ -175,36 +176,38 @@ def send_task(
     application: Celery, task: str, args: tuple[Any, ...], queue: str, **options: Any
 ) -> None:
     """
-    Send, once more if the connection was closed while nobody used it. Raises one of FAILURES.
+    Send a task; retry once if the connection had been closed while it was idle.
 
-    It takes `[broker]connect_timeout` seconds at most to connect, and as many to be answered.
+    Takes at most `[broker]connect_timeout` seconds to connect, and as many for the answer.
+
+    Raises one of FAILURES.
     """
     timeout = application.conf.broker_connection_timeout
     options |= {"headers": dict(HEADERS), "confirm_timeout": timeout}
     destination = addressed(application, queue)
-    _once_more_if_stale(
-        lambda: application.send_task(task, args=args, queue=destination, **options)
-    )
+    _retry_if_stale(lambda: application.send_task(task, args=args, queue=destination, **options))
 
 
-def _once_more_if_stale(publish: Callable[[], object]) -> None:
-    """Publish; repeat it at once after a failure as quick as that of a stale connection."""
-    begun = time.monotonic()
+def _retry_if_stale(publish: Callable[[], object]) -> None:
+    """Publish; retry at once after a failure within STALE seconds, that of an idle connection."""
+    start = time.monotonic()
     try:
         publish()
     except FAILURES:
-        if time.monotonic() - begun > STALE:
+        if time.monotonic() - start > STALE:
             raise
         publish()
 
 
 class Asks:
     """
-    Questions to conductors over Redis (`app.runtime.Asks`), at the asking and the answering end.
+    Calls to conductors over Redis (`app.runtime.Asks`), for both the caller and the conductor.
 
-    A message carries only a key. The question lies under the key until a conductor takes it, the
-    asker takes it back, or its time is up: so it is begun once at most, however often its message
-    comes. Redis out of reach raises Unavailable at the asking end.
+    A message carries only a key. The request is stored under the key until a conductor takes it,
+    the caller withdraws it, or its time is over: a call is executed at most once, even if its
+    message is delivered twice.
+
+    The methods of the caller raise Unavailable when Redis is out of reach.
     """
 
     def __init__(self, application: Celery, settings: Settings) -> None:
@@ -229,7 +232,7 @@ class Asks:
             return bool(self._client.delete(self._question(key)))
 
     def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
-        """A question that nobody has begun, and the seconds that are left for it."""
+        """Take a call that no conductor has taken, and the seconds until its timeout."""
         with self._client.pipeline(transaction=True) as pipeline:
             name = self._question(key)
             pipeline.get(name)
@@ -239,7 +242,7 @@ class Asks:
         return (orjson.loads(found), left / 1000) if found else None
 
     def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
-        """Give an answer; it is kept for as long as somebody may wait for it."""
+        """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
         with self._client.pipeline(transaction=True) as pipeline:
             pipeline.rpush(self._answer(key), orjson.dumps(answer))
             pipeline.pexpire(self._answer(key), int(max(seconds, 1.0) * 1000))

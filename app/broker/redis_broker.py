@@ -1,5 +1,5 @@
 """
-The broker as a Redis server: for what is not a message of Celery's.
+Redis clients for data other than Celery's messages: leases, calls, marks and records.
 """
 
 import socket
@@ -10,17 +10,17 @@ from redis.retry import Retry
 
 from app.kit.reach import Reach
 
-#: Of a connection that hears nothing: how soon the kernel asks whether the other end is there.
+#: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-#: How the log tells of an outage, of Redis or of RabbitMQ.
+#: Log events at the begin and the end of an outage of Redis or RabbitMQ.
 OUTAGE = ("broker.unreachable", "broker.reached_again")
 
 
 def client(url: str, seconds: float) -> redis.Redis:
     """
-    A client of a broker URL as Celery has it; no call lasts longer than twice `seconds`.
+    Create a client for a broker URL in Celery's form; no call lasts longer than twice `seconds`.
 
-    Only a connection that was closed meanwhile is tried again.
+    A call is retried once if its connection had been closed, and not after a timeout.
     """
     url = url.replace("redis+socket://", "unix://", 1)
     alive = {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
@@ -34,5 +34,5 @@ def client(url: str, seconds: float) -> redis.Redis:
 
 
 def reach() -> Reach:
-    """Whether Redis answers, for one kind of question; what is not asked raises RedisError."""
+    """Create a `Reach` of Redis, for one kind of access; refused calls raise ConnectionError."""
     return Reach(OUTAGE, (redis.RedisError, OSError), redis.ConnectionError)

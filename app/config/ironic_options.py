@@ -1,8 +1,8 @@
 """
-Options that Ironic has and Ingot does not use.
+Options of Ironic that Ingot does not use.
 
-In a file they warn instead of stopping the start, so that an operator can bring a configuration
-along. Under [*] stand groups without any meaning here.
+In a configuration file they cause a warning instead of an error, so that an operator can keep
+Ironic's file. The list [*] has the groups that Ingot does not use at all.
 """
 
 from collections.abc import Mapping
@@ -120,7 +120,7 @@ sensor_data service_catalog swift vnc
 
 
 def _parse(text: str) -> dict[str, frozenset[str]]:
-    """Names by group; a group of the list [*] has the one name "*"."""
+    """Option names by group; groups of the list [*] get the single name "*"."""
     sections = (part.partition("]") for part in text.split("[")[1:])
     named = {group: frozenset(names.split()) for group, _, names in sections}
     return dict.fromkeys(named.pop("*"), frozenset("*")) | named

@@ -1,10 +1,10 @@
 """
-How a setting gets its value.
+Declare settings, and read their values.
 
-Settings are frozen dataclasses, one per group, whose fields are made with `option()`. `load` fills
-them from, in this order: a flag of the command line, the environment, a TOML file, the default;
-it remembers where each value came from. What is wrong raises `SettingsError` with one line that
-names it; what is only unknown is a warning, because a newer release may know it.
+Settings are frozen dataclasses, one per group, whose fields are made with `option()`. `load` takes
+each value from the first source that has it: a flag of the command line, the environment, a TOML
+file, the default; and it records the source. A wrong value raises `SettingsError`. An unknown
+environment variable is a warning, because a newer release may know it.
 """
 
 import dataclasses
@@ -19,37 +19,31 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 PREFIX = "INGOT_"
-#: Variables that are no setting: where the file is, and what the command line goes by.
+#: Variables that are no settings: path of the file, and options of the command-line client.
 NOT_SETTINGS = frozenset({"INGOT_CONFIG", "INGOT_URL", "INGOT_USERNAME", "INGOT_PASSWORD"})
 
 S = TypeVar("S")
 
 
 class SettingsError(ValueError):
-    """A setting is wrong; the message is one line that names it and says what would be right."""
+    """A setting is wrong. The message is one line with the setting and the accepted values."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """
-    What is known of an option beside its type and default.
-
-    choices: the only values allowed. minimum, maximum: bounds of a number, inclusive.
-    check: raises ValueError for a value that is wrong. secret: not shown.
-    deprecated: older names, each "group.name".
-    """
+    """Description and validation of an option."""
 
     help: str
-    choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    check: Callable[[Any], object] | None = None
-    secret: bool = False
-    deprecated: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # accepted values; empty: any
+    minimum: float | None = None  # inclusive; None: no limit
+    maximum: float | None = None  # inclusive; None: no limit
+    check: Callable[[Any], object] | None = None  # raises ValueError for a wrong value
+    secret: bool = False  # masked in output
+    deprecated: tuple[str, ...] = ()  # older names, each "group.name"
 
 
 def option(default: Any, help: str, **about: Any) -> Any:  # noqa: A002 - the word for it
-    """A field of a group; `about` as in `About`."""
+    """Declare an option as a field of its group; `about` has the other fields of `About`."""
     metadata = {"about": About(help, **about)}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
@@ -57,13 +51,13 @@ def option(default: Any, help: str, **about: Any) -> Any:  # noqa: A002 - the wo
 
 
 def group(kind: type[Any], name: str | None = None) -> Any:
-    """A field of the settings that holds a group; `name` where the field cannot have it."""
+    """Declare a group as a field of the settings; `name` if it differs from the field's."""
     return field(default_factory=kind, metadata={"group": kind, "name": name})
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its place, its type, its default and what is known of it."""
+    """A declared option."""
 
     group: str
     name: str
@@ -82,27 +76,28 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """values: group -> name -> value. origins: "group.name" -> where its value came from."""
+    """Values of all options."""
 
-    values: dict[str, dict[str, Any]]
-    origins: dict[str, str]
-    warnings: tuple[str, ...]
+    values: dict[str, dict[str, Any]]  # group -> name -> value
+    origins: dict[str, str]  # "group.name" -> source of its value, for messages
+    warnings: tuple[str, ...]  # lines for the log
 
 
 def variable(group_name: str, name: str) -> str:
+    """Return the environment variable of an option."""
     inner = name if group_name == "DEFAULT" else f"{group_name}_{name}"
     return PREFIX + inner.upper()
 
 
 def groups(settings: type[Any]) -> Iterator[tuple[str, str, type[Any]]]:
-    """(attribute, group name, dataclass) of every group."""
+    """Yield (attribute, group name, dataclass) of each group."""
     for each in dataclasses.fields(settings):
         if "group" in each.metadata:
             yield each.name, each.metadata["name"] or each.name, each.metadata["group"]
 
 
 def options(settings: type[Any]) -> Iterator[Option]:
-    """Every option, in the order of declaration."""
+    """Yield all options in the order of declaration."""
     for _, group_name, kind in groups(settings):
         hints = typing.get_type_hints(kind)
         for each in dataclasses.fields(kind):
@@ -119,11 +114,13 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
     unused: Mapping[str, Iterable[str]] | None = None,
 ) -> Loaded:
     """
-    Values for every option of `settings`.
+    Read the values of all options of `settings`.
 
-    path: a TOML file; else the one that INGOT_CONFIG names, if any.
-    flags: "group.name" -> value from the command line; None is no value.
-    unused: group -> names that are known and have no effect here: a warning; ("*",): all of it.
+    path: a TOML file; None: the file that INGOT_CONFIG names, if any.
+    flags: "group.name" -> value from the command line; None: the flag was not given.
+    unused: group -> names that cause a warning instead of an error; ("*",): all names of the group.
+
+    Raises SettingsError.
     """
     table = {f"{each.group}.{each.name}": each for each in options(settings)}
     names = {old: new for new, each in table.items() for old in each.about.deprecated}
@@ -131,12 +128,12 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
     warnings: list[str] = []
 
     def current(place: str, shown: str) -> str:
-        """The present name of an option; a deprecated one warns."""
+        """Return the current name of an option, with a warning for a deprecated one."""
         if place in names:
             warnings.append(f"{shown} is deprecated: it is {table[names[place]]} now")
         return names.get(place, place)
 
-    found: dict[str, tuple[Any, str]] = {}  # what comes later overrides what came before
+    found: dict[str, tuple[Any, str]] = {}  # a later source replaces the values of earlier ones
     file = path or environ.get("INGOT_CONFIG")
     if file:
         for place, value in _read(Path(file)):
@@ -181,7 +178,7 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
 def _put(
     found: dict[str, tuple[Any, str]], place: str, value: Any, origin: str, *, renamed: bool
 ) -> None:
-    """The present name of an option wins over a deprecated one of the same source."""
+    """Set a value, unless it has a deprecated name and the source has the current name, too."""
     source = origin.rpartition(": ")[0]
     if renamed and place in found and found[place][1].rpartition(": ")[0] == source:
         return
@@ -189,7 +186,7 @@ def _put(
 
 
 def _read(path: Path) -> Iterator[tuple[str, Any]]:
-    """("group.name", value) of every key in a TOML file."""
+    """Yield ("group.name", value) of each key in a TOML file. Raises SettingsError."""
     try:
         document = tomllib.loads(path.read_text())
     except OSError as error:
@@ -219,10 +216,12 @@ def _nearest(place: str, known: Iterable[str]) -> str:
 
 def convert(each: Option, value: Any) -> Any:
     """
-    A value as the option's type. Text is read as in the environment: lists are separated by
-    commas, maps are name:value pairs, an empty text is None where None is allowed.
+    Convert a value to the option's type, and check it.
 
-    Raises ValueError that says what would be right.
+    Texts have the form of environment variables: lists are separated by commas, maps are name:value
+    pairs, an empty text is None if the option may be None.
+
+    Raises ValueError: the value is wrong; the message has the accepted values.
     """
     wanted = each.type
     if isinstance(wanted, types.UnionType):  # X | None
@@ -293,7 +292,7 @@ def _list(value: Any) -> tuple[str, ...]:
 
 
 def _map(value: Any, kind: type[Any]) -> dict[str, Any]:
-    """name:value pairs; the last colon parts a number from its name, the first one a text."""
+    """Parse name:value pairs, split at the last colon for numbers, at the first one for texts."""
     if isinstance(value, Mapping):
         return {str(name): CONVERTERS[kind](one) for name, one in value.items()}
     result = {}

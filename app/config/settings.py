@@ -41,8 +41,8 @@ def database_url(url: str) -> None:
     scheme, colon, _ = url.partition("://")
     if url and (not colon or scheme not in DATABASES):
         raise ValueError(
-            f"{scheme + colon if colon else 'a text without ://'} is no database that is supported:"
-            " those are SQLite (sqlite:///FILE) and PostgreSQL"
+            f"{scheme + colon if colon else 'a text without ://'} is not a supported database:"
+            " expected SQLite (sqlite:///FILE) or PostgreSQL"
             " (postgresql://USER:PASSWORD@HOST/NAME)"
         )
 
@@ -60,7 +60,7 @@ def kill_points(points: tuple[str, ...]) -> None:
 
 def must_be_false(value: bool) -> None:
     if value:
-        raise ValueError("there is no object store here: it must be false")
+        raise ValueError("must be false: Ingot has no object store")
 
 
 def cipher_suites(numbers: tuple[str, ...]) -> None:
@@ -154,13 +154,13 @@ class Default:
 
     @property
     def enabled_interfaces(self) -> dict[str, tuple[str, ...]]:
-        """kind -> the only names to accept; kinds without limit are missing."""
+        """Accepted interface names by kind, without the kinds that accept all."""
         named = {kind: getattr(self, f"enabled_{kind}_interfaces") for kind in KINDS}
         return {kind: names for kind, names in named.items() if names}
 
     @property
     def default_interfaces(self) -> dict[str, str]:
-        """kind -> the name to prefer; kinds without preference are missing."""
+        """Default interface name by kind, without the kinds that have none."""
         named = {kind: getattr(self, f"default_{kind}_interface") for kind in KINDS}
         return {kind: name for kind, name in named.items() if name}
 
@@ -177,7 +177,7 @@ class Database:
 
     @property
     def limits(self) -> dict[str, Any]:
-        """All but where it is, as `app.db.connect` takes it."""
+        """Pool sizes and timeouts: keyword arguments of `app.db.connections.connect`."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "connection"}
 
 
@@ -512,11 +512,7 @@ class Fake:
 # fmt: on
 @dataclass(frozen=True)
 class Settings:
-    """
-    Every setting. `Settings()` has the defaults; `load` reads them.
-
-    origins: "group.name" -> where the value came from. warnings: lines for the log.
-    """
+    """All settings. `Settings()` has the defaults; `load` reads configured values."""
 
     default: Default = group(Default, "DEFAULT")
     database: Database = group(Database)
@@ -538,11 +534,13 @@ class Settings:
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     oslo_policy: OsloPolicy = group(OsloPolicy)
     fake: Fake = group(Fake)
+    #: "group.name" -> source of its value, for `ingot config`
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    #: lines for the log
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def options(self) -> dict[str, dict[str, Any]]:
-        """Plain values by group and name, as `drivers.core.target.Target.options` has them."""
+        """Values by group and name, for `drivers.core.target.Target.options`."""
         return {
             name: {each.name: getattr(getattr(self, attribute), each.name) for each in fields(kind)}
             for attribute, name, kind in options.groups(Settings)
@@ -551,7 +549,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One setting as `ingot config` shows it; secrets are masked."""
+    """A setting with its value, for `ingot config`; secrets are masked."""
 
     group: str
     name: str
@@ -569,9 +567,9 @@ def load(
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
     """
-    Read the settings: flag ("group.name": value), environment, TOML file, default.
+    Read the settings from flags ("group.name": value), environment, TOML file and defaults.
 
-    Raises SettingsError, one line that names what is wrong.
+    Raises SettingsError: a setting is wrong; the message is one line that names it.
     """
     loaded = options.load(Settings, environ, path, flags, IRONIC_ONLY)
     made = {
@@ -593,7 +591,7 @@ def load(
 
 
 def describe(settings: Settings) -> Iterator[Described]:
-    """Every setting in the order of declaration."""
+    """Yield all settings with their values, in the order of declaration."""
     values = settings.options()
     for each in options.options(Settings):
         value = values[each.group][each.name]
@@ -610,7 +608,7 @@ def describe(settings: Settings) -> Iterator[Described]:
 
 
 def masked(value: str | None) -> str | None:
-    """Mask a secret: in a URL only the password."""
+    """Mask a secret; of a URL, the password only."""
     if value and "://" in value:
         return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1******@", value)
     return "******" if value else value

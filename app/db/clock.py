@@ -1,8 +1,8 @@
 """
-The database's clock as SQL expressions, and this host's clock for times that are only shown.
+The database's clock as SQL expressions, and this host's clock.
 
-All times are naive UTC. Deadlines and liveness are decided by `now()`, the database's clock, never
-by the clock of the host that asks.
+All times are naive UTC. Deadlines and liveness are decided by `now()`, the database's clock: the
+clocks of the hosts may differ. This host's clock is only for times that are displayed.
 """
 
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class now(FunctionElement[datetime]):  # noqa: N801 - reads as SQL
-    """The time of the database's clock when the statement runs."""
+    """Time of the database's clock at the execution of the statement."""
 
     type = DateTime()
     inherit_cache = True
@@ -34,7 +34,7 @@ class age(FunctionElement[float]):  # noqa: N801 - reads as SQL
     inherit_cache = True
 
 
-#: SQLite's clock has milliseconds; the last digit keeps a time from being shown without a fraction.
+#: SQLite's clock has milliseconds. The last digit makes every time have a fraction in ISO format.
 _SQLITE_TIME = "%Y-%m-%d %H:%M:%f001"
 
 
@@ -73,5 +73,5 @@ def _age_postgresql(element: age, compiler: Any, **kw: Any) -> str:
 
 
 def utcnow() -> datetime:
-    """This host's clock, for times that are only shown."""
+    """Time of this host's clock, for times that are only displayed."""
     return datetime.now(UTC).replace(tzinfo=None)

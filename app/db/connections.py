@@ -1,5 +1,5 @@
 """
-Connections to SQLite and PostgreSQL: engines, set up as the service needs them.
+Create database engines for SQLite and PostgreSQL.
 """
 
 from typing import Any
@@ -21,9 +21,9 @@ def connect(
     statement_timeout: float = 15,
 ) -> Engine:
     """
-    An engine for a SQLite or PostgreSQL URL, set up as the service needs it.
+    Create an engine with timeouts and JSON codec for a SQLite or PostgreSQL URL.
 
-    The limits are those of the group [database]; of a SQLite file, only `busy_timeout` matters.
+    The limits are the settings of group [database]. SQLite uses only `busy_timeout`.
     """
     options: dict[str, Any] = {
         "json_serializer": lambda value: orjson.dumps(value).decode(),
@@ -33,15 +33,15 @@ def connect(
         engine = create_engine(url, connect_args={"timeout": busy_timeout}, **options)
         sqlite.prepare(engine, busy_timeout)
         return engine
-    from app.db import postgresql  # needs psycopg, which SQLite does not
+    from app.db import postgresql  # imports psycopg, which SQLite does not need
 
     engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
         pool_size=max_pool_size,
         max_overflow=max_overflow,
         pool_timeout=pool_timeout,
-        pool_use_lifo=True,  # the plans of a connection that is used often are made already
+        pool_use_lifo=True,  # a recently used connection has its query plans cached
         **options,
     )
-    postgresql.never_wait_for_ever(engine, connect_timeout, statement_timeout)
+    postgresql.set_timeouts(engine, connect_timeout, statement_timeout)
     return engine

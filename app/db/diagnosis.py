@@ -1,5 +1,5 @@
 """
-Database errors: their reason in one line, and whether the database or the statement is at fault.
+Classify database errors: reason in one line, and whether the database or the statement is at fault.
 """
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
@@ -10,12 +10,12 @@ from app.db import sqlite
 RETRIED_SQLSTATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
 
 
-#: A statement took too long: it may be that it waited for another transaction.
+#: SQLSTATE of a statement that exceeded its timeout, perhaps waiting for another transaction.
 TOO_SLOW = "57014"
 
 
-#: What is wrong with a database, by SQLSTATE, or by how SQLite's name of the error begins.
-TROUBLES = {
+#: SQLSTATE, or prefix of SQLite's error name -> problem, as the end of a sentence "The database".
+PROBLEMS = {
     "25006": "takes no writes",
     "53100": "is full",
     "53300": "has no connection left",
@@ -27,25 +27,25 @@ TROUBLES = {
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what is wrong; of a database's error, without the statement."""
+    """First line of an error's text; of a database error, without the SQL statement."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
 def trouble(error: SQLAlchemyError) -> str | None:
-    """What is wrong with the database, to be said after "The database"; None: it is our defect."""
+    """Problem of the database, as the end of a sentence "The database"; None: a defect of ours."""
     if isinstance(error, PoolTimeout):
         return "has no connection left"
     if not isinstance(error, DBAPIError):
         return None
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
-    for known, told in TROUBLES.items():
+    for known, problem in PROBLEMS.items():
         if (code or "").startswith(known):
-            return told
+            return problem
     lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
     return "is out of reach" if lost else None
 
 
 def is_away(error: SQLAlchemyError) -> bool:
-    """Whether all transactions are to fail just now, not only this one for another one's sake."""
+    """Whether the database is unavailable for all transactions, and not in conflict with one."""
     code = getattr(getattr(error, "orig", None), "sqlstate", None)
     return trouble(error) is not None and code not in {*RETRIED_SQLSTATES, TOO_SLOW}

@@ -1,5 +1,5 @@
 """
-A PostgreSQL server, and the way to it: what its clients do not wait for.
+PostgreSQL connections: timeouts, checks before use, and reconnection after an outage.
 """
 
 import time
@@ -11,23 +11,30 @@ from sqlalchemy.exc import DisconnectionError
 
 from app.kit.reach import Reach
 
-#: A transaction that is left open for so many seconds is the server's to end: it has locks.
+#: Seconds after which the server ends an idle transaction, as it holds locks.
 IDLE_IN_TRANSACTION = 10
-#: How the log tells of an outage.
+#: Log events at the begin and the end of an outage.
 OUTAGE = ("database.unreachable", "database.reached_again")
-#: How a server, or a pooler before it, says to who connects that it has too many connections. The
-#: SQLSTATE is lost there.
-CROWDED = ("too many clients", "too many connections", "slots are reserved", "no more connections")
-#: Seconds for which a connection that was in use is not checked before it is used again.
+#: Messages of servers and poolers that have no connection left. psycopg has no SQLSTATE for errors
+#: of connecting.
+TOO_MANY_CONNECTIONS = (
+    "too many clients",
+    "too many connections",
+    "slots are reserved",
+    "no more connections",
+)
+#: Seconds after its use during which a connection is used again without a check.
 FRESH = 1.0
 USED = "used"
 
 
-def never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
-    """Whatever becomes of a PostgreSQL server or of the way to it, its clients are told in time."""
+def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
+    """
+    Limit the seconds of connecting and of each statement, even if the server or the network hangs.
+    """
 
-    class Patient(psycopg.Connection[Any]):
-        """The server gives up a statement in time; if it is silent, then so is this end."""
+    class LimitedConnection(psycopg.Connection[Any]):
+        """Closes itself if the server does not end a statement at its timeout."""
 
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             if statement_timeout:
@@ -44,10 +51,10 @@ def never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeou
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION if statement_timeout else 0,
     }
     limits_sql = "; ".join(f"SET {name} = {int(value * 1000)}" for name, value in limits.items())
-    # compiling a query takes longer than any of ours runs; without statistics of a new database's
-    # tables the planner compiles even those that read one row
+    # JIT compilation takes longer than any query of the service; the planner uses it even for
+    # single rows as long as a new database's tables have no statistics
     limits_sql += "; SET jit = off"
-    patience = {
+    socket_options = {
         "connect_timeout": max(int(connect_timeout), 1),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -55,27 +62,27 @@ def never_wait_for_ever(engine: Engine, connect_timeout: float, statement_timeou
         "tcp_user_timeout": int(statement_timeout * 1000),
     }
 
-    def reached(
+    def connect(
         _dialect: Any, _record: Any, arguments: list[Any], named: dict[str, Any]
     ) -> psycopg.Connection[Any]:
         with reach.trying():
             try:
-                connection = Patient.connect(*arguments, **patience | named)
+                connection = LimitedConnection.connect(*arguments, **socket_options | named)
             except psycopg.OperationalError as error:
-                if any(words in str(error) for words in CROWDED):
+                if any(words in str(error) for words in TOO_MANY_CONNECTIONS):
                     raise psycopg.errors.TooManyConnections(str(error)) from None
                 raise
             connection.execute(limits_sql)
             connection.commit()
         return connection
 
-    event.listen(engine, "do_connect", reached)
-    event.listen(engine, "checkin", _used)
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", _ping)
-    event.listen(engine, "handle_error", _look_for_another)
+    event.listen(engine, "handle_error", _disconnect_if_read_only)
 
 
-def _used(_connection: Any, record: Any) -> None:
+def _note_use(_connection: Any, record: Any) -> None:
     record.info[USED] = time.monotonic()
 
 
@@ -83,9 +90,11 @@ def _ping(connection: Any, record: Any, _proxy: Any) -> None:
     """
     Check a connection before use, unless it was in use within the last `FRESH` seconds.
 
-    SQLAlchemy's own check, before each use, is a round trip that costs as much as a small
-    transaction. A connection that breaks within that time fails its first statement, as does one
-    that breaks after a check.
+    SQLAlchemy's `pool_pre_ping` checks before each use, a round trip that costs as much as a small
+    transaction. A connection that breaks within `FRESH` seconds fails its first statement, as does
+    one that breaks after a check.
+
+    Raises DisconnectionError: the connection is lost; the pool opens another one.
     """
     if time.monotonic() - record.info.get(USED, time.monotonic()) < FRESH:
         return
@@ -100,7 +109,7 @@ def _ping(connection: Any, record: Any, _proxy: Any) -> None:
     raise DisconnectionError
 
 
-def _look_for_another(context: Any) -> None:
-    """A server that takes no writes may not be the one any more that does: connect anew."""
+def _disconnect_if_read_only(context: Any) -> None:
+    """Reconnect after an error of a read-only server: after a failover another one is primary."""
     if getattr(context.original_exception, "sqlstate", None) == "25006":
         context.is_disconnect = True

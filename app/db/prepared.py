@@ -1,5 +1,8 @@
 """
-Prepared statements: for what is asked so often that SQLAlchemy's share would be most of its cost.
+Prepared statements: SQL text compiled once, and executed by the DBAPI driver directly.
+
+For the most frequent statements, whose cost would be mostly SQLAlchemy's compilation and result
+handling.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,25 +14,20 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Row = tuple[Any, ...]
-#: The converters of what needs one: by the names of parameters, by the places of columns.
+#: Type converters with the name of their parameter, or the index of their column.
 Converters = Sequence[tuple[Any, Callable[[Any], Any]]]
 
 
 @dataclass(slots=True)
 class _Text:
-    """
-    A statement in the words of one dialect.
-
-    order: of its parameters, where they have no names. constants: parameters that have a value.
-    given: converters of parameters. returns_rows, read (converters of columns): None until the
-    first answer. To read `cursor.description` for each answer is expensive with psycopg.
-    """
+    """A statement in one dialect's SQL."""
 
     sql: str
-    order: Sequence[str] | None
-    constants: Mapping[str, Any]
-    given: Converters = ()
-    read: Converters | None = None
+    order: Sequence[str] | None  # of positional parameters; None: the dialect has named ones
+    constants: Mapping[str, Any]  # values of parameters that the caller does not pass
+    given: Converters = ()  # of parameters
+    # None until the first result; psycopg's `cursor.description` is too expensive for each one
+    read: Converters | None = None  # of columns
     returns_rows: bool | None = None
 
     def parameters(self, values: Mapping[str, Any]) -> Any:
@@ -41,10 +39,9 @@ class _Text:
 
 class Prepared:
     """
-    A statement whose text is made once, and which is run by the driver itself.
+    A prepared statement without type conversion: values are texts and numbers.
 
-    Nothing is converted: values are texts and numbers; `Typed` converts. Every method takes the
-    values of the statement's parameters, and raises what SQLAlchemy would raise.
+    All methods take the values of the statement's parameters and raise SQLAlchemy's exceptions.
     """
 
     def __init__(self, statement: ClauseElement) -> None:
@@ -52,7 +49,7 @@ class Prepared:
         self._texts: dict[str, _Text] = {}
 
     def first(self, connection: Connection, values: Mapping[str, Any]) -> Row | None:
-        """Run it; the first row that it returns, if any."""
+        """Execute the statement and return its first row, if any."""
         cursor = self._run(connection, values)
         row: Row | None = cursor.fetchone() if self._returns_rows(connection, cursor) else None
         if row is not None:
@@ -61,21 +58,21 @@ class Prepared:
         return row
 
     def all(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Row]:
-        """Run it; all rows that it returns."""
+        """Execute the statement and return all rows."""
         cursor = self._run(connection, values)
         rows = self._converted(connection, cursor, cursor.fetchall())
         cursor.close()
         return rows
 
     def count(self, connection: Connection, values: Mapping[str, Any]) -> int:
-        """Run it; how many rows it has changed."""
+        """Execute the statement and return the number of changed rows."""
         cursor = self._run(connection, values)
         changed: int = cursor.rowcount
         cursor.close()
         return changed
 
     def many(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> None:
-        """Run it once for each of several sets of values."""
+        """Execute the statement once for each set of values."""
         text = self._text(connection.dialect)
         parameters = [text.parameters(each) for each in values]
         self._call(connection, "executemany", text.sql, parameters).close()
@@ -89,7 +86,7 @@ class Prepared:
         try:
             getattr(cursor, method)(sql, parameters)
         except Exception as error:
-            # it knows what the error means, and whether the connection is lost
+            # maps the error to SQLAlchemy's exceptions, and invalidates a lost connection
             connection._handle_dbapi_exception(error, sql, parameters, cursor, None)
         return cursor
 
@@ -108,11 +105,11 @@ class Prepared:
             compiled = self.statement.compile(
                 dialect=dialect, compile_kwargs={"render_postcompile": True}
             )
-            assert isinstance(compiled, SQLCompiler)  # of what is no DDL
-            text = self._texts[dialect.name] = self._written(compiled)
+            assert isinstance(compiled, SQLCompiler)  # the statement is not DDL
+            text = self._texts[dialect.name] = self._prepare(compiled)
         return text
 
-    def _written(self, compiled: SQLCompiler) -> _Text:
+    def _prepare(self, compiled: SQLCompiler) -> _Text:
         order = list(compiled.positiontup or ()) if compiled.positional else None
         constants = {
             name: compiled.params[name]
@@ -123,10 +120,10 @@ class Prepared:
 
 
 class Typed(Prepared):
-    """The same, with parameters and columns converted as the types of the statement's parts say."""
+    """A prepared statement whose parameters and columns are converted by their SQLAlchemy types."""
 
-    def _written(self, compiled: SQLCompiler) -> _Text:
-        text, dialect = super()._written(compiled), compiled.dialect
+    def _prepare(self, compiled: SQLCompiler) -> _Text:
+        text, dialect = super()._prepare(compiled), compiled.dialect
         converters = {
             name: convert
             for bind, name in compiled.bind_names.items()
@@ -144,18 +141,22 @@ class Typed(Prepared):
         if text.read is None:
             columns = self.statement.exported_columns  # type: ignore[attr-defined]
             text.read = [
-                (place, convert)
-                for place, (column, told) in enumerate(
+                (index, convert)
+                for index, (column, description) in enumerate(
                     zip(columns, cursor.description, strict=True)
                 )
-                if (convert := column.type.dialect_impl(dialect).result_processor(dialect, told[1]))
+                if (
+                    convert := column.type.dialect_impl(dialect).result_processor(
+                        dialect, description[1]
+                    )
+                )
             ]
         if not text.read:
             return rows
         converted = []
         for each in rows:
             row = list(each)
-            for place, convert in text.read:
-                row[place] = convert(row[place])
+            for index, convert in text.read:
+                row[index] = convert(row[index])
             converted.append(tuple(row))
         return converted

@@ -1,5 +1,5 @@
 """
-The schema: upgrades to the newest migration.
+Upgrade the database schema to the newest migration.
 """
 
 from pathlib import Path
@@ -9,11 +9,11 @@ MIGRATIONS = Path(__file__).resolve().parent.parent.parent / "migrations"
 
 def upgrade(url: str) -> None:
     """
-    Bring the schema to the newest revision; two that do so at once wait for each other.
+    Upgrade the schema to the newest revision. Concurrent upgrades wait for each other.
 
-    Raises alembic's CommandError when the database knows revisions that this code does not.
+    Raises alembic.util.CommandError: the database has a revision that this release does not know.
     """
-    from alembic import command  # costs start-up time and is needed once
+    from alembic import command  # slow to import, and needed once
     from alembic.config import Config
 
     config = Config()

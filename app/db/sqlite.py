@@ -1,5 +1,5 @@
 """
-SQLite: one writer at a time, over threads and processes, each of which waits for its turn.
+SQLite engines: setup, and a lock that lets writers of all threads and processes wait in order.
 """
 
 import fcntl
@@ -21,50 +21,51 @@ from app.db.prepared import Prepared
 
 logger = log.get(__name__)
 
-#: How SQLite's names begin for: another has the lock.
+#: Prefix of SQLite's error names that mean: another connection has the lock.
 BUSY = "SQLITE_BUSY"
-#: Seconds for which nobody waits for a SQLite file that another program has kept locked.
+#: Seconds during which writers fail at once after another program has kept the file locked.
 LOCKED_PAUSE = 3.0
 
 
-class _Gate:
+class _WriterLock:
     """
-    Writers of one SQLite file, one after the other, across threads and processes.
+    Lock for the writers of one SQLite file, across threads and processes.
 
-    SQLite itself lets waiting writers poll, which costs time and is unfair; here the kernel wakes
-    the next one. A process that dies lets go. It is a matter of speed only: the database's own
-    lock is what keeps writers apart.
+    SQLite lets waiting writers poll, which costs time and is unfair; with this lock the kernel
+    wakes the next one. A process that dies releases it. It only saves time: correctness rests on
+    the lock of the database itself.
 
-    The gate's file says who writes, and until when nobody is to wait for the database's lock: who
-    has found it kept by another program for all of `patience` seconds spares the others that.
+    The lock file contains the pid of the writer, and the time until which writers fail at once:
+    set after another program has kept the database locked for the whole `timeout`, so that the
+    other writers do not wait as long.
     """
 
-    def __init__(self, path: str | None, patience: float) -> None:
+    def __init__(self, path: str | None, timeout: float) -> None:
         self._thread = threading.Lock()
         self._path = f"{path}.writer" if path and path != ":memory:" else None
         self._file: int | None = None
         self._pid = 0
-        self._patience = patience
+        self._timeout = timeout
 
     def __enter__(self) -> None:
-        if not self._thread.acquire(timeout=self._patience):
+        if not self._thread.acquire(timeout=self._timeout):
             raise _locked()
         try:
-            self._pass()
+            self._lock_file()
         except BaseException:
-            self._leave()
+            self._release()
             raise
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, DBAPIError) and _is_busy(error):
-            self._note(f"{time.monotonic() + LOCKED_PAUSE:<20.3f}", 10)
-        self._leave()
+            self._write(f"{time.monotonic() + LOCKED_PAUSE:<20.3f}", 10)
+        self._release()
 
-    def _pass(self) -> None:
+    def _lock_file(self) -> None:
         if self._path is None:
             return
-        with suppress(OSError):  # then without: see above
-            if self._pid != os.getpid():  # a forked process needs a lock of its own
+        with suppress(OSError):  # without the file, SQLite's lock is enough
+            if self._pid != os.getpid():  # a forked process must open the file itself
                 self._file = None
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
                 self._pid = os.getpid()
@@ -72,16 +73,16 @@ class _Gate:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 if time.monotonic() < float(os.pread(self._file, 20, 10) or 0):
                     raise _locked()
-        self._note(f"{self._pid:<10}", 0)
+        self._write(f"{self._pid:<10}", 0)
 
-    def _leave(self) -> None:
-        self._note(f"{0:<10}", 0)
+    def _release(self) -> None:
+        self._write(f"{0:<10}", 0)
         if self._file is not None:
             with suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         self._thread.release()
 
-    def _note(self, text: str, offset: int) -> None:
+    def _write(self, text: str, offset: int) -> None:
         if self._file is not None:
             with suppress(OSError):  # the file system may be full
                 os.pwrite(self._file, text.encode(), offset)
@@ -97,25 +98,24 @@ def _is_busy(error: DBAPIError) -> bool:
     return str(getattr(error.orig, "sqlite_errorname", "")).startswith(BUSY)
 
 
-#: Where writers need not wait for each other.
-_OPEN = nullcontext()
-_GATES: "weakref.WeakKeyDictionary[Engine, _Gate]" = weakref.WeakKeyDictionary()
+_NO_LOCK = nullcontext()
+_LOCKS: "weakref.WeakKeyDictionary[Engine, _WriterLock]" = weakref.WeakKeyDictionary()
 
 
 def gate(engine: Engine) -> AbstractContextManager[None]:
-    """What a writing transaction passes; open where the database is none of SQLite's."""
-    return _GATES.get(engine, _OPEN)
+    """Return the lock that a writing transaction must hold; no lock if the engine is not SQLite."""
+    return _LOCKS.get(engine, _NO_LOCK)
 
 
 def prepare(engine: Engine, busy_timeout: float) -> None:
-    """Set up an engine of SQLite. busy_timeout: seconds that a writer waits for its turn."""
-    _GATES[engine] = _Gate(engine.url.database, busy_timeout)
+    """Set up a SQLite engine. A writer waits at most `busy_timeout` seconds for the lock."""
+    _LOCKS[engine] = _WriterLock(engine.url.database, busy_timeout)
     event.listen(engine, "connect", _connected)
     event.listen(engine, "begin", _begin)
 
 
 def _connected(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.isolation_level = None  # `_begin` sends BEGIN, not the sqlite3 module
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
@@ -124,29 +124,35 @@ _BEGIN_WRITING, _BEGIN_READING = Prepared(text("BEGIN IMMEDIATE")), Prepared(tex
 
 
 def _begin(connection: Any) -> None:
-    """A writer takes the write lock at once: a reader that turns writer could only fail."""
+    """
+    Begin a transaction; a writing one takes the write lock at once.
+
+    A reading transaction that starts to write fails if another one has written meanwhile.
+    """
     writes = connection.get_execution_options().get("writes", True)
     (_BEGIN_WRITING if writes else _BEGIN_READING).first(connection, {})
 
 
 def writer(url: str) -> int | None:
-    """The pid of the process that is writing to a SQLite file just now, if any."""
+    """Return the pid of the process that holds the writer lock of a SQLite file, if any."""
     path = Path(f"{url.removeprefix('sqlite:///')}.writer")
     if not url.startswith("sqlite:///") or not path.exists():
         return None
     return int(path.read_text()[:10] or 0) or None
 
 
-def free_database(url: str, patience: float = 0.5) -> bool:
+def free_database(url: str, timeout: float = 0.5) -> bool:
     """
-    Let a process that was stopped (SIGSTOP) while it wrote to SQLite finish its transaction, and
-    stop it again: it would keep all others from writing. Whether there was one.
+    Release the lock of a process that was stopped (SIGSTOP) while it wrote to SQLite.
+
+    The process may run until the end of its transaction, at most `timeout` seconds, and is stopped
+    again. Returns whether there was such a process.
     """
     pid = writer(url)
     if pid is None or not _is_stopped(pid):
         return False
     logger.warning("database.held_by_a_stopped_process", pid=pid)
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
         while writer(url) == pid and time.monotonic() < end:

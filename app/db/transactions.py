@@ -1,5 +1,5 @@
 """
-Transactions: reading and writing, with a session or without, and retries of those that lost.
+Database transactions: for reading or writing, with a session or without, and their retries.
 """
 
 import random
@@ -23,7 +23,7 @@ AFTER_COMMIT = "after_commit"
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A writing transaction without a session: half the cost, for the few hottest statements."""
+    """A writing transaction without a session, at half the cost: for the most frequent writes."""
     with sqlite.gate(engine), engine.connect() as connection, connection.begin():
         yield connection
 
@@ -31,11 +31,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Session]:
     """
-    A writing transaction; what `call_after_commit` was given runs once it is committed.
+    A writing transaction with a session, which is flushed at the end only.
 
-    Nothing is flushed before the end, or before the caller says so.
-
-    The caller may be repeated by `retrying`, so it must have no effect outside the database.
+    Functions passed to `call_after_commit` run after the commit. Other code within the transaction
+    must have no effects outside the database, because `retrying` may repeat it.
     """
     with (
         writing(engine) as connection,
@@ -49,48 +48,44 @@ def transaction(engine: Engine) -> Iterator[Session]:
 
 @contextmanager
 def looking(engine: Engine) -> Iterator[Connection]:
-    """A transaction that only reads, without a session: for what is asked for all the time."""
+    """A read-only transaction without a session: for the most frequent queries."""
     with engine.connect().execution_options(writes=False) as connection:
-        connection.begin()  # and never committed: there is nothing to lose
+        connection.begin()  # rolled back at the end, which costs nothing
         yield connection
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
-    """A transaction that only reads."""
+    """A read-only transaction with a session."""
     with looking(engine) as connection, Session(connection, expire_on_commit=False) as session:
         yield session
 
 
 def connection_of(session: Session) -> Connection:
-    """The connection of a session of ours, for statements that are run without it."""
+    """Return the connection of a session of this module, for statements outside the ORM."""
     connection = session.bind
     assert isinstance(connection, Connection)
     return connection
 
 
 def call_after_commit(session: Session, call: Callable[[], None]) -> None:
-    """Run `call` when the transaction of `session` is committed; never if it is rolled back."""
+    """Run `call` after the commit of the session's transaction; not after a rollback."""
     session.info.setdefault(AFTER_COMMIT, []).append(call)
 
 
 def retrying(work: Callable[[], T], attempts: int = 5) -> T:
-    """
-    Run a transaction, again when the database gave up on it for another one's sake.
-
-    Only a deadlock, a serialization failure or a lost connection is tried again.
-    """
+    """Run a transaction; retry it after a deadlock, serialization failure or lost connection."""
     for attempt in range(1, attempts + 1):
         try:
             return work()
         except DBAPIError as error:
-            if attempt == attempts or not _worth_retrying(error):
+            if attempt == attempts or not _is_retryable(error):
                 raise
-            time.sleep(0.05 * 2**attempt * random.random())  # noqa: S311 - spreads retries
+            time.sleep(0.05 * 2**attempt * random.random())  # noqa: S311 - jitter
     raise AssertionError("unreachable")
 
 
-def _worth_retrying(error: DBAPIError) -> bool:
+def _is_retryable(error: DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
     return getattr(error.orig, "sqlstate", None) in RETRIED_SQLSTATES

@@ -1,5 +1,5 @@
 """
-Drivers: the hardware types that live conductors have loaded.
+Hardware types that live conductors have loaded, and their properties.
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,16 @@ from drivers.noop import NoRaid
 
 @dataclass(slots=True)
 class LoadedDriver:
-    """
-    hosts: conductors that loaded it, sorted.
-    interfaces: kind -> names of what all of them together accept, the default first.
-    """
+    """A hardware type, as the live conductors have it."""
 
     name: str
-    hosts: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)  # names of the conductors, sorted
+    #: kind -> names of all interfaces that at least one conductor accepts, the default first
     interfaces: dict[str, list[str]] = field(default_factory=dict)
 
 
 def loaded(session: Session) -> dict[str, LoadedDriver]:
-    """name -> driver, in alphabetical order."""
+    """Return the loaded drivers by name, in alphabetical order."""
     timeout = of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in conductors.alive(session, timeout)}
     found: dict[str, LoadedDriver] = {}
@@ -53,7 +51,11 @@ UNKNOWN = "The driver '{ident}' is unknown: no live conductor has loaded it."
 
 
 def find(session: Session, name: str) -> LoadedDriver:
-    """Raises NotFound for a driver that no live conductor has loaded."""
+    """
+    Return a loaded driver.
+
+    Raises NotFound: no live conductor has loaded it.
+    """
     driver = loaded(session).get(name)
     if driver is None:
         raise NotFound("driver", name, UNKNOWN)
@@ -61,7 +63,7 @@ def find(session: Session, name: str) -> LoadedDriver:
 
 
 def properties(registry: Registry, name: str) -> Mapping[str, str]:
-    """driver_info key -> what it means, of all interfaces that a driver accepts."""
+    """Return keys of driver_info and their descriptions, of all interfaces of a driver."""
     kinds = registry.types.get(name, {})
     return {
         key: text
@@ -73,8 +75,11 @@ def properties(registry: Registry, name: str) -> Mapping[str, str]:
 
 def logical_disk_properties(registry: Registry, name: str) -> Mapping[str, str]:
     """
-    property of a logical disk -> what it means, of the driver's default RAID interface, or of the
-    first that has RAID. Raises NotFound.
+    Return properties of logical disks and their descriptions, of the driver's RAID interface.
+
+    That is the default interface, or the first one other than `no-raid`.
+
+    Raises NotFound: the driver has no RAID interface.
     """
     for interface in registry.types.get(name, {}).get("raid", {}).values():
         if isinstance(interface, Raid) and interface.name != NoRaid.name:

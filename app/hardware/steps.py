@@ -1,7 +1,7 @@
 """
-Steps: those that a node offers, and requested steps checked against them.
+Steps that a node offers, and validation of requested steps against them.
 
-`services.asked` reads requested steps.
+`app.engine.step_sources` reads the requested steps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,25 +14,30 @@ from drivers.core.errors import HardwareError
 from drivers.core.steps import Flow, Step
 from drivers.core.target import Target
 
+#: A requested step: {interface, step, args, priority?, child?}.
 Asked = Mapping[str, Any]
 Key = tuple[str, str]
 
-#: Where the agent's steps of a deployment may lie: it runs, and is not yet dismissed.
+#: Lowest and highest priority of in-band deploy steps: between boot and tear-down of the agent.
 IN_BAND_DEPLOY = (41, 99)
 
 
 def offered(target: Target, flow: Flow) -> dict[Key, Step]:
     """
-    What the node's interfaces, and its agent as far as it has told, offer for a flow.
+    Return the steps of a flow that the node's interfaces have, and those its agent last reported.
 
-    Raises Invalid as `of_driver` does.
+    Raises Invalid: an interface lists malformed steps.
     """
     found = [*of_driver(target, flow), *in_band.steps_of(target, flow)]
     return {step.key: step for step in found}
 
 
 def of_driver(target: Target, flow: Flow) -> list[Step]:
-    """What the node's interfaces offer. Raises Invalid when one of them lists nonsense."""
+    """
+    Return the steps of a flow that the node's interfaces have.
+
+    Raises Invalid: an interface lists malformed steps.
+    """
     try:
         return target.driver.steps(flow, target)
     except HardwareError as error:
@@ -48,10 +53,10 @@ def problems(
     ramdisk: bool = True,
 ) -> list[str]:
     """
-    All that is wrong with steps that are asked for, a sentence each.
+    Return all errors in requested steps, one sentence each.
 
-    known: from `offered`. agent: it takes part and has not told its steps yet, so that unknown ones
-    may be its. ramdisk: it is booted, or may be.
+    `known` comes from `offered`. `agent`: an agent takes part and has not reported its steps yet,
+    so an unknown step may be the agent's. `ramdisk`: the ramdisk is booted, or may be.
     """
     found = []
     seen: set[Key] = set()
@@ -98,20 +103,20 @@ def _wrong_args(label: str, each: Asked, args: Mapping[str, Any], *, enabled: bo
 def _wrong_in_deploy(label: str, each: Asked, step: Step | None, repeated: bool) -> list[str]:
     priority, found = each.get("priority", 0), []
     if repeated:
-        found.append(f"{label}: is asked for twice")
+        found.append(f"{label}: is requested twice")
     if label == "deploy.deploy" and priority > 0:
-        found.append(f"{label}: is what every deployment begins with, and cannot be replaced")
+        found.append(f"{label}: starts every deployment and cannot be replaced")
     low, high = IN_BAND_DEPLOY
     if (step is None or step.in_band) and priority and not low <= priority <= high:
         found.append(
-            f"{label}: has priority {priority:g}; it is no step of the driver's, and the agent's"
-            f" run only between {low} and {high}"
+            f"{label}: has priority {priority:g}; it is not a step of the driver, and the agent's"
+            f" steps must have priorities from {low} to {high}"
         )
     return found
 
 
 def needs_ramdisk(asked: Iterable[Asked], known: Mapping[Key, Step]) -> bool:
-    """Whether the agent must be booted for these; steps that are not known may be the agent's."""
+    """Whether requested steps need the ramdisk; an unknown step may be the agent's, so it does."""
     for each in asked:
         if each["step"] in reserved.METHODS or each.get("child"):
             continue

@@ -1,5 +1,5 @@
 """
-From rows to what a driver may know: the only maker of targets.
+Build targets: the snapshot of a node and its parts that drivers get. No other module does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from drivers.core.driver import Driver
 from drivers.core.kinds import KINDS
 from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
 
-#: What the agent is told of a node, in `params.node` of a command (IPA_PROTOCOL, "Commands").
+#: Fields of the node that are sent to the agent, in `params.node` of a command.
 _RECORD = (
     "uuid", "name", "driver", "properties", "instance_info", "instance_uuid", "extra",
     "driver_internal_info", "resource_class", "target_raid_config", "raid_config",
@@ -30,7 +30,11 @@ _RECORD = (
 
 
 def driver_of(runtime: Runtime, node: Node) -> Driver:
-    """The interfaces of a node; `instance_info` may name others for one deployment."""
+    """
+    Return the interfaces of a node.
+
+    A name in `instance_info` overrides that of the node for one deployment, as in Ironic.
+    """
     names = {f"{kind}_interface": kind for kind in KINDS}
     return runtime.drivers.driver(
         node.driver,
@@ -50,11 +54,11 @@ def build(
     **attempt: Any,
 ) -> Target:
     """
-    A target; `attempt` holds what only an attempt of a step has (progress, before_order, ...).
+    Build a target. `attempt` has the fields of a step's attempt (progress, before_order, ...).
 
-    traits: need be given only where an agent runs, which is told of them.
+    `traits` are sent to the agent; they may be left out if none runs.
 
-    Raises InvalidDriverInfo when the driver or one of its interfaces is not loaded here.
+    Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
     """
     options = runtime.cache.get("options")
     if options is None:
@@ -85,14 +89,14 @@ _port, _agent_row = snapshots(Port), snapshots(AgentRecord)
 
 
 def of_node(session: Session, node: Node) -> Target:
-    """The target of a node, with its ports and its agent read in this session."""
+    """Build the target of a node, with ports and agent as this session sees them."""
     ports = [_port(row) for row in _PORTS.all(connection_of(session), {"node": node.id})]
     agent = _agent_of(session, node)
     return build(of(session), node, ports, agent, **_more(session, node, agent))
 
 
 def _agent_of(session: Session, node: Node) -> AgentRecord | None:
-    """The agent's row as this session has it, where it has changed it, else a snapshot."""
+    """The agent's row if the session has loaded it, with its pending changes; else a snapshot."""
     known: AgentRecord | None = session.identity_map.get(identity_key(AgentRecord, node.id))
     if known is not None:
         return known
@@ -102,8 +106,12 @@ def _agent_of(session: Session, node: Node) -> AgentRecord | None:
 
 def more_of(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     """
-    What else `build` is to be told of a node: its volumes, where its storage interface uses some,
-    and its traits, where an agent runs; for others nothing, at no cost. Raises as `build`.
+    Return optional arguments of `build`: volumes and traits.
+
+    Volumes if the storage interface uses them, traits if an agent runs; in all other cases no
+    query is made.
+
+    Raises InvalidDriverInfo: the driver or one of its interfaces is not loaded here.
     """
     if not (_uses_volumes(runtime, node) or _runs(agent)):
         return {}
@@ -155,7 +163,7 @@ def _volumes(session: Session, node: Node) -> dict[str, Any]:
 def _agent(agent: AgentRecord | None) -> Agent:
     if agent is None:
         return Agent()
-    heard = agent.last_heartbeat_at
+    last = agent.last_heartbeat_at
     return Agent(
         url=agent.url,
         token=agent.token,
@@ -164,7 +172,7 @@ def _agent(agent: AgentRecord | None) -> Agent:
         version=agent.version,
         status=agent.status,
         status_message=agent.status_message,
-        silent_for=(utcnow() - heard).total_seconds() if heard else None,
+        silent_for=(utcnow() - last).total_seconds() if last else None,
         steps=agent.steps,
         hardware_manager_version=agent.hardware_manager_version,
     )

@@ -1,7 +1,7 @@
 """
-Allocations: requests for a node, as they are made and given back.
+Allocations: create, backfill and delete requests for a node.
 
-Where both are locked, the node comes before its allocation.
+Code that locks both rows locks the node before its allocation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,12 @@ from app.states import State
 
 def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
     """
-    A request for any node that fits, for a conductor to find.
+    Create a request for any node that fits; a conductor searches for one.
 
-    fields: API names, checked. Raises Invalid, Conflict, AlreadyExists, and Unavailable when there
-    has never been a conductor.
+    `fields` have the API's names, and were validated against its schema.
+
+    Raises Invalid, Conflict, AlreadyExists.
+    Raises Unavailable: no conductor has ever been started.
     """
     if not fields.get("resource_class"):
         raise Invalid(
@@ -39,7 +41,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
 
 def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocation:
     """
-    An allocation for a node that is in use already.
+    Create an allocation for a node that is in use already (Ironic's backfill).
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
@@ -53,7 +55,7 @@ def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocat
         "resource_class": fields.get("resource_class") or node.resource_class,
     }
     allocation = _make(session, fields, node)
-    _check_suits(session, node, allocation)
+    _check_fits(session, node, allocation)
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     scheduling.bind(node, allocation)
@@ -62,21 +64,26 @@ def backfill(session: Session, ident: str, fields: Mapping[str, Any]) -> Allocat
 
 
 def lock(session: Session, condition: ColumnElement[bool]) -> tuple[Allocation, Node | None] | None:
-    """The allocation that meets a condition and its node, if it has one, both locked."""
+    """Lock an allocation and its node, if any, and return them; None if there is no allocation."""
     node_id = session.scalar(select(Allocation.node_id).where(condition))
     node = session.get(Node, node_id, with_for_update=True) if node_id else None
     allocation = session.scalar(select(Allocation).where(condition).with_for_update())
     if allocation is None:
         return None
-    if allocation.node_id is not None and node is None:  # it was found just now
+    if allocation.node_id is not None and node is None:  # allocated since the first query
         node = session.get_one(Node, allocation.node_id, with_for_update=True)
     return allocation, node
 
 
 def remove(session: Session, allocation: Allocation, node: Node | None) -> None:
-    """Give a node back, if one was found; both rows are locked. Raises Conflict, NodeLocked."""
+    """
+    Delete an allocation and release its node, if any; both rows are locked.
+
+    Raises Conflict: the node is in use, or changes its provision state.
+    Raises NodeLocked.
+    """
     if node is not None:
-        _check_free(node)
+        _check_releasable(node)
         node.instance_uuid = None
         nodes.give_back(session, node)
         nodes.touch(node)
@@ -96,13 +103,17 @@ def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None)
 
 
 def _uuids(session: Session, idents: Sequence[str]) -> list[str]:
-    """The UUIDs of nodes that may be given by name, in their order. Raises Invalid."""
+    """
+    Return the UUIDs of nodes, given by UUID or name, in their order.
+
+    Raises Invalid: one of them does not exist.
+    """
     wanted = {each: key_of(each)[1] for each in idents}
     if not wanted:
         return []
-    meant = or_(Node.uuid.in_(wanted.values()), Node.name.in_(wanted.values()))
+    matches = or_(Node.uuid.in_(wanted.values()), Node.name.in_(wanted.values()))
     known = {}
-    for uuid, name in session.execute(select(Node.uuid, Node.name).where(meant)):
+    for uuid, name in session.execute(select(Node.uuid, Node.name).where(matches)):
         known[uuid] = known[name] = uuid
     for given, ident in wanted.items():
         if ident not in known:
@@ -110,8 +121,8 @@ def _uuids(session: Session, idents: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(known[ident] for ident in wanted.values()))
 
 
-def _check_suits(session: Session, node: Node, allocation: Allocation) -> None:
-    """The node that is given is one that the allocation could have got."""
+def _check_fits(session: Session, node: Node, allocation: Allocation) -> None:
+    """Check that the node of a backfill meets the conditions of its allocation."""
     if node.provision_state != State.ACTIVE:
         raise Conflict(
             f'node: {node.uuid} must be active, but it is in state "{node.provision_state}"'
@@ -132,8 +143,8 @@ def _check_suits(session: Session, node: Node, allocation: Allocation) -> None:
         raise Invalid(f"candidate_nodes: node {node.uuid} must be one of them")
 
 
-def _check_free(node: Node) -> None:
-    """The node is not being used or changed."""
+def _check_releasable(node: Node) -> None:
+    """Check that the node is neither in use nor changing its provision state."""
     state = State(node.provision_state)
     under_way = node.target_provision_state is not None and state not in node_rules.CHANGEABLE
     if not node.maintenance and (under_way or state is State.ACTIVE):

@@ -1,5 +1,5 @@
 """
-Chassis: cases that hold several nodes.
+Chassis: create, check and delete enclosures of nodes.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,32 @@ from app.models import Chassis, Node
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> Chassis:
-    """A new chassis. Raises AlreadyExists."""
+    """
+    Create a chassis.
+
+    Raises AlreadyExists.
+    """
     chassis = crud.make(Chassis, fields)
     crud.add(session, chassis)
     return chassis
 
 
 def check(session: Session | Connection, uuid: str) -> None:
-    """There is such a chassis. Raises NotFound."""
+    """
+    Check that a chassis exists.
+
+    Raises NotFound.
+    """
     if session.scalar(select(Chassis.id).where(Chassis.uuid == uuid)) is None:
         raise NotFound("chassis", uuid)
 
 
 def remove(session: Session, chassis: Chassis) -> None:
-    """Forget a chassis, whose row is locked, that has no nodes. Raises Invalid."""
+    """
+    Delete a chassis, whose row is locked.
+
+    Raises Invalid: it contains nodes.
+    """
     if session.scalar(select(Node.id).where(Node.chassis_uuid == chassis.uuid).limit(1)):
         raise Invalid(
             f"Cannot complete the requested action because chassis {chassis.uuid} contains nodes."

@@ -1,5 +1,5 @@
 """
-Inventory: what inspection found out about a machine.
+Hardware inventory of a machine, as found by inspection.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from app.models import Node, NodeInventory
 def store(
     session: Session, node: Node, inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]
 ) -> None:
-    """Keep what was found, in place of what was found before."""
+    """Store the results of an inspection; they replace those of the previous one."""
     row = session.get(NodeInventory, node.id)
     if row is None:
         row = NodeInventory(node_id=node.id)
@@ -25,7 +25,11 @@ def store(
 
 
 def find(session: Session, node: Node) -> NodeInventory:
-    """Raises NotFound for a node that was never inspected."""
+    """
+    Return the inventory of a node.
+
+    Raises NotFound: the node was never inspected.
+    """
     row = session.get(NodeInventory, node.id)
     if row is None:
         raise NotFound("node inventory record for node", node.uuid)

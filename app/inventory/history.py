@@ -1,5 +1,5 @@
 """
-History: what happened to a node, in words.
+Node history: record events, with the wording of the common ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from app.models import Node, NodeHistory, OperationStep, draft
 from app.runtime import of
 from app.states import State
 
-#: Characters of a user's or a project's id that are kept.
+#: Stored characters of a user's or a project's id: the length of their columns.
 LONGEST_USER = 64
-#: Of a change, fields that are named, and characters of each.
+#: Maximum number of fields in the event of a change, and characters of each.
 MOST_NAMES, LONGEST_NAME = 30, 100
 
 
@@ -33,25 +33,25 @@ def add(
     project: str | None = None,
 ) -> None:
     """
-    Note an event; `[conductor]node_history` off notes nothing.
+    Record an event, unless `[conductor]node_history` is off.
 
-    The time that it took is counted from the last change of the node's provision state. user,
-    project: of the request that led to it.
+    Its duration is the time since the last change of the node's provision state. `user` and
+    `project` are ids, those of the request that caused the event.
     """
     if not of(session).settings.conductor.node_history:
         return
-    moment, since = utcnow(), node.provision_updated_at
+    time, since = utcnow(), node.provision_updated_at
     entry = NodeHistory(
         uuid=str(uuid4()),
         node_id=node.id,
-        created_at=moment,
+        created_at=time,
         severity=severity,
         event_type=event_type,
         event=event,
         conductor=node.reservation,
         state=node.provision_state,
         target_provision_state=node.target_provision_state,
-        duration_seconds=None if since is None else int((moment - since).total_seconds()),
+        duration_seconds=None if since is None else int((time - since).total_seconds()),
         user=user and user[:LONGEST_USER],
         project=project and project[:LONGEST_USER],
     )
@@ -59,14 +59,15 @@ def add(
 
 
 def requested(session: Session, node: Node, event_type: str, event: str, caller: Caller) -> None:
-    """Note what a user changed or asked for."""
+    """Record an event of a caller's request."""
     add(session, node, event_type, event, user=caller.user_id, project=caller.project_id)
 
 
 def changed(node: Node, values: Mapping[str, Any]) -> list[str]:
     """
-    The fields that get a new value, and the keys of those that are objects; names only, as values
-    may be secret. values: field -> its new value.
+    Return the names of fields whose new values differ, as `field/key` for keys of objects.
+
+    Values are left out, as they may be secret.
     """
     found = []
     for field, value in values.items():
@@ -82,7 +83,7 @@ def changed(node: Node, values: Mapping[str, Any]) -> list[str]:
 
 
 def updated(session: Session, node: Node, fields: Sequence[str], caller: Caller) -> None:
-    """Note which fields of a node a user has changed, if any."""
+    """Record which fields of a node a caller has changed, if any."""
     if not fields:
         return
     named = ", ".join(each[:LONGEST_NAME] for each in fields[:MOST_NAMES])
@@ -94,7 +95,7 @@ def updated(session: Session, node: Node, fields: Sequence[str], caller: Caller)
 def begins(
     session: Session, node: Node, steps: Sequence[OperationStep], user: str | None = None
 ) -> None:
-    """Note that the flow of the node's state begins, if it is one of steps and there are any."""
+    """Record the start of the flow of the node's state, if steps of this flow are recorded."""
     flow = _flow(session, node)
     if flow and steps:
         event = f"{_title(flow)} begins; steps: {_listed(steps)}."
@@ -108,7 +109,7 @@ def ends(
     failed_in: str | None = None,
     user: str | None = None,
 ) -> None:
-    """Note that it ends. failed_in: the step that has failed."""
+    """Record the end of the flow of the node's state. `failed_in` is the label of a failed step."""
     flow = _flow(session, node)
     if not (flow and steps):
         return
@@ -118,6 +119,7 @@ def ends(
 
 
 def _flow(session: Session, node: Node) -> str | None:
+    """Name of the flow in event types; None if its steps are not recorded."""
     if not of(session).settings.conductor.record_step_flows_in_history:
         return None
     flow = flows.busy_in(node.provision_state)

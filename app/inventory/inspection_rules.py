@@ -1,5 +1,5 @@
 """
-Inspection rules: what callers keep of them, and those of a file that are always there.
+Inspection rules: those created through the API, and the built-in ones of a file.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,11 @@ from drivers.inspection import rules as engine
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> InspectionRule:
-    """A new rule. fields: API names, checked. Raises Invalid, AlreadyExists."""
+    """
+    Create a rule. `fields` have the API's names, and were validated against its schema.
+
+    Raises Invalid, AlreadyExists.
+    """
     rule = crud.make(InspectionRule, fields)
     _check(rule)
     crud.add(session, rule)
@@ -25,9 +29,9 @@ def create(session: Session, fields: Mapping[str, Any]) -> InspectionRule:
 
 def change(session: Session, rule: InspectionRule, values: Mapping[str, Any]) -> None:
     """
-    Change fields of a rule whose row is locked; what was sensitive stays so.
+    Update a rule, whose row is locked.
 
-    Raises Invalid.
+    Raises Invalid: a value is wrong, or would make a sensitive rule readable.
     """
     if rule.sensitive and not values.get("sensitive", True):
         raise Invalid("sensitive: cannot be unset once it is set")
@@ -36,15 +40,15 @@ def change(session: Session, rule: InspectionRule, values: Mapping[str, Any]) ->
 
 
 def remove_all(session: Session) -> None:
-    """Forget every rule; those of the file stay."""
+    """Delete all rules but the built-in ones."""
     session.execute(delete(InspectionRule))
 
 
 def in_order(session: Session, phase: str = "main") -> list[dict[str, Any]]:
     """
-    The rules of a phase as they apply: by decreasing priority, the older one first.
+    Return the rules of a phase in the order of execution: by decreasing priority, then by age.
 
-    Raises ValueError when the file of built-in rules has become wrong.
+    Raises ValueError: the file of built-in rules has become invalid since the start.
     """
     query = select(InspectionRule).where(InspectionRule.phase == phase).order_by(InspectionRule.id)
     names = ("uuid", "description", "priority", "sensitive", "conditions", "actions")

@@ -1,7 +1,7 @@
 """
-Rules for nodes: what may be said of one, and what may be changed in which state.
+Validation of node fields, and of their changes in the node's current state.
 
-Each function raises Invalid or Conflict that names the field.
+All functions raise Invalid or Conflict with the name of the field.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,22 @@ from drivers.agent.image import wanted_boot_mode
 from drivers.core.kinds import KINDS
 
 INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
-#: Names that would be taken for a route.
+#: Names that would be ambiguous in URLs.
 RESERVED_NAMES = {
     "maintenance", "management", "states", "vendor_passthru", "detail", "validate",
 }  # fmt: skip
-#: States under way to a target in which fields may be changed all the same.
+#: Provision states with a target in which fields may be changed.
 CHANGEABLE = (of_kind(Kind.FAILED) | {State.ERROR}).union(
     *(flow.states(flow.changeable) for flow in FLOWS)
 )
-#: States in which interfaces and the resource class may be changed.
+#: Provision states in which interfaces and the resource class may be changed.
 UNUSED = WITHOUT_INSTANCE.union(INSPECT.under_way.values())
 RETIREMENT = {"retired", "retired_reason"}
 RETIRED_REASON = "The retired_reason field can only be set when retired is True"
 
 
 def check_name(name: str | None) -> None:
-    """Raises Invalid for a name that would be taken for something else."""
+    """Check that a name is neither reserved nor a UUID."""
     if name is not None and (name in RESERVED_NAMES or is_uuid(name)):
         raise Invalid(
             f"The word {name!r} is reserved and can not be used as a node name. Reserved words are:"
@@ -46,7 +46,7 @@ def check_name(name: str | None) -> None:
 
 
 def check_served(session: Session, node: Node) -> None:
-    """Some live conductor has loaded the node's driver and serves its group."""
+    """Check that a live conductor of the node's group has loaded its driver."""
     timeout = of(session).settings.conductor.heartbeat_timeout
     alive = conductors.alive(session, timeout)
     group = [each for each in alive if each.group == node.conductor_group]
@@ -61,18 +61,18 @@ def check_served(session: Session, node: Node) -> None:
 
 
 def parent(session: Session, ident: str | None, own: str) -> str | None:
-    """The UUID of the parent that is named. own: the UUID of the node."""
+    """Return the UUID of a parent node, given by UUID or name. `own` is the UUID of the child."""
     if ident is None:
         return None
     found = session.scalar(select(Node.uuid).where(identified(ident)))
     if found is None:
-        raise _unfit_value("parent_node", ident, "there is no such node")
+        raise _invalid_value("parent_node", ident, "there is no such node")
     if found == own:
-        raise _unfit_value("parent_node", ident, "a node cannot be its own parent")
+        raise _invalid_value("parent_node", ident, "a node cannot be its own parent")
     return found
 
 
-def _unfit_value(field: str, value: str, why: str) -> Invalid:
+def _invalid_value(field: str, value: str, why: str) -> Invalid:
     return Invalid(
         f"Unable to apply the requested {field} {value!r}. Requested value was invalid: {why}"
     )
@@ -88,7 +88,7 @@ def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
 
 
 def check_chassis(session: Session, uuid: str | None) -> None:
-    """There is such a chassis, and will be until the transaction ends. Raises Invalid."""
+    """Check that a chassis exists; its row stays locked, so that it is not deleted meanwhile."""
     if uuid is None:
         return
     query = select(Chassis.id).where(Chassis.uuid == uuid).with_for_update(read=True)
@@ -99,6 +99,12 @@ def check_chassis(session: Session, uuid: str | None) -> None:
 def check_state(
     node: Node, changes: Sequence[Change], touched: Any, inspecting_counts: bool
 ) -> None:
+    """
+    Check that the node's provision state permits a change.
+
+    `touched`: names of the changed fields. `inspecting_counts`: refuse changes during inspection,
+    as API versions with the state `inspect wait` do.
+    """
     if node.maintenance and [(each.op, each.path) for each in changes] == [
         ("remove", ("instance_uuid",))
     ]:
@@ -135,7 +141,7 @@ def check_retirement(node: Node, values: Mapping[str, Any]) -> None:
 
 
 def check_use(node: Node, values: Mapping[str, Any]) -> None:
-    """What a node in use must keep."""
+    """Check that a node in use keeps its interfaces, its resource class and its instance."""
     unused = node.provision_state in UNUSED
     for field in INTERFACES:
         new = values.get(field, getattr(node, field))

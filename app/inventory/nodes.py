@@ -1,7 +1,8 @@
 """
-Nodes: found, enrolled, changed, put into maintenance, removed.
+Nodes: find, lock, enroll, update and delete them, and set maintenance.
 
-Functions that change a node run in the caller's transaction and lock its row first.
+All functions but `when_free` run in the caller's transaction. Code that changes a node locks its
+row first.
 """
 
 import time
@@ -51,8 +52,8 @@ from drivers.core.errors import HardwareError
 
 T = TypeVar("T")
 
-#: What is forgotten with a node, beside the steps of its operations.
-OF_A_NODE = (
+#: Models whose rows are deleted with their node, beside the steps of its operations.
+OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
     InspectionReport,
@@ -61,7 +62,11 @@ REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 
 
 def find(session: Session, ident: str) -> Node:
-    """A node by UUID or name. Raises NotFound."""
+    """
+    Return a node by UUID or name.
+
+    Raises NotFound.
+    """
     node = session.scalar(select(Node).where(identified(ident)))
     if node is None:
         raise NotFound("node", ident)
@@ -69,7 +74,11 @@ def find(session: Session, ident: str) -> Node:
 
 
 def lock(session: Session, ident: str) -> Node:
-    """The same, its row locked until the transaction ends."""
+    """
+    Return a node by UUID or name, and lock its row until the end of the transaction.
+
+    Raises NotFound.
+    """
     column, value = key_of(ident)
     node = session.scalar(_LOCKED[column], {"value": value})
     if node is None:
@@ -85,10 +94,10 @@ _LOCKED = {
 
 def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
     """
-    Run `work` in a transaction; again, a little later, when the node is locked.
+    Run `work` in a transaction; retry it while the node is reserved for an operation.
 
-    Raises NodeLocked when it stays so for `[conductor]node_locked_retry_attempts` tries, or when
-    too many other requests wait for something already.
+    Raises NodeLocked: the node was locked at each of `[conductor]node_locked_retry_attempts`, or
+    too many requests wait already.
     """
 
     def attempt() -> T:
@@ -103,13 +112,17 @@ def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
             try:
                 with given_away():
                     time.sleep(settings.node_locked_retry_interval)
-            except Unavailable:  # too many wait already: tell at once what is the matter
+            except Unavailable:  # too many requests wait: fail at once, with the first error
                 raise locked from None
     return retrying(attempt)
 
 
 def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
-    """Enroll a node. fields: API names, checked for their types. Raises Invalid, AlreadyExists."""
+    """
+    Enroll a node. `fields` have the API's names, and were validated against its schema.
+
+    Raises Invalid, AlreadyExists.
+    """
     settings = of(session).settings
     node = crud.make(Node, fields)
     node.provision_state = state
@@ -141,10 +154,13 @@ def change(
     reset_interfaces: bool = False,
 ) -> None:
     """
-    Change fields of a node whose row is locked, and note in its history which.
+    Update a node, whose row is locked, and record the changed fields in its history.
 
-    changes: as asked for. values: field -> its new value, None for removed. inspecting_counts:
-    the caller's API version knows that a node under inspection is not to be changed.
+    changes: operations of the request's patch.
+    values: field -> its new value; None: removed.
+    inspecting_counts: refuse changes during inspection, see `node_rules.check_state`.
+    reset_interfaces: set the driver's defaults for interfaces without a new value.
+
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
     values = crud.filled(Node, values)
@@ -184,28 +200,37 @@ def change(
 
 
 def touch(node: Node) -> None:
+    """Set `updated_at`, for a change that callers can see."""
     node.updated_at = now()
 
 
 def give_back(session: Session, node: Node) -> None:
-    """The node's allocation, if it has one, is over."""
+    """Delete the node's allocation, if any, and the traits that it has set in instance_info."""
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     info = node.instance_info
     node.instance_info = {key: value for key, value in info.items() if key != "traits"}
 
 
 def set_maintenance(session: Session, node: Node, reason: str | None, caller: Caller) -> None:
-    """Nothing is done to the node unless somebody asks. Raises NodeLocked."""
-    _free(node)
+    """
+    Put a node into maintenance.
+
+    Raises NodeLocked.
+    """
+    _check_unlocked(node)
     node.maintenance, node.maintenance_reason = True, reason
     touch(node)
-    told = f"Maintenance was set: {reason or 'no reason given'}."
-    history.requested(session, node, "maintenance", told, caller)
+    event = f"Maintenance was set: {reason or 'no reason given'}."
+    history.requested(session, node, "maintenance", event, caller)
 
 
 def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
-    """Also forgets the reason and the fault. Raises NodeLocked."""
-    _free(node)
+    """
+    End the maintenance of a node, and clear its reason and fault.
+
+    Raises NodeLocked.
+    """
+    _check_unlocked(node)
     node.maintenance = False
     _clear_dependents(node, {"maintenance": False})
     touch(node)
@@ -213,7 +238,11 @@ def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
 
 
 def remove(session: Session, node: Node) -> None:
-    """Forget a node and all that belongs to it. Raises Conflict, NodeProtected, NodeLocked."""
+    """
+    Delete a node and all rows that belong to it.
+
+    Raises Conflict, NodeProtected, NodeLocked.
+    """
     if not node.maintenance and node.instance_uuid is not None:
         raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
     if node.protected:
@@ -229,16 +258,20 @@ def remove(session: Session, node: Node) -> None:
             f' "{node.provision_state}". Valid provision states to perform deletion are:'
             f" {sorted(map(str, allowed))}"
         )
-    _free(node)
+    _check_unlocked(node)
     operations = select(Operation.id).where(Operation.node_id == node.id)
     session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
-    for model in OF_A_NODE:
+    for model in OWNED_BY_NODE:
         session.execute(delete(model).where(model.node_id == node.id))
     session.delete(node)
 
 
 def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -> None:
-    """Who takes away the instance of an allocated node gives the node back."""
+    """
+    Check a change of an allocated node; removing its instance deletes the allocation, too.
+
+    Raises Conflict.
+    """
     leaves = "instance_uuid" in values and values["instance_uuid"] is None
     new_owner = values.get("owner", node.owner) != node.owner
     if not (leaves or new_owner):
@@ -256,7 +289,7 @@ def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -
         give_back(session, node)
 
 
-def _free(node: Node) -> None:
+def _check_unlocked(node: Node) -> None:
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
 
@@ -265,9 +298,11 @@ def _set_interfaces(
     session: Session, node: Node, chosen: Mapping[str, str | None], *, reset: bool = False
 ) -> None:
     """
-    Set what is chosen, keep the rest (or not, with `reset`), and fill in the driver's defaults.
+    Set the chosen interfaces, and the driver's defaults for missing ones.
 
-    Raises Invalid for an interface that the driver does not have.
+    The other interfaces are kept; with `reset`, they get the defaults, too.
+
+    Raises Invalid: the driver does not have an interface.
     """
     drivers = of(session).drivers
     wanted = {
@@ -283,14 +318,14 @@ def _set_interfaces(
 
 
 def _name_instance(node: Node, before: str | None) -> None:
-    """A new display name of the instance is its name, unless it has one."""
+    """Copy a new display name of the instance to `instance_name`, unless it is set."""
     name = node.instance_info.get("display_name")
     if name != before and isinstance(name, str) and 0 < len(name) < 256 and not node.instance_name:
         node.instance_name = name
 
 
 def _clear_dependents(node: Node, values: Mapping[str, Any]) -> None:
-    """What makes no sense any more once a switch is off."""
+    """Clear the reasons of flags that are set to false."""
     if values.get("maintenance") is False:
         node.maintenance_reason = node.fault = None
     if values.get("protected") is False:

@@ -1,5 +1,5 @@
 """
-Parts of nodes: what ports, port groups, volume connectors and volume targets have in common.
+Resources owned by a node: ports, port groups, volume connectors and volume targets.
 """
 
 from collections.abc import Iterable
@@ -16,15 +16,17 @@ from app.states import State
 
 Part = Port | Portgroup | VolumeConnector | VolumeTarget
 
-#: States in which a node may be wired anew.
+#: Provision states in which the network connections of a node may be changed.
 REWIRABLE = {State.ENROLL, State.INSPECTING, State.INSPECT_WAIT, State.MANAGEABLE}
 
 
 def node_id(session: Session, ident: str) -> int:
     """
-    The id of the node that a part is to belong to, which stays there until the transaction ends.
+    Return the id of a resource's node, and lock the node against deletion.
 
-    The node may be reserved for an operation. Raises Invalid.
+    The node may be reserved for an operation.
+
+    Raises Invalid: there is no such node.
     """
     found = session.scalar(
         select(Node.id).where(identified(ident)).with_for_update(read=True, key_share=True, of=Node)
@@ -38,7 +40,11 @@ def node_id(session: Session, ident: str) -> int:
 
 
 def by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
-    """The values, with the id of the node in place of its UUID. Raises Invalid."""
+    """
+    Return column values: `node_uuid` is replaced by `node_id`.
+
+    Raises Invalid: there is no such node.
+    """
     if "node_uuid" not in values:
         return values
     rest = {name: value for name, value in values.items() if name != "node_uuid"}
@@ -46,15 +52,16 @@ def by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed(part: Part, values: dict[str, Any]) -> set[str]:
-    """The columns that get another value."""
+    """Return the columns whose new value differs."""
     return {name for name, value in values.items() if value != getattr(part, name)}
 
 
 def lock_node(session: Session, part: Part, *, inspecting_counts: bool = False) -> Node:
     """
-    The node of a part, its row locked. Raises NodeLocked.
+    Lock the node of a resource, and return it.
 
-    inspecting_counts: parts of a node under inspection are not to be changed; raises Conflict.
+    Raises NodeLocked.
+    Raises Conflict: the node is under inspection, and `inspecting_counts` refuses changes then.
     """
     node = session.get_one(Node, part.node_id, with_for_update=True)
     if inspecting_counts and node.provision_state == State.INSPECTING:
@@ -67,7 +74,11 @@ def lock_node(session: Session, part: Part, *, inspecting_counts: bool = False) 
 
 
 def check_rewirable(node: Node, fields: Iterable[str]) -> None:
-    """These fields of a part may be changed now. Raises Conflict."""
+    """
+    Check that the node's state permits changes of these fields of a resource.
+
+    Raises Conflict.
+    """
     names = ", ".join(sorted(fields))
     if names and node.provision_state not in REWIRABLE and not node.maintenance:
         raise Conflict(

@@ -1,5 +1,5 @@
 """
-Port groups: ports of a node that are used as one.
+Port groups: create, update and delete bonds of a node's ports.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,11 @@ from app.runtime import of
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> Portgroup:
-    """A new group, without ports. Raises Invalid, AlreadyExists."""
+    """
+    Create a port group without ports.
+
+    Raises Invalid, AlreadyExists.
+    """
     values = owned_resources.by_column(session, dict(fields))
     if not values.get("mode"):
         values["mode"] = of(session).settings.default.default_portgroup_mode
@@ -30,9 +34,10 @@ def change(
     session: Session, group: Portgroup, values: Mapping[str, Any], *, inspecting_counts: bool
 ) -> None:
     """
-    Change fields of a group; a new physical network is that of its ports, too.
+    Update a port group; its ports get a new physical network, too.
 
-    values: field -> its new value, None for removed; node_uuid moves it.
+    values: field -> its new value; None: removed. A new node_uuid moves the group.
+
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
     node = owned_resources.lock_node(session, group, inspecting_counts=inspecting_counts)
@@ -50,7 +55,12 @@ def change(
 
 
 def remove(session: Session, group: Portgroup) -> None:
-    """Forget a group that has no ports. Raises Invalid, NodeLocked."""
+    """
+    Delete a port group.
+
+    Raises Invalid: it contains ports.
+    Raises NodeLocked.
+    """
     owned_resources.lock_node(session, group)
     _check_empty(session, group)
     session.delete(group)

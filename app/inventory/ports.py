@@ -1,5 +1,5 @@
 """
-Ports: the network interfaces of nodes.
+Ports: create, update and delete network interfaces of nodes.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from app.kit import crud
 from app.models import Port, Portgroup
 from app.states import State
 
-#: Columns whose change needs a node that is not in use -> the fields.
+#: Columns that may change only while the node is not in use -> their API fields.
 WIRING = {
     "pxe_enabled": "pxe_enabled",
     "local_link_connection": "local_link_connection",
@@ -24,7 +24,11 @@ WIRING = {
 
 
 def create(session: Session, node_ident: str, fields: Mapping[str, Any]) -> Port:
-    """A new port of a node, which may be locked. Raises Invalid, Conflict, AlreadyExists."""
+    """
+    Create a port of a node, which may be reserved for an operation.
+
+    Raises Invalid, Conflict, AlreadyExists.
+    """
     values = _by_column(session, {**fields, "node_uuid": node_ident})
     port = crud.make(Port, values)
     _check_smartnic(port)
@@ -37,7 +41,9 @@ def change(
     session: Session, port: Port, values: Mapping[str, Any], *, inspecting_counts: bool
 ) -> None:
     """
-    Change fields of a port. values: field -> its new value, None for removed; node_uuid moves it.
+    Update a port.
+
+    values: field -> its new value; None: removed. A new node_uuid moves the port.
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
@@ -54,7 +60,12 @@ def change(
 
 
 def remove(session: Session, port: Port) -> None:
-    """Forget a port. Raises NodeLocked, Conflict."""
+    """
+    Delete a port.
+
+    Raises NodeLocked.
+    Raises Conflict: it is bound to a VIF.
+    """
     node = owned_resources.lock_node(session, port)
     vif = vifs.bound(port)
     if vif is not None and not node.maintenance:
@@ -63,7 +74,13 @@ def remove(session: Session, port: Port) -> None:
 
 
 def _by_column(session: Session, values: dict[str, Any]) -> dict[str, Any]:
-    """The values, with ids in place of UUIDs; the port group stays. Raises Invalid."""
+    """
+    Return column values: UUIDs of node and port group are replaced by ids.
+
+    The port group's row is locked, so that it is not deleted meanwhile.
+
+    Raises Invalid: the node or the port group does not exist.
+    """
     if "portgroup_uuid" in values:
         uuid = values.pop("portgroup_uuid")
         query = select(Portgroup.id).where(Portgroup.uuid == uuid).with_for_update()
@@ -81,19 +98,24 @@ def _check_smartnic(port: Port) -> None:
 
 
 def _check_group(session: Session, port: Port, changed: set[str]) -> None:
-    """The port fits the port group that it belongs to. Raises Invalid, Conflict."""
+    """
+    Check that a port fits its port group.
+
+    Raises Invalid: the port group belongs to another node.
+    Raises Conflict: pxe_enabled or physical_network do not fit.
+    """
     if port.portgroup_id is None or not changed & {*WIRING, "node_id"}:
         return
     group = session.get_one(Portgroup, port.portgroup_id, with_for_update=True)
     if group.node_id != port.node_id:
         raise Invalid(f"portgroup_uuid: port group {group.uuid} belongs to another node")
     if changed & {"pxe_enabled", "portgroup_id"}:
-        _check_alone(port, group)
+        _check_standalone(port, group)
     if changed & {"physical_network", "portgroup_id"}:
         _join_network(session, port, group)
 
 
-def _check_alone(port: Port, group: Portgroup) -> None:
+def _check_standalone(port: Port, group: Portgroup) -> None:
     if port.pxe_enabled and not group.standalone_ports_supported:
         raise Conflict(
             f"pxe_enabled: must be false for a port of port group {group.uuid}, which does not"
@@ -102,7 +124,7 @@ def _check_alone(port: Port, group: Portgroup) -> None:
 
 
 def _join_network(session: Session, port: Port, group: Portgroup) -> None:
-    """All of a group is on one physical network, or none; the first port says on which."""
+    """Check that all ports of a group have the same physical network; the first port sets it."""
     others = select(Port.physical_network).where(Port.portgroup_id == group.id, Port.id != port.id)
     networks = set(session.scalars(others)) or {group.physical_network} - {None}
     if not networks:

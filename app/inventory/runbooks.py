@@ -1,8 +1,8 @@
 """
-Runbooks: steps to clean or service nodes with, kept under a name.
+Runbooks: named lists of steps for cleaning and servicing nodes.
 
 A runbook fits a node that has one of its traits, or its name as a trait: before API version 1.112
-runbooks had no traits of their own.
+runbooks had no traits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,11 @@ from app.models import Node, Runbook
 
 
 def find(session: Session, ident: str) -> Runbook:
-    """A runbook by UUID or name. Raises NotFound."""
+    """
+    Return a runbook by UUID or name.
+
+    Raises NotFound.
+    """
     by_uuid = is_uuid(ident)
     condition = Runbook.uuid == str(UUID(ident)) if by_uuid else Runbook.name == ident
     runbook = session.scalar(select(Runbook).where(condition))
@@ -31,7 +35,11 @@ def find(session: Session, ident: str) -> Runbook:
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> Runbook:
-    """A new runbook. fields: API names, checked. Raises Invalid, AlreadyExists."""
+    """
+    Create a runbook. `fields` have the API's names, and were validated against its schema.
+
+    Raises Invalid, AlreadyExists.
+    """
     runbook = crud.make(Runbook, fields)
     _check_owner(runbook)
     crud.add(session, runbook)
@@ -40,7 +48,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Runbook:
 
 def change(session: Session, runbook: Runbook, values: Mapping[str, Any]) -> None:
     """
-    Change fields of a runbook whose row is locked; one that is made public loses its owner.
+    Update a runbook, whose row is locked; a runbook that becomes public loses its owner.
 
     Raises Invalid, AlreadyExists.
     """
@@ -51,7 +59,11 @@ def change(session: Session, runbook: Runbook, values: Mapping[str, Any]) -> Non
 
 
 def set_traits(runbook: Runbook, wanted: Iterable[str]) -> None:
-    """Set all traits of a runbook whose row is locked. Raises Invalid."""
+    """
+    Replace the traits of a runbook, whose row is locked.
+
+    Raises Invalid: too many traits.
+    """
     runbook.traits = sorted(set(wanted))
     traits.check_count(runbook.traits)
     runbook.updated_at = now()
@@ -61,9 +73,10 @@ def steps_of(
     session: Session, node: Node, ident: str, *, must_fit: bool = True
 ) -> tuple[list[dict[str, Any]], bool]:
     """
-    The steps of a runbook, by UUID or name, in their order, and whether it leaves out the ramdisk.
+    Return the steps of a runbook (by UUID or name) in their order, and its `disable_ramdisk`.
 
-    Raises NotFound, and Invalid when the runbook must fit the node's traits and does not.
+    Raises NotFound.
+    Raises Invalid: the runbook does not fit the node's traits, and `must_fit` is set.
     """
     runbook = find(session, ident)
     fitting = sorted({runbook.name, *runbook.traits})
@@ -78,4 +91,4 @@ def steps_of(
 
 def _check_owner(runbook: Runbook) -> None:
     if runbook.public and runbook.owner is not None:
-        raise Invalid("owner: a public runbook has none")
+        raise Invalid("owner: must be null for a public runbook")

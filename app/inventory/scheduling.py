@@ -1,12 +1,12 @@
 """
-Scheduling: finding nodes for allocations.
+Scheduling: find nodes for allocations.
 
-An allocation is one transaction: its row is locked, a node that fits is locked, and both are
-written. Whoever dies in between leaves the allocation as it was, and another message about it is
-due (`due_at`), so several conductors may seek at once, and messages may be lost or repeated.
+One transaction locks the allocation, locks a node that fits, and updates both. A conductor that
+dies before the commit leaves the allocation unchanged, and its message is sent again at `due_at`.
+So several conductors may search at the same time, and messages may be lost or repeated.
 
-The search costs the same however many nodes there are: an index holds the free nodes of each
-resource class, and it begins at a random one of them, some at a time.
+The cost does not depend on the number of nodes: an index has the free nodes of each resource class,
+and the search reads it in batches from a random position.
 """
 
 import random
@@ -29,11 +29,11 @@ logger = log.get(__name__)
 Condition = ColumnElement[bool] | TextClause
 
 TASK = "ingot.allocate"
-#: Nodes looked at, and shuffled, at a time.
+#: Nodes per batch of the search; a batch is shuffled.
 BATCH = 20
-#: Most messages that are sent again in one pass.
+#: Most messages that one run of the periodic task sends again.
 RESENT = 1000
-#: Longest seconds between two messages about the same allocation.
+#: Most seconds between two messages about the same allocation.
 RESEND_AT_MOST = 60.0
 
 
@@ -41,14 +41,14 @@ def announce(
     session: Session, allocation: Allocation, *, delay: float = 0, existed: float = 0
 ) -> None:
     """
-    Have a conductor seek a node once this is committed; again, should the message get lost.
+    Send a message about an allocation after the commit, and set the time to send it again.
 
-    delay: seconds to wait first. existed: seconds for which the allocation has been there: what
-    takes long is less and less likely to be lost.
+    `delay`: seconds until a conductor searches. `existed`: age of the allocation in seconds; the
+    interval grows with it, as a lost message becomes less and less likely.
     """
     runtime, uuid = of(session), allocation.uuid
-    patience = max(runtime.settings.conductor.resend_after, existed)
-    allocation.due_at = after(delay + min(patience, RESEND_AT_MOST))
+    interval = max(runtime.settings.conductor.resend_after, existed)
+    allocation.due_at = after(delay + min(interval, RESEND_AT_MOST))
 
     def deliver() -> None:
         killpoints.reach("committed", "allocation")
@@ -58,11 +58,11 @@ def announce(
 
 
 def announce_due(runtime: Runtime) -> int:
-    """Send again what was sent so long ago that it counts as lost; how many there were."""
+    """Send messages that are due again, and return their number."""
     with runtime.transaction() as session:
         due = session.execute(
             select(Allocation, age(Allocation.created_at))
-            .where(Allocation.due_at < select(now()).scalar_subquery())  # so an index finds them
+            .where(Allocation.due_at < select(now()).scalar_subquery())  # so the index is used
             .order_by(Allocation.due_at)
             .limit(RESENT)
             .with_for_update(skip_locked=True)
@@ -75,20 +75,20 @@ def announce_due(runtime: Runtime) -> int:
 
 
 def seek(runtime: Runtime, uuid: str) -> None:
-    """Find a node for an allocation that still seeks one, or say why there is none."""
+    """Find a node for an allocation in state `allocating`, or set its state `error`."""
 
     def work() -> None:
         with runtime.transaction() as session:
-            allocation = session.scalar(_seeking(uuid))
+            allocation = session.scalar(_allocating(uuid))
             if allocation is not None:
-                _settle(session, allocation)
+                _allocate(session, allocation)
                 killpoints.reach("acted", "allocation")
 
     retrying(work)
 
 
 def bind(node: Node, allocation: Allocation) -> None:
-    """The node is the allocation's; both rows are locked."""
+    """Assign a node to an allocation; both rows are locked."""
     node.instance_uuid = allocation.uuid
     node.instance_info = {**node.instance_info, "traits": allocation.traits}
     touch(node)
@@ -97,7 +97,7 @@ def bind(node: Node, allocation: Allocation) -> None:
     allocation.last_error = allocation.due_at = None
 
 
-def _seeking(uuid: str) -> Select[Any]:
+def _allocating(uuid: str) -> Select[Any]:
     return (
         select(Allocation)
         .where(Allocation.uuid == uuid, Allocation.state == AllocationState.ALLOCATING)
@@ -105,11 +105,11 @@ def _seeking(uuid: str) -> Select[Any]:
     )
 
 
-def _settle(session: Session, allocation: Allocation) -> None:
+def _allocate(session: Session, allocation: Allocation) -> None:
     settings = of(session).settings.conductor
     allocation.updated_at = now()
     other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
-    if other is not None:  # set by hand: no second node can have it
+    if other is not None:  # a caller has set it; `instance_uuid` is unique
         _fail(allocation, f"it is the instance of node {other}")
         return
     fit = _fit(allocation)
@@ -136,12 +136,12 @@ def _fail(allocation: Allocation, why: str) -> None:
 
 
 def _in_class(allocation: Allocation) -> tuple[Condition, Condition]:
-    """What the index of free nodes has for an allocation."""
+    """Conditions for the free nodes of the allocation's resource class, those of the index."""
     return (FREE, Node.resource_class == allocation.resource_class)
 
 
 def _fit(allocation: Allocation) -> Sequence[Condition]:
-    """The conditions for nodes that the allocation may get, be they locked or not."""
+    """Conditions for nodes that the allocation may get, including reserved ones."""
     fit = [
         *_in_class(allocation),
         Node.power_state.is_not(None),
@@ -159,7 +159,7 @@ def _fit(allocation: Allocation) -> Sequence[Condition]:
 
 
 def _lock_one(session: Session, allocation: Allocation, fit: Sequence[Condition]) -> Node | None:
-    """A free node that fits, its row locked; what others take meanwhile is passed over."""
+    """Lock a free node that fits, and return it; skip those that other transactions have taken."""
     free = (*fit, Node.reservation.is_(None))
     for node_id in _candidates(session, allocation, free):
         node = session.scalar(select(Node).where(Node.id == node_id, *free).with_for_update())
@@ -171,13 +171,18 @@ def _lock_one(session: Session, allocation: Allocation, fit: Sequence[Condition]
 def _candidates(
     session: Session, allocation: Allocation, free: Sequence[Condition]
 ) -> Iterator[int]:
-    """The node of the allocation's name first; then from a random one on, around to it."""
+    """
+    Yield ids of free nodes that fit.
+
+    The node with the allocation's name is first; the others follow from a random position, and
+    wrap around.
+    """
     ids = select(Node.id).where(*free)
     if allocation.name is not None:
         yield from session.scalars(ids.where(Node.name == allocation.name)).all()
     known = select(Node.id).where(*_in_class(allocation)).limit(1)
     ends = (known.order_by(Node.id), known.order_by(Node.id.desc()))
-    # in one question: nodes may be taken between two
+    # in one query: between two, other conductors may take nodes
     lowest, highest = session.execute(select(*(end.scalar_subquery() for end in ends))).one()
     start = random.randint(lowest or 0, highest or 0)  # noqa: S311
     for part in (Node.id >= start, Node.id < start):
@@ -189,7 +194,7 @@ def _candidates(
 
 
 def _wanted(allocation: Allocation) -> str:
-    """What was sought, in words."""
+    """Describe the requested node for error messages."""
     wanted = f"of resource class {allocation.resource_class}"
     if allocation.traits:
         wanted += f" with the traits {', '.join(allocation.traits)}"

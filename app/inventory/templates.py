@@ -1,5 +1,5 @@
 """
-Deploy templates: steps of every deployment that asks for a trait of their name.
+Deploy templates: steps that are added to the deployments of instances with a trait of their name.
 """
 
 from collections import Counter
@@ -16,7 +16,11 @@ from app.models import DeployTemplate, Node
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
-    """A new template. fields: API names, checked. Raises AlreadyExists."""
+    """
+    Create a template. `fields` have the API's names, and were validated against its schema.
+
+    Raises AlreadyExists.
+    """
     template = crud.make(DeployTemplate, fields)
     crud.add(session, template)
     return template
@@ -24,10 +28,10 @@ def create(session: Session, fields: Mapping[str, Any]) -> DeployTemplate:
 
 def steps_of(session: Session, node: Node) -> list[dict[str, Any]]:
     """
-    The steps that the traits of the node's instance bring along.
+    Return the steps of the deploy templates that match the traits of the node's instance.
 
-    Raises Invalid when the instance's traits are no list of texts, when the node lacks one of them,
-    or when two templates have the same step.
+    Raises Invalid: the instance's traits are not a list of texts, the node lacks one of them, or
+    two templates have the same step.
     """
     wanted = node.instance_info.get("traits") or []
     if not wanted:

@@ -1,7 +1,7 @@
 """
-Traits: what nodes are good for.
+Traits of nodes: validate, list and change them.
 
-A trait is a name of the os-traits library, which all of OpenStack shares, or a custom one.
+A trait is a standard name of the os-traits library, or a custom one (`CUSTOM_...`).
 """
 
 import re
@@ -15,27 +15,33 @@ from app.errors import Invalid, NodeLocked, NotFound
 from app.inventory.nodes import touch
 from app.models import Node, NodeTrait
 
-#: Most traits of one thing.
+#: Maximum number of traits of a node or a runbook.
 MOST = 50
+#: Maximum number of characters of a trait.
 LONGEST = 255
 _CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
 
 
 @cache
 def _standard() -> frozenset[str]:
-    import os_traits  # walks fifty modules: only who meets such a trait waits for it
+    import os_traits  # slow: it imports fifty modules
 
     return frozenset(os_traits.get_traits())
 
 
 def is_trait(text: str) -> bool:
+    """Whether a text is a standard or custom trait."""
     if len(text) > LONGEST:
         return False
     return bool(_CUSTOM.fullmatch(text)) or text in _standard()
 
 
 def check_count(traits: Collection[str]) -> None:
-    """Raises Invalid for more than a node or a runbook may have."""
+    """
+    Check the number of traits.
+
+    Raises Invalid: there are more than MOST.
+    """
     if len(traits) > MOST:
         raise Invalid(
             f"traits: {len(traits)} would exceed the maximum number of traits per node ({MOST})"
@@ -43,13 +49,18 @@ def check_count(traits: Collection[str]) -> None:
 
 
 def of_node(session: Session, node: Node) -> list[str]:
-    """The traits of a node, sorted."""
+    """Return the traits of a node, sorted."""
     mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
     return list(session.scalars(mine.order_by(NodeTrait.trait)))
 
 
 def replace(session: Session, node: Node, traits: Iterable[str]) -> None:
-    """Set all traits of a node whose row is locked. Raises Invalid, NodeLocked."""
+    """
+    Replace the traits of a node, whose row is locked.
+
+    Raises Invalid: too many traits.
+    Raises NodeLocked.
+    """
     wanted = sorted(set(traits))
     check_count(wanted)
     _change(node)
@@ -58,7 +69,12 @@ def replace(session: Session, node: Node, traits: Iterable[str]) -> None:
 
 
 def add(session: Session, node: Node, trait: str) -> None:
-    """Give a node, whose row is locked, one more trait. Raises Invalid, NodeLocked."""
+    """
+    Add a trait to a node, whose row is locked; do nothing if the node has it.
+
+    Raises Invalid: too many traits.
+    Raises NodeLocked.
+    """
     known = of_node(session, node)
     if trait not in known:
         check_count([*known, trait])
@@ -67,7 +83,12 @@ def add(session: Session, node: Node, trait: str) -> None:
 
 
 def remove(session: Session, node: Node, trait: str) -> None:
-    """Take a trait from a node whose row is locked. Raises NotFound, NodeLocked."""
+    """
+    Remove a trait from a node, whose row is locked.
+
+    Raises NotFound: the node does not have it.
+    Raises NodeLocked.
+    """
     _change(node)
     row = session.get(NodeTrait, (node.id, trait))
     if row is None:
@@ -76,6 +97,7 @@ def remove(session: Session, node: Node, trait: str) -> None:
 
 
 def _change(node: Node) -> None:
+    """Check that the node is not reserved, and set `updated_at`."""
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     touch(node)

@@ -1,7 +1,7 @@
 """
-VIFs: virtual network interfaces, attached to the ports and port groups of nodes.
+VIFs: attach virtual network interfaces to ports and port groups, and detach them.
 
-A network interface of a driver that keeps no VIFs (`noop`) accepts and forgets them.
+A network interface without VIFs (`noop`) accepts attachments and stores nothing, as in Ironic.
 """
 
 from collections import defaultdict
@@ -22,24 +22,24 @@ from drivers.core.kinds import Network
 
 Place = Port | Portgroup
 
-#: Keys of a VIF that say where it must go.
+#: Keys of a request that select the port or port group of the VIF.
 PLACES = ("port_uuid", "portgroup_uuid")
-#: Key of `internal_info` that names the VIF of a tenant, and those of the service's own networks.
+#: Keys of `internal_info` with the VIF of the tenant, and with those of the service's networks.
 TENANT = "tenant_vif_port_id"
-OWN = tuple(
+SERVICE_NETWORKS = tuple(
     f"{network}_vif_port_id"
     for network in ("cleaning", "provisioning", "rescuing", "inspection", "servicing")
 )
 
 
 def bound(place: Place) -> str | None:
-    """The VIF that a port or port group is bound to, whoever's it is."""
-    found = (place.internal_info.get(key) for key in (TENANT, *OWN))
+    """Return the VIF of a port or port group, the tenant's or the service's; None: no VIF."""
+    found = (place.internal_info.get(key) for key in (TENANT, *SERVICE_NETWORKS))
     return next((str(vif) for vif in found if vif), None)
 
 
 def attached(session: Session, node: Node) -> list[str]:
-    """The ids of the VIFs of a node."""
+    """Return the ids of the tenant's VIFs of a node."""
     if not _network(session, node).keeps_vifs:
         return []
     return [vif for place in _places(session, node) if (vif := place.internal_info.get(TENANT))]
@@ -47,11 +47,15 @@ def attached(session: Session, node: Node) -> list[str]:
 
 def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
     """
-    Give a VIF to the best free port or port group of a node whose row is locked.
+    Attach a VIF to the best free port or port group of a node, whose row is locked.
 
-    vif: `id`; `port_uuid` or `portgroup_uuid` where it must go; what the network interface
-    understands. Raises Invalid when no fitting place is free, NodeLocked, and Conflict only when
-    the VIF is attached already: Nova takes every 409 for that, and goes on.
+    `vif` has an `id`; `port_uuid` or `portgroup_uuid` to select the place; and keys of the network
+    interface.
+
+    Raises Invalid: no port or port group that fits is free.
+    Raises NodeLocked.
+    Raises Conflict: the VIF is attached already. Nova takes every 409 for this, and continues, so
+    no other error may be a Conflict.
     """
     _check_free(node)
     network = _network(session, node)
@@ -67,19 +71,24 @@ def attach(session: Session, node: Node, vif: Mapping[str, Any]) -> None:
     members: Mapping[int, list[Port]] = _members(places)
     free = [place for place in _free(places, members) if _may_hold(place, vif)]
     if not free:
-        raise _nowhere(vif, f"node {node.uuid} needs one, or a port group, that it may have")
+        raise _no_port(vif, f"node {node.uuid} needs a free port or port group that may have it")
     wanted = network.physical_networks(vif)
     fitting = [place for place in free if _fits(_physical_network(place, members), wanted)]
     if not fitting:
         networks = ", ".join(sorted(wanted))
-        raise _nowhere(vif, f"no free one of node {node.uuid} is on physical network {networks}")
+        raise _no_port(vif, f"no free one of node {node.uuid} is on physical network {networks}")
     best = max(fitting, key=lambda place: _preference(place, members))
     best.internal_info = {**best.internal_info, TENANT: vif["id"]}
     best.updated_at = now()
 
 
 def detach(session: Session, node: Node, vif: str) -> None:
-    """Take a VIF from a node whose row is locked. Raises Invalid, NodeLocked."""
+    """
+    Detach a VIF from a node, whose row is locked.
+
+    Raises Invalid: the VIF is not attached to the node.
+    Raises NodeLocked.
+    """
     _check_free(node)
     if not _network(session, node).keeps_vifs:
         return
@@ -94,7 +103,7 @@ def detach(session: Session, node: Node, vif: str) -> None:
     )
 
 
-def _nowhere(vif: Mapping[str, Any], why: str) -> Invalid:
+def _no_port(vif: Mapping[str, Any], why: str) -> Invalid:
     return Invalid(f"Unable to attach VIF {vif['id']}, not enough free physical ports: {why}.")
 
 
@@ -119,7 +128,7 @@ def _places(session: Session, node: Node) -> list[Place]:
 
 
 def _members(places: Collection[Place]) -> Mapping[int, list[Port]]:
-    """id of a port group -> its ports"""
+    """Return the ports of each port group, by the group's id."""
     members = defaultdict(list)
     for place in places:
         if isinstance(place, Port) and place.portgroup_id is not None:
@@ -129,9 +138,10 @@ def _members(places: Collection[Place]) -> Mapping[int, list[Port]]:
 
 def _free(places: Collection[Place], members: Mapping[int, list[Port]]) -> list[Place]:
     """
-    Ports of no group, and groups none of whose ports is taken.
+    Return ports without a group, and groups without VIFs at their ports.
 
-    Where one is, the others may be used one by one, if the group supports that.
+    If a port of a group has a VIF, the group's other ports are free one by one, provided that the
+    group supports standalone ports.
     """
     free: list[Place] = []
     for place in places:
@@ -151,7 +161,7 @@ def _free(places: Collection[Place], members: Mapping[int, list[Port]]) -> list[
 
 
 def _may_hold(place: Place, vif: Mapping[str, Any]) -> bool:
-    """Whether the caller wants it there, or anywhere."""
+    """Whether the request selects this port or port group, or none."""
     named = {key: vif[key] for key in PLACES if key in vif}
     return not named or named.get(f"{kind_of(type(place))}_uuid") == place.uuid
 
@@ -167,7 +177,7 @@ def _fits(physical_network: str | None, wanted: Collection[str]) -> bool:
 
 
 def _preference(place: Place, members: Mapping[int, list[Port]]) -> tuple[bool, bool, bool]:
-    """One on a physical network before one that may be on any; a group before a port; PXE first."""
+    """Sort key: with a physical network before without one; port groups before ports; PXE first."""
     on_network = _physical_network(place, members) is not None
     if isinstance(place, Portgroup):
         return on_network, True, True

@@ -1,5 +1,5 @@
 """
-Volumes: what a node reaches remote storage with, and the storage that it boots from or uses.
+Volume connectors and volume targets: create, update and delete them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,11 @@ Volume = TypeVar("Volume", VolumeConnector, VolumeTarget)
 
 
 def create(session: Session, model: type[Volume], fields: Mapping[str, Any]) -> Volume:
-    """A new connector or target of a node, which may be locked. Raises Invalid, AlreadyExists."""
+    """
+    Create a connector or target of a node, which may be reserved for an operation.
+
+    Raises Invalid, AlreadyExists.
+    """
     volume = crud.make(model, owned_resources.by_column(session, dict(fields)))
     crud.add(session, volume)
     return volume
@@ -28,9 +32,10 @@ def change(
     session: Session, volume: VolumeConnector | VolumeTarget, values: Mapping[str, Any]
 ) -> None:
     """
-    Change fields of a connector or target while its node is off. values: field -> its new value.
+    Update a connector or target. `values`: field -> its new value.
 
-    Raises Invalid, NodeLocked, AlreadyExists.
+    Raises Invalid: a value is wrong, or the node is not powered off.
+    Raises NodeLocked, AlreadyExists.
     """
     node = owned_resources.lock_node(session, volume)
     if node.power_state != POWER_OFF:
@@ -39,7 +44,12 @@ def change(
 
 
 def remove(session: Session, volume: VolumeConnector | VolumeTarget) -> None:
-    """Forget a connector or target of a node that is off or unused. Raises Invalid, NodeLocked."""
+    """
+    Delete a connector or target.
+
+    Raises Invalid: the node is neither powered off nor in a state in which it may be deleted.
+    Raises NodeLocked.
+    """
     node = owned_resources.lock_node(session, volume)
     if node.power_state != POWER_OFF and node.provision_state not in nodes.REMOVABLE:
         raise _refusal("deletion", volume, node)
@@ -48,7 +58,7 @@ def remove(session: Session, volume: VolumeConnector | VolumeTarget) -> None:
 
 def _refusal(what: str, volume: VolumeConnector | VolumeTarget, node: Node) -> Invalid:
     kind = kind_of(type(volume))
-    return Invalid(  # clients of old look for its first words
+    return Invalid(  # existing clients match on the first words
         f'The requested action "{kind} {what}" can not be performed on node "{node.uuid}" while it'
         f' is in state "{node.power_state}": power it off first.'
     )

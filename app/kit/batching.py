@@ -1,7 +1,7 @@
 """
-Micro-batching: items from several threads are worked on together, several in one transaction.
+Micro-batching: process items from several threads together, in one transaction.
 
-Two dozen small transactions cost twenty times as much as one that does the work of all of them.
+Two dozen small transactions cost twenty times as much as one transaction with the same work.
 """
 
 import threading
@@ -18,14 +18,14 @@ logger = log.get(__name__)
 
 
 class _Batch(Generic[T, R]):
-    """Items that are worked on together."""
+    """Items that are processed together."""
 
     __slots__ = ("done", "full", "items", "results")
 
     def __init__(self) -> None:
-        self.items: list[T] = []  # in the order of their arrival
-        self.results: Sequence[R | None] = ()  # of the items, in the same order
-        self.full, self.done = threading.Lock(), threading.Lock()  # released when it is
+        self.items: list[T] = []  # in order of arrival
+        self.results: Sequence[R | None] = ()  # one per item, in the same order; empty: failed
+        self.full, self.done = threading.Lock(), threading.Lock()  # released once full, done
         self.full.acquire()
         self.done.acquire()
 
@@ -34,10 +34,10 @@ class Batcher(Generic[T, R]):
     """
     Collects items from several threads and passes them to `work` as one list.
 
-    The first thread of a batch does the work of all. One batch is worked on at a time, and the next
-    one forms meanwhile. A batch begins at once as long as there are fewer than `rate` a second, and
-    `burst` more; beyond that it waits for its turn and grows, but not beyond `most` items. So items
-    that come seldom never wait, and the number of batches is bounded however many come.
+    The first thread of a batch processes it. One batch is processed at a time, and the next one
+    fills meanwhile. Batches are rate-limited (a token bucket of `rate` per second, with `burst`):
+    below the rate a batch starts at once, above it a batch waits and fills, up to `most` items. So
+    rare items never wait, and the number of transactions is bounded.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Batcher(Generic[T, R]):
         self._interval, self._ahead = 1 / rate, (burst - 1) / rate
         self._lock, self._working = threading.Lock(), threading.Lock()
         self._open: _Batch[T, R] | None = None
-        self._next = time.monotonic()  # when a batch would begin if all were evenly spaced
+        self._next = time.monotonic()  # start of the next batch if batches were evenly spaced
 
     def __call__(self, item: T) -> R | None:
-        """The result of an item; None, too, when the work of its batch has raised an exception."""
+        """Process an item and return its result; None if `work` raised an exception."""
         with self._lock:
             batch, is_first = self._open, self._open is None
             if batch is None:
@@ -73,10 +73,10 @@ class Batcher(Generic[T, R]):
         return batch.results[place] if batch.results else None
 
     def _finish(self, batch: _Batch[T, R]) -> None:
-        """Let the batch grow until it may begin, and do its work."""
+        """Let the batch fill until it may start, and process it."""
         pause = self._pause()
         if pause > 0 and batch.full.acquire(timeout=pause):
-            with self._lock:  # it begins before its turn, and the next one may wait for no longer
+            with self._lock:  # a full batch starts early and must not lengthen the next one's pause
                 self._next = min(self._next, time.monotonic() + self._ahead + self._interval)
         with self._working:
             with self._lock:
@@ -84,13 +84,13 @@ class Batcher(Generic[T, R]):
                     self._open = None
             try:
                 batch.results = self._work(batch.items)
-            except Exception as error:  # each caller deals with its own item
+            except Exception as error:  # each caller handles its own item
                 logger.info("batch.failed", items=len(batch.items), error=str(error))
             finally:
                 batch.done.release()
 
     def _pause(self) -> float:
-        """Seconds until a batch may begin that has just been opened."""
+        """Seconds until a new batch may start."""
         with self._lock:
             moment = time.monotonic()
             pause = self._next - self._ahead - moment

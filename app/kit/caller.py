@@ -1,21 +1,19 @@
-"""Who asks."""
+"""The caller of a request: user, project and roles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: A role, and the one that it contains.
-CONTAINS = {"admin": "manager", "manager": "member", "member": "reader"}
+#: Role -> role that it implies, from the most powerful one down.
+IMPLIED_ROLES = {"admin": "manager", "manager": "member", "member": "reader"}
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """
-    The one on whose behalf a request is served; without authentication, all but the request id
-    are None or empty.
+    User on whose behalf a request is served.
 
-    roles: by name, and those that they contain. system_scope: "all" for a token of the whole
-    system. restricted: what the caller may do is a matter of policy; without, it is everything.
+    Without authentication, all fields but the request id have their defaults.
     """
 
     user_id: str | None = None
@@ -25,15 +23,15 @@ class Caller:
     project_name: str | None = None
     project_domain_id: str | None = None
     domain_id: str | None = None
-    system_scope: str | None = None
+    system_scope: str | None = None  # "all" for a system-scoped token
     is_admin_project: bool = True
-    roles: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()  # names, lower case, with implied roles
     request_id: str | None = field(default=None, compare=False)
-    restricted: bool = False
+    restricted: bool = False  # policy rules apply; without them, the caller may do everything
 
     @property
     def credentials(self) -> dict[str, Any]:
-        """What the rules of the policy compare, by oslo.policy's names; nothing that is None."""
+        """Attributes for policy rules, by oslo.policy's names, without those that are None."""
         named = {
             "user_id": self.user_id,
             "user_name": self.user_name,
@@ -50,7 +48,7 @@ class Caller:
 
 
 def of_token(token: Mapping[str, Any], request_id: str) -> Caller:
-    """The caller that Keystone describes: `token` of the answer to a validation, version 3."""
+    """Return the caller of a token: the object `token` of Keystone's validation (API version 3)."""
     user, project = token["user"], token.get("project") or {}
     return Caller(
         user_id=user["id"],
@@ -62,15 +60,15 @@ def of_token(token: Mapping[str, Any], request_id: str) -> Caller:
         domain_id=(token.get("domain") or {}).get("id"),
         system_scope="all" if (token.get("system") or {}).get("all") else None,
         is_admin_project=token.get("is_admin_project", True),
-        roles=_whole(role["name"] for role in token.get("roles", ())),
+        roles=_with_implied(role["name"] for role in token.get("roles", ())),
         request_id=request_id,
         restricted=True,
     )
 
 
-def _whole(names: Any) -> tuple[str, ...]:
+def _with_implied(names: Any) -> tuple[str, ...]:
     roles = {name.lower() for name in names}
-    for role, contained in CONTAINS.items():  # from the greatest to the least
+    for role, implied in IMPLIED_ROLES.items():
         if role in roles:
-            roles.add(contained)
+            roles.add(implied)
     return tuple(sorted(roles))

@@ -1,9 +1,9 @@
 """
-Turns: how many requests of this process are worked on at once.
+Request slots: limit the requests that a process serves at the same time.
 
-Python threads share one processor, so a process works on few requests at a time. One that has to
-wait (for a locked node, for a conductor's answer) gives its turn to another meanwhile: lists,
-heartbeats and lookups never queue behind those that wait.
+Python threads share one processor, so a process serves few requests at a time. A request that waits
+(for a locked node, for a conductor's answer) yields its slot to another one: lists, heartbeats and
+lookups never queue behind waiting requests.
 """
 
 import threading
@@ -16,7 +16,7 @@ _mine = threading.local()
 
 
 class Turns:
-    """`working` requests at once, and at most `waiting` others that wait for something."""
+    """Slots for `working` requests that are served, and `waiting` that have yielded theirs."""
 
     def __init__(self, working: int, waiting: int) -> None:
         self._working = threading.BoundedSemaphore(working)
@@ -24,16 +24,16 @@ class Turns:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Work on a request in this thread; first wait until it is its turn."""
+        """Hold a slot in this thread; wait for a free one first."""
         with self._working:
-            _mine.turns = self
+            _mine.slots = self
             try:
                 yield
             finally:
-                _mine.turns = None
+                _mine.slots = None
 
     @contextmanager
-    def _given_away(self) -> Iterator[None]:
+    def _yielded(self) -> Iterator[None]:
         if not self._waiting.acquire(blocking=False):
             raise Unavailable("Too many requests are waiting already.")
         self._working.release()
@@ -47,13 +47,13 @@ class Turns:
 @contextmanager
 def given_away() -> Iterator[None]:
     """
-    Let others be served while this thread waits; outside of a request, nothing.
+    Yield this thread's request slot while it waits; outside of a request, do nothing.
 
-    Raises Unavailable when too many wait already.
+    Raises Unavailable: too many requests wait already.
     """
-    turns: Turns | None = getattr(_mine, "turns", None)
-    if turns is None:
+    slots: Turns | None = getattr(_mine, "slots", None)
+    if slots is None:
         yield
         return
-    with turns._given_away():
+    with slots._yielded():
         yield

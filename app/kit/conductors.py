@@ -1,5 +1,7 @@
 """
-Conductors: who is alive, decided by the database's clock, and which one a node belongs to.
+Conductors: their registration, their liveness, and the owner of a node.
+
+Liveness is decided by the database's clock.
 """
 
 import time
@@ -17,12 +19,12 @@ from app.ring import Member, owner
 from app.runtime import Runtime, of
 
 CACHE_SECONDS = 1.0
-#: Seconds that may pass from the end of a beat's lease until another one has the lead.
+#: Seconds from the end of a beat's lease until another beat must have taken the lead.
 BEAT_GRACE = 3.0
 
 
 def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
-    """The conductors that are online and have given a sign of life within `timeout` seconds."""
+    """Return the online conductors with a heartbeat within `timeout` seconds."""
     rows = session.execute(
         select(
             Conductor.hostname,
@@ -42,8 +44,9 @@ def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
 
 def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
     """
-    (name, incarnation, seconds of silence) of the conductors that have stopped to give signs of
-    life and did not leave.
+    Return (name, incarnation, age of the last heartbeat in seconds) of the dead conductors.
+
+    Conductors that were stopped gracefully are not among them.
     """
     seconds = age(Conductor.heartbeat_at)
     rows = session.execute(
@@ -55,34 +58,34 @@ def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
 
 
 def silence(session: Session) -> float:
-    """Seconds since any conductor has given a sign of life."""
+    """Seconds since the last heartbeat of any conductor; 0 without conductors."""
     return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)
 
 
 def living(session: Session, timeout: float) -> set[str]:
-    """Incarnations that have given a sign of life, also those about to leave."""
+    """Incarnations with a recent heartbeat, including those that drain."""
     fresh = age(Conductor.heartbeat_at) < timeout
     return set(session.scalars(select(Conductor.incarnation).where(fresh)))
 
 
 def known(session: Session) -> set[str]:
-    """Incarnations that still own their name, alive or not."""
+    """Incarnations that are registered, alive or not."""
     return set(session.scalars(select(Conductor.incarnation)))
 
 
 def beat_leads(session: Session) -> bool:
-    """Whether a beat leads, or did so a moment ago."""
+    """Whether a beat leads, or its lease ended less than BEAT_GRACE seconds ago."""
     return session.scalar(select(BeatLease.id).where(age(BeatLease.until) < BEAT_GRACE)) is not None
 
 
 def members(runtime: Runtime, session: Session | Connection | None = None) -> tuple[Member, ...]:
-    """`alive`, at most a second old: a hint for routing."""
+    """Return `alive`, cached for CACHE_SECONDS: good enough for routing."""
     cached = runtime.cache.get("members")
     if cached and time.monotonic() - cached[0] < CACHE_SECONDS:
         return cached[1]  # type: ignore[no-any-return]
     if session is None:
-        with runtime.reading() as own:
-            return members(runtime, own)
+        with runtime.reading() as reader:
+            return members(runtime, reader)
     found = tuple(alive(session, runtime.settings.conductor.heartbeat_timeout))
     runtime.cache["members"] = (time.monotonic(), found)
     return found
@@ -90,9 +93,9 @@ def members(runtime: Runtime, session: Session | Connection | None = None) -> tu
 
 def owner_of(session: Session, node: Node, version: int = 0) -> Member:
     """
-    The conductor that a node belongs to, of those that understand `version` (`app.release`).
+    Return the conductor that owns a node, of those that understand `version` (`app.release`).
 
-    Raises Unavailable when none serves it.
+    Raises Unavailable: no live conductor of the node's group has its driver.
     """
     able = [each for each in members(of(session), session) if each.version >= version]
     found = owner(node.uuid, node.driver, node.conductor_group, able)
@@ -104,9 +107,9 @@ def owner_of(session: Session, node: Node, version: int = 0) -> Member:
 
 def require_served(session: Session, node: Node) -> None:
     """
-    There is a conductor for the node, be it dead just now: then what is asked for is queued.
+    Check that some conductor serves the node; if it is dead now, requests are queued for it.
 
-    Raises Unavailable when none of the node's group has ever loaded its driver.
+    Raises Unavailable: no conductor of the node's group has ever loaded its driver.
     """
     try:
         owner_of(session, node)
@@ -119,7 +122,7 @@ def require_served(session: Session, node: Node) -> None:
 def register(
     session: Session, name: str, incarnation: str, group: str, interfaces: Mapping[str, Any]
 ) -> None:
-    """Take a name; whoever had it before has lost it, and all that it had claimed, at once."""
+    """Register a conductor; an older incarnation of the name loses the name and its claims."""
     row = session.scalar(select(Conductor).where(Conductor.hostname == name).with_for_update())
     if row is None:
         row = Conductor(hostname=name)
@@ -131,7 +134,7 @@ def register(
 
 
 def heartbeat(session: Session, name: str, incarnation: str) -> bool:
-    """Give a sign of life; False when the name belongs to another incarnation now."""
+    """Record a heartbeat; False if another incarnation has registered the name."""
     result = session.execute(
         update(Conductor)
         .where(Conductor.hostname == name, Conductor.incarnation == incarnation)
@@ -142,9 +145,10 @@ def heartbeat(session: Session, name: str, incarnation: str) -> bool:
 
 def leave(session: Session, name: str, incarnation: str) -> None:
     """
-    Say goodbye: the nodes belong to the others from now on.
+    Mark a conductor as offline: its nodes belong to other conductors from now on.
 
-    The version goes, too: the next to have the name may be of a release that does not write it.
+    Resets the version, because the next conductor of the name may be of an older release, which
+    does not write this column.
     """
     session.execute(
         update(Conductor)
@@ -154,9 +158,9 @@ def leave(session: Session, name: str, incarnation: str) -> None:
 
 
 def forget(session: Session, silent: float) -> list[str]:
-    """Remove the conductors that have given no sign of life for so many seconds; their names."""
+    """Remove conductors without a heartbeat for `silent` seconds, and return their names."""
     gone = age(Conductor.heartbeat_at) >= silent
     names = list(session.scalars(select(Conductor.hostname).where(gone)))
-    if names:  # one of them may come back meanwhile: it is looked at again
+    if names:  # one of them may send a heartbeat meanwhile, so `gone` is checked again
         session.execute(delete(Conductor).where(Conductor.hostname.in_(names), gone))
     return names

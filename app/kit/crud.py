@@ -1,5 +1,7 @@
 """
-Rows that callers make and change: what a field is that nothing is said of, and what is taken.
+Create and update rows from API fields.
+
+Omitted and removed values become column defaults; unique violations raise AlreadyExists.
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ Model = TypeVar("Model", bound=Base)
 
 
 def _empty(model: type[Base], name: str) -> Any:
-    """What a column holds in a new row, and once its value was removed."""
+    """Value of a column in a new row, and after its value was removed."""
     default: Any = model.__table__.c[name].default
     if default is None or not (default.is_scalar or default.is_callable):
         return None
@@ -25,12 +27,12 @@ def _empty(model: type[Base], name: str) -> Any:
 
 
 def filled(model: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of columns, with what an empty one holds in place of None."""
+    """Return values of columns with None replaced by the column's default."""
     return {name: _empty(model, name) if value is None else value for name, value in values.items()}
 
 
 def make(model: type[Model], fields: Mapping[str, Any]) -> Model:
-    """A row that is not yet in the database, with a UUID. fields: of some columns."""
+    """Create a row, with a UUID, that no session has yet. `fields` has values of some columns."""
     names = (column.name for column in model.__table__.columns)
     unnamed = {name: None for name in names if _empty(model, name) is not None}
     values = filled(model, {**unnamed, **fields})
@@ -38,13 +40,21 @@ def make(model: type[Model], fields: Mapping[str, Any]) -> Model:
 
 
 def add(session: Session, row: Base) -> None:
-    """Raises AlreadyExists."""
+    """
+    Insert a row.
+
+    Raises AlreadyExists.
+    """
     with unique.checked(session, kind_of(type(row)), row):
         session.add(row)
 
 
 def change(session: Session, row: Base, values: Mapping[str, Any]) -> None:
-    """Change columns of a row that is locked; None empties one. Raises AlreadyExists."""
+    """
+    Update columns of a locked row; None sets the column's default.
+
+    Raises AlreadyExists.
+    """
     with unique.checked(session, kind_of(type(row)), row):
         for name, value in filled(type(row), values).items():
             setattr(row, name, value)

@@ -1,5 +1,5 @@
 """
-Health: whether the parts that nothing can be done without are at work.
+Health of the service: database, conductors and beat, for `GET /healthcheck`.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ OK = "OK"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """reason: OK, or what is wrong in a few words. details: for people."""
+    """Health of one part of the service."""
 
-    part: str
-    reason: str
-    details: str
+    part: str  # its name
+    reason: str  # OK, or the problem in a few words
+    details: str  # a sentence for operators
 
     @property
     def well(self) -> bool:
@@ -28,7 +28,7 @@ class Part:
 
 
 def examine(session: Session) -> list[Part]:
-    """Database, conductors and beat; numbers instead of names, as anybody may ask."""
+    """Check database, conductors and beat. Without names: callers need no authentication."""
     timeout = of(session).settings.conductor.heartbeat_timeout
     known = session.scalar(select(func.count()).select_from(Conductor)) or 0
     alive, lost = len(conductors.alive(session, timeout)), len(conductors.lost(session, timeout))
@@ -38,7 +38,7 @@ def examine(session: Session) -> list[Part]:
         Part(
             "conductors",
             OK if alive else "no conductor is alive",
-            f"{alive} of {known} alive, {lost} without a sign of life",
+            f"{alive} of {known} alive, {lost} without a heartbeat",
         ),
-        Part("beat", OK if leads else "no beat leads", "it is the clock of periodic work"),
+        Part("beat", OK if leads else "no beat leads", "it schedules periodic tasks"),
     ]

@@ -1,5 +1,5 @@
 """
-Identifiers: what is a UUID, and which node is meant by one, or by a name.
+Identifiers of nodes: normal form of UUIDs, and conditions to find a node by UUID or name.
 """
 
 import re
@@ -18,7 +18,7 @@ def is_uuid(ident: str) -> bool:
 
 
 def _uuid(ident: str) -> str | None:
-    """A UUID in its usual form; None for what is none."""
+    """Return a UUID in its canonical form; None for any other text."""
     if _USUAL.fullmatch(ident):
         return ident
     if len(ident) not in (32, 36):
@@ -30,7 +30,11 @@ def _uuid(ident: str) -> str | None:
 
 
 def key_of(ident: str, *, by_name: bool = True) -> tuple[str, str]:
-    """The unique column that a UUID or name is looked for in, and its value. Raises NotFound."""
+    """
+    Return the unique column that has this UUID or name, and the value to compare it with.
+
+    Raises NotFound: the text is not a UUID, and names are not accepted.
+    """
     if uuid := _uuid(ident):
         return "uuid", uuid
     if not by_name:
@@ -39,6 +43,10 @@ def key_of(ident: str, *, by_name: bool = True) -> tuple[str, str]:
 
 
 def identified(ident: str, *, by_name: bool = True) -> Any:
-    """The condition that a node is the one meant by a UUID or name. Raises NotFound."""
+    """
+    Return the SQL condition for the node of a UUID or name.
+
+    Raises NotFound: the text is not a UUID, and names are not accepted.
+    """
     column, value = key_of(ident, by_name=by_name)
     return _COLUMNS[column] == value

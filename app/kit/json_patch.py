@@ -1,5 +1,5 @@
 """
-JSON Patch, as Ironic understands it: `add`, `replace`, `remove` on the fields of a resource.
+JSON Patch with Ironic's operations: `add`, `replace` and `remove` on the fields of a resource.
 """
 
 import re
@@ -21,18 +21,18 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One operation; path: field first, then keys into it. value: missing with `remove`."""
+    """One operation of a patch."""
 
     op: str
-    path: tuple[str, ...]
-    value: Any = None
+    path: tuple[str, ...]  # name of the field, then keys within its value
+    value: Any = None  # None for `remove`
 
     @property
     def field(self) -> str:
         return self.path[0]
 
     def refused(self, why: str) -> Invalid:
-        """What there is cannot be changed so."""
+        """Return the error for an operation that does not apply to the current values."""
         operation = {"op": self.op, "path": "/" + "/".join(self.path)}
         if self.op != "remove":
             operation["value"] = self.value
@@ -41,30 +41,32 @@ class Change:
 
 def parse(document: Any, allowed: Collection[str], *, escapes: bool = False) -> list[Change]:
     """
-    The changes of a patch whose fields are `allowed`. Raises Invalid.
+    Return the operations of a patch, which may change the fields `allowed`.
 
-    escapes: keys may be any text, with `~0` for "~" and `~1` for "/".
+    With `escapes`, keys may be any text, with `~0` for "~" and `~1` for "/".
+
+    Raises Invalid: the document is not a patch, or names another field.
     """
     if not isinstance(document, list):
-        raise _unfit(f"{document!r} is not of type 'array', of operations")
+        raise _not_a_patch(f"{document!r} is not of type 'array', of operations")
     return [_parse(each, allowed, _ESCAPED if escapes else _PATH) for each in document]
 
 
 def _parse(each: Any, allowed: Collection[str], pattern: re.Pattern[str]) -> Change:
     if not isinstance(each, dict):
-        raise _unfit(f"{each!r} is not of type 'object', with op, path and value")
+        raise _not_a_patch(f"{each!r} is not of type 'object', with op, path and value")
     for name in each.keys() - MEMBERS:
-        raise _unfit(f"Additional properties are not allowed ({name!r} was unexpected)")
+        raise _not_a_patch(f"Additional properties are not allowed ({name!r} was unexpected)")
     for name in ("op", "path"):
         if name not in each:
-            raise _unfit(f"{name!r} is a required property")
+            raise _not_a_patch(f"{name!r} is a required property")
     op, path = each["op"], each["path"]
     if op not in OPERATIONS:
-        raise _unfit(f"op: {op!r} is not one of {[*OPERATIONS]}")
+        raise _not_a_patch(f"op: {op!r} is not one of {[*OPERATIONS]}")
     if not isinstance(path, str):
-        raise _unfit(f"path: {path!r} is not of type 'string'")
+        raise _not_a_patch(f"path: {path!r} is not of type 'string'")
     if not pattern.fullmatch(path):
-        raise _unfit(f"path: {path!r} does not match '^{pattern.pattern}$'")
+        raise _not_a_patch(f"path: {path!r} does not match '^{pattern.pattern}$'")
     if op != "remove" and "value" not in each:
         raise Change(op, (path[1:],)).refused("The operation does not contain a 'value' member")
     parts = tuple(part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/"))
@@ -74,16 +76,17 @@ def _parse(each: Any, allowed: Collection[str], pattern: re.Pattern[str]) -> Cha
     return Change(op, parts, each.get("value"))
 
 
-def _unfit(why: str) -> Invalid:
-    """The document is no patch."""
+def _not_a_patch(why: str) -> Invalid:
     return Invalid(f"Schema error for patch: {why}")
 
 
 def apply(current: Mapping[str, Any], changes: Sequence[Change]) -> Document:
     """
-    The fields that the changes touch, with their new values; None for one that was removed.
+    Apply a patch to the `current` fields, and return the changed ones with their new values.
 
-    current: field -> value. Raises Invalid for a key that is not there.
+    The value of a removed field is None.
+
+    Raises Invalid: a key does not exist.
     """
     touched: Document = {}
     for change in changes:
@@ -100,8 +103,8 @@ def apply(current: Mapping[str, Any], changes: Sequence[Change]) -> Document:
 
 
 def _apply_inside(container: Any, change: Change) -> None:
-    *way, last = change.path[1:]
-    for key in way:
+    *parents, last = change.path[1:]
+    for key in parents:
         container = _get(container, key)
         if container is _MISSING:
             raise change.refused(f"member {key!r} not found in the document above it")

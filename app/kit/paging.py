@@ -1,8 +1,7 @@
 """
-Pages of a list: sorted by any column, cut after the item that the last page ended with.
+Keyset pagination: sort a list by any column, and continue after the last item of a page.
 
-Keyset paging: a page costs the same wherever it begins, and no item is shown twice or skipped
-because others came or went.
+All pages cost the same, and no item is repeated or skipped because others were created or deleted.
 """
 
 from dataclasses import dataclass
@@ -29,11 +28,11 @@ from app.models.base import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """limit: most items, at least 1. marker: the identity of the last item of the page before."""
+    """A requested page of a list."""
 
-    limit: int
-    marker: str | None = None
-    sort_key: str = "id"
+    limit: int  # maximum number of items, at least 1
+    marker: str | None = None  # identity of the previous page's last item; None: the first page
+    sort_key: str = "id"  # name of a column
     descending: bool = False
 
 
@@ -46,13 +45,15 @@ def cut(
     identity: str = "uuid",
 ) -> Select[Any]:
     """
-    The query, sorted, from after the marker, with a limit.
+    Sort a query, start it after the marker, and limit it to the page.
 
-    page.sort_key: a column. Raises NotFound for an unknown marker.
+    `identity` is the column that markers refer to.
+
+    Raises NotFound: there is no item with this marker.
     """
     columns = model.__table__.c
     column, key = columns[page.sort_key], columns.id
-    # where nulls go differs between databases, so it is said; and truth values have no order
+    # databases differ in the position of nulls, and some do not compare booleans
     keys: list[ColumnElement[Any]] = [key]
     if column is not key:
         keys.insert(0, cast(column, Integer) if isinstance(column.type, Boolean) else column)
@@ -70,11 +71,11 @@ def cut(
 def _beyond(
     keys: list[ColumnElement[Any]], values: tuple[Any, ...], descending: bool
 ) -> ColumnElement[bool]:
-    """Rows whose keys come after the values, compared one by one."""
-    ways: list[ColumnElement[bool]] = []
+    """Return the condition for rows whose keys come after the values, in lexicographic order."""
+    alternatives: list[ColumnElement[bool]] = []
     equal: list[ColumnElement[bool]] = []
     for column, value in zip(keys, values, strict=True):
         if value is not None:
-            ways.append(and_(*equal, column < value if descending else column > value))
+            alternatives.append(and_(*equal, column < value if descending else column > value))
         equal.append(column.is_(None) if value is None else column == value)
-    return or_(*ways)
+    return or_(*alternatives)

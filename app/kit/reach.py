@@ -1,8 +1,8 @@
 """
-Reach: whether a server that this process needs answers just now.
+Circuit breaker for servers that a process needs: database, Redis, RabbitMQ.
 
-A thread that waits for a server which does not answer does nothing else meanwhile. So one of them
-finds out, and for a moment all others are told at once.
+A thread that waits for an unreachable server is blocked. So after a failure one thread tries the
+server, and calls of the other threads fail at once until the next try.
 """
 
 import threading
@@ -14,21 +14,21 @@ from app import log
 
 logger = log.get(__name__)
 
-#: Seconds for which nobody tries again: as many as the try has taken, within these.
+#: Shortest and longest pause in seconds after a failed try; in between, as long as the try took.
 PAUSE, LONGEST_PAUSE = 1.0, 10.0
-#: Seconds for which one that tries keeps the others from it.
+#: Most seconds during which the try of one thread keeps the others from trying.
 TRY = 60.0
-#: Seconds between two lines in the log about a server that does not answer.
+#: Seconds between log lines about one outage.
 REMIND = 30.0
 
 
 class Reach:
     """
-    One server, as this process knows it.
+    Circuit breaker of one server.
 
-    events: how the log calls the begin and the end of an outage. failures: the errors that mean it
-    does not answer. away: the error of those that do not even try; if the last try has failed with
-    a kind of it, of that kind.
+    events: log events at the begin and the end of an outage.
+    failures: exceptions that mean the server does not answer.
+    away: exception of refused calls; a subclass if the last try has failed with one.
     """
 
     def __init__(
@@ -41,46 +41,50 @@ class Reach:
         self._events, self._failures, self._away, self._clock = events, failures, away, clock
         self._lock = threading.Lock()
         self._again = away
-        self._lost = self._told = False
+        self._lost = self._logged = False
         self._next = self._since = 0.0
-        self._tell_next = float("-inf")
+        self._log_next = float("-inf")
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Try to reach it. Raises `away` while it is known not to answer."""
-        begun = self._clock()
+        """
+        Watch a call to the server.
+
+        Raises `away`: the server did not answer the last try, and the pause is not over.
+        """
+        start = self._clock()
         if self._lost:
-            self._take_turn(begun)
+            self._reserve_try(start)
         try:
             yield
         except self._failures as error:
-            self._failed(begun, error)
+            self._failed(start, error)
             raise
         if self._lost:
             self._answered()
 
-    def _take_turn(self, now: float) -> None:
+    def _reserve_try(self, now: float) -> None:
         with self._lock:
             if self._lost and now < self._next:
                 raise self._again("it did not answer a moment ago")
             self._next = now + TRY
 
-    def _failed(self, begun: float, error: Exception) -> None:
+    def _failed(self, start: float, error: Exception) -> None:
         now = self._clock()
         with self._lock:
             if not self._lost:
                 self._lost, self._since = True, now
             self._again = type(error) if isinstance(error, self._away) else self._away
-            self._next = now + min(max(now - begun, PAUSE), LONGEST_PAUSE)
-            if now < self._tell_next:
+            self._next = now + min(max(now - start, PAUSE), LONGEST_PAUSE)
+            if now < self._log_next:
                 return
-            self._told, self._tell_next = True, now + REMIND
+            self._logged, self._log_next = True, now + REMIND
         detail = str(error) or type(error).__name__
         logger.warning(self._events[0], detail=detail)
 
     def _answered(self) -> None:
         with self._lock:
-            self._lost, told, self._told = False, self._told, False
+            self._lost, logged, self._logged = False, self._logged, False
             seconds = round(self._clock() - self._since, 1)
-        if told:
+        if logged:
             logger.info(self._events[1], seconds=seconds)

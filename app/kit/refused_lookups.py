@@ -1,8 +1,8 @@
 """
-Lookups of agents that were refused: the latest of them, kept in Redis for those who ask why a node
-still waits.
+Record of refused agent lookups in Redis, which helps to explain why a node still waits.
 
-Anybody may look up, so there are few, short entries of known form, which go after an hour.
+Lookups need no authentication, so the number, size and format of the entries are limited, and they
+expire after an hour.
 """
 
 import re
@@ -18,40 +18,43 @@ import redis
 from app.broker.redis_broker import reach
 from app.kit.reach import Reach
 
-#: Entries that are kept, MAC addresses of each, and seconds until they go.
+#: Maximum number of entries, MAC addresses per entry, and lifetime in seconds.
 MOST, MOST_MACS, LIFETIME = 100, 8, 3600
 _NOT_OF_ADDRESSES = re.compile(r"[^0-9A-Fa-f.:, ]")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """
-    macs: in our form. address: where the agent asked from, as far as it is known. why: a sentence.
-    node: UUID of the node that it is about, if there is one.
-    """
+    """A refused lookup."""
 
-    macs: tuple[str, ...]
-    address: str
-    why: str
-    node: str | None
-    at: datetime
+    macs: tuple[str, ...]  # lower case, with colons
+    address: str  # the agent's IP address; empty: unknown
+    why: str  # the reason, as the end of a sentence
+    node: str | None  # UUID of the node that refused it; None: no node was found
+    at: datetime  # UTC
 
     def told(self) -> str:
+        """Describe the lookup for operators."""
         return (
-            f"an agent with the MAC addresses {', '.join(self.macs)} asked at"
-            f" {self.at:%Y-%m-%d %H:%M:%S} UTC from {self.address or 'an unknown address'} which"
-            f" node it runs on and was refused: {self.why}"
+            f"a lookup of an agent with the MAC addresses {', '.join(self.macs)}, at"
+            f" {self.at:%Y-%m-%d %H:%M:%S} UTC from {self.address or 'an unknown address'},"
+            f" was refused: {self.why}"
         )
 
 
 class Refusals:
-    """The same lookup, repeated, is one entry: the latest. Raises nothing without Redis."""
+    """
+    Refused lookups in Redis; a repeated lookup replaces its older entry.
+
+    If Redis is out of reach, nothing is recorded or found, and no exception is raised.
+    """
 
     def __init__(self, client: redis.Redis, prefix: str) -> None:
         self._client, self._key = client, f"{prefix}:refused-lookups"
         self._reach: Reach = reach()
 
     def note(self, macs: Sequence[str], address: str, why: str, node: str | None) -> None:
+        """Record a refused lookup; see `Refusal`."""
         entry = [list(macs[:MOST_MACS]), _NOT_OF_ADDRESSES.sub("", address)[:64], why, node]
         try:
             with self._reach.trying(), self._client.pipeline(transaction=False) as pipeline:
@@ -63,7 +66,7 @@ class Refusals:
             return
 
     def since(self, moment: datetime) -> list[Refusal]:
-        """Those from a moment on, the latest first."""
+        """Return the refused lookups since a time (naive UTC), the latest first."""
         begin = moment.replace(tzinfo=UTC).timestamp()
         try:
             with self._reach.trying():

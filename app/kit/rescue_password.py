@@ -1,5 +1,5 @@
 """
-Rescue passwords: hashed as `crypt(3)` does with SHA-2, for the ramdisk's `/etc/shadow`.
+Hash rescue passwords like `crypt(3)` with SHA-2, for `/etc/shadow` of the ramdisk.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ _SALT_LENGTH = 16
 
 
 def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
-    """`$5$salt$...` or `$6$salt$...`. algorithm: sha256 or sha512."""
+    """Return the hash `$5$salt$...` (algorithm sha256) or `$6$salt$...` (sha512)."""
     salt = salt or "".join(secrets.choice(_ALPHABET) for _ in range(_SALT_LENGTH))
     digest = _digest(password.encode(), salt.encode(), algorithm)
     return f"{_PREFIX[algorithm]}{salt}${_text(digest, algorithm)}"
 
 
 def _digest(key: bytes, salt: bytes, algorithm: str) -> bytes:
-    """The algorithm that Ulrich Drepper specified in 2007, with its names A, B, DP, DS, P, S."""
+    """Ulrich Drepper's algorithm (2007); variables have the names A, B, P and S of its text."""
 
     def sha(data: bytes) -> bytes:
         return hashlib.new(algorithm, data).digest()
@@ -35,13 +35,13 @@ def _digest(key: bytes, salt: bytes, algorithm: str) -> bytes:
     digest = sha(a)
     p = _repeat(sha(key * len(key)), len(key))
     s = _repeat(sha(salt * (16 + digest[0])), len(salt))
-    for turn in range(_ROUNDS):
-        data = p if turn & 1 else digest
-        if turn % 3:
+    for number in range(_ROUNDS):
+        data = p if number & 1 else digest
+        if number % 3:
             data += s
-        if turn % 7:
+        if number % 7:
             data += p
-        data += digest if turn & 1 else p
+        data += digest if number & 1 else p
         digest = sha(data)
     return digest
 
@@ -51,25 +51,25 @@ def _repeat(data: bytes, length: int) -> bytes:
 
 
 def _text(digest: bytes, algorithm: str) -> str:
-    """Base 64 of its own: groups of three bytes from all over the digest, low bits first."""
+    """Encode a digest in crypt's base 64: groups of three bytes a third apart, low bits first."""
     third = len(digest) // 3
     order = [(i, i + third, i + 2 * third) for i in range(third)]
     if algorithm == "sha256":
-        groups = [_turned(group, i % 3, backwards=True) for i, group in enumerate(order)]
+        groups = [_rotated(group, i % 3, backwards=True) for i, group in enumerate(order)]
         tail: Sequence[int] = (31, 30)
     else:
-        groups = [_turned(group, i % 3, backwards=False) for i, group in enumerate(order)]
+        groups = [_rotated(group, i % 3, backwards=False) for i, group in enumerate(order)]
         tail = (63,)
     text = "".join(_base64([digest[at] for at in group], 4) for group in groups)
     return text + _base64([digest[at] for at in tail], len(tail) + 1)
 
 
-def _turned(group: tuple[int, ...], by: int, *, backwards: bool) -> tuple[int, ...]:
+def _rotated(group: tuple[int, ...], by: int, *, backwards: bool) -> tuple[int, ...]:
     by = -by % 3 if backwards else by
     return group[by:] + group[:by]
 
 
 def _base64(values: Sequence[int], length: int) -> str:
-    """The first value has the highest bits."""
+    """Encode bytes, the most significant one first, as `length` characters, low bits first."""
     number = int.from_bytes(bytes(values), "big")
     return "".join(_ALPHABET[number >> 6 * at & 63] for at in range(length))

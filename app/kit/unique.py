@@ -1,4 +1,4 @@
-"""What the database says about things that exist already."""
+"""Convert unique violations of the database to AlreadyExists."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.errors import AlreadyExists
 from app.models import Base
 
-#: Of the columns that must be unique together, the last one.
+#: Messages of SQLite and PostgreSQL; the group is the last column of the violated constraint.
 _COLUMN = re.compile(
     r"UNIQUE constraint failed: (?:\w+\.\w+, )*\w+\.(\w+)"
     r"|Key \((?:\w+, )*(\w+)\)=.* already exists"
@@ -19,9 +19,13 @@ _COLUMN = re.compile(
 
 @contextmanager
 def checked(session: Session, kind: str, row: Base) -> Iterator[None]:
-    """Flush what is done within; raises AlreadyExists when a value of `row` is taken."""
+    """
+    Flush the session after the block.
+
+    Raises AlreadyExists: another row has a unique value of `row`.
+    """
     yield
-    values = dict(vars(row))  # a flush that fails takes them away
+    values = dict(vars(row))  # a failed flush expires them
     try:
         session.flush()
     except IntegrityError as error:

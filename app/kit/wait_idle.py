@@ -1,5 +1,5 @@
 """
-Waiting until a node rests: until nothing that somebody asked for is still under way.
+Wait until a node is idle: no operation, no change of provision or power state is in progress.
 """
 
 import time
@@ -13,10 +13,11 @@ from app.models import Node
 from app.runtime import Runtime
 from app.states import Kind, of_kind
 
-#: Seconds between two looks: few at first, as most power changes take a moment.
+#: Seconds before the first poll, most seconds between polls, and the factor of their growth. Most
+#: power changes are short.
 FIRST, LONGEST, GROWTH = 0.1, 1.0, 1.5
-#: What is held waits for an operator, so it rests.
-MOVING = of_kind(Kind.BUSY, Kind.WAIT)
+#: Provision states of a busy node. A held node waits for an operator, so it is idle.
+BUSY_STATES = of_kind(Kind.BUSY, Kind.WAIT)
 
 _FACTS = (
     Node.__table__.c.provision_state,
@@ -32,21 +33,22 @@ def await_rest(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """
-    Return when the node rests, or after so many seconds. The request gives its turn away meanwhile.
+    Return when the node is idle, or after `seconds`. The request yields its slot while it waits.
 
-    Raises NotFound, and Unavailable when too many requests wait already.
+    Raises NotFound: the node does not exist.
+    Raises Unavailable: too many requests wait already.
     """
     end, pause = clock() + seconds, FIRST
-    while _moves(runtime, condition) and (left := end - clock()) > 0:
+    while _is_busy(runtime, condition) and (left := end - clock()) > 0:
         with given_away():
             time.sleep(min(pause, left))
         pause = min(pause * GROWTH, LONGEST)
 
 
-def _moves(runtime: Runtime, condition: ColumnElement[bool]) -> bool:
+def _is_busy(runtime: Runtime, condition: ColumnElement[bool]) -> bool:
     with runtime.reading() as session:
         row = session.execute(select(*_FACTS).where(condition)).one_or_none()
     if row is None:
         raise NotFound("node", "that was waited for")
     state, reservation, target_power = row
-    return state in MOVING or reservation is not None or target_power is not None
+    return state in BUSY_STATES or reservation is not None or target_power is not None

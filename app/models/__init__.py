@@ -1,4 +1,4 @@
-"""The tables. Importing this package makes all of them known."""
+"""The tables of the database. Importing this package defines all of them."""
 
 from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState

@@ -1,4 +1,4 @@
-"""The ramdisk agent of a node: what it announced, and what it can do."""
+"""Agents: address, token, heartbeats and steps of the agent in a node's ramdisk."""
 
 from datetime import datetime
 from typing import Any
@@ -11,28 +11,35 @@ from app.models.base import Base
 
 class AgentRecord(Base):
     """
-    At most one per node; a heartbeat writes here and nowhere else.
+    The agent of a node, at most one per node.
 
-    token: handed out at the first lookup, and to nobody else than `given_to`, the address that it
-    came from; again only shortly after `given_at`. pregenerated: it was made for the boot media and
-    outlives a power cycle. heartbeats: counts them, so that one that comes while a step is being
-    recorded as waiting is not lost. steps: {flow: [step]} that it reported last.
+    A heartbeat writes only this row. The token is returned to the address of the first lookup
+    only, and repeatedly only until the first heartbeat (`app.agents.lookup.token`).
     """
 
     __tablename__ = "agents"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
+    # callback_url of its heartbeats; None: none since the machine's last restart
     url: Mapped[str | None] = mapped_column(Text)
+    # secret of the agent's requests; None: no lookup yet
     token: Mapped[str | None] = mapped_column(Text)
+    # IP address that the token was returned to; None: unknown
     given_to: Mapped[str | None] = mapped_column(String(64))
-    given_at: Mapped[datetime | None]
+    given_at: Mapped[datetime | None]  # time of that lookup
+    # the token was made for the boot media, and outlives a power cycle
     pregenerated: Mapped[bool] = mapped_column(default=False)
+    # certificate of the agent's API, PEM; None: not sent
     verify_ca: Mapped[str | None] = mapped_column(Text)
-    version: Mapped[str | None] = mapped_column(String(64))
+    version: Mapped[str | None] = mapped_column(String(64))  # version of ironic-python-agent
+    # of its current command: start, end or error; None: not sent
     status: Mapped[str | None] = mapped_column(String(16))
-    status_message: Mapped[str | None] = mapped_column(Text)
+    status_message: Mapped[str | None] = mapped_column(Text)  # text of that status
+    # counter; a step that records its wait compares it, so no heartbeat is lost
     heartbeats: Mapped[int] = mapped_column(default=0)
-    last_heartbeat_at: Mapped[datetime | None]
+    last_heartbeat_at: Mapped[datetime | None]  # None: no heartbeat yet
+    # {flow: [step]}, as last reported
     steps: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    steps_refreshed_at: Mapped[datetime | None]
+    steps_refreshed_at: Mapped[datetime | None]  # time of that report
+    # {name: version} of that report
     hardware_manager_version: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)

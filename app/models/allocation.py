@@ -1,4 +1,4 @@
-"""An allocation: somebody's request for a node, and the node that was found."""
+"""Allocations: requests for a node, and the nodes that were found for them."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from app.models.base import Base, Timestamped
 
 
 class AllocationState(StrEnum):
-    """Where an allocation stands."""
+    """State of an allocation, as in Ironic."""
 
     ALLOCATING = "allocating"
     ACTIVE = "active"
@@ -19,24 +19,26 @@ class AllocationState(StrEnum):
 
 
 class Allocation(Timestamped, Base):
-    """
-    uuid: becomes the node's `instance_uuid`. candidate_nodes: UUIDs; empty: any node will do.
-    attempts: how often only locked nodes were found. due_at: when another message about it is
-    sent, unless it is settled by then; None once it is.
-    """
+    """A request for a node."""
 
     __tablename__ = "allocations"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)  # becomes the node's `instance_uuid`
+    # unique; None: no name; a node with this name is preferred
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
+    # None until a node was found
     node_id: Mapped[int | None] = mapped_column(ForeignKey("nodes.id"), unique=True)
+    # required of the node
     resource_class: Mapped[str | None] = mapped_column(String(80), index=True)
+    # project; the node must belong to it or be leased to it; None: any node
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
-    traits: Mapped[list[str]] = mapped_column(JSON, default=list)
-    candidate_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    traits: Mapped[list[str]] = mapped_column(JSON, default=list)  # names that the node must have
+    candidate_nodes: Mapped[list[str]] = mapped_column(JSON, default=list)  # UUIDs; empty: any node
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    # an `AllocationState`
     state: Mapped[str] = mapped_column(String(16), default=AllocationState.ALLOCATING)
-    last_error: Mapped[str | None] = mapped_column(Text)
-    attempts: Mapped[int] = mapped_column(default=0)
+    last_error: Mapped[str | None] = mapped_column(Text)  # reason of state `error`
+    attempts: Mapped[int] = mapped_column(default=0)  # searches that found only locked nodes
+    # when its message is sent again; None: not allocating any more
     due_at: Mapped[datetime | None] = mapped_column(index=True)

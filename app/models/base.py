@@ -1,4 +1,4 @@
-"""What all models share."""
+"""Base class of the models, constraint names, timestamps."""
 
 import re
 from datetime import datetime
@@ -10,7 +10,7 @@ from app.db.clock import now
 
 
 class Base(DeclarativeBase):
-    """Constraint names are spelled out so that migrations can name them on every database."""
+    """Base of the models. Constraints have fixed names, so that migrations can refer to them."""
 
     metadata = MetaData(
         naming_convention={
@@ -25,12 +25,13 @@ class Base(DeclarativeBase):
 
 
 def kind_of(model: type[Base]) -> str:
-    """What messages call a row: VolumeTarget is a volume target."""
+    """Name of a model in messages: "volume target" for VolumeTarget."""
     return re.sub("(?<!^)(?=[A-Z])", " ", model.__name__).lower()
 
 
 class Timestamped:
-    """`updated_at` is None until the first change that a caller can see; services set it."""
+    """Times of creation and update, by the database's clock."""
 
     created_at: Mapped[datetime] = mapped_column(default=now())
+    # set explicitly, for changes that callers can see; None: not changed yet
     updated_at: Mapped[datetime | None]

@@ -1,4 +1,4 @@
-"""A chassis: what several nodes share a case with."""
+"""Chassis: enclosures of several nodes."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from app.models.base import Base, Timestamped
 
 
 class Chassis(Timestamped, Base):
-    """Nodes name theirs by its UUID, which never changes."""
+    """A chassis. Nodes refer to it by UUID, which never changes."""
 
     __tablename__ = "chassis"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators

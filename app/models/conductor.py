@@ -1,4 +1,4 @@
-"""A conductor: one worker that nodes can belong to; the lease of the beat; the water mark."""
+"""Conductors; the lease of the beat; the watermark that detects a restored database."""
 
 from datetime import datetime
 from typing import Any
@@ -12,44 +12,47 @@ from app.models.base import Base, Timestamped
 
 class Conductor(Timestamped, Base):
     """
-    A conductor is alive while it is online and `heartbeat_at` is younger than the timeout.
-
-    incarnation: new at every start; a name that is registered anew orphans the old one's claims.
-    interfaces: {hardware type: {kind: [interface name, the default first]}} that it loaded.
-    version: what it understands of what others send and write, see `app.release`.
+    A conductor. It is alive while it is online and its heartbeat is more recent than
+    `[conductor]heartbeat_timeout`.
     """
 
     __tablename__ = "conductors"
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    # name of the conductor: `[DEFAULT]host`
     hostname: Mapped[str] = mapped_column(String(255), unique=True)
+    # UUID, new at every start; claims of an older incarnation are void
     incarnation: Mapped[str] = mapped_column(String(36), index=True)
+    # its nodes are those of this group, lower case
     conductor_group: Mapped[str] = mapped_column(String(255), default="")
+    # loaded drivers: {hardware type: {kind: [interface name, the default first]}}
     interfaces: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    # newest version of messages and rows that it understands (`app.release`)
     version: Mapped[int] = mapped_column(default=0, server_default="0")
-    online: Mapped[bool] = mapped_column(default=True)
-    heartbeat_at: Mapped[datetime] = mapped_column(default=now())
+    online: Mapped[bool] = mapped_column(default=True)  # False after a graceful stop
+    heartbeat_at: Mapped[datetime] = mapped_column(default=now())  # database's clock
 
 
 class BeatLease(Base):
-    """One row: the beat that leads, until its lease runs out."""
+    """The single row of the leading beat."""
 
     __tablename__ = "beat_lease"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    holder: Mapped[str] = mapped_column(String(255))
-    until: Mapped[datetime]
+    holder: Mapped[str] = mapped_column(String(255))  # name of the process that leads
+    until: Mapped[datetime]  # end of the lease, by the database's clock
 
 
 class Watermark(Base):
     """
-    One row: raised all the time, never lowered. A database that has a lower one than somebody has
-    seen was restored from a backup; see `services.restoration`. raised_at: since then no conductor
-    has worked, or none could write.
+    A single row with a counter, raised with each heartbeat of a conductor.
+
+    A database with a lower value than one already seen was restored (`app.engine.restore`).
     """
 
     __tablename__ = "watermark"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    level: Mapped[int] = mapped_column(BigInteger)
+    level: Mapped[int] = mapped_column(BigInteger)  # never lowered, except by restoring a backup
+    # last time at which a conductor was able to write
     raised_at: Mapped[datetime] = mapped_column(default=now(), onupdate=now())

@@ -1,8 +1,8 @@
 """
-Drafts: rows that are changed without a session, where one would cost more than the change.
+Drafts: insert and update rows without an ORM session.
 
-On purpose beside the ORM, for what is written at every step of every node: statements on tables,
-made once for each set of columns. The columns are those of the models.
+Raw SQL on purpose, for the rows that every step of every node writes: the session would cost more
+than the statement. Statements are compiled once for each set of columns.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Base)
 
 
 class _Draft:
-    """before: what the columns that were set had been."""
+    """A row whose changed columns keep their old values in `before`, a dict by column name."""
 
     table: Table
     id: int
@@ -36,10 +36,10 @@ class _Draft:
 
 def drafts(model: type[T]) -> Callable[[Sequence[Any]], T]:
     """
-    A maker of drafts of a model, from the values of its table's columns in their order.
+    Return a factory of drafts of a model; its argument is a row of the table, columns in order.
 
-    A draft reads like the row that the model maps, properties included, and its columns can be set;
-    `save` writes those that were.
+    A draft has the columns and properties of the model. Its columns can be set; `save` writes
+    those that were.
     """
     names = model.__table__.columns.keys()
     properties = {
@@ -57,9 +57,9 @@ def drafts(model: type[T]) -> Callable[[Sequence[Any]], T]:
 
 def save(connection: Connection, row: Any) -> None:
     """
-    Write the columns of a draft that have a new value, either a plain one or `now()`.
+    Write the changed columns of a draft; values may be `now()`.
 
-    Rows that are not drafts are left to their session.
+    Does nothing for other rows, which their session writes.
     """
     if not isinstance(row, _Draft):
         return
@@ -77,9 +77,9 @@ def save(connection: Connection, row: Any) -> None:
 
 def add(connection: Connection, row: Base) -> int:
     """
-    Insert a new row that no session knows, and return its id; what is set later is not written.
+    Insert a row that no session has, and return its id.
 
-    Columns that were not set have the model's defaults.
+    Unset columns get the model's defaults. Later changes of the row are not written.
     """
     plain, clock = _split(_complete(row))
     found = _insert(row.__table__, clock).first(connection, _named(plain))
@@ -88,13 +88,13 @@ def add(connection: Connection, row: Base) -> int:
 
 
 def add_all(connection: Connection, rows: Sequence[Base]) -> None:
-    """The same for several rows of one model, with values only."""
+    """Insert several rows of one model; values must not be `now()`."""
     statement = _insert_only(rows[0].__table__)
     statement.many(connection, [_named(_complete(each)) for each in rows])
 
 
 def _split(values: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
-    """The values, and the columns that get the time of the database's clock."""
+    """Split values into plain ones, and names of columns that get the database's time."""
     clock = frozenset(name for name, value in values.items() if isinstance(value, now))
     return {name: value for name, value in values.items() if name not in clock}, clock
 

@@ -1,4 +1,4 @@
-"""What is known of a machine beyond its node: BIOS settings, firmware, and what it is made of."""
+"""BIOS settings, firmware versions and hardware inventory of a machine."""
 
 from datetime import datetime
 from typing import Any
@@ -11,45 +11,51 @@ from app.models.base import Base, Timestamped
 
 
 class BiosSetting(Timestamped, Base):
-    """One BIOS setting, as last read; columns after `value` are what the BMC's registry says."""
+    """
+    A BIOS setting. The columns after `value` come from the BMC's attribute registry; None means
+    that it has no such property.
+    """
 
     __tablename__ = "bios_settings"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
     name: Mapped[str] = mapped_column(String(255), primary_key=True)
-    value: Mapped[str | None] = mapped_column(Text)
+    value: Mapped[str | None] = mapped_column(Text)  # as last read; None: the BMC returned none
+    # Enumeration, String, Integer, Boolean or Password; None: unknown
     attribute_type: Mapped[str | None] = mapped_column(String(255))
-    allowable_values: Mapped[list[Any]] = mapped_column(JSON, default=list)
-    lower_bound: Mapped[int | None]
-    upper_bound: Mapped[int | None]
-    min_length: Mapped[int | None]
-    max_length: Mapped[int | None]
-    read_only: Mapped[bool | None]
-    reset_required: Mapped[bool | None]
-    unique: Mapped[bool | None]
+    allowable_values: Mapped[list[Any]] = mapped_column(JSON, default=list)  # of an enumeration
+    lower_bound: Mapped[int | None]  # of an integer
+    upper_bound: Mapped[int | None]  # of an integer
+    min_length: Mapped[int | None]  # of a string, in characters
+    max_length: Mapped[int | None]  # of a string, in characters
+    read_only: Mapped[bool | None]  # users cannot change it
+    reset_required: Mapped[bool | None]  # the new value applies after a restart
+    unique: Mapped[bool | None]  # the value identifies this machine
 
 
 class FirmwareComponent(Timestamped, Base):
-    """The firmware of one part: bios, bmc, nic:<name>; initial_version: the first ever seen."""
+    """Firmware versions of a component."""
 
     __tablename__ = "firmware_components"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
-    component: Mapped[str] = mapped_column(String(255), primary_key=True)
-    initial_version: Mapped[str] = mapped_column(String(255))
-    current_version: Mapped[str | None] = mapped_column(String(255))
+    component: Mapped[str] = mapped_column(String(255), primary_key=True)  # bios, bmc or nic:<name>
+    initial_version: Mapped[str] = mapped_column(String(255))  # first version ever read
+    current_version: Mapped[str | None] = mapped_column(String(255))  # as last read
+    # installed by the last update step; None: no update yet
     last_version_flashed: Mapped[str | None] = mapped_column(String(255))
-    vendor: Mapped[str | None] = mapped_column(String(255))
-    model: Mapped[str | None] = mapped_column(String(255))
-    serial_number: Mapped[str | None] = mapped_column(String(255))
+    vendor: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
+    model: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
+    serial_number: Mapped[str | None] = mapped_column(String(255))  # as last read; None: unknown
 
 
 class NodeInventory(Base):
-    """What the last inspection found: the agent's inventory, and what its plugins added."""
+    """Results of the last inspection."""
 
     __tablename__ = "node_inventory"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=now())
-    inventory: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    created_at: Mapped[datetime] = mapped_column(default=now())  # time of the inspection
+    inventory: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # the agent's inventory
+    # other data that the agent's collectors and the hooks added
     plugin_data: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)

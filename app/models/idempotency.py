@@ -1,4 +1,4 @@
-"""What was answered to a request that may be repeated."""
+"""Recorded answers to requests with an `Idempotency-Key`."""
 
 from datetime import datetime
 
@@ -10,11 +10,7 @@ from app.models.base import Base
 
 
 class Answered(Base):
-    """
-    One request that came with an `Idempotency-Key`.
-
-    caller: whose key it is. request: a digest of method, path and body.
-    """
+    """The answer to a request with an `Idempotency-Key`; a repeated request gets it again."""
 
     __tablename__ = "answered"
     __table_args__ = (
@@ -23,9 +19,11 @@ class Answered(Base):
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    # the caller's identity; keys of callers are independent
     caller: Mapped[str] = mapped_column(String(255))
-    key: Mapped[str] = mapped_column(String(255))
-    request: Mapped[str] = mapped_column(String(64))
-    status: Mapped[int]
+    key: Mapped[str] = mapped_column(String(255))  # value of the header
+    request: Mapped[str] = mapped_column(String(64))  # digest of method, path and body
+    status: Mapped[int]  # HTTP status of the answer
+    # header of the answer; None: it had none
     location: Mapped[str | None] = mapped_column(String(1024))
-    created_at: Mapped[datetime] = mapped_column(default=now())
+    created_at: Mapped[datetime] = mapped_column(default=now())  # start of the key's lifetime

@@ -1,4 +1,4 @@
-"""Inspection: what agents have reported and is not yet made use of, and the rules for doing so."""
+"""Inspection: reports of agents that are not processed yet, and inspection rules."""
 
 from datetime import datetime
 from typing import Any
@@ -11,29 +11,28 @@ from app.models.base import Base, Timestamped
 
 
 class InspectionReport(Base):
-    """What an agent has posted, from then until the inspection of its node has ended."""
+    """The report of an agent, stored until the inspection of its node has ended."""
 
     __tablename__ = "inspection_reports"
 
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=now())
-    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(default=now())  # time of the request
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the agent's request: {inventory, ...}
 
 
 class InspectionRule(Timestamped, Base):
-    """
-    What to do with nodes that are inspected; see `drivers.inspection.rules`.
-
-    priority: the highest applies first. sensitive: nobody is shown its conditions and actions.
-    """
+    """Conditions on an inspected node, and actions if they are met (`drivers.inspection.rules`)."""
 
     __tablename__ = "inspection_rules"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     description: Mapped[str | None] = mapped_column(String(255))
+    # of the inspection in which the rule runs
     phase: Mapped[str] = mapped_column(String(16), default="main")
-    priority: Mapped[int] = mapped_column(default=0)
-    sensitive: Mapped[bool] = mapped_column(default=False)
+    priority: Mapped[int] = mapped_column(default=0)  # rules run by decreasing priority
+    sensitive: Mapped[bool] = mapped_column(default=False)  # the API hides conditions and actions
+    # [{op, args, loop?, multiple?}]; empty: always met
     conditions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    # [{op, args, loop?}], in order
     actions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)

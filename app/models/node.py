@@ -1,4 +1,4 @@
-"""A node: one machine, as the API knows it."""
+"""Nodes: one row per machine."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -11,14 +11,14 @@ from app.models.base import Base, Timestamped
 
 Document = dict[str, Any]
 
-#: Available, without an instance. `ix_nodes_free` holds these nodes and no others, and databases
-#: use it when a query says this to the letter; plainer words lead SQLite to another index.
+#: Condition for available nodes without an instance, those in the index `ix_nodes_free`. Databases
+#: use the index for queries with exactly this text; with a simpler one SQLite picks another index.
 FREE = text("coalesce(instance_uuid, provision_state) = 'available'")
 FAULTY = text("fault IS NOT NULL")
 
 
 class Fault(StrEnum):
-    """Why the service itself has put a node into maintenance."""
+    """Reason of the service to put a node into maintenance: Ironic's values, and `restored`."""
 
     POWER_FAILURE = "power failure"
     CLEAN_FAILURE = "clean failure"
@@ -29,13 +29,10 @@ class Fault(StrEnum):
 
 class Node(Timestamped, Base):
     """
-    One machine. Column names are the API's field names.
+    A machine. Columns have the names of the API's fields.
 
-    fence: raised by whoever hands out work on the node; a write that carries a lower number is
-        refused. reservation: the conductor that the node is reserved for, None when it is free;
-        operation_id: the operation that it is reserved for.
-    `clean_step`, `deploy_step` and `service_step` are a view of the node's operation; what the
-    agent announced is in `agents`.
+    The fields `clean_step`, `deploy_step` and `service_step` have no columns: the API reads them
+    from the node's operation. Data of the agent are in `AgentRecord`.
     """
 
     __tablename__ = "nodes"
@@ -52,57 +49,83 @@ class Node(Timestamped, Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
-    name: Mapped[str | None] = mapped_column(String(255), unique=True)
+    name: Mapped[str | None] = mapped_column(String(255), unique=True)  # unique; None: no name
+    # raised at each dispatch; a write with a lower fence is refused
     fence: Mapped[int] = mapped_column(default=0)
+    # name of the conductor that the node is locked for; None: not locked
     reservation: Mapped[str | None] = mapped_column(String(255))
-    operation_id: Mapped[int | None]
+    operation_id: Mapped[int | None]  # operation that holds the reservation; None: not locked
 
-    driver: Mapped[str] = mapped_column(String(255))
+    driver: Mapped[str] = mapped_column(String(255))  # hardware type
+    # address and credentials of the BMC, and other options of the driver
     driver_info: Mapped[Document] = mapped_column(JSON, default=dict)
+    # written by the service and its drivers only
     driver_internal_info: Mapped[Document] = mapped_column(JSON, default=dict)
+    # hardware properties, for scheduling
     properties: Mapped[Document] = mapped_column(JSON, default=dict)
-    extra: Mapped[Document] = mapped_column(JSON, default=dict)
+    extra: Mapped[Document] = mapped_column(JSON, default=dict)  # free for operators
+    # parameters of the deployment
     instance_info: Mapped[Document] = mapped_column(JSON, default=dict)
+    # of the user's instance, or of the allocation; None: no instance
     instance_uuid: Mapped[str | None] = mapped_column(String(36), unique=True)
+    # of the user's instance; None: not set
     instance_name: Mapped[str | None] = mapped_column(String(255))
+    # static network configuration of the ramdisk
     network_data: Mapped[Document] = mapped_column(JSON, default=dict)
+    # RAID as last configured or read
     raid_config: Mapped[Document] = mapped_column(JSON, default=dict)
-    target_raid_config: Mapped[Document] = mapped_column(JSON, default=dict)
+    target_raid_config: Mapped[Document] = mapped_column(JSON, default=dict)  # RAID to configure
 
+    # allocations and Nova select nodes by it; None: not set
     resource_class: Mapped[str | None] = mapped_column(String(80))
+    # only conductors of this group own the node; lower case
     conductor_group: Mapped[str] = mapped_column(String(255), default="")
-    owner: Mapped[str | None] = mapped_column(String(255))
-    lessee: Mapped[str | None] = mapped_column(String(255))
+    owner: Mapped[str | None] = mapped_column(String(255))  # project
+    lessee: Mapped[str | None] = mapped_column(String(255))  # project
     description: Mapped[str | None] = mapped_column(Text)
+    # group of nodes for one scheduler process; None: not set
     shard: Mapped[str | None] = mapped_column(String(255))
-    parent_node: Mapped[str | None] = mapped_column(String(36))
+    parent_node: Mapped[str | None] = mapped_column(String(36))  # UUID; None: not a child node
+    # None: not in a chassis
     chassis_uuid: Mapped[str | None] = mapped_column(ForeignKey("chassis.uuid"))
 
-    automated_clean: Mapped[bool | None]
-    protected: Mapped[bool] = mapped_column(default=False)
-    protected_reason: Mapped[str | None] = mapped_column(Text)
-    retired: Mapped[bool] = mapped_column(default=False)
-    retired_reason: Mapped[str | None] = mapped_column(Text)
+    automated_clean: Mapped[bool | None]  # None: as `[conductor]automated_clean`
+    protected: Mapped[bool] = mapped_column(default=False)  # refuses undeploy, rebuild and deletion
+    protected_reason: Mapped[str | None] = mapped_column(Text)  # None: not set
+    retired: Mapped[bool] = mapped_column(default=False)  # not offered for deployment any more
+    retired_reason: Mapped[str | None] = mapped_column(Text)  # None: not set
+    # the machine is never powered off, only rebooted
     disable_power_off: Mapped[bool] = mapped_column(default=False)
+    # excluded from scheduling and automated work
     maintenance: Mapped[bool] = mapped_column(default=False)
-    maintenance_reason: Mapped[str | None] = mapped_column(Text)
+    maintenance_reason: Mapped[str | None] = mapped_column(Text)  # None: not set
+    # a `Fault`, while the service holds the node in maintenance; else None
     fault: Mapped[str | None] = mapped_column(String(255))
-    console_enabled: Mapped[bool] = mapped_column(default=False)
+    console_enabled: Mapped[bool] = mapped_column(default=False)  # the serial console is started
 
+    # as last read: power on, power off or error; None: not read yet
     power_state: Mapped[str | None] = mapped_column(String(15))
+    # None: no change in progress
     target_power_state: Mapped[str | None] = mapped_column(String(15))
+    # consecutive failures of power sync
     power_sync_failures: Mapped[int] = mapped_column(default=0)
+    # as last read: uefi or bios; None: unknown
     boot_mode: Mapped[str | None] = mapped_column(String(16))
-    secure_boot: Mapped[bool | None]
+    secure_boot: Mapped[bool | None]  # as last read; None: unknown
+    # as last reported by the BMC; None: unknown
     health: Mapped[str | None] = mapped_column(String(32))
 
-    provision_state: Mapped[str] = mapped_column(String(16))
+    provision_state: Mapped[str] = mapped_column(String(16))  # a `State`
+    # a `State`; None: stable
     target_provision_state: Mapped[str | None] = mapped_column(String(16))
-    provision_updated_at: Mapped[datetime | None]
-    inspection_started_at: Mapped[datetime | None]
+    provision_updated_at: Mapped[datetime | None]  # last change of the provision state
+    inspection_started_at: Mapped[datetime | None]  # of the running inspection; else None
+    # end of the last inspection; None: running, or it failed
     inspection_finished_at: Mapped[datetime | None]
+    # of the last failed operation; None: it succeeded
     last_error: Mapped[str | None] = mapped_column(Text)
 
+    # names of the hardware interfaces; enrollment sets the driver's defaults for missing ones
     bios_interface: Mapped[str | None] = mapped_column(String(255))
     boot_interface: Mapped[str | None] = mapped_column(String(255))
     console_interface: Mapped[str | None] = mapped_column(String(255))

@@ -1,4 +1,4 @@
-"""Operations: every verb that does work, and the steps that it is made of."""
+"""Operations, and their steps."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -24,19 +24,19 @@ from app.models.base import Base
 
 
 class OperationState(StrEnum):
-    """Where an operation stands."""
+    """State of an operation."""
 
-    QUEUED = "queued"  # a message to a conductor is due or under way
+    QUEUED = "queued"  # in an admission queue, or dispatched and not claimed yet
     RUNNING = "running"  # a conductor has claimed its step
-    WAITING = "waiting"  # the machine works; a heartbeat, a poll or the deadline goes on
-    HELD = "held"  # an operator must go on
+    WAITING = "waiting"  # for the machine: a heartbeat, a poll or the deadline resumes it
+    HELD = "held"  # for an operator, who resumes it with `unhold`
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ABORTED = "aborted"
 
 
 class OperationKind(StrEnum):
-    """The verb or the request that an operation carries out."""
+    """Verb or management request that an operation executes."""
 
     MANAGE = "manage"
     PROVIDE = "provide"
@@ -49,7 +49,7 @@ class OperationKind(StrEnum):
     RESCUE = "rescue"
     UNRESCUE = "unrescue"
     SERVICE = "service"
-    # beside the provision state
+    # without a change of the provision state, see BESIDE
     POWER = "power"
     BOOT_MODE = "boot_mode"
     SECURE_BOOT = "secure_boot"
@@ -60,10 +60,10 @@ class OperationKind(StrEnum):
 
 
 class StepSource(StrEnum):
-    """Where a step of an operation comes from."""
+    """Origin of a step."""
 
-    FRAME = "frame"  # the frame around the steps of a flow, or a single call of an interface
-    TIDY = "tidy"  # the cleanup after a failure or an abort
+    FRAME = "frame"  # frame step of a flow, or the single step of a management request
+    TIDY = "tidy"  # cleanup after a failure or an abort
     DRIVER = "driver"
     AGENT = "agent"
     TEMPLATE = "template"
@@ -72,7 +72,7 @@ class StepSource(StrEnum):
 
 
 class StepState(StrEnum):
-    """Where a step stands."""
+    """State of a step."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -90,7 +90,7 @@ ACTIVE = (
     OperationState.HELD,
 )
 ENDED = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABORTED)
-#: Kinds of operations that leave the node in its provision state, whether they succeed or fail.
+#: Kinds of operations that do not change the provision state.
 BESIDE = (
     OperationKind.POWER,
     OperationKind.BOOT_MODE,
@@ -100,37 +100,19 @@ BESIDE = (
     OperationKind.VENDOR,
     OperationKind.DISCOVERY,
 )
-#: Has a slot of its queue; waits for one.
+#: Conditions of admitted operations, which hold a slot, and of those in an admission queue.
 HOLDS = text("queue IS NOT NULL AND admitted_at IS NOT NULL AND finished_at IS NULL")
 QUEUES = text("queue IS NOT NULL AND admitted_at IS NULL AND finished_at IS NULL")
 
 
 class Operation(Base):
-    """
-    One verb on one node.
-
-    cursor: position of the step that is next or under way. fence: the node's fence when this
-    operation was last handed out. claimed: the highest cursor that was claimed under that fence,
-    by the incarnation `claimed_by`. claim: names the attempt that claimed last, until the operation
-    is handed out again. deadline_at: when the claimed or waiting step has failed.
-    wake_at: when a waiting step is called again; None: the agent wakes it. watched_until: until
-    then, while the claimant lives, it polls the agent, whose signs of life need not wake the
-    operation. heartbeats: the agent's counter at the last claim. sent_at, sent_to: when and to
-    which incarnation the last message went; sends counts those at this cursor. error: {code,
-    message, step, attempt, retryable} of the failure. refused: late writes that the fence kept out.
-    asked_steps: what a caller, a runbook or templates asked for, [{interface, step, args,
-    priority?, source, children?}], in their order; the plan is made from it again when the agent
-    has reported its steps. aborting: it was aborted, and only tidies up. version: what a conductor
-    must understand to run it, see `app.release`.
-    queue: of those that are limited in number, None for others; party: of those that take turns in
-    it; turn: in which it is, None until it has been given one. admitted_at: None while it queues.
-    """
+    """One run of a verb, or one management request, on a node."""
 
     __tablename__ = "operations"
     __table_args__ = (
         Index("ix_operations_state", "state"),
         Index("ix_operations_node", "node_id", "id"),
-        # a node is worked on by one operation at a time; others of it can only wait
+        # at most one operation of a node is queued or running; others of it can only wait
         Index(
             "uq_operations_busy",
             "node_id",
@@ -138,7 +120,7 @@ class Operation(Base):
             sqlite_where=text("state IN ('queued', 'running')"),
             postgresql_where=text("state IN ('queued', 'running')"),
         ),
-        # the second and third are empty unless a limit is reached
+        # the indexes of the turn and the party are empty unless a limit is reached
         Index("ix_operations_admitted", "queue", sqlite_where=HOLDS, postgresql_where=HOLDS),
         Index(
             "ix_operations_turn",
@@ -161,41 +143,58 @@ class Operation(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"))
-    kind: Mapped[str] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(String(32))  # an `OperationKind`
+    # an `OperationState`
     state: Mapped[str] = mapped_column(String(16), default=OperationState.QUEUED)
-    arguments: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    arguments: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of the request
+    # user; None: the service, or no authentication
     requested_by: Mapped[str | None] = mapped_column(String(255))
+    # id of the API request, for logs; None: none
     request_id: Mapped[str | None] = mapped_column(String(64))
 
-    cursor: Mapped[int] = mapped_column(default=0)
-    fence: Mapped[int] = mapped_column(default=0)
+    cursor: Mapped[int] = mapped_column(default=0)  # position of the next or current step
+    fence: Mapped[int] = mapped_column(default=0)  # the node's fence at the last dispatch
+    # highest cursor claimed under this fence; -1: none
     claimed: Mapped[int] = mapped_column(default=-1)
-    claimed_by: Mapped[str | None] = mapped_column(String(36))
+    claimed_by: Mapped[str | None] = mapped_column(String(36))  # incarnation that made this claim
+    # token of the attempt that claimed last; None after a dispatch
     claim: Mapped[str | None] = mapped_column(String(36))
+    # the agent's heartbeat counter at the last claim
     heartbeats: Mapped[int] = mapped_column(default=0)
-    deadline_at: Mapped[datetime | None]
-    wake_at: Mapped[datetime | None]
+    deadline_at: Mapped[datetime | None]  # when the claimed or waiting step fails; None: no limit
+    wake_at: Mapped[datetime | None]  # next poll of a waiting step; None: it waits for the agent
+    # while the claimant lives, it polls the agent until this time, so that heartbeats need not
+    # resume the operation; None: it does not poll
     watched_until: Mapped[datetime | None]
+    # admission queue; None: its kind is not limited
     queue: Mapped[str | None] = mapped_column(String(300))
+    # conductor group and project; parties are admitted in rounds, one each
     party: Mapped[str | None] = mapped_column(String(511))
-    turn: Mapped[int | None]
-    admitted_at: Mapped[datetime | None]
-    sent_at: Mapped[datetime | None]
+    turn: Mapped[int | None]  # admission round; None: not assigned yet
+    admitted_at: Mapped[datetime | None]  # None: in the admission queue
+    sent_at: Mapped[datetime | None]  # time of the last message
+    # incarnation that the last message was sent to
     sent_to: Mapped[str | None] = mapped_column(String(36))
-    sends: Mapped[int] = mapped_column(default=0)
-    refused: Mapped[int] = mapped_column(default=0)
+    sends: Mapped[int] = mapped_column(default=0)  # messages sent at this cursor
+    refused: Mapped[int] = mapped_column(default=0)  # late writes that the fence has refused
+    # requested steps of the caller, a runbook or templates, in order: [{interface, step, args,
+    # priority?, source, children?}]. Planning reads them again after the agent has reported its
+    # steps
     asked_steps: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    # it was aborted and runs only its cleanup
     aborting: Mapped[bool] = mapped_column(default=False)
+    # version that a conductor must understand to run it (`app.release`)
     version: Mapped[int] = mapped_column(default=release.NEEDED, server_default="0")
 
+    # {code, message, step, attempt, retryable}; None: no failure
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    created_at: Mapped[datetime]
-    started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    created_at: Mapped[datetime]  # time of the request
+    started_at: Mapped[datetime | None]  # first claim
+    finished_at: Mapped[datetime | None]  # None: not ended
 
     @hybrid_property
     def is_queued(self) -> bool:
-        """Whether it waits for a slot of its queue; nothing of it is sent before."""
+        """Whether it is in an admission queue; no message is sent before its admission."""
         return self.queue is not None and self.admitted_at is None and self.finished_at is None
 
     @is_queued.inplace.expression
@@ -205,62 +204,67 @@ class Operation(Base):
 
     @property
     def moves_node(self) -> bool:
-        """Whether its end, and its waits, are moves of the node's provision state."""
+        """Whether its waits and its end are transitions of the node's provision state."""
         return self.kind not in BESIDE
 
 
 class OperationStep(Base):
-    """
-    One step of an operation.
-
-    source: a `StepSource`. flow: the step list that it belongs to, None for frames. event: what
-    happens to the node when it is done. collects: the agent's steps are known after it, and the
-    rest is planned anew. deaths: conductors that died while they ran it. progress: of its last
-    `Wait`. deadline_at: when it has failed by its own limit, whatever it waits for; timeout: that
-    limit in seconds; remaining: what is left of it when the machine is next looked at, where it is
-    looked at. tries, backoff: how often it is tried in all when faults are transient, and the
-    seconds before the second try; faults: how many there were, `error` has the last. abort_after:
-    the operation is aborted when this step, which must not be interrupted, has ended. child: UUID
-    of the child node that it is run on instead.
-    """
+    """One step of an operation."""
 
     __tablename__ = "operation_steps"
     __table_args__ = (UniqueConstraint("operation_id", "position"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     operation_id: Mapped[int] = mapped_column(ForeignKey("operations.id"))
-    position: Mapped[int]
-    interface: Mapped[str] = mapped_column(String(32))
-    name: Mapped[str] = mapped_column(String(255))
+    position: Mapped[int]  # order within the operation, from 0
+    interface: Mapped[str] = mapped_column(String(32))  # kind, such as power or deploy
+    name: Mapped[str] = mapped_column(String(255))  # of the interface's method
+    # step list that it belongs to; None: frame step
     flow: Mapped[str | None] = mapped_column(String(16))
-    args: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    args: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # arguments of the method
+    # order within its flow, the highest first
     priority: Mapped[float] = mapped_column(Float, default=0)
-    source: Mapped[str] = mapped_column(String(16))
-    in_band: Mapped[bool] = mapped_column(default=False)
-    abortable: Mapped[bool] = mapped_column(default=False)
-    requires_ramdisk: Mapped[bool] = mapped_column(default=True)
+    source: Mapped[str] = mapped_column(String(16))  # a `StepSource`
+    in_band: Mapped[bool] = mapped_column(default=False)  # run by the agent
+    abortable: Mapped[bool] = mapped_column(default=False)  # an abort may interrupt it
+    requires_ramdisk: Mapped[bool] = mapped_column(default=True)  # the agent must run
+    # the machine is rebooted after it
     reboot_requested: Mapped[bool] = mapped_column(default=False)
+    # after a crash: see `drivers.core.steps`
     resume: Mapped[str] = mapped_column(String(16), default="rerun")
+    # after it the agent's steps are known, and the rest is planned again
     collects: Mapped[bool] = mapped_column(default=False)
+    # event of the node's provision state after the step; None: none
     event: Mapped[str | None] = mapped_column(String(16))
-    state: Mapped[str] = mapped_column(String(16), default=StepState.PENDING)
-    attempts: Mapped[int] = mapped_column(default=0)
+    state: Mapped[str] = mapped_column(String(16), default=StepState.PENDING)  # a `StepState`
+    attempts: Mapped[int] = mapped_column(default=0)  # executions by a conductor
+    # crashes: attempts that ended with their conductor's death
     deaths: Mapped[int] = mapped_column(default=0)
+    # maximum number of attempts when errors are transient
     tries: Mapped[int] = mapped_column(default=1)
+    # seconds before the second one; grows for later ones
     backoff: Mapped[float] = mapped_column(Float, default=0)
+    # transient errors so far; `error` has the last one
     faults: Mapped[int] = mapped_column(default=0)
+    # its time limit in seconds; None: that of its `Wait`, or of the flow
     timeout: Mapped[float | None] = mapped_column(Float)
+    # seconds left of its time limit at the next poll; None: it does not poll
     remaining: Mapped[float | None] = mapped_column(Float)
+    # the operation is aborted at the end of this step, which cannot be interrupted
     abort_after: Mapped[bool] = mapped_column(default=False)
+    # UUID of the child node that it runs on; None: on the node itself
     child: Mapped[str | None] = mapped_column(String(36))
+    # name of the one that ran the last attempt
     conductor: Mapped[str | None] = mapped_column(String(255))
-    progress: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    result: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    error: Mapped[str | None] = mapped_column(Text)
+    progress: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of its last `Wait`
+    result: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # of `Done`; None: no result
+    error: Mapped[str | None] = mapped_column(Text)  # message of the last failure; None: no failure
+    # end of its time limit; None: not waiting, or counted in `remaining`
     deadline_at: Mapped[datetime | None]
-    started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]  # start of the first attempt
+    finished_at: Mapped[datetime | None]  # None: not ended
 
     @property
     def label(self) -> str:
+        """Interface and name, such as `power.reboot`."""
         return f"{self.interface}.{self.name}"

@@ -1,4 +1,4 @@
-"""A port: one network interface of a node."""
+"""Ports: network interfaces of nodes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from app.models.base import Base, Timestamped
 
 
 class Port(Timestamped, Base):
-    """`address` is a MAC address in lower case."""
+    """A network interface of a node."""
 
     __tablename__ = "ports"
 
@@ -17,15 +17,21 @@ class Port(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
+    # None: not in a port group
     portgroup_id: Mapped[int | None] = mapped_column(ForeignKey("portgroups.id"), index=True)
+    # MAC address in lower case, with colons
     address: Mapped[str] = mapped_column(String(18), unique=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    # written by the service: VIFs of the port
     internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    # switch, port and, for smart NICs, host
     local_link_connection: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    pxe_enabled: Mapped[bool] = mapped_column(default=True)
-    physical_network: Mapped[str | None] = mapped_column(String(64))
-    is_smartnic: Mapped[bool] = mapped_column(default=False)
+    pxe_enabled: Mapped[bool] = mapped_column(default=True)  # the port may boot from the network
+    physical_network: Mapped[str | None] = mapped_column(String(64))  # None: unknown
+    is_smartnic: Mapped[bool] = mapped_column(default=False)  # the port belongs to a smart NIC
     description: Mapped[str | None] = mapped_column(String(255))
     vendor: Mapped[str | None] = mapped_column(String(32))
+    # free text of operators; None: not set
     category: Mapped[str | None] = mapped_column(String(80))
+    # may become a member of a dynamic port group
     available_for_dynamic_portgroup: Mapped[bool] = mapped_column(default=True)

@@ -1,4 +1,4 @@
-"""A port group: ports of a node that are used as one."""
+"""Port groups: bonded ports of a node."""
 
 from typing import Any
 
@@ -9,10 +9,7 @@ from app.models.base import Base, Timestamped
 
 
 class Portgroup(Timestamped, Base):
-    """
-    standalone_ports_supported: its ports may also be used one by one. mode, properties: of the
-    bond. dynamic_portgroup: made for one deployment, by what the instance asks for.
-    """
+    """A group of ports that are bonded."""
 
     __tablename__ = "portgroups"
 
@@ -20,12 +17,18 @@ class Portgroup(Timestamped, Base):
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     name: Mapped[str | None] = mapped_column(String(255), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
+    # MAC address in lower case, with colons; None: that of a member
     address: Mapped[str | None] = mapped_column(String(18), unique=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
+    # written by the service: VIFs of the group
     internal_info: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    # its ports may also be used without the group
     standalone_ports_supported: Mapped[bool] = mapped_column(default=True)
-    mode: Mapped[str] = mapped_column(String(255))
-    properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    mode: Mapped[str] = mapped_column(String(255))  # bonding mode
+    properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # bonding options
+    # that of its ports; None: unknown
     physical_network: Mapped[str | None] = mapped_column(String(64))
+    # free text of operators; None: not set
     category: Mapped[str | None] = mapped_column(String(80))
+    # created for one deployment, as the instance requests
     dynamic_portgroup: Mapped[bool] = mapped_column(default=False)

@@ -1,5 +1,5 @@
 """
-Snapshots: rows as plain values, where a session would cost more than what is done with them.
+Snapshots: read-only rows without an ORM session, for hot paths where a session costs too much.
 """
 
 from collections import namedtuple
@@ -14,10 +14,10 @@ T = TypeVar("T", bound=Base)
 
 def snapshots(model: type[T]) -> Callable[[Iterable[Any]], T]:
     """
-    A maker of snapshots of a model, from the values of its table's columns in their order.
+    Return a factory of snapshots of a model; its argument has the table's columns in order.
 
-    It takes no more values than there are columns, so several may read from one iterator. A
-    snapshot reads like the row that the model maps, properties included; it cannot be changed.
+    It takes only as many values as there are columns, so that several factories can read a joined
+    row from one iterator. A snapshot has the columns and properties of the model.
     """
     columns = model.__table__.columns.keys()
     properties = {name: each for name, each in vars(model).items() if isinstance(each, property)}

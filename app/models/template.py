@@ -1,4 +1,4 @@
-"""Steps that operators keep under a name: deploy templates and runbooks."""
+"""Named lists of steps: deploy templates and runbooks."""
 
 from typing import Any
 
@@ -11,39 +11,33 @@ Steps = list[dict[str, Any]]
 
 
 class DeployTemplate(Timestamped, Base):
-    """
-    Steps of every deployment that asks for the trait `name`.
-
-    steps: [{interface, step, args, priority}].
-    """
+    """Steps of all deployments whose instance has the trait `name`."""
 
     __tablename__ = "deploy_templates"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
-    name: Mapped[str] = mapped_column(String(255), unique=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)  # a trait
     description: Mapped[str | None] = mapped_column(String(255))
-    steps: Mapped[Steps] = mapped_column(JSON, default=list)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    steps: Mapped[Steps] = mapped_column(JSON, default=list)  # [{interface, step, args, priority}]
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
 
 
 class Runbook(Timestamped, Base):
-    """
-    Steps to clean or to service nodes with, on nodes that it fits.
-
-    steps: [{interface, step, args, order}]. owner: a project; None when it is `public`.
-    traits: nodes with one of them are fit for it; so are those with `name` as a trait.
-    """
+    """Steps for cleaning or servicing the nodes that have one of its traits."""
 
     __tablename__ = "runbooks"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
-    name: Mapped[str] = mapped_column(String(255), unique=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)  # unique; may be a trait
     description: Mapped[str | None] = mapped_column(String(255))
-    steps: Mapped[Steps] = mapped_column(JSON, default=list)
+    steps: Mapped[Steps] = mapped_column(JSON, default=list)  # [{interface, step, args, order}]
+    # the runbook fits nodes with one of them, or with its name as a trait
     traits: Mapped[list[str]] = mapped_column(JSON, default=list)
+    # run the steps without booting the ramdisk
     disable_ramdisk: Mapped[bool] = mapped_column(default=False)
-    public: Mapped[bool] = mapped_column(default=False)
+    public: Mapped[bool] = mapped_column(default=False)  # usable by all projects
+    # project; None: public, or created without a project
     owner: Mapped[str | None] = mapped_column(String(255), index=True)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators

@@ -1,4 +1,4 @@
-"""Traits: what a node is good for, in words that requests for nodes are matched with."""
+"""Traits of nodes, which allocations and deployments require."""
 
 from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -7,7 +7,7 @@ from app.models.base import Base
 
 
 class NodeTrait(Base):
-    """One trait of one node."""
+    """A trait of a node."""
 
     __tablename__ = "node_traits"
 

@@ -1,4 +1,4 @@
-"""Volumes: what a node reaches remote storage with, and the storage that it boots from or uses."""
+"""Remote storage of nodes: volume connectors and volume targets."""
 
 from typing import Any
 
@@ -9,9 +9,7 @@ from app.models.base import Base, Timestamped
 
 
 class VolumeConnector(Timestamped, Base):
-    """
-    How storage knows the node. type: of `connector_id`: iqn, ip, mac, wwnn, wwpn, or any other.
-    """
+    """Identity of a node at its storage."""
 
     __tablename__ = "volume_connectors"
     __table_args__ = (UniqueConstraint("type", "connector_id"),)
@@ -19,15 +17,14 @@ class VolumeConnector(Timestamped, Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
+    # of `connector_id`: iqn, ip, mac, wwnn, wwpn, or another text
     type: Mapped[str] = mapped_column(String(32))
-    connector_id: Mapped[str] = mapped_column(String(255))
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    connector_id: Mapped[str] = mapped_column(String(255))  # identity of the node at the storage
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators
 
 
 class VolumeTarget(Timestamped, Base):
-    """
-    A volume. boot_index: 0 for the one to boot from. properties: how to reach it, secrets included.
-    """
+    """A volume that a node boots from or uses."""
 
     __tablename__ = "volume_targets"
     __table_args__ = (UniqueConstraint("node_id", "boot_index"),)
@@ -35,8 +32,9 @@ class VolumeTarget(Timestamped, Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     uuid: Mapped[str] = mapped_column(String(36), unique=True)
     node_id: Mapped[int] = mapped_column(ForeignKey("nodes.id"), index=True)
-    volume_type: Mapped[str] = mapped_column(String(64))
-    volume_id: Mapped[str] = mapped_column(String(255))
-    boot_index: Mapped[int]
+    volume_type: Mapped[str] = mapped_column(String(64))  # such as iscsi or fibre_channel
+    volume_id: Mapped[str] = mapped_column(String(255))  # identity of the volume at the storage
+    boot_index: Mapped[int]  # 0: the boot volume
+    # of the connection, including secrets
     properties: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    extra: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # free for operators

@@ -128,7 +128,7 @@ def test_the_health_of_the_service_names_the_conductors_when_all_are_dead(api):
         {
             "class": "conductors",
             "reason": "no conductor is alive",
-            "details": "0 of 1 alive, 1 without a sign of life",
+            "details": "0 of 1 alive, 1 without a heartbeat",
         }
     ] == wrong
     assert (200, ["OK"]) == (

@@ -94,14 +94,14 @@ def test_a_deployment_with_a_wrong_step_is_refused(harness, step, complaint):
 
 def test_two_steps_of_one_name_are_refused(harness):
     node = harness.node("available")
-    with pytest.raises(Invalid, match="asked for twice"):
+    with pytest.raises(Invalid, match="requested twice"):
         harness.do(node, "active", deploy_steps=[deploy_step("management", "scrub", 0)] * 2)
 
 
 @pytest.mark.parametrize("priority", [40, 100, 150])
 def test_an_in_band_step_runs_only_between_41_and_99(harness, priority):
     node = harness.with_agent("available", instance_info=IMAGE)
-    with pytest.raises(Invalid, match="only between 41 and 99"):
+    with pytest.raises(Invalid, match="priorities from 41 to 99"):
         harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", priority)])
 
 

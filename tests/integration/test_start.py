@@ -162,7 +162,10 @@ def test_an_interface_that_is_not_there_stops_the_start_of_api_and_conductor(tmp
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("mysql+pymysql://ingot:hush@127.0.0.1/ingot", "mysql+pymysql:// is no database"),
+        (
+            "mysql+pymysql://ingot:hush@127.0.0.1/ingot",
+            "mysql+pymysql:// is not a supported database",
+        ),
         ("postgresql://ingot:hush@127.0.0.1:port/ingot", "not a database URL"),
     ],
 )
