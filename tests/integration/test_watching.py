@@ -123,7 +123,7 @@ def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
 def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled):
     harness, _, name = polled
     before = harness.inside.operation(name)
-    harness.conductor.waker._wishes.update((-number, 1 / 30) for number in range(1, 3001))
+    harness.conductor.waker._rates.update((-number, 1 / 30) for number in range(1, 3001))
     harness.agent.finish_step()
     until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
 
@@ -167,7 +167,7 @@ class Counting(poller.Waker):
 
 
 def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(inside, monkeypatch):
-    monkeypatch.setattr(poller, "LOOKS", 200)
+    monkeypatch.setattr(poller, "POLLS", 200)
     watching = Counting(inside.runtime)
     watching.start()
     for operation in range(100):
@@ -175,7 +175,7 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
             watching.watch(operation, fence, "http://nowhere", None, None)
     began = time.monotonic()
     until(lambda: watching.looks > 2 * 100)
-    assert time.monotonic() - began > 3 * 100 / poller.LOOKS - 0.1  # the third round
+    assert time.monotonic() - began > 3 * 100 / poller.POLLS - 0.1  # the third round
     assert 100 == len(watching._tasks) == len(watching._watched)
     watching._watched.clear()
     until(lambda: not watching._tasks)
