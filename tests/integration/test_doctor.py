@@ -77,7 +77,7 @@ class Ward:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch):
     monkeypatch.setattr(examination, "PAUSE", 0.01)
-    monkeypatch.setattr(examination.surroundings, "CALL", 0.05)
+    monkeypatch.setattr(examination.surroundings, "PING_TIMEOUT", 0.05)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def main(settings: Settings) -> None:
 
     server = MPServer(
         "files",
-        settings.api.host_ip,  # the same network of machines uses both servers
+        settings.api.host_ip,  # machines reach both servers in one network
         settings.deploy.http_port,
         interface=Interfaces.WSGI,
         workers=1,
