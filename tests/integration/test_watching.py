@@ -185,16 +185,15 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
 @pytest.mark.parametrize("recorded", ["{fifo}", "False"])
 def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_trust(
     band,  # noqa: F811
-    monkeypatch,
     tmp_path,
     recorded,
 ):
     """It was recorded by a release that did not look; the loop that polls all agents opens no path."""
     os.mkfifo(tmp_path / "fifo")
     watched = []
-    monkeypatch.setattr(band.conductor, "waker", SimpleNamespace(
+    band.conductor.waker = SimpleNamespace(
         running=True, watch=lambda *arguments: watched.append(arguments)
-    ))  # fmt: skip
+    )
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
     with band.inside.runtime.transaction() as session:

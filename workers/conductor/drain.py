@@ -26,7 +26,7 @@ def hand_over(conductor: Conductor, operation: str) -> None:
     """
     conductor.runtime.cache.pop("members", None)  # this conductor may be among them
     try:
-        dispatched = retrying(lambda: _hand_over(conductor, operation))
+        dispatched = retrying(lambda: _redispatch(conductor, operation))
     except DBAPIError as error:  # the reconciler sends it, as this conductor is gone
         logger.warning("operation.not_redispatched", operation=operation, detail=reason(error))
         return
@@ -34,7 +34,7 @@ def hand_over(conductor: Conductor, operation: str) -> None:
         logger.info("operation.redispatched", operation=operation)
 
 
-def _hand_over(conductor: Conductor, uuid: str) -> bool:
+def _redispatch(conductor: Conductor, uuid: str) -> bool:
     with conductor.runtime.transaction(Actor.CONDUCTOR) as session:
         found = session.scalars(select(Operation.id).where(Operation.uuid == uuid)).one()
         node, operation = operations.lock_operation(session, found)

@@ -67,7 +67,7 @@ class Waker:
 
     def start(self) -> None:
         self.running = True
-        threading.Thread(target=self._run, name="waker", daemon=True).start()
+        threading.Thread(target=self._run, name="wait-monitor", daemon=True).start()
 
     def poll(self, operation_id: int, fence: int, delay: float) -> None:
         """Resume the operation after `delay` seconds."""
@@ -80,7 +80,7 @@ class Waker:
         self._watched[operation_id] = fence
         self._submit(lambda: self._watch(operation_id, fence, url, token, ca))
 
-    def hand_over(self) -> None:
+    def resume_all(self) -> None:
         """
         Resume the operations that wait for an agent, so that another conductor monitors them.
 

@@ -246,7 +246,7 @@ class _Life:
             last = self._ended.is_set()
             drain.hand_over_all(self.conductor)
             try:
-                self.conductor.waker.hand_over()
+                self.conductor.waker.resume_all()
             except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
                 logger.warning("conductor.no_database", detail=diagnosis.reason(error))
             self._ended.wait(REDISPATCH_INTERVAL)

@@ -97,7 +97,7 @@ def too_wide(settings: Settings) -> Iterator[TooWide]:
 
 def _is_unshared(path: Path, folder: Path) -> bool:
     """
-    Whether a path can be restricted: it is ours, and holds no entries of other programs.
+    Whether a path can be restricted: it belongs to this user, and has no entries of other programs.
 
     Dot files do not count, as a home directory may be the data directory.
     """

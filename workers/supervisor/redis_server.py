@@ -74,7 +74,7 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or folder.is_symlink():
-        raise RedisUnavailable(f"{folder}: not a private directory of ours")
+        raise RedisUnavailable(f"{folder}: not a private directory of this user")
 
 
 def command(program: str, data_dir: Path, socket: Path) -> list[str]:
