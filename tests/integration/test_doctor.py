@@ -104,7 +104,7 @@ def cleaning_without_operation(ward):
     assert ("clean failed", True, "clean failure") == (
         row.provision_state, row.maintenance, row.fault
     )  # fmt: skip
-    assert "clean wait, and no operation was at work" in row.last_error
+    assert "clean wait without an active operation" in row.last_error
 
 
 def deleting_without_operation(ward):
