@@ -1,6 +1,5 @@
 """
-The command `ingot`: the service's processes, the database, the settings; and, as a client of the
-API, the operator's commands of app/cli.
+All commands of `ingot`: service processes, database, settings, and the API client of `app/cli`.
 """
 
 import difflib
@@ -30,18 +29,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-db = typer.Typer(help="The database.", no_args_is_help=True)
+db = typer.Typer(help="Manage the database.", no_args_is_help=True)
 app.add_typer(db, name="db")
 conductors = typer.Typer(invoke_without_command=True)
 app.add_typer(conductors, name="conductor")
 
-Config = Annotated[
-    Path | None, typer.Option(help="TOML file with settings; else the one that INGOT_CONFIG names")
-]
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings; default: INGOT_CONFIG")]
 
 
 def main() -> None:
-    """The entry point: what cannot be is one line on standard error."""
+    """Run the command line; print a SettingsError or StartError as one line on standard error."""
     try:
         app()
     except (SettingsError, StartError) as error:
@@ -51,9 +48,10 @@ def main() -> None:
 
 def read(config: Path | None, **flags: Any) -> Settings:
     """
-    The settings, with logging set up by them; flags are named group__name.
+    Load the settings and set up logging; `flags` (group__name) override them.
 
-    What is written from then on is for no other user of this host.
+    Also sets the umask: files that are created later are private to this user.
+    Raises SettingsError.
     """
     permissions.keep_private()
     settings = app_settings.load(
@@ -68,21 +66,23 @@ def read(config: Path | None, **flags: Any) -> Settings:
 @app.command()
 def up(
     *,
-    data_dir: Annotated[Path | None, typer.Option(help="Where all that lasts is kept")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Directory of database, Redis and files")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any")] = None,
-    conductors: Annotated[int, typer.Option(help="How many to start", min=1)] = 1,
+    conductors: Annotated[int, typer.Option(help="Number of conductors", min=1)] = 1,
     database: Annotated[
         str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
     ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
-    pidfile: Annotated[Path | None, typer.Option(help="Where to keep our pids, as JSON")] = None,
-    no_restart: Annotated[bool, typer.Option("--no-restart", help="Leave the dead dead")] = False,
+    pidfile: Annotated[Path | None, typer.Option(help="File for the pids, as JSON")] = None,
+    no_restart: Annotated[
+        bool, typer.Option("--no-restart", help="Do not restart processes that end")
+    ] = False,
     config: Config = None,
 ) -> None:
-    """
-    Start the whole service: API, conductors, beat, Redis; migrate the database first.
-    """
+    """Start the whole service: API, conductors, beat, Redis; migrate the database first."""
     settings = read(
         config,
         DEFAULT__data_dir=data_dir and str(data_dir),
@@ -96,7 +96,11 @@ def up(
 
 
 def read_alone(config: Path | None) -> Settings:
-    """The settings of a role that runs alone: Redis is somebody else's. Raises SettingsError."""
+    """
+    Load the settings of a role that runs alone, with an external Redis.
+
+    Raises SettingsError: no URL of Redis is set.
+    """
     settings = location.complete(read(config))
     if not settings.broker.url:
         raise SettingsError("[broker]url is needed to run a role alone: set INGOT_BROKER_URL")
@@ -113,10 +117,12 @@ def api(config: Config = None) -> None:
 @conductors.callback()
 def conductor(
     ctx: typer.Context,
-    name: Annotated[str, typer.Option(help="Unique; else [DEFAULT]host or the host's")] = "",
+    name: Annotated[
+        str, typer.Option(help="Unique name; default: [DEFAULT]host or the host name")
+    ] = "",
     config: Config = None,
 ) -> None:
-    """Run a conductor: it works on nodes."""
+    """Run a conductor, which works on nodes."""
     if ctx.invoked_subcommand:
         return
     settings = read_alone(config)
@@ -127,14 +133,14 @@ def conductor(
 
 @app.command()
 def beat(config: Config = None) -> None:
-    """Run the clock of periodic work; a second one stands by."""
+    """Run the scheduler of periodic tasks; a second one stands by."""
     settings = read_alone(config)
     supervisor.become(settings, "beat", supervisor.ROLES["beat"])
 
 
 @app.command()
 def files(config: Config = None) -> None:
-    """Hand out what machines fetch from the conductors of this host."""
+    """Serve the files that machines fetch from the conductors of this host."""
     settings = location.complete(read(config))
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
@@ -146,11 +152,11 @@ def files(config: Config = None) -> None:
 def dhcp_config(
     boot: Annotated[str, typer.Option(help="ipxe or pxe")] = "ipxe",
     range_: Annotated[
-        list[str] | None, typer.Option("--range", help="Of addresses, as dhcp-range of dnsmasq")
+        list[str] | None, typer.Option("--range", help="Address range, as dhcp-range of dnsmasq")
     ] = None,
     config: Config = None,
 ) -> None:
-    """Print a configuration of dnsmasq: DHCP and TFTP for machines that boot from the network."""
+    """Print a dnsmasq configuration: DHCP and TFTP for machines that boot from the network."""
     settings = location.complete(read(config))
     if boot not in dnsmasq.LOADERS:
         raise SettingsError(f"--boot: {boot!r} is neither {' nor '.join(dnsmasq.LOADERS)}")
@@ -178,22 +184,20 @@ def upgrade(
 def doctor(
     *,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Repair what can be; no machine is touched")
+        bool, typer.Option("--fix", help="Repair findings where possible; no machine is touched")
     ] = False,
     output: Annotated[
-        Form, typer.Option("--output", "-o", "-f", help="How to write it")
+        Form, typer.Option("--output", "-o", "-f", help="Output format")
     ] = Form.TABLE,
-    data_dir: Annotated[Path | None, typer.Option(help="Of an `ingot up`")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Data directory of `ingot up`")] = None,
     database: Annotated[
         str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
     ] = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     config: Config = None,
 ) -> None:
-    """
-    Find and explain what does not fit together. Exit status: 0 nothing, 1 something, 2 usage.
-    """
-    from workers.doctor import examination  # imports nearly everything
+    """Find and explain inconsistencies. Exit status: 0 no findings, 1 findings, 2 wrong usage."""
+    from workers.doctor import examination  # here: it imports nearly all modules
 
     settings = location.with_own_redis(
         location.complete(
@@ -210,7 +214,7 @@ def doctor(
         columns = ("check", "subject", "explanation", "repaired" if fix else "repairable")
         Output(output).items(found, columns)
     else:
-        typer.echo("\n".join(("Nothing was found.", *examination.scope(settings))))
+        typer.echo("\n".join(("No findings.", *examination.scope(settings))))
     raise typer.Exit(bool(found))
 
 
@@ -222,13 +226,13 @@ def restored(
     ] = None,
 ) -> None:
     """
-    Say that the database was restored from a backup: all work ends, all nodes go into maintenance.
+    Declare the database restored from a backup: end all operations, set maintenance on all nodes.
 
-    Conductors notice it by themselves, unless Redis has forgotten everything, too.
+    Conductors detect a restore by themselves, unless Redis has lost its data too.
     """
     from sqlalchemy.exc import SQLAlchemyError
 
-    from app import runtime  # imports nearly everything
+    from app import runtime  # here: it imports nearly all modules
     from app.db.diagnosis import reason
     from app.engine import restore
     from app.operation_states import Actor
@@ -247,12 +251,16 @@ def restored(
 
 @app.command("config")
 def show_config(
-    section: Annotated[str, typer.Argument(help="Only this one, as api; else all")] = "",
+    section: Annotated[
+        str, typer.Argument(help="Section to print, such as api; default: all")
+    ] = "",
     *,
-    changed: Annotated[bool, typer.Option("--changed", help="Only what is set somewhere")] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only settings that are set somewhere")
+    ] = False,
     config: Config = None,
 ) -> None:
-    """Print every setting as a TOML file: value, default, meaning, where it came from."""
+    """Print every setting as a TOML file: value, default, meaning, origin."""
     settings = list(app_settings.describe(read(config)))
     sections = list(dict.fromkeys(each.group for each in settings))
     if section and section not in sections:
@@ -272,11 +280,11 @@ def show_config(
         unset = "# " if each.value is None else ""
         typer.echo(f"{unset}{each.name} = {'' if unset else toml(each.value)}".rstrip())
     if group is None:
-        typer.echo("# nothing is set: every value is its default")
+        typer.echo("# no setting is changed from its default")
 
 
 def toml(value: Any) -> str:
-    """A value as TOML writes it; "none" for None."""
+    """Format a value as TOML; None is "none"."""
     match value:
         case None:
             return "none"
@@ -290,7 +298,7 @@ def toml(value: Any) -> str:
             return json.dumps(value)
 
 
-tree.join(app, conductors)  # last, as the help has the order of registration
+tree.join(app, conductors)  # last: the help lists commands in the order of registration
 
 if __name__ == "__main__":
     main()

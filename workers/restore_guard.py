@@ -1,15 +1,15 @@
 """
-The witness: what Redis remembers of the database, for the day on which that has forgotten.
+Restore detection with a record in Redis, the witness.
 
-It remembers the highest water mark that the database was seen with: with it, conductors that start
-anew notice that the database was restored while none ran (`app.engine.restore`). And it
-keeps a record of the nodes that work was begun on: a database that has lost only its last seconds,
-as a replica may that is promoted, has lost what was done to those, and to no others.
+Redis keeps the highest watermark of the database. A lower watermark in the database means that it
+was restored from a backup, also while no conductor ran (`app.engine.restore`). Redis also keeps the
+nodes that were worked on recently: a promoted replica that lacks its last seconds has lost changes
+of these nodes only.
 
-The record counts turns. `note` gives a node the next one, before any order to its machine. `look`
-writes down, all the time, with which mark the database was seen at which turn: what was committed
-before that turn is in every database with a mark as high. A Redis that was restarted, emptied, or
-has dropped a key, begins the record anew; it tells nothing of what was before, and accuses nobody.
+The record counts sequence numbers. `note` gives a node the next number, before any order to its
+machine. `look` records pairs of watermark and sequence number: a transaction committed before that
+number is in every database with a watermark at least as high. When Redis was restarted or emptied,
+or has evicted a key, the record starts again; the nodes worked on before are then unknown.
 """
 
 from dataclasses import dataclass, field
@@ -24,25 +24,27 @@ from app.kit.reach import Reach
 from app.operation_states import Actor
 from app.runtime import Runtime
 
-#: Looks that the record goes back, ten minutes at the defaults.
+#: Pairs of watermark and sequence number that are kept: ten minutes at the defaults.
 KEPT = 300
-#: A database may have been written to, and its mark raised, before it is noticed that it is older:
-#: nodes count as worked on from so many looks before on, 20 s at the defaults.
+#: Extra pairs by which `touched` goes back, 20 s at the defaults: the restored database may have
+#: been written to, and its watermark raised, before the restore is detected.
 MARGIN = 10
 
-#: Raise the highest mark; what it was.
+#: Raise the highest watermark; returns the previous one.
 _RAISE = """
 local known = tonumber(redis.call('GET', KEYS[1]) or '0')
 if known < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
 return known
 """
-#: The record is a sorted set, node -> its last turn; the first member, of turn 0, names it.
+#: The record is a sorted set, node -> its last sequence number. Its first member, with number 0, is
+#: the name of the record.
 _NOTE = """
 local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 return redis.call('ZADD', KEYS[1], (last[2] or 0) + 1, ARGV[1])
 """
-#: The name of the record, begun anew if it is not of this run of Redis, and its last turn.
-_TURN = """
+#: Return the record's name and its last sequence number. Starts a new record if the existing one is
+#: from before a restart of Redis.
+_LAST = """
 local name = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
 if not name or string.sub(name, 1, #ARGV[1]) ~= ARGV[1] then
     redis.call('DEL', KEYS[1], KEYS[2])
@@ -51,7 +53,7 @@ if not name or string.sub(name, 1, #ARGV[1]) ~= ARGV[1] then
 end
 return {name, redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]}
 """
-#: Write a look down, if the record is still the same; forget what is older than the oldest kept.
+#: Record a pair, unless the record was replaced meanwhile; trim nodes older than the oldest pair.
 _WRITE = """
 if redis.call('ZRANGE', KEYS[1], 0, 0)[1] ~= ARGV[1] then return 0 end
 redis.call('LPUSH', KEYS[2], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[3])
@@ -63,15 +65,17 @@ return redis.call('ZREMRANGEBYSCORE', KEYS[1], '(0', '(' .. oldest)
 
 @dataclass(slots=True)
 class Witness:
+    """Record of watermarks and of nodes worked on, in Redis under a key prefix."""
+
     client: redis.Redis
     prefix: str
     _reach: Reach = field(default_factory=reach)
 
     def note(self, node: str) -> bool:
         """
-        Work on a node begins; False: Redis does not take it down, and it must not.
+        Record that work on a node begins, by its UUID.
 
-        Where Redis carries the messages as well, no work arrives without it anyway.
+        False: Redis did not record it, so the work must not begin.
         """
         try:
             with self._reach.trying():
@@ -81,54 +85,64 @@ class Witness:
         return True
 
     def recall(self) -> int:
-        """The highest mark that was ever seen. Raises RedisError."""
+        """
+        Return the highest watermark ever seen; 0 if none was.
+
+        Raises RedisError.
+        """
         with self._reach.trying():
             return int(self.client.get(self._mark) or 0)
 
     def look(self, runtime: Runtime) -> None:
         """
-        Write down the mark of the database. If it is too low, the database was restored, and is
-        treated as such. Raises RedisError.
+        Record the watermark of the database; if it is too low, declare the database restored.
+
+        Raises RedisError.
         """
-        name, turn = self.client.eval(_TURN, 2, *self._keys, self._run(), uuid4().hex)
+        name, last = self.client.eval(_LAST, 2, *self._keys, self._run_id(), uuid4().hex)
         with runtime.reading() as session:
             level = restore.level(session)
         seen = int(self.client.eval(_RAISE, 1, self._mark, level))
         if level < seen:
             self.testify(runtime, restore.Older(level, seen))
             return
-        self.client.eval(_WRITE, 2, *self._keys, name, level, turn, KEPT)
+        self.client.eval(_WRITE, 2, *self._keys, name, level, last, KEPT)
 
     def testify(self, runtime: Runtime, found: restore.Older) -> None:
-        """Declare the database restored, for the nodes that it may be wrong about."""
+        """
+        Declare the database restored: quarantine the nodes whose rows may be outdated.
+
+        Raises RedisError.
+        """
         touched = self.touched(found.level)
         with runtime.transaction(Actor.CONDUCTOR) as session:
             restore.settle(session, found, touched)
 
     def touched(self, level: int) -> set[str] | None:
         """
-        UUIDs of the nodes that work has begun on since the database had a mark, or shortly before.
+        Return the UUIDs of nodes worked on since the database had the watermark `level`.
 
-        None: that is not known. Raises RedisError.
+        Nodes worked on shortly before are included (MARGIN). None: the nodes are not known.
+        Raises RedisError.
         """
-        of_run = self._run()
+        run_id = self._run_id()
         names = cast("list[bytes]", self.client.zrange(self._record, 0, 0))
-        if not (names and names[0].startswith(of_run.encode())):
+        if not (names and names[0].startswith(run_id.encode())):
             return None
         entries = cast("list[bytes]", self.client.lrange(self._looks, 0, -1))
-        looks = (entry.split() for entry in entries)
-        turns = [turn for of, mark, turn in looks if of == names[0] and int(mark) <= level]
-        if len(turns) <= MARGIN:
+        pairs = (entry.split() for entry in entries)
+        numbers = [last for of, mark, last in pairs if of == names[0] and int(mark) <= level]
+        if len(numbers) <= MARGIN:
             return None
-        since = f"({turns[MARGIN].decode()}"
+        since = f"({numbers[MARGIN].decode()}"
         found = cast("list[bytes]", self.client.zrangebyscore(self._record, since, "+inf"))
         return {each.decode() for each in found}
 
-    def _run(self) -> str:
-        """What names this run of Redis; where that may not be asked, no record counts for long."""
+    def _run_id(self) -> str:
+        """Return the id of this run of Redis, which changes when Redis is restarted."""
         try:
             server = self.client.info("server")
-        except redis.ResponseError:
+        except redis.ResponseError:  # INFO is not permitted: a random id invalidates any record
             server = {}
         return str(server.get("run_id") or uuid4().hex)
 

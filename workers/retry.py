@@ -1,5 +1,5 @@
 """
-Retry and give up: what conductors and periodic tasks do while database or broker are unavailable.
+Retry rules of conductors and periodic tasks while database or broker are unavailable.
 """
 
 import time
@@ -20,7 +20,7 @@ seldom = log.Seldom(log.get(__name__))
 
 #: Seconds for which a transaction is retried while the database is unavailable.
 PATIENCE = 300.0
-#: Errors that may mean that the database is unavailable; `diagnosis.trouble` tells.
+#: Errors that may mean that the database is unavailable; `diagnosis.trouble` decides.
 OUT_OF_REACH = (DBAPIError, PoolTimeout)
 
 
@@ -29,7 +29,8 @@ def until_available(work: Callable[[], T]) -> T:
     Run a transaction, and retry until the database is available.
 
     The transaction may run again after its commit was lost, so it must be idempotent.
-    Raises one of OUT_OF_REACH after `PATIENCE` seconds, or at once when the statement is at fault.
+
+    Raises one of OUT_OF_REACH: after `PATIENCE` seconds, or at once when the statement is at fault.
     """
     end = time.monotonic() + PATIENCE
     pause = 0.1
@@ -47,9 +48,9 @@ def until_available(work: Callable[[], T]) -> T:
 @contextmanager
 def log_outages(task: str) -> Iterator[None]:
     """
-    End a periodic task quietly when database or broker are unavailable; other errors are raised.
+    Log an outage of database or broker instead of raising it; other errors are raised.
 
-    The rows still hold the work: the next run finds it.
+    The pending work is in the database, so the next run of the task finds it.
     """
     try:
         yield

@@ -193,7 +193,7 @@ def test_a_rolling_restart_is_noticed_by_no_operation(tmp_path):
         assert {"succeeded": 120} == Counter(each["state"] for each in found)
         assert {0} == {step["deaths"] for each in found for step in each["steps"]}
         assert [] == fleet.log("operation.taken_over")
-        handed = fleet.log("operation.handed_over")
+        handed = fleet.log("operation.redispatched")
         assert handed, "nothing was handed over"
         waits = [goes_on(fleet, line) for line in handed]
         print(f"\n{len(waits)} operations were handed over, and went on after"

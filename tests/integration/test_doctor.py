@@ -77,7 +77,7 @@ class Ward:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch):
     monkeypatch.setattr(examination, "PAUSE", 0.01)
-    monkeypatch.setattr(examination.surroundings, "CALL", 0.05)
+    monkeypatch.setattr(examination.surroundings, "PING_TIMEOUT", 0.05)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def cleaning_without_operation(ward):
     assert ("clean failed", True, "clean failure") == (
         row.provision_state, row.maintenance, row.fault
     )  # fmt: skip
-    assert "clean wait, and no operation was at work" in row.last_error
+    assert "clean wait without an active operation" in row.last_error
 
 
 def deleting_without_operation(ward):
@@ -192,14 +192,14 @@ def files_that_others_may_read(ward):
 
 REPAIRED = {
     "orphan reservations": (reservation, reservation_of_the_past),
-    "transient nodes": (cleaning_without_operation, deleting_without_operation),
-    "misfit operations": (operation_of_a_node_at_rest,),
-    "undriven operations": (claimed_by_the_dead, sent_to_the_dead),
-    "queues of the dead": (queue_of_the_dead,),
-    "leases of nobody": (endless_lease, lease_of_nobody),
+    "stuck nodes": (cleaning_without_operation, deleting_without_operation),
+    "inconsistent operations": (operation_of_a_node_at_rest,),
+    "stalled operations": (claimed_by_the_dead, sent_to_the_dead),
+    "orphan queues": (queue_of_the_dead,),
+    "orphan leases": (endless_lease, lease_of_nobody),
     "orphan rows": (history_of_no_node, agent_of_no_node),
     "stale files": (files_of_no_deployment,),
-    "open files": (files_that_others_may_read,),
+    "file permissions": (files_that_others_may_read,),
 }
 
 
@@ -255,12 +255,12 @@ def schema_without_a_table(ward):
 
 LEFT_TO_OPERATORS = {
     "beat": (no_beat, "start `ingot beat`"),
-    "unserved nodes": (unserved_driver, "has loaded it: nothing can be done to 1 nodes"),
-    "signs of life": (clock_that_was_set_back, "s in the future: the clock of the database"),
-    "restored database": (older_database, "its water mark is 7, and 8 was seen"),
+    "unserved nodes": (unserved_driver, "has loaded it: 1 nodes cannot be managed"),
+    "future heartbeats": (clock_that_was_set_back, "s in the future: the clock of the database"),
+    "restored database": (older_database, "its watermark is 7, the highest one seen is 8"),
     "unchecked nodes": (unchecked_node, "compare the machine"),
     "schema": (older_schema, "run `ingot db upgrade`"),
-    "schema ": (later_schema, "of a later release"),
+    "schema ": (later_schema, "use the later release"),
     "schema  ": (schema_without_a_table, "it lacks id, level"),
 }
 
@@ -315,7 +315,7 @@ def test_what_is_out_of_reach_is_a_finding_and_the_rest_is_examined(ward, what, 
     reservation(ward)
     rest = [("orphan reservations", False)] if what == "redis" else []
     assert [(what, False), *rest] == ward.examine(**{variable: url})
-    assert "out of reach" in ward.found[0].explanation
+    assert "unreachable" in ward.found[0].explanation
 
 
 def test_what_goes_on_is_no_finding(ward):
@@ -352,7 +352,7 @@ def test_the_command_tells_people_and_scripts(ward):
     well = run(cli.app, ["doctor"])
     assert 0 == well.exit_code
     told, *looked_at = well.stdout.splitlines()
-    assert "Nothing was found." == told
+    assert "No findings." == told
     assert {"database", "Redis", "data directory", "checked"} == {
         line.partition(":")[0] for line in looked_at
     }

@@ -98,7 +98,7 @@ def test_what_came_of_an_attempt_is_not_recorded_in_an_older_database(life, plai
 def test_a_process_that_was_stopped_writes_nothing_before_it_has_asked_what_has_happened(life):
     attempt = claim(life)
     life.clock.moment += TIMEOUT
-    with pytest.raises(claims.OutOfTouch, match="c-1 was out of touch"):
+    with pytest.raises(claims.OutOfTouch, match="c-1 must first check"):
         attempts._record(life.conductor, attempt, Done())
     with pytest.raises(claims.OutOfTouch):
         claims.advance(life.conductor, attempt, {})

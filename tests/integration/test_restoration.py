@@ -184,7 +184,7 @@ def test_a_record_that_is_not_whole_is_not_relied_on(inside, loss, forget):
 
 
 def test_the_record_of_another_run_of_redis_is_not_relied_on(inside, loss, monkeypatch):
-    monkeypatch.setattr(Witness, "_run", lambda _self: "another")
+    monkeypatch.setattr(Witness, "_run_id", lambda _self: "another")
     assert set(loss.nodes) == loss.come()
 
 

@@ -123,7 +123,7 @@ def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
 def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled):
     harness, _, name = polled
     before = harness.inside.operation(name)
-    harness.conductor.waker._wishes.update((-number, 1 / 30) for number in range(1, 3001))
+    harness.conductor.waker._rates.update((-number, 1 / 30) for number in range(1, 3001))
     harness.agent.finish_step()
     until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
 
@@ -167,7 +167,7 @@ class Counting(poller.Waker):
 
 
 def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(inside, monkeypatch):
-    monkeypatch.setattr(poller, "LOOKS", 200)
+    monkeypatch.setattr(poller, "POLLS", 200)
     watching = Counting(inside.runtime)
     watching.start()
     for operation in range(100):
@@ -175,7 +175,7 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
             watching.watch(operation, fence, "http://nowhere", None, None)
     began = time.monotonic()
     until(lambda: watching.looks > 2 * 100)
-    assert time.monotonic() - began > 3 * 100 / poller.LOOKS - 0.1  # the third round
+    assert time.monotonic() - began > 3 * 100 / poller.POLLS - 0.1  # the third round
     assert 100 == len(watching._tasks) == len(watching._watched)
     watching._watched.clear()
     until(lambda: not watching._tasks)
@@ -185,16 +185,15 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
 @pytest.mark.parametrize("recorded", ["{fifo}", "False"])
 def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_trust(
     band,  # noqa: F811
-    monkeypatch,
     tmp_path,
     recorded,
 ):
     """It was recorded by a release that did not look; the loop that polls all agents opens no path."""
     os.mkfifo(tmp_path / "fifo")
     watched = []
-    monkeypatch.setattr(band.conductor, "waker", SimpleNamespace(
+    band.conductor.waker = SimpleNamespace(
         running=True, watch=lambda *arguments: watched.append(arguments)
-    ))  # fmt: skip
+    )
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
     with band.inside.runtime.transaction() as session:

@@ -1,8 +1,8 @@
 """
-Attempts: claim a step, call the driver, record the outcome, send the next link of the chain.
+Attempts: claim a step, call the driver, record the outcome, send the next message of the chain.
 
-Claim and record are short transactions; between them no transaction is open, for as long as the
-machine takes. A record is refused when the fence has been raised meanwhile.
+Claim and record are short transactions. No transaction is open while the driver talks to the
+machine. The record is refused if the fence has been raised meanwhile.
 """
 
 import time
@@ -51,15 +51,15 @@ from workers.retry import OUT_OF_REACH, until_available
 
 logger = log.get(__name__)
 
-#: Seconds until a child node that another operation has is asked for again.
+#: Seconds between two tries to reserve a child node that another operation holds.
 CHILD_BUSY = 2.0
 
 
 def run(conductor: Conductor, message: Message) -> Outcome | None:
     """
-    Run the step that a message is about, if it is still to be run, and send the rest of its chain.
+    Run the step of a message, unless the message is outdated, and send the rest of its chain.
 
-    Returns the step's outcome as it was recorded; None when nothing was.
+    Returns the recorded outcome of the step; None: no outcome was recorded.
     """
     killpoints.reach("received")
     node, operation, position = message.node, message.operation, message.cursor
@@ -72,7 +72,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
         node,
         message.fence,
         lambda: until_available(
-            lambda: _still_handed_out(conductor.runtime, operation, message.fence)
+            lambda: _is_dispatched(conductor.runtime, operation, message.fence)
         ),
     )
     if lease is None:
@@ -93,13 +93,13 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
             return None
         advanced = _is_plain(attempt, outcome) and _advance(conductor, attempt, outcome)
     finally:
-        # before a change is written that lets another process work on the node
+        # before the record is written: it may let another process work on the node
         conductor.leases.give_back(lease)
     following: int | None = position + 1
     if not advanced:
         killpoints.reach("freed", kind)
         with log.bound(node=node, operation=operation, step=step.label):
-            following = _record_whatever(conductor, attempt, outcome)
+            following = _record_or_fail(conductor, attempt, outcome)
     killpoints.reach("recorded", kind)
     if following is not None:
         _follow(conductor, message, following)
@@ -108,7 +108,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
 
 
 def _follow(conductor: Conductor, message: Message, position: int) -> None:
-    """Have the step at `position` run: by the rest of the chain, where that begins with it."""
+    """Send the step at `position`: the rest of the chain, or a new chain if that differs."""
     rest = message.rest
     if conductor.leaving.is_set():
         drain.hand_over(conductor, message.operation)
@@ -119,8 +119,8 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
         logger.warning("message.not_sent", operation=message.operation)
 
 
-def _still_handed_out(runtime: Runtime, operation: str, fence: int) -> bool:
-    """Whether the operation is still under way, and under this fence."""
+def _is_dispatched(runtime: Runtime, operation: str, fence: int) -> bool:
+    """Whether the operation is still active, and has this fence."""
     query = select(Operation.id).where(
         Operation.uuid == operation, Operation.fence == fence, Operation.finished_at.is_(None)
     )
@@ -142,12 +142,12 @@ def _act(
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:
         logger.warning("claim.given_up", detail=reason(error))
-        with suppress(*OUT_OF_REACH):  # then it takes until the step's own deadline
+        with suppress(*OUT_OF_REACH):  # the reconciler then waits for the step's deadline
             claims.give_up(conductor, attempt)
         return None
     except HardwareError as error:
         outcome = results.failure(step.label, error)
-    except BaseException as error:  # SystemExit, too: a driver's defect must not stall its node
+    except BaseException as error:  # includes SystemExit: a driver's defect must not stall its node
         logger.exception("step.crashed")
         outcome = results.failure(step.label, error)
     attempt.seconds = time.monotonic() - started
@@ -165,7 +165,7 @@ def _act(
 
 
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
-    """All that a driver is told of the node that a step is run on."""
+    """Build the driver's view of the node that a step runs on."""
     node, step = attempt.child or attempt.node, attempt.step
     return targets.build(
         conductor.runtime,
@@ -184,14 +184,14 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
 
 def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
     """
-    Reserve the child node that the step is run on, and read it; False while another has it.
+    Reserve and read the child node that the step runs on; False: another operation holds it.
 
-    Raises LeaseLost when the claim does not hold any more.
+    Raises LeaseLost: the attempt's claim is no longer valid.
     """
     with conductor.transaction() as session:
         operation = session.get_one(Operation, attempt.operation.id, with_for_update=True)
         if not claims.holds(session, conductor, operation, attempt):
-            raise LeaseLost(f"the operation on node {attempt.node.uuid} was handed out again")
+            raise LeaseLost(f"the operation on node {attempt.node.uuid} was dispatched again")
         child = child_nodes.reserve(session, operation, attempt.step.child or "", conductor.name)
         if child is None:
             return False
@@ -204,7 +204,11 @@ def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
 
 
 def _wait_of_child(target: Target, step: OperationStep, outcome: Wait) -> Outcome:
-    """What its parent makes of a step that waits; nobody has booted an agent on a child."""
+    """
+    Convert the `Wait` of a step on a child node to the outcome for the parent's step.
+
+    Raises NotSupported: the step waits for an agent, but the service boots none on a child node.
+    """
     if target.options["conductor"]["permit_child_node_step_async_result"]:
         return Done({"goes_on": dict(outcome.progress)})
     if outcome.poll_after is None:
@@ -215,7 +219,7 @@ def _wait_of_child(target: Target, step: OperationStep, outcome: Wait) -> Outcom
 
 
 def call(target: Target, step: OperationStep) -> Any:
-    """Run a step by the method that drivers may override for its flow; what that returned."""
+    """Run a step with the interface method that drivers may override; return its result."""
     driver = target.driver
     if step.flow and step.name in reserved.METHODS:
         return reserved.run(target, step.name, step.args, ramdisk=step.requires_ramdisk)
@@ -238,7 +242,7 @@ def call(target: Target, step: OperationStep) -> Any:
 
 
 def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
-    """Whether the step is done and changes nothing but that the next one is to be run."""
+    """Whether the step is done, and only the cursor changes: `claims.advance` is enough."""
     step = attempt.step
     more = (
         attempt.reports
@@ -251,6 +255,7 @@ def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
 
 
 def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
+    """Record the step and move the cursor; False: `_record` has to do it."""
     assert isinstance(outcome, Done)
     advanced = until_available(lambda: claims.advance(conductor, attempt, outcome.result))
     attempt.outcome = outcome if advanced else None
@@ -258,7 +263,7 @@ def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
 
 
 def _ends_plainly(attempt: Attempt, outcome: Outcome) -> bool:
-    """Whether the step is done and changes only columns of its node, operation and steps."""
+    """Whether the step is done, and only columns of its node, operation and steps change."""
     step = attempt.step
     more = step.collects or step.child or not attempt.operation.moves_node
     return (
@@ -266,8 +271,8 @@ def _ends_plainly(attempt: Attempt, outcome: Outcome) -> bool:
     )
 
 
-def _record_whatever(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
-    """As `_record`; where the database refuses what the driver reported, the step fails."""
+def _record_or_fail(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
+    """Call `_record`; fail the step if the database refuses the driver's reports."""
     try:
         return until_available(lambda: _record(conductor, attempt, outcome))
     except Exception as error:
@@ -279,16 +284,16 @@ def _record_whatever(conductor: Conductor, attempt: Attempt, outcome: Outcome) -
     try:
         return until_available(lambda: _record(conductor, attempt, failed))
     except Exception:
-        claims.give_up(conductor, attempt)  # the reconciler takes over, instead of the deadline
+        claims.give_up(conductor, attempt)  # the reconciler takes over before the deadline
         raise
 
 
 def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
     """
-    Record the outcome of an attempt that changes more than its step: the operation, the node.
+    Record the outcome of an attempt, with its effects on operation and node.
 
-    Returns the position of the step that the chain goes on with. None: nothing is to be run now, or
-    the plan was replaced, and a chain of the new one has been sent.
+    Returns the position of the next step of the chain. None: no step is due now, or the plan was
+    replaced and a new chain has been sent.
     """
     locked = operations.drafted if _ends_plainly(attempt, outcome) else operations.mapped
     named = attempt.node.id, attempt.operation.id
@@ -309,20 +314,20 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
         attempt.outcome = outcome = timeouts.in_time(session, node, step, outcome, attempt.seconds)
         match outcome:
             case Done(result):
-                goes_on = transitions.done(session, node, operation, step, result)
+                continues = transitions.done(session, node, operation, step, result)
             case Failed():
-                goes_on = transitions.fail(session, node, operation, step, outcome)
+                continues = transitions.fail(session, node, operation, step, outcome)
             case Hold():
-                goes_on = transitions.hold(session, node, operation, step, outcome)
+                continues = transitions.hold(session, node, operation, step, outcome)
             case Wait():
                 transitions.wait(session, node, operation, step, outcome)
                 _watch(conductor, session, node, operation, outcome)
                 return None
-        if goes_on and (step.collects or isinstance(outcome, Failed)):
+        if continues and (step.collects or isinstance(outcome, Failed)):
             operation.sends = 0
             operations.send(session, node, operation)
             return None
-        return operation.cursor if goes_on else None
+        return operation.cursor if continues else None
 
 
 def _watch(
@@ -332,7 +337,7 @@ def _watch(
     operation: Operation,
     outcome: Wait,
 ) -> None:
-    """Look after a wait from this process, as soon as it is committed."""
+    """Register a wait with this process's wait monitor once it is committed."""
     if operation.state != OperationState.WAITING:
         return
     operation_id, fence = operation.id, operation.fence

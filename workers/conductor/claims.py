@@ -1,9 +1,8 @@
 """
-Claims: a step belongs to one attempt, from its claim until it is done.
+Claims: exclusive marks of an attempt on the current step of an operation.
 
-This is the hot path: short transactions of prepared statements (`app/db/prepared.py`), on purpose
-without a session. To build a statement, or to let a session find out what has changed, costs more
-than to run it.
+Hot path: short transactions of prepared statements (`app/db/prepared.py`), on purpose without a
+session. Building a statement, or a flush of a session, costs more than running the statement.
 """
 
 import math
@@ -46,83 +45,85 @@ from workers.retry import until_available
 
 
 class OutOfTouch(OperationalError):
-    """This process may have been stopped, and the database restored meanwhile."""
+    """
+    The conductor has not checked its watermark recently, so it must not write.
+
+    It may have been stopped, and the database restored meanwhile.
+    """
 
     def __init__(self, conductor: str) -> None:
-        why = f"conductor {conductor} was out of touch, and asks what has happened"
+        why = f"conductor {conductor} must first check whether the database was restored"
         super().__init__(None, None, Exception(why))
 
 
 @dataclass(slots=True)
 class Conductor:
-    """
-    This process, as one that claims steps. leaving: it claims no more. mark: the highest water mark
-    that it has seen; into a database with a lower one nothing is written. sure_until: by its
-    monotonic clock; until then the mark tells a database that was restored.
-    """
+    """This process, as the owner of claims."""
 
     name: str
-    incarnation: str
+    incarnation: str  # UUID
     runtime: Runtime
     leases: Leases
     witness: Witness
     waker: Waker
+    #: Set while the conductor drains: it claims no more steps.
     leaving: threading.Event = field(default_factory=threading.Event)
+    #: Highest watermark seen; a database with a lower one is not written to.
     mark: int = 0
-    sure_until: float = math.inf
+    #: Monotonic time until which `mark` is recent enough to detect a restored database.
+    mark_valid_until: float = math.inf
 
-    def learn(self, mark: int, asked: float) -> None:
-        """asked: when it asked whether others had seen a higher mark, before it raised it."""
+    def set_mark(self, mark: int, checked: float) -> None:
+        """Set the watermark; checked: monotonic time before other processes' marks were read."""
         self.mark = mark
-        self.sure_until = asked + self.runtime.settings.conductor.heartbeat_timeout
+        self.mark_valid_until = checked + self.runtime.settings.conductor.heartbeat_timeout
 
-    def is_sure(self, moment: float) -> bool:
-        return moment < self.sure_until
+    def has_valid_mark(self, moment: float) -> bool:
+        return moment < self.mark_valid_until
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """As `transaction`, without a session."""
+        """
+        Open a transaction without a session.
+
+        Raises OutOfTouch: as `transaction`.
+        """
         with self.runtime.writing() as connection:
             yield connection
-            self._confirm()
+            self._require_valid_mark()
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """
-        A transaction about an attempt. Raises OutOfTouch when it may be one of a database that was
-        restored, and this process would not know.
+        Open a transaction about an attempt.
+
+        Raises OutOfTouch: the database may have been restored since the watermark was checked.
         """
         with self.runtime.transaction(Actor.CONDUCTOR) as session:
             yield session
-            self._confirm()
+            self._require_valid_mark()
 
-    def _confirm(self) -> None:
-        """After the first statement, as from then on no other database can take its place."""
-        if not self.is_sure(time.monotonic()):
+    def _require_valid_mark(self) -> None:
+        # called after the first statement: the connection is bound to one database from then on
+        if not self.has_valid_mark(time.monotonic()):
             raise OutOfTouch(self.name)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """
-    One claimed step, read from the rows when it was claimed.
-
-    has_next: the step at the next position is still to be done. child: the node that it is run on,
-    where that is a child of `node`; then `ports` and `agent` are the child's. seconds: what the
-    call of the driver took. outcome: as it was recorded; None: nothing was.
-    """
+    """One claimed step, with the rows as they were at the claim."""
 
     operation: Operation
     node: Node
     step: OperationStep
-    ports: list[Port]
-    agent: AgentRecord | None
-    has_next: bool
-    resumed: bool
-    child: Node | None = None
-    seconds: float = 0.0
-    outcome: Outcome | None = None
-    reports: dict[str, Any] = field(default_factory=dict)
+    ports: list[Port]  # of the child if there is one
+    agent: AgentRecord | None  # of the child if there is one
+    has_next: bool  # the step at the next position is pending
+    resumed: bool  # an earlier attempt crashed
+    child: Node | None = None  # child of `node` that the step runs on; None: it runs on `node`
+    seconds: float = 0.0  # duration of the driver's call
+    outcome: Outcome | None = None  # recorded outcome; None: none was recorded
+    reports: dict[str, Any] = field(default_factory=dict)  # by the driver, to be recorded
 
 
 _operations, _nodes, _steps, _agents, _ports, _watermark = (
@@ -143,7 +144,7 @@ _CLAIM = Typed(
         _operations.c.claimed < bindparam("at"),
         _operations.c.state == _claimed_from,
         _operations.c.version <= release.UNDERSTOOD,
-        # a reconciler of the release before sends what still queues for admission
+        # a reconciler of the previous release also sends operations in the admission queue
         or_(_operations.c.queue.is_(None), _operations.c.admitted_at.is_not(None)),
         _NEWEST,
     )
@@ -204,7 +205,7 @@ _agent, _port = snapshots(AgentRecord), snapshots(Port)
 
 
 def claim(conductor: Conductor, operation: str, fence: int, cursor: int) -> Attempt | None:
-    """Claim a step, or learn that it is not, or no longer, to be run under this fence."""
+    """Claim a step; None: it is not, or no longer, to be run under this fence."""
     token = str(uuid4())
     attempt = until_available(lambda: _claim(conductor, operation, fence, cursor, token))
     if attempt is None:
@@ -216,8 +217,9 @@ def _claim(
     conductor: Conductor, operation: str, fence: int, cursor: int, token: str
 ) -> Attempt | None:
     """
-    The same, once. It may be tried again with its token: when the answer to a commit was lost, the
-    claim is in the row already, and is told by its token.
+    Claim a step in one transaction, which may be retried with the same token.
+
+    If the answer to a commit was lost, the retry recognizes the claim by its token.
     """
     with conductor.writing() as connection:
         values = _CLAIM.first(
@@ -240,11 +242,11 @@ def _claim(
             return None
         found = _operation(values)
         named = {"operation": found.id, "at": found.cursor, "who": conductor.name}
-        begun = start.first(connection, named)
+        started = start.first(connection, named)
         of_node = _NODE.first(connection, {**named, "node": found.node_id})
-        assert begun is not None and of_node is not None  # noqa: PT018 - rows of the operation
+        assert started is not None and of_node is not None  # noqa: PT018 - rows of the operation
         each = iter(of_node)
-        step, node, agent, next_state = _step(begun), _node(each), _agent(each), next(each)
+        step, node, agent, next_state = _step(started), _node(each), _agent(each), next(each)
         ports = [_port(row) for row in _PORTS.all(connection, {"node": node.id})]
     return Attempt(
         found,
@@ -257,7 +259,7 @@ def _claim(
     )
 
 
-#: An operation while a claim holds; `_held` gives its parameters.
+#: Condition that a claim is valid; `_held` returns its parameters.
 _HELD = (
     _operations.c.id == bindparam("operation"),
     _operations.c.fence == bindparam("under"),
@@ -303,10 +305,10 @@ _END_STEP = Typed(
 
 def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -> bool:
     """
-    A step is done that changes nothing else: the next one is to be claimed.
+    Record a step as done, without other effects, and move the cursor to the next step.
 
-    False when the claim does not hold any more, or the step is to be followed by an abort. A
-    request for an abort locks the operation first: it is seen here, or concerns the next step.
+    False: the claim is no longer valid, or an abort follows the step. A request for an abort locks
+    the operation first, so it is either visible here or concerns the next step.
     """
     step = attempt.step
     with conductor.writing() as connection:
@@ -322,13 +324,13 @@ _GIVE_UP = Typed(update(_operations).where(*_HELD).values(deadline_at=now()))
 
 
 def give_up(conductor: Conductor, attempt: Attempt) -> None:
-    """Nothing more will come of a claim: its deadline passes now, and the reconciler takes over."""
+    """Expire a claim without an outcome: its deadline passes now, and the reconciler takes over."""
     with conductor.writing() as connection:
         _GIVE_UP.count(connection, _held(conductor, attempt))
 
 
 def holds(session: Session, conductor: Conductor, operation: Operation, attempt: Attempt) -> bool:
-    """Whether an attempt may write. operation: its row as it is now, locked."""
+    """Whether an attempt's claim is valid; operation: its current row, locked."""
     return (
         operation.state == OperationState.RUNNING
         and operation.fence == attempt.operation.fence
@@ -341,7 +343,7 @@ _IS_NEWEST = Typed(select(literal(1)).where(_NEWEST))
 
 
 def is_over(operation: Operation, attempt: Attempt) -> bool:
-    """Whether an attempt has written already, and only the answer to its commit was lost."""
+    """Whether an attempt's outcome is recorded already: the answer to its commit was lost."""
     return (
         operation.state != OperationState.RUNNING
         and operation.fence == attempt.operation.fence

@@ -1,7 +1,7 @@
 """
-Leaving: a conductor that was told to stop finishes the steps that run, and hands over what follows.
+Drain: a conductor that stops completes its running steps and redispatches all other operations.
 
-Nobody has to notice: the next owner is told at once.
+Each operation is sent to its next owner at once; it does not wait for a timeout.
 """
 
 from sqlalchemy import select
@@ -20,21 +20,21 @@ logger = log.get(__name__)
 
 def hand_over(conductor: Conductor, operation: str) -> None:
     """
-    Give an operation, by its UUID, to its next owner, unless somebody has begun its next step.
+    Redispatch an operation, by its UUID, to its next owner, unless its next step is claimed.
 
-    The conductor has said goodbye to the database, and does not hold the node's lease any more.
+    The conductor must be unregistered, and must have released the node's lease.
     """
-    conductor.runtime.cache.pop("members", None)  # we may be among them
+    conductor.runtime.cache.pop("members", None)  # this conductor may be among them
     try:
-        handed = retrying(lambda: _hand_over(conductor, operation))
-    except DBAPIError as error:  # the reconciler sees that what it was sent to is gone
-        logger.warning("operation.not_handed_over", operation=operation, detail=reason(error))
+        dispatched = retrying(lambda: _redispatch(conductor, operation))
+    except DBAPIError as error:  # the reconciler sends it, as this conductor is gone
+        logger.warning("operation.not_redispatched", operation=operation, detail=reason(error))
         return
-    if handed:
-        logger.info("operation.handed_over", operation=operation)
+    if dispatched:
+        logger.info("operation.redispatched", operation=operation)
 
 
-def _hand_over(conductor: Conductor, uuid: str) -> bool:
+def _redispatch(conductor: Conductor, uuid: str) -> bool:
     with conductor.runtime.transaction(Actor.CONDUCTOR) as session:
         found = session.scalars(select(Operation.id).where(Operation.uuid == uuid)).one()
         node, operation = operations.lock_operation(session, found)
@@ -42,21 +42,21 @@ def _hand_over(conductor: Conductor, uuid: str) -> bool:
             return False
         if operation.sent_to == conductor.incarnation:
             operations.hand_out(session, node, operation, OperationEvent.HAND_OUT)
-        else:  # handed over already; its new owner may have met our lease
+        else:  # redispatched already, but the new owner may have dropped it for our lease
             operations.send(session, node, operation)
     return True
 
 
 def hand_over_all(conductor: Conductor) -> None:
-    """Hand over what was sent here and is not begun."""
+    """Redispatch the operations that were sent to this conductor and are not claimed."""
     query = select(Operation.uuid).where(
         Operation.state == OperationState.QUEUED, Operation.sent_to == conductor.incarnation
     )
     try:
         with conductor.runtime.reading() as session:
-            mine = list(session.scalars(query))
+            unclaimed = list(session.scalars(query))
     except DBAPIError as error:
         logger.warning("conductor.no_database", detail=reason(error))
         return
-    for operation in mine:
+    for operation in unclaimed:
         hand_over(conductor, operation)

@@ -1,8 +1,8 @@
 """
-The lease of a node: a fast gate in Redis before hardware is touched.
+Leases of nodes: keys in Redis that keep two conductors from using one machine.
 
-It keeps two conductors from talking to one machine. What keeps them from writing is the fence in
-the node's row; so when Redis is gone, the row alone decides.
+Leases guard orders to machines; writes to the database are guarded by the fence in the node's row.
+While Redis is unavailable, the row alone decides.
 """
 
 import math
@@ -22,7 +22,7 @@ local held = redis.call('GET', KEYS[1])
 if held == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0
 """
-#: Give back a key, if it is still ours.
+#: Delete a key if it still has our value.
 RELEASE = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
@@ -31,43 +31,44 @@ return 0
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """
-    One holder's right to give orders to one machine.
-
-    valid_until: by this process's monotonic clock, which runs on while the process is stopped.
-    renewed_until: by the same; after that it is left to run out, as nobody waits for a call that
-    never returns. fence: of the work that it was taken for.
-    still_ours: asks the database whether the node's fence is still the one this work was given.
-    """
+    """One holder's exclusive right to send orders to one machine."""
 
     key: str
     value: str
+    #: Reads from the database whether the holder's fence is still the node's.
     still_ours: Callable[[], bool]
     leases: "Leases"
+    #: Fence of the work that the lease was taken for.
     fence: int = 0
+    #: Monotonic time of expiry; this clock also runs while the process is stopped.
     valid_until: float = 0.0
+    #: Monotonic time after which the lease is left to expire, so that a hung call cannot keep it.
     renewed_until: float = math.inf
 
     def keep(self, seconds: float) -> None:
-        """Have it renewed for as long as a call may take that begins now."""
+        """Renew the lease for at most `seconds` from now, the longest time of a call."""
         self.renewed_until = time.monotonic() + seconds
 
     def check(self) -> None:
-        """Called right before each order. Raises LeaseLost."""
+        """
+        Check the lease; call this right before each order.
+
+        Raises LeaseLost: the node has another owner.
+        """
         if time.monotonic() < self.valid_until:
             return
         if not self.leases.regain(self) or not self.still_ours():
-            raise LeaseLost("another conductor was given this node meanwhile")
+            raise LeaseLost("another conductor has taken over this node")
 
 
 @dataclass(slots=True)
 class Leases:
-    """All leases that this process holds, renewed together by a thread of their own."""
+    """All leases that this process holds, renewed together by one thread."""
 
     client: redis.Redis
-    holder: str
-    ttl: float
-    prefix: str
+    holder: str  # incarnation of the process
+    ttl: float  # seconds
+    prefix: str  # of the keys
     _reach: Reach = field(default_factory=reach)
     _held: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -79,23 +80,23 @@ class Leases:
         self._renewing.start()
 
     def stop(self) -> None:
-        """Renew no more; whoever owns the connection may close it afterwards."""
+        """Stop renewals; the connection to Redis is not used by them afterwards."""
         self._stop.set()
         if self._renewing is not None:
             self._renewing.join(self.ttl)
 
     def take(self, node: str, fence: int, still_ours: Callable[[], bool]) -> Lease | None:
         """
-        The lease of a node, or None while somebody else holds it.
+        Take the lease of a node, by its UUID; None: another holder has it.
 
-        A call of this process that holds it for work since taken away (an abort, a deadline) gives
-        no further order, and its lease runs out even if it never returns.
+        A call of this process that still holds the lease with a lower fence (after an abort or a
+        deadline) is revoked: it sends no further order, and its lease expires.
         """
         key = f"{self.prefix}:lease:{node}"
         lease = Lease(key, f"{self.holder}:{fence}", still_ours, self, fence)
         try:
             taken = self._set(lease)
-        except redis.RedisError:  # the row decides alone, before each order
+        except redis.RedisError:  # the node's row decides alone, before each order
             taken = True
         if not taken:
             self._revoke_older(lease)
@@ -116,11 +117,11 @@ class Leases:
         try:
             with self._reach.trying():
                 self.client.eval(RELEASE, 1, lease.key, lease.value)
-        except redis.RedisError:  # it runs out by itself
+        except redis.RedisError:  # it expires by itself
             return
 
     def regain(self, lease: Lease) -> bool:
-        """Renew a lease that has run out, where nobody took it; True also without Redis."""
+        """Take an expired lease again; False: another holder has it. True if Redis is away."""
         try:
             with self._reach.trying():
                 renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
@@ -135,19 +136,19 @@ class Leases:
         return int(self.ttl * 1000)
 
     def _set(self, lease: Lease) -> bool:
-        asked = time.monotonic()
+        requested = time.monotonic()
         with self._reach.trying():
             taken = self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms)
         if taken:
-            lease.valid_until = asked + self.ttl
+            lease.valid_until = requested + self.ttl
             return True
         return False
 
     def _renew_forever(self) -> None:
         while not self._stop.wait(self.ttl / 3):
-            asked = time.monotonic()
+            requested = time.monotonic()
             with self._lock:
-                held = [lease for lease in self._held if asked < lease.renewed_until]
+                held = [lease for lease in self._held if requested < lease.renewed_until]
             if not held:
                 continue
             try:
@@ -158,8 +159,8 @@ class Leases:
                     for lease in held:
                         pipeline.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
                     answers = pipeline.execute()
-            except redis.RedisError:  # they are checked before each order
+            except redis.RedisError:  # `Lease.check` decides before each order
                 continue
             for lease, renewed in zip(held, answers, strict=True):
                 if renewed:
-                    lease.valid_until = asked + self.ttl
+                    lease.valid_until = requested + self.ttl

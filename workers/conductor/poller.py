@@ -1,9 +1,9 @@
 """
-The waker: looks after the waits that this conductor has begun.
+Wait monitor: resumes the waiting operations that this conductor has run.
 
-One thread with an event loop calls a step again when its poll is due, and polls agents for the end
-of their command, at intervals that grow with the time that the command has run. It holds no truth:
-when it dies, a heartbeat or the reconciler wakes the operation, a little later.
+One thread with an event loop resumes an operation when its poll is due, and polls agents for the
+end of their command, at intervals that grow with the run time of the command. Its state is only in
+memory: after a crash, a heartbeat or the reconciler resumes the operations, a little later.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from drivers.tls import context
 
 logger = log.get(__name__)
 
-#: Of the time that a command has run, the part that may pass until the agent is asked again.
+#: Poll interval of an agent, as a share of the time that its command has run.
 SHARE = 0.01
-#: Looks in a row without an answer, after which an agent is left to its heartbeats.
+#: Failed polls in a row after which the monitor waits for the agent's heartbeat instead.
 ERRORS = 5
-#: Looks a second at all agents together. When they would be more, each is asked more seldom, in
-#: proportion: beside thousands that have run for long, one that has just begun is still soon asked.
-LOOKS = 50
+#: Most polls of all agents together, per second. Above it, all intervals grow in proportion, so a
+#: command that has just begun is still polled soon beside thousands of long ones.
+POLLS = 50
 
 
 def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
-    """Wake an operation if it still waits (under this fence); whether this call did."""
+    """Resume an operation if it still waits (under this fence); whether this call did."""
     killpoints.reach("waking")
     with runtime.transaction(Actor.CONDUCTOR) as session:
         node, operation = operations.lock_operation(session, operation_id)
@@ -47,45 +47,45 @@ def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
 
 
 def end_watch(runtime: Runtime, operation_id: int, fence: int) -> None:
-    """Wake it; or, if another has its node just now, listen to its agent from now on."""
+    """Resume an operation; if its node is locked just now, resume it by heartbeats from now on."""
     if not wake(runtime, operation_id, fence):
         resume.leave_to_agent(runtime, operation_id, fence)
 
 
 class Waker:
-    """`poll` and `watch` return at once and may be called from any thread."""
+    """Wait monitor. `poll` and `watch` return at once and may be called from any thread."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._loop = asyncio.new_event_loop()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="wake")
         self._tasks: set[asyncio.Task[object]] = set()
-        self._watched: dict[int, int] = {}  # operation -> fence
-        self._wishes: dict[int, float] = {}  # operation -> looks a second
+        self._watched: dict[int, int] = {}  # operation id -> fence
+        self._rates: dict[int, float] = {}  # operation id -> wanted polls per second
         self.running = False
         self._http: aiohttp.ClientSession | None = None
 
     def start(self) -> None:
         self.running = True
-        threading.Thread(target=self._run, name="waker", daemon=True).start()
+        threading.Thread(target=self._run, name="wait-monitor", daemon=True).start()
 
     def poll(self, operation_id: int, fence: int, delay: float) -> None:
-        """Call the step again after `delay` seconds."""
+        """Resume the operation after `delay` seconds."""
         self._submit(lambda: self._poll(operation_id, fence, delay))
 
     def watch(
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
     ) -> None:
-        """Call the step again when the agent's command has ended."""
+        """Resume the operation when the agent's command has ended."""
         self._watched[operation_id] = fence
         self._submit(lambda: self._watch(operation_id, fence, url, token, ca))
 
-    def hand_over(self) -> None:
+    def resume_all(self) -> None:
         """
-        This process ends: wake what waits for its agent, so that another one looks after it.
+        Resume the operations that wait for an agent, so that another conductor monitors them.
 
-        A step that is called too early waits again. One that polls is left to its time, as to some
-        steps that time is all.
+        A step that is resumed too early waits again. Polled steps are left to the reconciler, as
+        some steps only wait for a fixed time.
         """
         while self._watched:
             wake(self._runtime, *self._watched.popitem())
@@ -96,17 +96,17 @@ class Waker:
         self._loop.run_forever()
 
     def _keep_watch(self) -> None:
-        """As long as this loop runs, what it watches need not listen to its agent."""
+        """Renew the mark on watched operations, which keeps heartbeats from resuming them."""
         self._submit(lambda: self._do(resume.keep_watch, list(self._watched.items())))
         self._loop.call_later(resume.WATCHED / 3, self._keep_watch)
 
     def _submit(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        def begin() -> None:
+        def start() -> None:
             task = self._loop.create_task(make())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-        self._loop.call_soon_threadsafe(begin)
+        self._loop.call_soon_threadsafe(start)
 
     async def _poll(self, operation_id: int, fence: int, delay: float) -> None:
         await asyncio.sleep(delay)
@@ -118,21 +118,21 @@ class Waker:
         try:
             if not await self._until_ended(operation_id, fence, url, token, ca):
                 await self._leave_to_agent(operation_id, fence)
-        except Exception:  # a defect of ours must not leave an operation to nobody
+        except Exception:  # after a defect here, heartbeats must still resume the operation
             logger.exception("watch.crashed", operation_id=operation_id)
             await self._leave_to_agent(operation_id, fence)
         finally:
             if self._watched.get(operation_id) == fence:
                 del self._watched[operation_id]
-                self._wishes.pop(operation_id, None)
+                self._rates.pop(operation_id, None)
 
     async def _until_ended(
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
     ) -> bool:
-        """Look until the command has ended, or somebody else has woken it; False: in vain."""
+        """Poll until the command has ended or the operation was resumed; False: polling failed."""
         settings = self._runtime.settings.agent
         try:
-            # made once: connections are kept for as long as it is the same object
+            # created once: aiohttp reuses connections only for the same SSL context
             trusted = context(ca if ca is not None else settings.verify_ca)
         except InvalidDriverInfo as error:
             logger.warning("watch.no_certificates", operation_id=operation_id, detail=str(error))
@@ -142,17 +142,17 @@ class Waker:
         while errors < ERRORS:
             ran = self._loop.time() - started
             pause = min(max(settings.poll_interval / 2, ran * SHARE), settings.max_poll_interval)
-            self._wishes[operation_id] = 1 / pause
-            await asyncio.sleep(pause * max(1, sum(self._wishes.values()) / LOOKS))
+            self._rates[operation_id] = 1 / pause
+            await asyncio.sleep(pause * max(1, sum(self._rates.values()) / POLLS))
             if self._watched.get(operation_id) != fence:
-                return True  # it was woken, and is watched anew
+                return True  # it was resumed, and has a new watch
             try:
                 document = await self._commands(url, token, trusted)
                 errors = 0
                 if command_ended(document) and await self._do(end_watch, operation_id, fence):
-                    return True  # else the database is away: nobody else listens to this agent
+                    return True  # else the database is away: poll again, as no heartbeat resumes it
             except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
-                errors += 1  # it restarts, or is gone: then its heartbeat tells, or the deadline
+                errors += 1  # the agent restarts or is gone: a heartbeat or the deadline decides
         return False
 
     async def _leave_to_agent(self, operation_id: int, fence: int) -> None:
@@ -171,7 +171,7 @@ class Waker:
             return document
 
     async def _do(self, work: Callable[..., Any], *arguments: Any) -> bool:
-        """Whether the database took it; a poll that it did not is found overdue."""
+        """Run `work` in a thread; False: the database failed (the reconciler finds lost polls)."""
         try:
             await self._loop.run_in_executor(self._threads, work, self._runtime, *arguments)
         except SQLAlchemyError as error:

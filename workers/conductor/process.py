@@ -1,8 +1,9 @@
 """
-A conductor: one Celery worker that steps of nodes are sent to.
+Conductor: a Celery worker that runs the steps of its nodes.
 
-Its threads run steps. A thread of its own gives signs of life to the database, whatever pool and
-broker do. A second process of it, `now`, does periodic work, so that this never waits for steps.
+Its worker threads run steps. A separate thread sends heartbeats to the database, independent of
+worker threads and broker. A second process, the control process (`now`), runs periodic tasks and
+answers calls, so that these never wait for steps.
 """
 
 import contextlib
@@ -51,33 +52,33 @@ T = TypeVar("T")
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
 
-NOW_THREADS = 8
-#: Result of a message about a step that has been run, handed out again or taken by another.
+CONTROL_THREADS = 8
+#: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
 NOT_RUN = "not run"
 #: Seconds that a message may wait for the conductor to be registered.
-BEGIN_PATIENCE = 5.0
-#: Seconds between two looks of a conductor that leaves for what was sent to it in vain.
-HAND_OVER_EVERY = 0.2
-#: Seconds for the last one.
-HAND_OVER_PATIENCE = 5.0
-#: Seconds until a sign of life is tried again that the database did not take.
-AGAIN = 1.0
+REGISTER_TIMEOUT = 5.0
+#: Seconds between two rounds of redispatch while the conductor drains.
+REDISPATCH_INTERVAL = 0.2
+#: Seconds for the last round.
+REDISPATCH_TIMEOUT = 5.0
+#: Seconds until a failed heartbeat is retried.
+HEARTBEAT_RETRY = 1.0
 
 
 class StepFailed(Exception):
-    """A step failed; it is recorded. Flower shows the task as failed, for this reason."""
+    """A step failed, and the failure is recorded; Flower shows the reason."""
 
 
 def main(settings: Settings, name: str) -> None:
     """
-    Be the conductor `name` until a signal, or another incarnation of it, says to stop.
+    Run the conductor `name` until a signal, or until another incarnation replaces it.
 
     Raises SettingsError.
     """
-    load_drivers(settings)  # a setting that is wrong is told once, before the fork
+    load_drivers(settings)  # before the fork, so that a wrong setting is reported once
     permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
-    now_process = _fork_now(settings, name)
+    control = _fork_control(settings, name)
     application = queue.celery(settings)
     runtime = make(settings, queue.sender(application))
     for hardware_type, why in runtime.drivers.refused.items():
@@ -89,20 +90,20 @@ def main(settings: Settings, name: str) -> None:
         settings.conductor.lease_ttl,
         settings.broker.prefix,
     )
-    # it is asked with each sign of life, which must not be late for that
-    patience = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
-    witness = Witness(client(settings.broker.url, patience), settings.broker.prefix)
+    # short: each heartbeat reads the watermark from Redis, and must not be late for that
+    timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
+    witness = Witness(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, Waker(runtime))
 
     @application.task(name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,))
     def run(self: Task, node: str, operation: str, *more: Any) -> str:
-        """Run one step; returns the outcome as Flower shows it."""
+        """Run one step; return the name of its outcome, which Flower shows."""
         if queue.version_of(self.request) > release.UNDERSTOOD:
             self.request.chain = None
             forward(runtime, operation)
             return "forwarded"
         message = chain.received(name, self.request, (node, operation, *more))
-        if not life.begun.wait(BEGIN_PATIENCE):
+        if not life.registered.wait(REGISTER_TIMEOUT):
             return NOT_RUN  # the reconciler sends again
         outcome = None
         with retry.log_outages(RUN):
@@ -113,53 +114,50 @@ def main(settings: Settings, name: str) -> None:
 
     leases.start()
     conductor.waker.start()
-    life = _Life(conductor, now_process)
+    life = _Life(conductor, control)
     worker = _worker(
         application,
         f"conductor@{name}",
         [queue.queue_of(name)],
         settings.conductor.workers_pool_size,
     )
-    worker_ready.connect(life.begin, weak=False)
-    worker_shutting_down.connect(life.leave, weak=False)
+    worker_ready.connect(life.start, weak=False)
+    worker_shutting_down.connect(life.drain, weak=False)
     try:
         worker.start()
     finally:
         life.end()
         leases.stop()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(now_process, signal.SIGTERM)
+            os.kill(control, signal.SIGTERM)
 
 
 class _Life:
-    """
-    Registers the conductor, gives its signs of life, and hands over its work in the end.
+    """Registration, heartbeats and drain of the conductor."""
 
-    begun: it is registered, and knows the database for the newest one.
-    """
-
-    def __init__(self, conductor: Conductor, now_process: int) -> None:
+    def __init__(self, conductor: Conductor, control: int) -> None:
         self.conductor = conductor
-        self.now_process = now_process
-        self.begun = threading.Event()
+        self.control = control  # pid of the control process
+        #: Set when the conductor is registered, and its database is known to be the newest.
+        self.registered = threading.Event()
         self._ended = threading.Event()
-        self._handing_over: threading.Thread | None = None
+        self._redispatching: threading.Thread | None = None
 
-    def begin(self, **_: Any) -> None:
-        """The worker listens to its queue: nodes may belong to it from now on."""
-        threading.Thread(target=self._live, name="life", daemon=True).start()
+    def start(self, **_: Any) -> None:
+        """Register the conductor, now that its worker consumes its queue; send heartbeats."""
+        threading.Thread(target=self._run, name="life", daemon=True).start()
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         interval = self.conductor.runtime.settings.conductor.heartbeat_interval
         while not self._ended.is_set():
-            if os.waitpid(self.now_process, os.WNOHANG)[0]:
-                self._give_up("conductor.now_died")
+            if os.waitpid(self.control, os.WNOHANG)[0]:
+                self._stop("conductor.control_died")
                 return
             try:
-                if not self.begun.is_set():
+                if not self.registered.is_set():
                     self._register()
                 elif not self._heartbeat():
-                    self._give_up("conductor.replaced")
+                    self._stop("conductor.replaced")
                     return
                 self._ended.wait(interval)
                 continue
@@ -167,7 +165,7 @@ class _Life:
                 seldom.warning("conductor.no_database", detail=diagnosis.reason(error))
             except RedisError as error:
                 seldom.warning("broker.unreachable", detail=str(error))
-            self._ended.wait(min(interval, AGAIN))
+            self._ended.wait(min(interval, HEARTBEAT_RETRY))
 
     def _register(self) -> None:
         runtime, name = self.conductor.runtime, self.conductor.name
@@ -177,27 +175,27 @@ class _Life:
             for hardware_type, kinds in runtime.drivers.types.items()
         }
         group = runtime.settings.conductor.conductor_group.lower()
-        asked, seen = time.monotonic(), self.conductor.witness.recall()
+        checked, seen = time.monotonic(), self.conductor.witness.recall()
 
         def register(session: Session) -> int:
             conductors.register(session, name, incarnation, group, interfaces)
             return restore.rise(session, seen)
 
-        self.conductor.learn(self._in_the_newest(register), asked)
-        self.begun.set()
+        self.conductor.set_mark(self._in_newest(register), checked)
+        self.registered.set()
         logger.info("conductor.registered", incarnation=incarnation, group=group)
 
     def _heartbeat(self) -> bool:
         """
-        False: the name belongs to another process now.
+        Send a heartbeat; False: another incarnation has registered with this name.
 
-        Redis is asked whether others have seen more. While it does not answer, the own mark is
-        enough for who has been in touch all the time.
+        Compares the database's watermark with the highest one in Redis. While Redis does not
+        answer, the conductor's mark is sufficient as long as it is valid.
         """
-        conductor, asked = self.conductor, time.monotonic()
-        seen, sure = conductor.mark, conductor.is_sure(asked)
+        conductor, checked = self.conductor, time.monotonic()
+        seen, valid = conductor.mark, conductor.has_valid_mark(checked)
         try:
-            seen, sure = max(seen, conductor.witness.recall()), True
+            seen, valid = max(seen, conductor.witness.recall()), True
         except RedisError as error:
             seldom.warning("broker.unreachable", detail=str(error))
 
@@ -206,13 +204,13 @@ class _Life:
                 return None
             return restore.rise(session, seen)
 
-        mark = self._in_the_newest(beat)
-        if mark is not None and sure:
-            conductor.learn(mark, asked)
+        mark = self._in_newest(beat)
+        if mark is not None and valid:
+            conductor.set_mark(mark, checked)
         return mark is not None
 
-    def _in_the_newest(self, work: Callable[[Session], T]) -> T:
-        """Do something in the database, once it was settled what to do if that is an older one."""
+    def _in_newest(self, work: Callable[[Session], T]) -> T:
+        """Run a transaction; if the database turns out to be restored, declare that first."""
         runtime = self.conductor.runtime
         while True:
             try:
@@ -221,49 +219,48 @@ class _Life:
             except restore.Older as found:
                 self.conductor.witness.testify(runtime, found)
 
-    def _give_up(self, event: str) -> None:
-        """End as by a signal: what runs is finished, and whoever watches starts a new one."""
+    def _stop(self, event: str) -> None:
+        """Stop this process as by a signal: it drains, and its supervisor starts a new one."""
         logger.error(event)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def leave(self, **_: Any) -> None:
-        """Take no more nodes; the steps that run are finished, what follows them is others'."""
+    def drain(self, **_: Any) -> None:
+        """Unregister the conductor, and redispatch its operations while running steps complete."""
         conductor = self.conductor
         if conductor.leaving.is_set():
             return
         try:
             with conductor.runtime.transaction() as session:
                 conductors.leave(session, conductor.name, conductor.incarnation)
-        except SQLAlchemyError as error:  # it is seen that the signs of life stop
+        except SQLAlchemyError as error:  # the others see that the heartbeats stop
             logger.warning("conductor.no_database", detail=diagnosis.reason(error))
         conductor.leaving.set()
-        # beside the worker, which is about to wait for the steps that run
-        self._handing_over = threading.Thread(target=self._hand_over, name="leaving", daemon=True)
-        self._handing_over.start()
+        # in a thread, as the worker is about to wait for the running steps
+        self._redispatching = threading.Thread(target=self._redispatch, name="drain", daemon=True)
+        self._redispatching.start()
 
-    def _hand_over(self) -> None:
-        """Until the end: what was sent here and is not begun, and whose agents work, is others'."""
+    def _redispatch(self) -> None:
+        """Redispatch unclaimed operations, and resume those that wait for agents, until the end."""
         last = False
         while not last:
             last = self._ended.is_set()
             drain.hand_over_all(self.conductor)
             try:
-                self.conductor.waker.hand_over()
-            except SQLAlchemyError as error:  # a heartbeat wakes what waits, a little later
+                self.conductor.waker.resume_all()
+            except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
                 logger.warning("conductor.no_database", detail=diagnosis.reason(error))
-            self._ended.wait(HAND_OVER_EVERY)
+            self._ended.wait(REDISPATCH_INTERVAL)
 
     def end(self) -> None:
         self._ended.set()
-        self.leave()
-        if self._handing_over is not None:
-            self._handing_over.join(HAND_OVER_PATIENCE)
+        self.drain()
+        if self._redispatching is not None:
+            self._redispatching.join(REDISPATCH_TIMEOUT)
 
 
 def _worker(application: Celery, hostname: str, queues: list[str], threads: int) -> Worker:
-    setup_logging.connect(_leave_logging_alone)
-    # what it says of root is about messages that can hold code; ours are JSON, and no others are
-    # accepted
+    setup_logging.connect(_keep_logging)
+    # Celery warns of root, as pickled messages can run code; here only JSON is accepted
     warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
         Queue(each, routing_key=each) if isinstance(each, str) else each
@@ -283,12 +280,12 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
     )
 
 
-def _leave_logging_alone(**_: Any) -> None:
-    """Logging is set up already; a receiver is what tells Celery."""
+def _keep_logging(**_: Any) -> None:
+    """Keep the logging setup: Celery changes it unless this signal has a receiver."""
 
 
-def _fork_now(settings: Settings, name: str) -> int:
-    """Start the process that does periodic work; its pid. Before any thread is started."""
+def _fork_control(settings: Settings, name: str) -> int:
+    """Fork the control process and return its pid; call this before any thread is started."""
     parent = os.getpid()
     child = os.fork()
     if child:
@@ -297,14 +294,14 @@ def _fork_now(settings: Settings, name: str) -> int:
     try:
         die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-        _now(settings, name)
+        _run_control(settings, name)
         status = 0
     except Exception:
-        logger.exception("now.crashed")
+        logger.exception("control.crashed")
     os._exit(status)
 
 
-def _now(settings: Settings, name: str) -> None:
+def _run_control(settings: Settings, name: str) -> None:
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
@@ -317,4 +314,4 @@ def _now(settings: Settings, name: str) -> None:
         application, rpc_server.Desk(queue.Asks(application, settings), answerer, threads)
     )
     queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
-    _worker(application, f"now@{name}", queues, NOW_THREADS).start()
+    _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()

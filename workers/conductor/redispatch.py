@@ -1,8 +1,9 @@
 """
-Forwarding: a message that this conductor cannot make use of goes to one that can.
+Redispatch of messages that this conductor cannot process, to a conductor that can.
 
-That happens while two releases are in one fleet. A hint of a newer kind is told anew, in our words,
-to whoever its operation needs; an operation that needs more than we understand is never claimed.
+This happens while a fleet runs two releases. A message in a newer format is replaced by one in this
+release's format, sent to the operation's owner. An operation that needs a newer release than this
+one is never claimed.
 """
 
 from sqlalchemy import select
@@ -16,7 +17,7 @@ logger = log.get(__name__)
 
 
 def forward(runtime: Runtime, operation: str) -> None:
-    """Send an operation, by its UUID, where it belongs, unless it has been claimed."""
+    """Send an operation, by its UUID, to its owner, unless it is claimed."""
     if send_again(runtime, operation):
         logger.info("message.forwarded", operation=operation)
 
@@ -25,7 +26,7 @@ def send_again(runtime: Runtime, operation: str) -> bool:
     """
     Send a new chain of an operation, by its UUID, to the node's owner.
 
-    False: there is nothing to send, as it is claimed, over, or not yet admitted.
+    False: not sent, because the operation is claimed, has ended, or is not yet admitted.
     """
     with runtime.transaction() as session:
         found = session.scalar(select(Operation.id).where(Operation.uuid == operation))
@@ -39,7 +40,7 @@ def send_again(runtime: Runtime, operation: str) -> bool:
 
 
 def forward_newer(runtime: Runtime, operation: str) -> None:
-    """The same, if the operation needs more than this release understands."""
+    """Send an operation, by its UUID, to its owner, if it needs a newer release than this one."""
     newer = select(Operation.id).where(
         Operation.uuid == operation, Operation.version > release.UNDERSTOOD
     )

@@ -1,7 +1,7 @@
 """
-What a step's call returned or raised, as an outcome that can be recorded.
+Conversion of a driver's return value or exception to an outcome that can be recorded.
 
-Drivers are not all ours: every value and every exception ends the step with a typed outcome. What
+Drivers may be third-party code, so every value and every exception is converted. A value that
 cannot be recorded fails the step with the code `defect`.
 """
 
@@ -16,18 +16,22 @@ import orjson
 from drivers.core.errors import FailureCode, HardwareError
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 
-#: The longest pause or timeout, in seconds, that a step may ask for: a year.
+#: Longest `poll_after` or `timeout` of a step, in seconds: a year.
 LONGEST = 366 * 86400.0
-#: Bytes of JSON that a step may keep, and characters of a failure's reason.
+#: Most bytes of JSON in a result or progress; most characters of a failure's reason.
 MOST_JSON, MOST_TEXT = 4 << 20, 8192
 
 
 class Unusable(Exception):
-    """A driver returned something that is not an outcome, or has a field of a wrong type."""
+    """A driver returned a value that is no outcome, or an outcome with an invalid field."""
 
 
 def checked(returned: Any) -> Outcome:
-    """The outcome that a driver returned, safe to record; None is `Done()`. Raises Unusable."""
+    """
+    Return the outcome that a driver returned, safe to record; None becomes `Done()`.
+
+    Raises Unusable.
+    """
     match returned:
         case None:
             return Done()
@@ -52,21 +56,21 @@ def checked(returned: Any) -> Outcome:
 
 def failure(label: str, error: BaseException) -> Failed:
     """
-    The failure of a step, by its label, that raised something.
+    Convert the exception of a step, given by its label, to `Failed`.
 
-    A HardwareError says itself what it is. All else is a defect of the driver; only a lack of
-    memory may be over at the next try.
+    A HardwareError has its own code. Every other exception is a defect of the driver, and not
+    retryable, except MemoryError.
     """
     if isinstance(error, HardwareError):
         try:
             return checked(Failed(str(error), error.code, error.retryable))  # type: ignore[return-value]
-        except Exception as unusable:  # an exception of the driver's own, defective itself
+        except Exception as unusable:  # an exception class of the driver that is itself defective
             error = unusable
-    told = _said(error)
+    message = _message(error)
     if not isinstance(error, Unusable):
-        told = f"{type(error).__name__}: {told}"
+        message = f"{type(error).__name__}: {message}"
     return Failed(
-        f"{label} has a defect: {told}", FailureCode.DEFECT, isinstance(error, MemoryError)
+        f"{label} has a defect: {message}", FailureCode.DEFECT, isinstance(error, MemoryError)
     )
 
 
@@ -76,10 +80,10 @@ def _json(outcome: Outcome, field: str) -> Mapping[str, Any]:
         raise _wrong(outcome, field, "must be a mapping")
     value = dict(value)
     try:
-        json.dumps(value, allow_nan=False)  # rejects NaN, and objects that would not come back
-        size = len(orjson.dumps(value))  # what the database stores: string keys, 64-bit integers
+        json.dumps(value, allow_nan=False)  # rejects NaN, and objects that orjson would convert
+        size = len(orjson.dumps(value))  # rejects values that the database does not store
     except (TypeError, ValueError, RecursionError) as error:
-        raise _wrong(outcome, field, f"is not JSON: {_said(error)}") from error
+        raise _wrong(outcome, field, f"is not JSON: {_message(error)}") from error
     if size > MOST_JSON:
         raise Unusable(
             f"it returned {type(outcome).__name__} with {size} bytes of {field}; at most"
@@ -107,17 +111,17 @@ def _wrong(outcome: Outcome, field: str, why: str) -> Unusable:
 def _shown(value: Any) -> str:
     try:
         return _text(repr(value))[:100]
-    except Exception:  # not even that works
+    except Exception:  # a driver's class with a defective __repr__
         return f"an object of type {type(value).__name__}"
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
         return _text(str(error))
-    except Exception:  # not even that works
+    except Exception:  # a driver's class with a defective __str__
         return "(its message cannot be read)"
 
 
 def _text(text: str) -> str:
-    """Text as any database takes it."""
+    """Remove the characters that a database refuses; shorten the text to MOST_TEXT."""
     return text.encode(errors="replace").decode().replace("\0", "")[:MOST_TEXT]

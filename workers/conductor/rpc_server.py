@@ -1,9 +1,8 @@
 """
-Answering: what the API asks about machines (`app.engine.rpc`) is answered here.
+RPC server: answers the API's synchronous calls to machines (`app.engine.rpc`).
 
-Questions have threads of their own, and those about one node are answered one after the other: a
-slow BMC keeps one thread busy, whatever its node is asked. Nothing is begun that nobody waits for
-any more.
+Calls have their own threads, and calls for one node run one after the other, so a slow BMC occupies
+one thread only. A call whose timeout has passed is not started.
 """
 
 import threading
@@ -43,7 +42,7 @@ from workers.conductor.lease import Leases
 
 logger = log.get(__name__)
 
-#: What a driver's error means to the caller; any other is a bad gateway.
+#: Driver error -> HTTP status; all others are 502 Bad Gateway.
 STATUS: Mapping[type[HardwareError], int] = {
     NotSupported: Invalid.status,
     InvalidDriverInfo: Invalid.status,
@@ -56,63 +55,69 @@ STATUS: Mapping[type[HardwareError], int] = {
 
 @dataclass(slots=True)
 class Answerer:
-    """Answers questions for one conductor; `name` is the conductor's."""
+    """Executes calls in one conductor."""
 
     runtime: Runtime
-    name: str
+    name: str  # of the conductor
     leases: Leases
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """
-        {"answer": JSON}, or {"status", "message", "retry_after"} of what went wrong, or
-        {"understands": version} to a question of a later release.
+        Execute a call, and return the document that answers it.
 
-        seconds: how long somebody waits for it; no order is given to a machine after that.
+        {"answer": JSON}; or {"status", "message", "retry_after"} of an error; or
+        {"understands": version} for a call of a later release.
+
+        seconds: timeout of the caller; no order is sent to a machine after it.
         """
         end = time.monotonic() + seconds
-        what = QUESTIONS.get(document["what"])
-        if what is None or document.get("version", 0) > release.UNDERSTOOD:
-            return {"understands": release.UNDERSTOOD}  # another one is asked
+        call = QUESTIONS.get(document["what"])
+        if call is None or document.get("version", 0) > release.UNDERSTOOD:
+            return {"understands": release.UNDERSTOOD}  # the API calls another conductor
         try:
-            with log.bound(node=document["node"], question=document["what"]):
-                return {"answer": self._answer(what, document, end)}
+            with log.bound(node=document["node"], call=document["what"]):
+                return {"answer": self._answer(call, document, end)}
         except ServiceError as error:
-            return _told(error.status, error, error.retry_after)
+            return _error(error.status, error, error.retry_after)
         except HardwareError as error:
-            return _told(STATUS.get(type(error), BadGateway.status), error)
+            return _error(STATUS.get(type(error), BadGateway.status), error)
         except SQLAlchemyError as error:
-            logger.warning("question.no_database", detail=reason(error))
-            return _told(503, "The database is out of reach, please retry.", 5)
-        except Exception as error:  # a driver's bug must not leave its caller waiting
-            logger.exception("question.crashed")
-            return _told(500, f"{document['what']} has a defect: {type(error).__name__}: {error}")
+            logger.warning("call.no_database", detail=reason(error))
+            return _error(503, "The database is out of reach, please retry.", 5)
+        except Exception as error:  # a driver's defect must not leave its caller waiting
+            logger.exception("call.crashed")
+            return _error(500, f"{document['what']} has a defect: {type(error).__name__}: {error}")
 
-    def _answer(self, what: Question, document: Mapping[str, Any], end: float) -> Any:
+    def _answer(self, call: Question, document: Mapping[str, Any], end: float) -> Any:
         with self.runtime.reading() as session:
             node = nodes.find(session, document["node"])
-            if what.locked and node.reservation is not None:
+            if call.locked and node.reservation is not None:
                 raise NodeLocked(node.uuid, node.reservation)
             target = targets.of_node(session, node)
             session.expunge_all()
-        method = getattr(target.driver.by_kind[what.interface], what.method)
-        if not what.order:
+        method = getattr(target.driver.by_kind[call.interface], call.method)
+        if not call.order:
             answer = method(target, **document["arguments"])
         else:
-            with self._alone(node, end) as before_order:
+            with self._lease(node, end) as before_order:
                 target = replace(target, before_order=before_order)
                 before_order()
                 answer = method(target, **document["arguments"])
         if target.reports:
-            self._record(node, target.reports, free=what.locked)
+            self._record(node, target.reports, locked=call.locked)
         return answer
 
     @contextmanager
-    def _alone(self, node: Node, end: float) -> Iterator[Callable[[], None]]:
-        """Hold the node's lease; gives what must be called before each order. Raises NodeLocked."""
+    def _lease(self, node: Node, end: float) -> Iterator[Callable[[], None]]:
+        """
+        Hold the node's lease; yields the function that the driver calls before each order.
+
+        Raises NodeLocked: the node is reserved, or another conductor holds the lease.
+        """
 
         def still_free() -> bool:
             with self.runtime.reading() as session:
-                return session.scalar(select(Node.id).where(*_untouched(node))) is not None
+                return session.scalar(select(Node.id).where(*_unchanged(node))) is not None
 
         lease = self.leases.take(node.uuid, node.fence, still_free)
         if lease is None:
@@ -121,7 +126,7 @@ class Answerer:
 
         def before_order() -> None:
             if time.monotonic() > end:
-                raise LeaseLost("nobody waits for the answer any more")
+                raise LeaseLost("the call has timed out")
             lease.check()
 
         try:
@@ -130,10 +135,10 @@ class Answerer:
             yield before_order
         finally:
             self.leases.give_back(lease)
-            self._hand_on(node)
+            self._send_dropped(node)
 
-    def _hand_on(self, node: Node) -> None:
-        """A step that came while its node was ours was dropped: send it again."""
+    def _send_dropped(self, node: Node) -> None:
+        """Send the node's queued step again: a conductor may have dropped it for this lease."""
         with self.runtime.reading() as session:
             due = session.scalar(
                 select(Operation.id).where(
@@ -150,32 +155,32 @@ class Answerer:
             if operation.state == OperationState.QUEUED and operation.sent_at is not None:
                 operations.send(session, row, operation)
 
-    def _record(self, node: Node, found: Mapping[str, Any], *, free: bool) -> None:
-        """Keep what the machine reported, unless somebody has begun to work on it meanwhile."""
+    def _record(self, node: Node, reports: Mapping[str, Any], *, locked: bool) -> None:
+        """Record the driver's reports; if `locked`, only if the node has not changed."""
         with self.runtime.transaction() as session:
             row = session.scalar(
                 select(Node)
-                .where(*(_untouched(node) if free else (Node.id == node.id,)))
+                .where(*(_unchanged(node) if locked else (Node.id == node.id,)))
                 .with_for_update()
             )
             if row is None:
-                logger.warning("question.refused", fence=node.fence)
+                logger.warning("call.refused", fence=node.fence)
                 return
-            driver_reports.apply(session, row, found)
+            driver_reports.apply(session, row, reports)
 
 
 @dataclass(slots=True)
 class Desk:
-    """Takes questions from Redis, and lets threads answer them."""
+    """Reads calls from Redis, and runs them in threads, one at a time per node."""
 
     asks: Asks
     answerer: Answerer
     threads: ThreadPoolExecutor
-    _waiting: dict[str, deque[str]] = field(default_factory=dict)
+    _waiting: dict[str, deque[str]] = field(default_factory=dict)  # node UUID -> keys of calls
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, key: str, node: str) -> None:
-        """A question has come; it is answered after those about the same node."""
+        """Accept a call, by its key in Redis; it runs after earlier calls for the same node."""
         with self._lock:
             busy = node in self._waiting
             self._waiting.setdefault(node, deque()).append(key)
@@ -183,7 +188,7 @@ class Desk:
             self.threads.submit(self._work, node)
 
     def _work(self, node: str) -> None:
-        """Answer all that is asked about one node."""
+        """Run the waiting calls of one node."""
         while True:
             with self._lock:
                 keys = self._waiting[node]
@@ -192,16 +197,16 @@ class Desk:
                     return
                 key = keys.popleft()
             try:
-                question = self.asks.take(key)
-                if question is not None:
-                    document, seconds = question
+                call = self.asks.take(key)
+                if call is not None:
+                    document, seconds = call
                     self.asks.answer(key, self.answerer.answer(document, seconds), seconds)
-            except redis.RedisError as error:  # whoever asked learns nothing, and gives up
+            except redis.RedisError as error:  # the caller's request times out
                 logger.warning("answer.lost", node=node, detail=str(error))
 
 
 def declare(application: Celery, desk: Desk) -> None:
-    """Register the task in the process that answers."""
+    """Register the Celery task in the control process."""
 
     def take(key: str, node: str) -> None:
         desk.take(key, node)
@@ -209,10 +214,10 @@ def declare(application: Celery, desk: Desk) -> None:
     application.task(name=ASK, acks_late=False, ignore_result=True, shared=False)(take)
 
 
-def _untouched(node: Node) -> tuple[Any, ...]:
-    """Nobody has begun to work on the node since it was read."""
+def _unchanged(node: Node) -> tuple[Any, ...]:
+    """Condition: no operation was dispatched on the node since it was read, and it is free."""
     return Node.id == node.id, Node.fence == node.fence, Node.reservation.is_(None)
 
 
-def _told(status: int, error: object, retry_after: int | None = None) -> dict[str, Any]:
+def _error(status: int, error: object, retry_after: int | None = None) -> dict[str, Any]:
     return {"status": status, "message": str(error), "retry_after": retry_after}

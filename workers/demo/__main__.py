@@ -1,4 +1,4 @@
-"""`python -m workers.demo`: see `workers.demo.story`."""
+"""Entry point of `python -m workers.demo`, see `workers.demo.story`."""
 
 import sys
 

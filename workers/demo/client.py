@@ -1,4 +1,4 @@
-"""The demo as a client of the API: what it asks for, and a node's line as it reads it back."""
+"""API client of the demo, and the state of a node as the demo displays it."""
 
 import dataclasses
 import json
@@ -14,8 +14,8 @@ from app.models import ENDED, StepState
 from workers.demo.stage import DemoError
 
 HEADERS = {"X-OpenStack-Ironic-API-Version": "1.115"}
-#: A process of the API may be killed too: who reads then asks again.
-AGAIN = Retry(6, backoff_factor=0.2, allowed_methods={"GET"})
+#: Reads are retried, as a request fails when its API process is killed.
+RETRY = Retry(6, backoff_factor=0.2, allowed_methods={"GET"})
 TIMEOUT = 30
 
 Document = dict[str, Any]
@@ -23,12 +23,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """
-    A node and the operation that it is in, or was in last.
-
-    step: the label of the step under way, "" for none. done, total: its steps. operation: its
-    state, "" before the first. claimed_by: the incarnation that claimed a step last.
-    """
+    """A node and its active or last operation."""
 
     uuid: str
     name: str
@@ -38,15 +33,15 @@ class Line:
     last_error: str
     maintenance: bool
     reserved: bool
-    operation: str = ""
-    step: str = ""
-    done: int = 0
-    total: int = 0
-    claimed_by: str = ""
+    operation: str = ""  # state of the operation; "": none yet
+    step: str = ""  # label of the current step; "": none
+    done: int = 0  # steps that are done
+    total: int = 0  # all steps
+    claimed_by: str = ""  # incarnation that claimed a step last
 
     @property
     def active(self) -> bool:
-        """Whether its operation goes on."""
+        """Whether its operation has not ended."""
         return bool(self.operation) and self.operation not in ENDED
 
 
@@ -56,9 +51,9 @@ class Api:
     def __init__(self, url: str) -> None:
         self.url = url
         self._session = requests.Session()
-        self._session.trust_env = False  # no proxy, no .netrc: this is loopback
+        self._session.trust_env = False  # loopback needs no proxy and no .netrc
         self._session.headers.update(HEADERS)
-        self._session.mount("http://", HTTPAdapter(max_retries=AGAIN))
+        self._session.mount("http://", HTTPAdapter(max_retries=RETRY))
         self._operations: dict[str, Document] = {}
 
     def __enter__(self) -> Self:
@@ -68,7 +63,7 @@ class Api:
         self._session.close()
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON document that is answered, None for an empty answer."""
+        """Send a request; return the JSON of the response, None if it is empty."""
         try:
             answer = self._session.request(method, f"{self.url}{path}", json=body, timeout=TIMEOUT)
         except requests.RequestException as error:
@@ -78,7 +73,7 @@ class Api:
         return answer.json() if answer.content else None
 
     def lines(self) -> list[Line]:
-        """All nodes, by name."""
+        """Return all nodes, ordered by name."""
         nodes = self.call("GET", "/v1/nodes/detail")["nodes"]
         return [self._line(node) for node in sorted(nodes, key=lambda node: str(node["name"]))]
 
@@ -96,7 +91,7 @@ class Api:
         return with_operation(line, self._operation(node["uuid"]))
 
     def _operation(self, node: str) -> Document | None:
-        """The newest operation of a node with its steps; power changes are no story."""
+        """Return the newest operation of a node, with steps; power operations are left out."""
         known = self._operations.get(node)
         if known is None or known["state"] in ENDED:
             listed = self.call("GET", f"/v1/nodes/{node}/operations")["operations"]
@@ -110,25 +105,25 @@ class Api:
 
 
 def with_operation(line: Line, operation: Document | None) -> Line:
-    """A node's line with what its operation says."""
+    """Return a node's line with the fields of its operation."""
     if operation is None:
         return line
     steps: Sequence[Document] = operation["steps"]
-    over = {StepState.DONE, StepState.SKIPPED}
-    now = (each for each in steps if each["position"] == operation["cursor"])
-    current = next(now, None) if operation["state"] not in ENDED else None
+    finished = {StepState.DONE, StepState.SKIPPED}
+    at_cursor = (each for each in steps if each["position"] == operation["cursor"])
+    current = next(at_cursor, None) if operation["state"] not in ENDED else None
     return dataclasses.replace(
         line,
         operation=operation["state"],
         step=f"{current['interface']}.{current['step']}" if current else "",
-        done=sum(each["state"] in over for each in steps),
+        done=sum(each["state"] in finished for each in steps),
         total=len(steps),
         claimed_by=operation["claimed_by"] or "",
     )
 
 
 def _reason(answer: requests.Response) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error response, in one line."""
     try:
         fault = json.loads(answer.json()["error_message"])["faultstring"]
     except (ValueError, KeyError, TypeError):

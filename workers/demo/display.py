@@ -1,4 +1,4 @@
-"""What the demo shows: a live table on a terminal, plain lines anywhere else."""
+"""Output of the demo: a live table on a terminal, plain lines elsewhere."""
 
 import time
 from abc import ABC, abstractmethod
@@ -17,10 +17,11 @@ from app.cli import styles
 from app.models import OperationState
 from workers.demo.client import Line
 
-#: Seconds between two lines of progress where there is no terminal.
+#: Seconds between two lines of progress without a terminal.
 PLAIN_INTERVAL = 2.0
-#: Events that stay beneath the table.
+#: Number of events below the table.
 EVENTS = 8
+#: State of an operation -> note in the table.
 NOTES = {
     OperationState.QUEUED: "due",
     OperationState.RUNNING: "conductor works",
@@ -28,13 +29,12 @@ NOTES = {
     OperationState.HELD: "operator's turn",
 }
 
+#: Node UUID -> note that replaces the one of the operation's state.
 Notes = Mapping[str, str]
 
 
 class View(ABC):
-    """
-    What the spectator sees. notes: node UUID -> what is to be told of it, before all else.
-    """
+    """Output of one run."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -45,15 +45,15 @@ class View(ABC):
 
     @abstractmethod
     def say(self, event: str) -> None:
-        """Tell what has happened."""
+        """Print an event."""
 
     @abstractmethod
     def show(self, title: str, lines: Sequence[Line], notes: Notes) -> None:
-        """Tell where the nodes stand."""
+        """Print the states of the nodes."""
 
     @abstractmethod
     def close(self) -> None:
-        """No more is shown; what was shown last stays."""
+        """End the output; the last table remains on the terminal."""
 
 
 def make(console: Console) -> View:
@@ -62,7 +62,7 @@ def make(console: Console) -> View:
 
 
 class Plain(View):
-    """A line per event, and one of progress now and then."""
+    """One line for each event, and one for progress every PLAIN_INTERVAL."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -80,11 +80,11 @@ class Plain(View):
             self.say(progress)
 
     def close(self) -> None:
-        """Every line is already there."""
+        """Do nothing: every line is printed already."""
 
 
 class Terminal(View):
-    """A table that is drawn anew again and again, with the last events beneath."""
+    """A table that is redrawn at each change, with the last events below it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -122,7 +122,7 @@ class Terminal(View):
         self._live.stop()
 
 
-#: Column -> its share of the width; None: as wide as what is in it.
+#: Column -> its share of the width; None: the width of its content.
 COLUMNS: Mapping[str, int | None] = {
     "node": None, "state": None, "power": None, "conductor": None, "step": 4, "k/n": None,
     "": 2, "note": 5,
@@ -130,11 +130,11 @@ COLUMNS: Mapping[str, int | None] = {
 
 
 def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
-    """A node's row of the table."""
-    failed = "red" if line.last_error or line.maintenance else ""
-    told = line.last_error or note
-    if not told and line.active:
-        told = NOTES.get(OperationState(line.operation), "")
+    """Return the cells of a node in the table."""
+    style = "red" if line.last_error or line.maintenance else ""
+    text = line.last_error or note
+    if not text and line.active:
+        text = NOTES.get(OperationState(line.operation), "")
     return (
         Text(line.name),
         Text(line.provision_state, style=styles.of("provision_state", line.provision_state)),
@@ -148,17 +148,17 @@ def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
             complete_style=styles.UNDER_WAY,
             finished_style=styles.OVER,
         ),
-        Text(told, style=failed),
+        Text(text, style=style),
     )
 
 
 def span(seconds: Sequence[float]) -> tuple[str, str]:
-    """The first and the last of the times after which something was reached."""
+    """Format the shortest and the longest of several durations."""
     return (f"{min(seconds):.1f} s", f"{max(seconds):.1f} s") if seconds else ("-", "-")
 
 
 def summary(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    """The table at the end: what was done, by how many, and how long it took."""
+    """Print the final table: phases, number of machines, durations."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for name in ("", "machines", "first after", "all after"):
         table.add_column(name, justify="left" if not name else "right", no_wrap=True)

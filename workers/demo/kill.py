@@ -1,4 +1,4 @@
-"""The demo's accident: one conductor is killed, and what it had in hand is followed."""
+"""Kill of a conductor during the demo, and the takeover of its operations."""
 
 import os
 import signal
@@ -9,41 +9,35 @@ from dataclasses import dataclass, field
 from workers.demo.client import Line
 from workers.demo.display import span
 
-#: The share of all steps after which it strikes.
+#: Share of all steps after which the conductor is killed.
 SHARE = 0.5
 
 
 @dataclass(slots=True)
-class Strike:
-    """
-    Kills the conductor that has the most nodes in hand, once.
+class ConductorKill:
+    """Kills the conductor with the most active nodes, once, and measures the takeover."""
 
-    conductors: name -> pid of those that run. say: tells what has happened. in_hand: UUID -> name
-    of the nodes that nobody has gone on with since. seconds: until somebody went on, for each of
-    the others. notes: UUID -> what to tell of a node.
-    """
-
-    conductors: Callable[[], dict[str, int]]
-    say: Callable[[str], None]
-    victim: str = ""
+    conductors: Callable[[], dict[str, int]]  # returns name -> pid of the running conductors
+    say: Callable[[str], None]  # prints an event
+    victim: str = ""  # name of the killed conductor; "": none yet
     pid: int = 0
-    at: float = 0.0
-    dead: set[str] = field(default_factory=set)
-    in_hand: dict[str, str] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-    back: float | None = None
-    notes: dict[str, str] = field(default_factory=dict)
+    at: float = 0.0  # monotonic time of the kill
+    dead: set[str] = field(default_factory=set)  # incarnations
+    in_hand: dict[str, str] = field(default_factory=dict)  # UUID -> name: not yet taken over
+    seconds: list[float] = field(default_factory=list)  # until the takeover, one for each node
+    back: float | None = None  # seconds until the conductor was started again
+    notes: dict[str, str] = field(default_factory=dict)  # node UUID -> note in the table
 
-    def look(self, lines: Sequence[Line]) -> None:
-        """Strike when it is time; afterwards, see what has become of it."""
+    def update(self, lines: Sequence[Line]) -> None:
+        """Kill the conductor once SHARE is reached; afterwards, follow the takeover."""
         if self.victim:
             self._follow(lines)
         else:
             done, total = sum(each.done for each in lines), sum(each.total for each in lines)
             if done >= SHARE * total:
-                self._strike(lines)
+                self._kill(lines)
 
-    def _strike(self, lines: Sequence[Line]) -> None:
+    def _kill(self, lines: Sequence[Line]) -> None:
         busy = [each for each in lines if each.active and each.claimed_by]
         pids = self.conductors()
         count = {name: sum(each.conductor == name for each in busy) for name in pids}
@@ -73,6 +67,6 @@ class Strike:
                     self.say(f"all nodes of the killed {self.victim} go on after {elapsed:.1f} s")
 
     def row(self) -> Sequence[str]:
-        """Its row of the summary."""
+        """Return the row of the summary."""
         count = f"{len(self.seconds)} of {len(self.seconds) + len(self.in_hand)}"
         return (f"{self.victim or 'no conductor'} killed, taken over", count, *span(self.seconds))

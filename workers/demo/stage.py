@@ -1,8 +1,8 @@
 """
-The demo's stage: a rack of simulated machines, an image to deploy, and a service of its own.
+Environment of the demo: simulated machines, an image to deploy, and a separate service.
 
-All of it runs in child processes that end with this one, with its files in a temporary directory.
-Nothing of the caller's settings reaches it, so that it never meets a service that is in use.
+All parts run in child processes that end with this one; their files are in a temporary directory.
+The caller's settings are not passed on, so the demo cannot affect a service that is in use.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from typing import Any
 
 from app.parent import die_with_parent
 
-#: Where the packages are.
+#: Working directory of the child processes.
 ROOT = Path(__file__).resolve().parents[1]
 CONDUCTORS = 2
-#: The port that the service has where it is free.
+#: Port of the API, if it is free.
 PORT = 6385
-#: Seconds for a child to end when it is told to.
-PATIENCE = 20
+#: Seconds for a child to end after SIGTERM.
+STOP_TIMEOUT = 20
 
-#: The service's settings: it notices a death soon, and believes agents without a certificate.
+#: Settings of the service: short timeouts for the takeover, and agents without TLS.
 SETTINGS = {
     "INGOT_HOST": "conductor",
     "INGOT_LOG_FORMAT": "json",
@@ -46,27 +46,31 @@ SETTINGS = {
 
 
 class DemoError(Exception):
-    """The show cannot go on; one line says why."""
+    """The demo cannot continue; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the machines are deployed with: where it lies, sha256 in hex."""
+    """Image that is deployed."""
 
     url: str
-    sha256: str
+    sha256: str  # in hexadecimal
 
 
 @dataclass(slots=True)
 class Child:
-    """A process that we started; `log` is where it writes what it does."""
+    """A child process."""
 
     name: str
     process: subprocess.Popen[str]
-    log: Path
+    log: Path  # file with its standard error
 
     def first_line(self) -> str:
-        """Its first line on standard output, which it writes when it is ready. Raises DemoError."""
+        """
+        Wait for the first line on standard output, which means that the process is ready.
+
+        Raises DemoError: the process has ended.
+        """
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -75,59 +79,64 @@ class Child:
         return line.strip()
 
     def check(self) -> None:
-        """Raises DemoError when it has ended."""
+        """
+        Check that the process runs.
+
+        Raises DemoError: it has ended.
+        """
         status = self.process.poll()
         if status is not None:
             lines = self.log.read_text(errors="replace").strip().splitlines()
-            told = next((line for line in lines if line.startswith("ingot: ")), *lines[-1:])
-            raise DemoError(f"{self.name} ended with status {status}: {told}")
+            reason = next((line for line in lines if line.startswith("ingot: ")), *lines[-1:])
+            raise DemoError(f"{self.name} ended with status {status}: {reason}")
 
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
 
 @dataclass(slots=True)
-class Stage:
-    """
-    What is there when the curtain rises.
+class Environment:
+    """Addresses and processes of a running demo."""
 
-    url: of the service. control: of the simulator. machines: as the simulator describes them.
-    """
-
-    url: str
-    control: str
-    machines: list[dict[str, Any]]
+    url: str  # of the service's API
+    control: str  # URL of the simulator
+    machines: list[dict[str, Any]]  # as the simulator describes them
     image: Image
     children: list[Child]
-    pidfile: Path
+    pidfile: Path  # of `ingot up`
 
     @property
     def medium(self) -> str:
-        """URL of the medium from which the machines boot the agent."""
+        """URL of the ISO image from which the machines boot the agent."""
         return f"{self.control}/agent.iso?api={self.url}"
 
     def check(self) -> None:
-        """Raises DemoError when something of it has ended."""
+        """
+        Check that all children run.
+
+        Raises DemoError: a child has ended.
+        """
         for child in self.children:
             child.check()
 
     def conductors(self) -> dict[str, int]:
-        """Name -> pid of the conductors that run."""
+        """Return name -> pid of the running conductors."""
         found: dict[str, int] = json.loads(self.pidfile.read_text())["conductors"]
         return found
 
 
 @contextlib.contextmanager
-def stage(machines: int, pace: float) -> Iterator[Stage]:
+def environment(machines: int, pace: float) -> Iterator[Environment]:
     """
-    Build the stage, and take everything away at the end.
+    Start all parts of the demo; stop them and delete their files at the end.
 
-    pace: scales the time that machines take. Raises DemoError.
+    pace: factor on the delays of the machines.
+    Raises DemoError.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -136,22 +145,22 @@ def stage(machines: int, pace: float) -> Iterator[Stage]:
             raise DemoError(f"no temporary directory: {error.strerror}") from None
         folder = Path(stack.enter_context(temporary))
         try:
-            # children first: a process with threads must not fork
-            rack = _start(stack, folder, "the simulator", _simulator(machines, pace))
+            # before the image server's thread: a process with threads must not fork
+            simulator = _start(stack, folder, "the simulator", _simulator(machines, pace))
             pidfile = folder / "pids.json"
-            port = PORT if stack.enter_context(_port_is_ours(PORT)) else 0
+            port = PORT if stack.enter_context(_reserved(PORT)) else 0
             service = _start(stack, folder, "ingot up", _service(folder, pidfile, port))
-            described = json.loads(rack.first_line())
+            described = json.loads(simulator.first_line())
             url = service.first_line().removeprefix("ready ")
             image = stack.enter_context(_image())
             control, fleet = described["url"], described["machines"]
-            yield Stage(url, control, fleet, image, [rack, service], pidfile)
+            yield Environment(url, control, fleet, image, [simulator, service], pidfile)
         finally:
-            _deaf()
+            _ignore_signals()
 
 
-def _deaf() -> None:
-    """Taking away is not interrupted: it takes no longer than the children's patience."""
+def _ignore_signals() -> None:
+    """Keep signals from interrupting the cleanup, which takes at most STOP_TIMEOUT per child."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
@@ -176,7 +185,7 @@ def _service(folder: Path, pidfile: Path, port: int) -> list[str]:
 
 
 def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[str]) -> Child:
-    """Run a module in a process group of its own, so that Ctrl-C reaches us alone."""
+    """Run a module in its own session, so that Ctrl-C reaches only this process."""
     log = folder / f"{module[0]}.log"
     parent = os.getpid()
     with log.open("wb") as errors:
@@ -189,7 +198,7 @@ def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[st
             stderr=errors,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - we have one thread yet
+            preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - one thread so far
         )
     child = Child(name, process, log)
     stack.callback(child.stop)
@@ -197,7 +206,7 @@ def _start(stack: contextlib.ExitStack, folder: Path, name: str, module: list[st
 
 
 def _environment() -> dict[str, str]:
-    """Ours without settings of another service, and without proxies: all of it is on loopback."""
+    """Return this process's environment with the demo's settings, and without proxies."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -207,11 +216,11 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _port_is_ours(port: int) -> Iterator[bool]:
+def _reserved(port: int) -> Iterator[bool]:
     """
-    Whether a port is free and no other demo is about to take it.
+    Reserve a port among demos; yields whether it is reserved and free.
 
-    An abstract socket of that name is the mark; the kernel removes it when we end, however we do.
+    The reservation is an abstract socket, which the kernel removes when this process ends.
     """
     with socket.socket(socket.AF_UNIX) as mark, socket.socket() as probe:
         try:
@@ -228,7 +237,7 @@ def _port_is_ours(port: int) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _image() -> Iterator[Image]:
-    """Serve one small image on loopback."""
+    """Serve a small image on loopback."""
     content = hashlib.shake_256(b"an operating system").digest(1 << 20)
 
     class Handler(BaseHTTPRequestHandler):
@@ -243,7 +252,7 @@ def _image() -> Iterator[Image]:
         do_HEAD = do_GET  # noqa: N815 - the library's name
 
         def log_message(self, *_: Any) -> None:
-            """The table is on the terminal."""
+            """Log nothing, as the terminal displays the table."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

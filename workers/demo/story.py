@@ -1,8 +1,8 @@
 """
-`make demo`: the whole service and a rack of simulated machines, before your eyes.
+Demo (`make demo`): the whole service with simulated machines.
 
-The machines are enrolled, verified, cleaned, deployed and given back. While they are deployed, one
-of the two conductors is killed, and every machine still gets where it should.
+The machines are enrolled, verified, cleaned, deployed and undeployed. During the deployment, one of
+the two conductors is killed, and all machines still reach their provision states.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from app.states import MACHINE, Kind, State
 from workers.demo import display
 from workers.demo.client import Api, Line
 from workers.demo.display import View, span
-from workers.demo.kill import Strike
-from workers.demo.stage import DemoError, Stage, stage
+from workers.demo.kill import ConductorKill
+from workers.demo.stage import DemoError, Environment, environment
 
-#: Seconds between two looks at the nodes.
+#: Seconds between two reads of the nodes.
 TICK = 0.4
 #: Seconds after which a phase has failed.
-PATIENCE = 180.0
+PHASE_TIMEOUT = 180.0
 MOST_MACHINES = 200
 
 
@@ -47,50 +47,58 @@ GIVE_BACK = Phase("give back", "deleted", State.AVAILABLE)
 
 @dataclass(slots=True)
 class Result:
-    """What came of a phase: seconds until a machine arrived, for each that did."""
+    """Result of a phase."""
 
     name: str
     machines: int
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # one for each machine that succeeded
 
     def row(self) -> Sequence[str]:
         return (self.name, f"{len(self.seconds)} of {self.machines}", *span(self.seconds))
 
 
-class Show:
-    """The story, told of the machines on a stage."""
+class Demo:
+    """One run of all phases."""
 
-    def __init__(self, scene: Stage, api: Api, view: View) -> None:
-        self.stage, self.api, self.view = scene, api, view
+    def __init__(self, running: Environment, api: Api, view: View) -> None:
+        self.environment, self.api, self.view = running, api, view
         self.results: list[Result] = []
-        self.on_the_way: dict[str, str] = {}  # UUID -> name of the machines not lost so far
-        self.strike = Strike(scene.conductors, view.say)
+        self.machines: dict[str, str] = {}  # node UUID -> name, without the failed ones
+        self.kill = ConductorKill(running.conductors, view.say)
 
     def run(self) -> bool:
-        """Tell it; whether every machine arrived. Raises DemoError."""
+        """
+        Run all phases; return whether they succeeded for every machine.
+
+        Raises DemoError.
+        """
         self._enrol()
         self._phase(VERIFY)
         self._phase(CLEAN)
         self._prepare_deployment()
-        self._phase(DEPLOY, self.strike.look)
-        self._inspect_disks(self.stage.image.sha256, "holds the image that was asked for")
-        self._phase(GIVE_BACK, self.strike.look)
-        self._inspect_disks(None, "is empty")
-        return len(self.on_the_way) == len(self.stage.machines)
+        self._phase(DEPLOY, self.kill.update)
+        self._check_disks(self.environment.image.sha256, "has the requested image")
+        self._phase(GIVE_BACK, self.kill.update)
+        self._check_disks(None, "is empty")
+        return len(self.machines) == len(self.environment.machines)
 
     def summary(self) -> list[Sequence[str]]:
-        return [*(each.row() for each in self.results), self.strike.row()]
+        return [*(each.row() for each in self.results), self.kill.row()]
 
-    def look(self, title: str) -> list[Line]:
-        """Show where all nodes stand. Raises DemoError."""
-        self.stage.check()
+    def update(self, title: str) -> list[Line]:
+        """
+        Read and display the states of all nodes.
+
+        Raises DemoError.
+        """
+        self.environment.check()
         lines = self.api.lines()
-        self.view.show(title, lines, self.strike.notes)
+        self.view.show(title, lines, self.kill.notes)
         return lines
 
     def _enrol(self) -> None:
         start, result = time.monotonic(), self._result("enrol")
-        for machine in self.stage.machines:
+        for machine in self.environment.machines:
             node = {
                 "name": machine["name"],
                 "driver": "redfish",
@@ -99,25 +107,25 @@ class Show:
                     "redfish_system_id": machine["system_id"],
                     "redfish_username": "admin",
                     "redfish_password": "admin",
-                    "deploy_iso": self.stage.medium,
+                    "deploy_iso": self.environment.medium,
                 },
             }
             uuid = self.api.call("POST", "/v1/nodes", node)["uuid"]
             port = {"node_uuid": uuid, "address": machine["mac"]}
             self.api.call("POST", "/v1/ports", port)
-            self.on_the_way[uuid] = machine["name"]
+            self.machines[uuid] = machine["name"]
             result.seconds.append(time.monotonic() - start)
-        self.view.say(f"enrolled {len(self.on_the_way)} machines through the API")
+        self.view.say(f"enrolled {len(self.machines)} machines through the API")
 
     def _prepare_deployment(self) -> None:
-        image = self.stage.image
+        image = self.environment.image
         info = {
             "image_source": image.url,
             "image_os_hash_algo": "sha256",
             "image_os_hash_value": image.sha256,
             "image_disk_format": "raw",
         }
-        for uuid in self.on_the_way:
+        for uuid in self.machines:
             patch = [{"op": "add", "path": "/instance_info", "value": info}]
             self.api.call("PATCH", f"/v1/nodes/{uuid}", patch)
 
@@ -125,101 +133,106 @@ class Show:
         self, phase: Phase, also: Callable[[Sequence[Line]], None] = lambda _lines: None
     ) -> None:
         """
-        Ask for the verb and follow every machine until it is there, or lost.
+        Request the verb for every machine, and wait until each has reached the goal or failed.
 
-        also: called with every look at the nodes.
+        also: called with the nodes after each read.
         """
         start, result = time.monotonic(), self._result(phase.name)
-        for uuid in self.on_the_way:
+        for uuid in self.machines:
             self.api.call("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": phase.verb})
-        moving = set(self.on_the_way)
+        active = set(self.machines)
         title = f"{phase.name} {result.machines} machines"
-        while moving:
-            lines = self.look(f"{title}, {len(result.seconds)} there")
+        while active:
+            lines = self.update(f"{title}, {len(result.seconds)} done")
             also(lines)
-            late = time.monotonic() - start > PATIENCE
+            late = time.monotonic() - start > PHASE_TIMEOUT
             for line in lines:
-                if line.uuid not in moving:
+                if line.uuid not in active:
                     continue
                 if line.provision_state == phase.goal and not line.reserved:
-                    moving.remove(line.uuid)
+                    active.remove(line.uuid)
                     result.seconds.append(time.monotonic() - start)
                 elif late or line.maintenance or stuck(line):
-                    moving.remove(line.uuid)
-                    why = line.last_error or ("it took too long" if late else "no reason given")
-                    self._lose(line.uuid, f"{phase.name} ended in {line.provision_state!r}: {why}")
-            time.sleep(TICK if moving else 0)
-        self.look(f"{title}, {len(result.seconds)} there")
-        there = f"{len(result.seconds)} of {result.machines} machines are {phase.goal}"
-        self.view.say(f"{phase.name}: {there} after {time.monotonic() - start:.1f} s")
+                    active.remove(line.uuid)
+                    why = line.last_error or ("timeout" if late else "no reason given")
+                    self._fail(line.uuid, f"{phase.name} ended in {line.provision_state!r}: {why}")
+            time.sleep(TICK if active else 0)
+        self.update(f"{title}, {len(result.seconds)} done")
+        done = f"{len(result.seconds)} of {result.machines} machines are {phase.goal}"
+        self.view.say(f"{phase.name}: {done} after {time.monotonic() - start:.1f} s")
 
     def _result(self, name: str) -> Result:
-        self.results.append(Result(name, len(self.stage.machines)))
+        self.results.append(Result(name, len(self.environment.machines)))
         return self.results[-1]
 
-    def _lose(self, uuid: str, why: str) -> None:
-        self.view.say(f"{self.on_the_way.pop(uuid)} is lost: {why}")
+    def _fail(self, uuid: str, why: str) -> None:
+        self.view.say(f"{self.machines.pop(uuid)} failed: {why}")
 
-    def _inspect_disks(self, sha256: str | None, wanted: str) -> None:
-        """Look into the machines themselves, beside the service."""
-        with Api(self.stage.control) as simulator:
+    def _check_disks(self, sha256: str | None, wanted: str) -> None:
+        """Compare the disks of the simulated machines with the expected checksum."""
+        with Api(self.environment.control) as simulator:
             machines = simulator.call("GET", "/sim/machines")
         disks = {each["name"]: each["disk"] for each in machines}
         good = 0
-        for uuid, name in list(self.on_the_way.items()):
+        for uuid, name in list(self.machines.items()):
             found = disks[name]["sha256"] if disks[name] else None
             if found == sha256:
                 good += 1
             else:
-                self._lose(uuid, f"its disk holds {found}, not {sha256}")
+                self._fail(uuid, f"the checksum of its disk is {found}, not {sha256}")
         self.view.say(f"the disk of {good} machines {wanted}")
 
 
 def stuck(line: Line) -> bool:
-    """Whether nothing will happen to a node unless somebody asks."""
+    """Whether a node is in a stable or failed state without an operation."""
     kind = MACHINE[State(line.provision_state)].kind
     return kind in (Kind.STABLE, Kind.FAILED) and not line.reserved
 
 
 def commands(url: str, node: str) -> str:
-    """What to try while the service runs; node: the name of one."""
+    """Return example commands for the running service; node: name of a node."""
     script = Path(sys.executable).with_name("ingot")
     ingot = f"{script}" if script.exists() else f"{sys.executable} -m workers.ingot"
-    asked = ("list", f"why {node}", f"operations {node}", f"power {node} on --wait")
+    examples = ("list", f"why {node}", f"operations {node}", f"power {node} on --wait")
     return "\n".join(
         [
-            f"the service runs at {url} until Ctrl-C (what it can do: {url}/docs); try",
+            f"the service runs at {url} until Ctrl-C (API documentation: {url}/docs); try",
             f"  export INGOT_URL={url}",
-            *(f"  {ingot} node {words}" for words in asked),
+            *(f"  {ingot} node {words}" for words in examples),
         ]
     )
 
 
 def play(console: Console, machines: int, pace: float, *, once: bool) -> int:
-    """Set the stage, tell the story, and leave it open unless `once`. The exit status."""
+    """Run the demo; unless `once`, keep the service running. Return the exit status."""
     console.print(f"starting {machines} simulated machines, and the service", highlight=False)
-    with stage(machines, pace) as scene, Api(scene.url) as api:
+    with environment(machines, pace) as running, Api(running.url) as api:
         view = display.make(console)
-        show = Show(scene, api, view)
+        demo = Demo(running, api, view)
         try:
-            view.say(f"the service answers at {scene.url}")
-            arrived = show.run()
+            view.say(f"the service answers at {running.url}")
+            succeeded = demo.run()
         finally:
             view.close()
-        display.summary(console, show.summary())
-        status = 0 if arrived else 1
+        display.summary(console, demo.summary())
+        status = 0 if succeeded else 1
         if not once:
             node = api.lines()[0].name
-            console.print(commands(scene.url, node), highlight=False, soft_wrap=True, markup=False)
-            wait(scene)
+            text = commands(running.url, node)
+            console.print(text, highlight=False, soft_wrap=True, markup=False)
+            wait(running)
     return status
 
 
-def wait(scene: Stage) -> None:
-    """Return at Ctrl-C. Raises DemoError when something has ended by itself."""
+def wait(running: Environment) -> None:
+    """
+    Wait for Ctrl-C.
+
+    Raises DemoError: a child has ended.
+    """
     try:
         while True:
-            scene.check()
+            running.check()
             time.sleep(1)
     except KeyboardInterrupt:
         return
@@ -231,9 +244,9 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m workers.demo", description=__doc__)
-    parser.add_argument("--once", action="store_true", help="end after the show")
+    parser.add_argument("--once", action="store_true", help="end after the last phase")
     parser.add_argument("--machines", type=int, default=8)
-    parser.add_argument("--pace", type=float, default=1.0, help="scales the machines' delays")
+    parser.add_argument("--pace", type=float, default=1.0, help="factor on the machines' delays")
     arguments = parser.parse_args()
     if not 1 <= arguments.machines <= MOST_MACHINES:
         parser.error(f"--machines: from 1 to {MOST_MACHINES}")

@@ -1,5 +1,5 @@
 """
-What the doctor looks for, one row for each check, and what it does about what it finds.
+Types of the doctor's checks: a check, its findings, and the installation that it examines.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,48 +14,40 @@ from app.runtime import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """
-    The service that is looked at. broker: None when there is none to be asked. messages: what
-    carries messages, None likewise.
-    """
+    """The installation that is examined."""
 
     runtime: Runtime
-    broker: redis.Redis | None
-    messages: Celery | None
+    broker: redis.Redis | None  # None: Redis is stopped or unreachable
+    messages: Celery | None  # None: Redis is stopped or unreachable
 
     @property
-    def patience(self) -> float:
-        """Seconds after which the service should have seen to it by itself."""
+    def grace(self) -> float:
+        """Seconds after which the service itself should have repaired a finding."""
         settings = self.runtime.settings.conductor
         return 2 * settings.heartbeat_timeout + 2 * settings.reconcile_interval
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """
-    subject: what it is about, in a word. explanation: what is wrong, and what to do where nothing
-    is repaired. key: by which the repair finds it again.
-    """
+    """One inconsistency."""
 
-    subject: str
-    explanation: str
-    key: Any = None
+    subject: str  # such as "node UUID"; identifies the finding within its check
+    explanation: str  # the problem, and the operator's action if there is no repair
+    key: Any = None  # the repair's reference to the subject
 
 
-Look = Callable[[Patient], Iterable[Finding]]
+Find = Callable[[Patient], Iterable[Finding]]
 Repair = Callable[[Patient, Finding], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """
-    looks: returns what is wrong. repair: sets right one finding, if it is still so; None: an
-    operator must. It changes rows, hints and files, never machines. rows, broker: what has to be
-    within reach to look.
-    """
+    """A kind of inconsistency."""
 
     name: str
-    looks: Look
+    find: Find
+    #: Repairs one finding if it still exists; None: an operator must. Changes rows, Redis keys and
+    #: files, never machines.
     repair: Repair | None = None
-    rows: bool = True
-    broker: bool = False
+    rows: bool = True  # the check needs the database
+    broker: bool = False  # the check needs Redis

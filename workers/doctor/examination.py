@@ -1,5 +1,5 @@
 """
-The examination: every check in turn; what is found twice is a finding.
+Examination of the service: runs every check twice and reports the findings of both runs.
 """
 
 import time
@@ -24,13 +24,13 @@ from workers.doctor.checks import Check, Finding, Patient
 
 logger = log.get(__name__)
 
-#: Seconds between two looks: what was only under way is gone by then.
+#: Seconds between the two runs of a check; work in progress does not appear in both.
 PAUSE = 1.0
 
 CHECKS: Sequence[Check] = (
     Check("schema", surroundings.schema),
     Check("clock skew", surroundings.clocks),
-    Check("signs of life", rows.signs_of_life),
+    Check("future heartbeats", rows.future_heartbeats),
     Check("restored database", surroundings.restored, broker=True),
     Check("unchecked nodes", rows.unchecked),
     Check("beat", rows.beat),
@@ -38,26 +38,26 @@ CHECKS: Sequence[Check] = (
     Check("duplicate names", surroundings.names, broker=True),
     Check("unserved nodes", rows.unserved),
     Check("orphan rows", rows.orphans, rows.delete_orphans),
-    Check("misfit operations", rows.misfits, rows.give_up),
-    Check("undriven operations", rows.undriven, rows.drive),
-    Check("transient nodes", rows.transient, rows.enter_failed),
-    Check("orphan reservations", rows.reservations, rows.free),
-    Check("queues of the dead", surroundings.queues, surroundings.drop_queue, broker=True),
-    Check("leases of nobody", surroundings.leases, surroundings.drop_lease, broker=True),
-    Check("open files", surroundings.wide_files, surroundings.tighten, rows=False),
-    Check("stale files", surroundings.useless_files, surroundings.delete_files),
+    Check("inconsistent operations", rows.inconsistent, rows.give_up),
+    Check("stalled operations", rows.stalled, rows.reconcile),
+    Check("stuck nodes", rows.stuck, rows.enter_failed),
+    Check("orphan reservations", rows.reservations, rows.release),
+    Check("orphan queues", surroundings.queues, surroundings.delete_queue, broker=True),
+    Check("orphan leases", surroundings.leases, surroundings.delete_lease, broker=True),
+    Check("file permissions", surroundings.readable_files, surroundings.restrict, rows=False),
+    Check("stale files", surroundings.stale_files, surroundings.delete_files),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line of the report. repaired: it was, and is not found any more."""
+    """One line of the report."""
 
     check: str
     subject: str
     explanation: str
     repairable: bool
-    repaired: bool = False
+    repaired: bool = False  # and the check does not find it again
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,9 +65,9 @@ class Result:
 
 def examine(settings: Settings, *, fix: bool) -> list[Result]:
     """
-    Look, and, if `fix`, repair what can be; everything that was found.
+    Run all checks, repair findings if `fix`, and return one result per finding.
 
-    Without a broker's URL Redis is the service's own, and the service is stopped.
+    Settings without a URL of Redis mean that the service, which starts Redis itself, is stopped.
     """
     found: list[Result] = []
     url = settings.broker.url
@@ -78,14 +78,14 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
         application,
     )
     try:
-        rows_there = _reaches(found, "database", lambda: _ask_database(patient))
-        broker_there = bool(url) and _reaches(found, "redis", lambda: _ask_redis(patient))
+        has_rows = _reaches(found, "database", lambda: _ping_database(patient))
+        has_broker = bool(url) and _reaches(found, "redis", lambda: _ping_redis(patient))
         checks = [
             each
             for each in CHECKS
-            if (rows_there or not each.rows) and (broker_there or not each.broker)
+            if (has_rows or not each.rows) and (has_broker or not each.broker)
         ]
-        if not broker_there:
+        if not has_broker:
             patient = Patient(patient.runtime, None, None)
         found += _examine(patient, checks, fix=fix)
     finally:
@@ -95,7 +95,7 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
 
 
 def scope(settings: Settings) -> list[str]:
-    """Lines that say what was looked at where nothing was found: all of it was within reach."""
+    """Return the lines that describe the extent of an examination without findings."""
     url = settings.broker.url
     done = [each.name for each in CHECKS if url or not each.broker]
     left_out = [each.name for each in CHECKS if each.name not in done]
@@ -113,11 +113,11 @@ def _examine(patient: Patient, checks: Sequence[Check], *, fix: bool) -> list[Re
     for check in checks:
         if found and found[-1].check == "schema":
             break  # the rows cannot be read
-        findings = _look(check, patient)
+        findings = _find(check, patient)
         if findings:
             time.sleep(PAUSE)
             known = {each.subject for each in findings}
-            findings = [each for each in _look(check, patient) if each.subject in known]
+            findings = [each for each in _find(check, patient) if each.subject in known]
         repaired = _repair(check, patient, findings) if fix and findings else set()
         found += [
             Result(
@@ -132,15 +132,15 @@ def _examine(patient: Patient, checks: Sequence[Check], *, fix: bool) -> list[Re
     return found
 
 
-def _look(check: Check, patient: Patient) -> list[Finding]:
+def _find(check: Check, patient: Patient) -> list[Finding]:
     try:
-        return list(check.looks(patient))
+        return list(check.find(patient))
     except (SQLAlchemyError, redis.RedisError, OperationalError, OSError) as error:
-        return [Finding(check.name, f"it could not be examined: {reason(error)}")]
+        return [Finding(check.name, f"the check failed: {reason(error)}")]
 
 
 def _repair(check: Check, patient: Patient, findings: Sequence[Finding]) -> set[str]:
-    """Repair, and look again; the subjects that are well now."""
+    """Repair findings, run the check again, and return the repaired subjects."""
     if check.repair is None:
         return set()
     for finding in findings:
@@ -150,30 +150,31 @@ def _repair(check: Check, patient: Patient, findings: Sequence[Finding]) -> set[
             logger.warning(
                 "doctor.failed", check=check.name, subject=finding.subject, detail=str(error)
             )
-    left = {each.subject for each in _look(check, patient)}
-    well = {each.subject for each in findings} - left
+    left = {each.subject for each in _find(check, patient)}
+    repaired = {each.subject for each in findings} - left
     for finding in findings:
-        if finding.subject in well:
+        if finding.subject in repaired:
             logger.warning(
                 "doctor.repaired",
                 check=check.name,
                 subject=finding.subject,
                 was=finding.explanation,
             )
-    return well
+    return repaired
 
 
-def _reaches(found: list[Result], what: str, ask: Callable[[], None]) -> bool:
+def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool:
+    """Whether a server answers; if not, add a result that says so."""
     try:
-        ask()
+        ping()
     except (SQLAlchemyError, redis.RedisError, OSError) as error:
-        why = f"it is out of reach, and what depends on it was not examined: {reason(error)}"
-        found.append(Result(what, what, why, repairable=False))
+        why = f"it is unreachable, and the checks that need it were skipped: {reason(error)}"
+        found.append(Result(server, server, why, repairable=False))
         return False
     return True
 
 
-def _ask_database(patient: Patient) -> None:
+def _ping_database(patient: Patient) -> None:
     url = patient.runtime.engine.url
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         raise FileNotFoundError(f"{url.database}: no such file")
@@ -181,6 +182,6 @@ def _ask_database(patient: Patient) -> None:
         connection.execute(text("SELECT 1"))
 
 
-def _ask_redis(patient: Patient) -> None:
+def _ping_redis(patient: Patient) -> None:
     assert patient.broker is not None
     patient.broker.ping()

@@ -1,5 +1,5 @@
 """
-What can be wrong with rows: each function finds, or repairs, one kind of it.
+Checks of database rows: each function finds, or repairs, one kind of inconsistency.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from workers.doctor.checks import Finding, Patient
 from workers.periodic import reconciler
 
 TRANSIENT = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
-_at_work = exists().where(
+_has_operation = exists().where(
     Operation.node_id == Node.id,
     Operation.state.in_(ACTIVE),
     Operation.kind.not_in(BESIDE),
@@ -29,7 +29,7 @@ _at_work = exists().where(
 
 
 def reservations(patient: Patient) -> Iterator[Finding]:
-    """Reserved, and the operation for it is over, or there never was one."""
+    """Find reserved nodes without an active operation."""
     holder = exists().where(Operation.id == Node.operation_id, Operation.state.in_(ACTIVE))
     query = select(Node.id, Node.uuid, Node.reservation).where(
         Node.reservation.is_not(None), ~holder
@@ -38,12 +38,13 @@ def reservations(patient: Patient) -> Iterator[Finding]:
         for key, uuid, reservation in session.execute(query):
             yield Finding(
                 f"node {uuid}",
-                f"it is reserved for {reservation} by no operation, so that nobody can use it",
+                f"it is reserved for {reservation} without an active operation, so it is blocked",
                 key,
             )
 
 
-def free(patient: Patient, finding: Finding) -> None:
+def release(patient: Patient, finding: Finding) -> None:
+    """Release the reservation, with a new fence."""
     with patient.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
         holder = node.operation_id and session.get(Operation, node.operation_id)
@@ -53,43 +54,45 @@ def free(patient: Patient, finding: Finding) -> None:
         node.reservation = node.operation_id = None
 
 
-def transient(patient: Patient) -> Iterator[Finding]:
-    """Somebody should be acting, and there is nobody."""
+def stuck(patient: Patient) -> Iterator[Finding]:
+    """Find nodes in a busy, wait or hold state without an active operation."""
     query = select(Node.id, Node.uuid, Node.provision_state).where(
-        Node.provision_state.in_(TRANSIENT), ~_at_work
+        Node.provision_state.in_(TRANSIENT), ~_has_operation
     )
     with patient.runtime.reading() as session:
         for key, uuid, state in session.execute(query):
-            yield Finding(f"node {uuid}", f"it is {state}, and no operation is at work on it", key)
+            yield Finding(f"node {uuid}", f"it is {state} without an active operation", key)
 
 
 def enter_failed(patient: Patient, finding: Finding) -> None:
+    """Move the node to the failed state of its flow, with a new fence."""
     with patient.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
-        if session.scalar(select(Node.id).where(Node.id == node.id, _at_work)) is not None:
+        if session.scalar(select(Node.id).where(Node.id == node.id, _has_operation)) is not None:
             return
-        reason = f"The node was {node.provision_state}, and no operation was at work on it"
+        reason = f"The node was {node.provision_state} without an active operation"
         node.fence += 1
         restore.enter_failed(session, node, "conductor", reason)
 
 
-def misfits(patient: Patient) -> Iterator[Finding]:
-    """Operations that would move their node, which is in a state where nothing is going on."""
+def inconsistent(patient: Patient) -> Iterator[Finding]:
+    """Find active operations of a flow whose node is in a state without an operation."""
     query = (
         select(Operation.id, Operation.uuid, Operation.kind, Node.uuid, Node.provision_state)
         .join(Node, Node.id == Operation.node_id)
-        .where(*_misfit())
+        .where(*_inconsistent())
     )
     with patient.runtime.reading() as session:
         for key, uuid, kind, node, state in session.execute(query):
             yield Finding(
                 f"operation {uuid}",
-                f"it is to {kind} node {node}, which is {state}: somebody changed that state",
+                f"its kind is {kind}, but its node {node} is {state}: the state was changed from"
+                " outside",
                 key,
             )
 
 
-def _misfit() -> tuple[Any, ...]:
+def _inconsistent() -> tuple[Any, ...]:
     return (
         Operation.state.in_(ACTIVE),
         Operation.kind.not_in(BESIDE),
@@ -99,14 +102,15 @@ def _misfit() -> tuple[Any, ...]:
 
 
 def give_up(patient: Patient, finding: Finding) -> None:
+    """Fail the operation, and release its node."""
     with patient.runtime.transaction(Actor.COMMAND) as session:
         node, operation = operations.lock_operation(session, finding.key)
         still = select(Operation.id).join(Node, Node.id == Operation.node_id)
-        if session.scalar(still.where(Operation.id == operation.id, *_misfit())) is None:
+        if session.scalar(still.where(Operation.id == operation.id, *_inconsistent())) is None:
             return
         for row in operations.pending(session, operation):
             step_transition(row, StepEvent.SKIP)
-        reason = f"The node was {node.provision_state}, a state in which nothing is going on"
+        reason = f"The node was {node.provision_state}, a state without an operation"
         operation.error = failures.described(FailureCode.INCONSISTENT, reason) | {
             "step": None,
             "retryable": False,
@@ -117,77 +121,78 @@ def give_up(patient: Patient, finding: Finding) -> None:
             node.reservation = node.operation_id = None
 
 
-def undriven(patient: Patient) -> Iterator[Finding]:
-    """The reconciler should have driven them, and has not."""
+def stalled(patient: Patient) -> Iterator[Finding]:
+    """Find operations that the reconciler should have dispatched."""
     with patient.runtime.reading() as session:
-        living = conductors.living(session, patient.patience)
+        living = conductors.living(session, patient.grace)
         alive = conductors.alive(session, patient.runtime.settings.conductor.heartbeat_timeout)
-        who = _who_works(session, len(alive))
+        service = _service(session, len(alive))
         query = (
             select(Operation.id, Operation.uuid, Operation.kind, Operation.state, Node.uuid)
             .join(Node, Node.id == Operation.node_id)
-            .where(_late(living, patient.patience))
+            .where(_late(living, patient.grace))
         )
         for key, uuid, kind, state, node in session.execute(query):
             yield Finding(
                 f"operation {uuid}",
-                f"{kind} of node {node} is {state}, and nobody drives it; {who}",
+                f"{kind} of node {node} is {state}, and no conductor drives it; {service}",
                 key,
             )
 
 
-def _who_works(session: Session, alive: int) -> str:
+def _service(session: Session, alive: int) -> str:
+    """Describe the processes that should have driven an operation."""
     leads = conductors.beat_leads(session)
-    clock = "a beat leads" if leads else "no beat leads: start `ingot beat`"
-    return f"{alive or 'no'} conductors are alive, {clock}"
+    beat = "a beat leads" if leads else "no beat leads: start `ingot beat`"
+    return f"{alive or 'no'} conductors are alive, {beat}"
 
 
-def _late(living: Iterable[str], patience: float) -> Any:
+def _late(living: Iterable[str], grace: float) -> Any:
     state = Operation.state
     return or_(
         and_(
             state == OperationState.RUNNING,
-            or_(Operation.claimed_by.not_in(living), age(Operation.deadline_at) > patience),
+            or_(Operation.claimed_by.not_in(living), age(Operation.deadline_at) > grace),
         ),
         and_(
             state == OperationState.QUEUED,
             Operation.admitted_at.is_not(None),
             or_(Operation.sent_to.is_(None), Operation.sent_to.not_in(living)),
             or_(
-                age(Operation.sent_at) > patience,
-                and_(Operation.sent_at.is_(None), age(Operation.created_at) > patience),
+                age(Operation.sent_at) > grace,
+                and_(Operation.sent_at.is_(None), age(Operation.created_at) > grace),
             ),
         ),
         and_(
             state == OperationState.WAITING,
             or_(
-                age(Operation.wake_at) > patience,
-                and_(age(Operation.deadline_at) > patience, Node.maintenance.is_(False)),
+                age(Operation.wake_at) > grace,
+                and_(age(Operation.deadline_at) > grace, Node.maintenance.is_(False)),
             ),
             or_(Node.reservation.is_(None), Node.operation_id == Operation.id),
         ),
     )
 
 
-def drive(patient: Patient, _finding: Finding) -> None:
-    """A pass of the reconciler, which sees to all of them."""
+def reconcile(patient: Patient, _finding: Finding) -> None:
+    """Run one pass of the reconciler, which dispatches all stalled operations."""
     reconciler.reconcile(patient.runtime, reconciler.Contact(timeout=0))
 
 
 def beat(patient: Patient) -> Iterator[Finding]:
-    """Conductors without a clock: nothing periodic is done."""
+    """Find a service without a leading beat, in which no periodic task runs."""
     with patient.runtime.reading() as session:
         alive = conductors.alive(session, patient.runtime.settings.conductor.heartbeat_timeout)
         if alive and not conductors.beat_leads(session):
             yield Finding(
                 "beat",
-                "conductors are alive, but no beat leads: lost work is not found, and power states"
-                " are not read; start `ingot beat`",
+                "conductors are alive, but no beat leads: no reconciler and no power sync runs;"
+                " start `ingot beat`",
             )
 
 
 def lost(patient: Patient) -> Iterator[Finding]:
-    """Conductors that died, and a service without any."""
+    """Find dead conductors, and a service without any live conductor."""
     timeout = patient.runtime.settings.conductor.heartbeat_timeout
     with patient.runtime.reading() as session:
         dead = conductors.lost(session, timeout)
@@ -196,21 +201,21 @@ def lost(patient: Patient) -> Iterator[Finding]:
     if running and not alive:
         yield Finding(
             "conductors",
-            "no conductor is alive: what is under way stands still, and what is asked for waits;"
-            " start `ingot conductor`",
+            "no conductor is alive: active operations do not continue, and new ones wait; start"
+            " `ingot conductor`",
         )
     taken = "its work was taken over" if alive else "no other conductor takes over its work"
     for name, _incarnation, silent in dead:
         yield Finding(
             f"conductor {name}",
-            f"it has given no sign of life for {silent:.0f} s and did not leave; {taken}. Look at"
-            " its log and start it again; one that is gone for good is forgotten after"
+            f"its last heartbeat is {silent:.0f} s old, and it was not stopped; {taken}. Read its"
+            " log and start it again; one that is removed for good is deleted after"
             " [conductor]conductor_cleanup_timeout",
         )
 
 
 def unserved(patient: Patient) -> Iterator[Finding]:
-    """Nodes whose driver no live conductor of their group has loaded."""
+    """Find nodes whose driver no live conductor of their group has loaded."""
     timeout = patient.runtime.settings.conductor.heartbeat_timeout
     with patient.runtime.reading() as session:
         alive = conductors.alive(session, timeout)
@@ -219,18 +224,18 @@ def unserved(patient: Patient) -> Iterator[Finding]:
         for driver, group in session.execute(select(Node.driver, Node.conductor_group).distinct()):
             if owner("", driver, group, alive) is not None:
                 continue
-            whose = Node.driver == driver, Node.conductor_group == group
-            count = session.scalar(select(func.count()).select_from(Node).where(*whose))
+            unserved_nodes = Node.driver == driver, Node.conductor_group == group
+            count = session.scalar(select(func.count()).select_from(Node).where(*unserved_nodes))
             where = f"conductor group {group!r}" if group else "the default conductor group"
             yield Finding(
                 f"driver {driver}",
-                f"no live conductor of {where} has loaded it: nothing can be done to {count} nodes;"
+                f"no live conductor of {where} has loaded it: {count} nodes cannot be managed;"
                 " see `ingot conductor list` and [DEFAULT]enabled_hardware_types",
             )
 
 
 def unchecked(patient: Patient) -> Iterator[Finding]:
-    """Nodes that nobody has compared with their machines since a backup was restored."""
+    """Find nodes with fault `restored`: not yet compared with their machines after a restore."""
     query = select(Node.uuid, Node.provision_state).where(Node.fault == Fault.RESTORED)
     with patient.runtime.reading() as session:
         for uuid, state in session.execute(query):
@@ -242,7 +247,7 @@ def unchecked(patient: Patient) -> Iterator[Finding]:
 
 
 def orphans(patient: Patient) -> Iterator[Finding]:
-    """Rows that refer to a row that is not there, as agents and history of a node that is gone."""
+    """Find rows with a reference to a missing row, such as the history of a missing node."""
     with patient.runtime.reading() as session:
         for table, column, missing in REFERENCES:
             count = session.scalar(select(func.count()).select_from(table).where(missing))
@@ -255,11 +260,11 @@ def orphans(patient: Patient) -> Iterator[Finding]:
 
 
 def _references() -> Iterator[tuple[Table, Any, Any]]:
-    """Every reference: its table, its column, and the condition that it leads nowhere."""
-    for table in reversed(Base.metadata.sorted_tables):  # what refers before what is referred to
+    """Yield the table and column of every foreign key, and the condition of a missing target."""
+    for table in reversed(Base.metadata.sorted_tables):  # referring tables first
         for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
-            there = key.column.table.alias()
-            found = exists().where(there.c[key.column.name] == key.parent)
+            target = key.column.table.alias()
+            found = exists().where(target.c[key.column.name] == key.parent)
             yield table, key.parent, and_(key.parent.is_not(None), ~found)
 
 
@@ -267,14 +272,15 @@ REFERENCES = tuple(_references())
 
 
 def delete_orphans(patient: Patient, finding: Finding) -> None:
+    """Clear the references if their column may be null; else delete the rows."""
     table, column, missing = finding.key
     change = update(table).values({column: None}) if column.nullable else delete(table)
     with patient.runtime.transaction(Actor.COMMAND) as session:
         session.execute(change.where(missing), execution_options={"synchronize_session": False})
 
 
-def signs_of_life(patient: Patient) -> Iterator[Finding]:
-    """Signs of life from the future: the database's clock was set back."""
+def future_heartbeats(patient: Patient) -> Iterator[Finding]:
+    """Find heartbeats in the future: the database's clock was set back."""
     query = select(Conductor.hostname, age(Conductor.heartbeat_at)).where(
         age(Conductor.heartbeat_at) < -1
     )
@@ -282,6 +288,6 @@ def signs_of_life(patient: Patient) -> Iterator[Finding]:
         for name, seconds in session.execute(query):
             yield Finding(
                 f"conductor {name}",
-                f"its last sign of life lies {-float(seconds):.0f} s in the future: the clock of"
-                " the database was set back; until then it counts as alive, dead or not",
+                f"its last heartbeat is {-float(seconds):.0f} s in the future: the clock of the"
+                " database was set back; until then it counts as alive even if it is dead",
             )

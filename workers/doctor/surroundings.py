@@ -1,5 +1,5 @@
 """
-What can be wrong around the rows: the schema, the clocks, Redis, files, processes.
+Checks of schema, clocks, Redis, files and processes.
 """
 
 import time
@@ -26,14 +26,14 @@ from workers.periodic import boot_files
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
 
-#: Seconds by which clocks may differ before it is worth a word.
+#: Seconds by which clocks may differ.
 SKEW = 5.0
-#: Seconds for conductors to answer a call.
-CALL = 1.0
+#: Seconds for conductors to answer a ping.
+PING_TIMEOUT = 1.0
 
 
 def schema(patient: Patient) -> Iterator[Finding]:
-    """The database is of another release, or was changed by hand."""
+    """Find a database schema of another release, or one that lacks a table or column."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     script = ScriptDirectory.from_config(config)
@@ -46,13 +46,13 @@ def schema(patient: Patient) -> Iterator[Finding]:
             yield Finding(
                 "schema",
                 f"the database is at revision {revision or 'none'}, this release at {head}: "
-                + ("it is of a later release; use that" if newer else "run `ingot db upgrade`"),
+                + ("use the later release" if newer else "run `ingot db upgrade`"),
             )
             return
-        there = inspect(connection)
+        actual = inspect(connection)
         for table in Base.metadata.sorted_tables:
             wanted = {column.name for column in table.columns}
-            columns = there.get_columns(table.name) if there.has_table(table.name) else []
+            columns = actual.get_columns(table.name) if actual.has_table(table.name) else []
             missing = wanted - {column["name"] for column in columns}
             if missing:
                 yield Finding(
@@ -63,7 +63,7 @@ def schema(patient: Patient) -> Iterator[Finding]:
 
 
 def clocks(patient: Patient) -> Iterator[Finding]:
-    """The clocks of database, Redis and this host, compared with one another."""
+    """Find a clock of the database or of Redis that differs from this host's."""
     with patient.runtime.reading() as session:
         before = utcnow()
         database = session.scalars(select(now())).one()
@@ -72,9 +72,9 @@ def clocks(patient: Patient) -> Iterator[Finding]:
     if patient.broker is not None:
         before = utcnow()
         seconds, micros = patient.broker.time()
-        told = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+        theirs = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
         yield from _skew(
-            "redis", told + timedelta(microseconds=micros), before + (utcnow() - before) / 2
+            "redis", theirs + timedelta(microseconds=micros), before + (utcnow() - before) / 2
         )
 
 
@@ -84,12 +84,12 @@ def _skew(whose: str, theirs: datetime, ours: datetime) -> Iterator[Finding]:
         yield Finding(
             f"clock of {whose}",
             f"it is {abs(difference):.0f} s {'ahead of' if difference > 0 else 'behind'} this"
-            " host's: times that are shown will confuse; liveness goes by the database's alone",
+            " host's: displayed times are inconsistent; liveness depends on the database's alone",
         )
 
 
 def restored(patient: Patient) -> Iterator[Finding]:
-    """Redis has seen a later state of the database than this one."""
+    """Find a restored database: its watermark is lower than the highest one in Redis."""
     assert patient.broker is not None
     with patient.runtime.reading() as session:
         level = restore.level(session)
@@ -97,64 +97,64 @@ def restored(patient: Patient) -> Iterator[Finding]:
     if level < seen:
         yield Finding(
             "database",
-            f"it was restored from a backup: its water mark is {level}, and {seen} was seen; when"
-            " a conductor starts, work under way ends, and all nodes that it may be wrong about go"
-            " into maintenance",
+            f"it was restored from a backup: its watermark is {level}, the highest one seen is"
+            f" {seen}; when a conductor starts, active operations fail, and all nodes whose rows"
+            " may be outdated enter maintenance",
         )
 
 
 def queues(patient: Patient) -> Iterator[Finding]:
-    """Messages to conductors that are long dead; what they hint at is sent anew by the rows."""
+    """Find queues of missing conductors; their operations are sent again from the database."""
     broker = patient.broker
     assert broker is not None
     with patient.runtime.reading() as session:
         living = set(
             session.scalars(
-                select(Conductor.hostname).where(age(Conductor.heartbeat_at) < patient.patience)
+                select(Conductor.hostname).where(age(Conductor.heartbeat_at) < patient.grace)
             )
         )
-    if not living:  # the service is stopped, and goes on with them
+    if not living:  # the service is stopped, and uses its queues when it starts again
         return
-    theirs = {queue for name in living for queue in (queue_of(name), now_queue_of(name))}
+    used = {queue for name in living for queue in (queue_of(name), now_queue_of(name))}
     shared = now_queue_of("").replace("..", ".")
     for key in sorted(each.decode() for each in broker.scan_iter("conductor.*", _type="list")):
-        if key not in theirs and key != shared:
+        if key not in used and key != shared:
             yield Finding(
-                f"queue {key}", f"{broker.llen(key)} messages to a conductor that is not there", key
+                f"queue {key}", f"{broker.llen(key)} messages to a missing conductor", key
             )
 
 
-def drop_queue(patient: Patient, finding: Finding) -> None:
+def delete_queue(patient: Patient, finding: Finding) -> None:
     assert patient.broker is not None
     patient.broker.delete(finding.key)
 
 
 def leases(patient: Patient) -> Iterator[Finding]:
-    """Leases that outlive their holder, and so keep a node from everybody."""
+    """Find leases that outlive their holder, and so block a node."""
     broker = patient.broker
     assert broker is not None
-    suspects = _strange_leases(patient)
-    if suspects:  # that of a process which has just died runs out by itself
+    suspects = _orphan_leases(patient)
+    if suspects:  # the lease of a process that has just died expires by itself
         time.sleep(patient.runtime.settings.conductor.lease_ttl + 0.5)
-        again = _strange_leases(patient)
+        again = _orphan_leases(patient)
         suspects = {key: value for key, value in again.items() if suspects.get(key) == value}
     for key, value in suspects.items():
         node, holder = key.rpartition(":")[2], value.partition(":")[0]
-        lasts = "does not run out" if broker.pttl(key) == -1 else "is renewed all the time"
+        lasts = "has no expiry" if broker.pttl(key) == -1 else "is renewed all the time"
         yield Finding(
             f"lease of node {node}",
-            f"it {lasts}, though its holder {holder} is no conductor's incarnation: nobody else can"
-            " give this machine orders",
+            f"it {lasts}, but its holder {holder} is no conductor's incarnation: no conductor can"
+            " use this machine",
             (key, value),
         )
 
 
-def _strange_leases(patient: Patient) -> Mapping[str, str]:
-    """key -> value of those without an end, and those whose holder is no live conductor."""
+def _orphan_leases(patient: Patient) -> Mapping[str, str]:
+    """Return key -> value of leases without expiry, and of those without a live holder."""
     broker = patient.broker
     assert broker is not None
     with patient.runtime.reading() as session:
-        living = conductors.living(session, patient.patience)
+        living = conductors.living(session, patient.grace)
     found = {}
     for key in broker.scan_iter(f"{patient.runtime.settings.broker.prefix}:lease:*"):
         value = broker.get(key)
@@ -167,15 +167,15 @@ def _strange_leases(patient: Patient) -> Mapping[str, str]:
     return found
 
 
-def drop_lease(patient: Patient, finding: Finding) -> None:
+def delete_lease(patient: Patient, finding: Finding) -> None:
     assert patient.broker is not None
     patient.broker.eval(RELEASE, 1, *finding.key)
 
 
 def names(patient: Patient) -> Iterator[Finding]:
-    """Two processes of one name: one of them has been replaced, and does not notice."""
+    """Find names that several conductor processes have."""
     assert patient.messages is not None
-    answers = patient.messages.control.ping(timeout=CALL)
+    answers = patient.messages.control.ping(timeout=PING_TIMEOUT)
     counts = Counter(name for answer in answers for name in answer)
     for name, count in sorted(counts.items()):
         if count > 1 and name.startswith("conductor@"):
@@ -186,11 +186,11 @@ def names(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def useless_files(patient: Patient) -> Iterator[Finding]:
-    """Files of machines that do not need them, below the folders of this host."""
+def stale_files(patient: Patient) -> Iterator[Finding]:
+    """Find folders on this host with files that their node no longer needs."""
     for folder in boot_files.useless(patient.runtime):
         node = files.node_of(folder)
-        yield Finding(str(folder), f"node {node} has no use of these files any more", folder)
+        yield Finding(str(folder), f"node {node} no longer needs these files", folder)
 
 
 def delete_files(patient: Patient, finding: Finding) -> None:
@@ -198,17 +198,17 @@ def delete_files(patient: Patient, finding: Finding) -> None:
         files.remove(patient.runtime.settings.options(), finding.key)
 
 
-def wide_files(patient: Patient) -> Iterator[Finding]:
-    """The data directory and what is private in it, where other users of this host may read it."""
+def readable_files(patient: Patient) -> Iterator[Finding]:
+    """Find private files that other users of this host may read."""
     settings = patient.runtime.settings
-    for each in permissions.wide(settings) if settings.default.data_dir else ():
+    for each in permissions.too_wide(settings) if settings.default.data_dir else ():
         yield Finding(
             str(each.path),
-            f"other users may use it, its mode is {each.mode:04o}, and it holds passwords of BMCs:"
-            f" `chmod {each.right:04o}`",
+            f"its mode is {each.mode:04o}, so other users may use it, but it contains passwords of"
+            f" BMCs: `chmod {each.wanted:04o}`",
             each,
         )
 
 
-def tighten(patient: Patient, finding: Finding) -> None:
-    finding.key.tighten()
+def restrict(patient: Patient, finding: Finding) -> None:
+    finding.key.restrict()

@@ -1,11 +1,12 @@
 """
-Beat: the clock of periodic work.
+Beat: scheduler of periodic tasks.
 
-Celery's beat, whose leader is a leased row in the database and whose schedule is code: a second one
-stands by and takes over within seconds, and nothing that Redis forgets is missed.
+Celery's beat with a lease of leadership in a database row, so a second beat stands by and takes
+over within seconds. The schedule is code, so a loss of Redis data does not affect it.
 """
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,12 +32,12 @@ from workers.periodic.reconciler import Contact
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
 
-#: Seconds that a leader may be silent before another one leads.
+#: Seconds after which another beat may lead if the leader does not renew its lease.
 LEASE = 5.0
 
 
 def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
-    """Take or keep the lead; whether `holder` has it now."""
+    """Take or renew the leadership; whether `holder` leads now."""
     with transactions.transaction(engine) as session:
         taken = session.execute(
             update(BeatLease)
@@ -52,7 +53,7 @@ def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
 
 
 def step_down(engine: Engine, holder: str) -> None:
-    """Let the next one lead at once."""
+    """End the leadership of `holder`, so that another beat leads at once."""
     with transactions.transaction(engine) as session:
         session.execute(
             update(BeatLease)
@@ -62,7 +63,7 @@ def step_down(engine: Engine, holder: str) -> None:
 
 
 class LeasedScheduler(Scheduler):
-    """Sends what is due, as long as it leads."""
+    """Sends due tasks while this beat leads."""
 
     engine: ClassVar[Engine]
     holder: ClassVar[str]
@@ -77,7 +78,7 @@ class LeasedScheduler(Scheduler):
         killpoints.reach("beating")
         try:
             leading = lead(self.engine, self.holder)
-        except IntegrityError:  # both saw no row; the other one was first
+        except IntegrityError:  # two beats inserted the first row; the other one leads
             leading = False
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
@@ -93,16 +94,16 @@ class LeasedScheduler(Scheduler):
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
         return min(float(super().tick(*args, **kwargs)), LEASE / 3)
 
-    #: Celery's own would wait for the broker here, and for nothing else, however long it takes.
+    #: None, as Celery's producer would block without a timeout while the broker is away.
     producer = None
 
     def apply_entry(self, entry: ScheduleEntry, producer: None = None) -> None:
-        """Send what is due, if the broker takes it; else its next turn comes."""
+        """Send a due task; if the broker is away, it is skipped until it is due again."""
         type(self).send(Call(entry.task, entry.args, expires=entry.options["expires"]))
 
 
 def main(settings: Settings) -> None:
-    """Run until a signal says to stop."""
+    """Run until SIGTERM or SIGINT."""
     killpoints.arm(settings.default.kill_points, "beat")
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(schedule.schedule(settings))
@@ -121,10 +122,8 @@ def main(settings: Settings) -> None:
     LeasedScheduler.send = staticmethod(queue.sender(application))
     LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
     service = Service(application, max_interval=1, scheduler_cls=LeasedScheduler)
-    import signal  # beat's service leaves signals to whoever runs it
-
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     service.start()
-    with suppress(SQLAlchemyError):  # then the lease runs out
+    with suppress(SQLAlchemyError):  # the lease expires by itself
         step_down(LeasedScheduler.engine, LeasedScheduler.holder)

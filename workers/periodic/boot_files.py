@@ -1,7 +1,7 @@
 """
-Boot files that nobody needs any more: what the death of a conductor left behind goes here.
+Removal of boot files that no node needs, such as those that a dead conductor has left.
 
-Each conductor looks at what lies on its own host, and asks the rows who still has a use of it.
+Each conductor compares the files on its host with the states of their nodes in the database.
 """
 
 from pathlib import Path
@@ -16,12 +16,12 @@ from drivers.images import cache, files
 
 logger = log.get(__name__)
 
-#: Most nodes asked for at once.
+#: Most nodes per query.
 PAGE = 500
 
 
 def sweep(runtime: Runtime) -> dict[str, int]:
-    """One look: how many folders and how many copies were removed."""
+    """Remove unused folders and cached images of this host; return how many of each."""
     folders = useless(runtime)
     for folder in folders:
         files.remove(runtime.settings.options(), folder)
@@ -38,8 +38,8 @@ def sweep(runtime: Runtime) -> dict[str, int]:
 
 
 def useless(runtime: Runtime) -> list[Path]:
-    """The folders of this host that no machine boots or fetches from any more."""
-    # before the rows are read: what is made while they are was not there, and stays
+    """Return the folders of this host that no machine boots or fetches from."""
+    # listed before the rows are read, so that folders which are created meanwhile are kept
     held = files.held(runtime.settings.options())
     nodes = sorted({files.node_of(folder) for folder in held})
     needed: dict[str, set[str]] = {}
@@ -57,7 +57,7 @@ def useless(runtime: Runtime) -> list[Path]:
 
 
 def _uses(state: State, *, busy: bool, agent: bool) -> set[str]:
-    """What a node in this state may still boot or fetch; agent: one runs, and is kept running."""
+    """Return the uses of files that a node in this state has; agent: an agent runs on it."""
     if busy or MACHINE[state].kind is not Kind.STABLE:
         return {files.RAMDISK, files.INSTANCE, files.KICKSTART, files.IMAGE}
     found = set() if state in WITHOUT_INSTANCE else {files.INSTANCE}

@@ -1,8 +1,8 @@
 """
-Lost conductors: logged once when their signs of life stop, by the beat that leads.
+Dead conductors: the leading beat logs each of them once, when its heartbeats stop.
 
-The beat lives where no conductor does any more, and only one of them leads. What was logged is
-noted in Redis, so that the next leader does not log it again.
+The beat also runs when no conductor is alive, and only one beat leads. Redis has a key for each
+logged incarnation, so that the next leader does not log it again.
 """
 
 from dataclasses import dataclass, field
@@ -17,25 +17,27 @@ from workers.periodic.reconciler import Contact
 
 logger = log.get(__name__)
 
-#: Seconds for which it is noted that a loss was logged.
-NOTED = 14 * 86400
+#: Seconds for which a logged incarnation is kept in Redis.
+KEPT = 14 * 86400
 
 
 @dataclass(slots=True)
 class Lookout:
-    """timeout: seconds of silence after which a conductor counts as dead."""
+    """Logs dead conductors."""
 
     engine: Engine
     client: redis.Redis
-    prefix: str
-    timeout: float
+    prefix: str  # of keys in Redis
+    timeout: float  # seconds without a heartbeat after which a conductor counts as dead
     contact: Contact
-    _logged: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)  # incarnations
 
     def look(self) -> None:
         """
-        Log the conductors that were lost since the last look. To be called after each successful
-        write to the database: while that takes none, all conductors are silent.
+        Log the conductors that died since the last call.
+
+        Call this only after a successful write to the database: while the database accepts no
+        writes, no conductor can send a heartbeat.
         """
         if not self.contact.made():
             return
@@ -54,10 +56,10 @@ class Lookout:
         self._logged = {incarnation for _, incarnation, _ in lost}
 
     def _is_first(self, incarnation: str) -> bool:
-        """Whether no other beat has logged it; without Redis that is not known."""
+        """Whether no other beat has logged the incarnation; True if Redis does not answer."""
         try:
             return bool(
-                self.client.set(f"{self.prefix}:lost:{incarnation}", b"1", nx=True, ex=NOTED)
+                self.client.set(f"{self.prefix}:lost:{incarnation}", b"1", nx=True, ex=KEPT)
             )
         except (redis.RedisError, OSError):
             return True

@@ -1,11 +1,10 @@
 """
-Power synchronisation: does each machine's power agree with its row? Health, boot mode and secure
-boot come along.
+Power sync: compares recorded and actual power states; also reads health, boot mode and secure boot.
 
-BMCs are asked concurrently; only what differs is written, and only where neither fence nor
-reservation has moved since the node was read. A machine is switched back to its recorded power only
-in a state in which nothing acts on it: while a node waits or is being worked on, its power is left
-to the operation, which records what it orders; while it is held, what was read is recorded.
+BMCs are polled concurrently. Only differences are written, and only if the node's fence and
+reservation have not changed since it was read. A machine is switched back to its recorded power
+state only in states in which no operation acts on it. In busy and wait states, the power sync
+leaves the power state to the operation; in hold states, it records the state that it reads.
 """
 
 import asyncio
@@ -36,105 +35,106 @@ from drivers.redfish.sweep import asking
 
 logger = log.get(__name__)
 
-#: Nodes looked at in one read, and most threads for what is not asked by Redfish.
+#: Most nodes per query, and most threads for BMCs that are not polled by Redfish.
 PAGE, THREADS = 500, 32
-#: One sweep in so many reads a machine's secure boot, which costs a request of its own.
+#: Sweeps per read of a machine's secure boot, which costs an extra request.
 SECURE_BOOT_EVERY = 30
 _OF_BOOT = frozenset({"boot_mode", "secure_boot"})
-#: States in which a BMC is not asked, as its address and password may be wrong.
-_LEFT_ALONE = [flow.failed for flow in FLOWS if flow.checks_bmc]
-#: States in which an operation switches the machine, between two looks of a step or by its agent.
-_IN_MOTION = of_kind(Kind.BUSY, Kind.WAIT)
+#: States in which a BMC is not polled, as its address and password may be wrong.
+_EXCLUDED = [flow.failed for flow in FLOWS if flow.checks_bmc]
+#: States in which an operation or its agent may switch the machine at any time.
+_IN_OPERATION = of_kind(Kind.BUSY, Kind.WAIT)
 _HELD = of_kind(Kind.HOLD)
 _SYSTEM = Caller(user_id="power-sync")
 
-#: A power state, or why it could not be read.
+#: A power state, or the error of its read.
 Power = str | HardwareError
 Change = Callable[["_Row"], None]
-#: The changes of a node, given its power and the other facts that its BMC reports.
-Judge = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
+#: Yields the changes of a node from its power state and the other facts that its BMC reports.
+Compare = Callable[[Node, Power, Mapping[str, Any]], Iterator[Change]]
 
 
 def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
-    """One sweep over the nodes of a conductor; how many were read, corrected, and failed."""
+    """Run one sweep over a conductor's nodes; count the nodes read, different and failed."""
     counts = {"read": 0, "differ": 0, "failed": 0}
 
-    def judge(node: Node, state: Power, told: Mapping[str, Any]) -> Iterator[Change]:
+    def compare(node: Node, state: Power, reports: Mapping[str, Any]) -> Iterator[Change]:
         counts["read"] += 1
-        new = {name: value for name, value in told.items() if value != getattr(node, name)}
+        new = {name: value for name, value in reports.items() if value != getattr(node, name)}
         if "health" in new:
-            yield lambda row: _felt(row, new["health"])
-        if node.provision_state in _IN_MOTION:
+            yield lambda row: _record_health(row, new["health"])
+        if node.provision_state in _IN_OPERATION:
             return
         if new.keys() & _OF_BOOT:
             facts = {name: new[name] for name in new.keys() & _OF_BOOT}
             yield lambda row: driver_reports.apply(row.session, row.node, facts)
         if isinstance(state, HardwareError):
             counts["failed"] += 1
-            yield lambda row: _unreadable(runtime, row, state)
+            yield lambda row: _count_failure(runtime, row, state)
         elif state != node.power_state or node.power_sync_failures:
             counts["differ"] += state != node.power_state
-            yield lambda row: _read(runtime, row, state)
+            yield lambda row: _reconcile(runtime, row, state)
 
-    asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=False), judge))
+    asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=False), compare))
     return counts
 
 
 def recover(runtime: Runtime, conductor: str) -> int:
-    """Nodes in maintenance for a power failure whose BMC answers again leave it."""
+    """End the maintenance for a power failure of nodes whose BMC answers; return how many."""
 
-    def judge(_node: Node, state: Power, _told: Mapping[str, Any]) -> Iterator[Change]:
+    def compare(_node: Node, state: Power, _reports: Mapping[str, Any]) -> Iterator[Change]:
         if isinstance(state, str):
-            yield lambda row: _recovered(row, state)
+            yield lambda row: _recover(row, state)
 
-    return asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=True), judge))
+    return asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=True), compare))
 
 
-async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], judge: Judge) -> int:
+async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Compare) -> int:
     """
-    Ask the BMC of each node, many at once, and write what comes of it; how many were written.
+    Poll the BMC of each node concurrently, and write the changes; return how many nodes changed.
 
-    No node waits for the answer of another one's BMC, but for a place among those that are asked.
+    A slow BMC delays other nodes only by the worker that it occupies.
     """
     conductor, timeout = runtime.settings.conductor, runtime.settings.redfish.sync_timeout
-    many, feels = conductor.sync_power_state_workers, conductor.enable_health_monitoring
+    workers, health = conductor.sync_power_state_workers, conductor.enable_health_monitoring
     sweep = int(time.time() // max(conductor.sync_power_state_interval, 1))
     supply = _Supply(pages)
     written = 0
 
-    async def lane() -> None:
+    async def worker() -> None:
         nonlocal written
         while (node := await supply.next()) is not None:
             target = _target(runtime, node)
             if target is None:
                 continue
-            state, told = await ask(target, secure_boot=(node.id + sweep) % SECURE_BOOT_EVERY == 0)
-            changes = list(judge(node, state, told))
-            if changes:  # in a thread: who waits for an answer must not wait for the database
+            secure_boot = (node.id + sweep) % SECURE_BOOT_EVERY == 0
+            state, reports = await poll(target, secure_boot=secure_boot)
+            changes = list(compare(node, state, reports))
+            if changes:  # in a thread, as the database must not block the event loop
                 written += await asyncio.to_thread(_write, runtime, node, changes)
 
-    async def ask(
+    async def poll(
         target: Target | HardwareError, *, secure_boot: bool
     ) -> tuple[Power, Mapping[str, Any]]:
         if isinstance(target, HardwareError):
             return target, {}
         if target.driver.power.name == "redfish":
-            state = await ask_redfish(target, secure_boot=secure_boot)
+            state = await poll_redfish(target, secure_boot=secure_boot)
         else:
-            state = await loop.run_in_executor(threads, _ask, target)
-        if not feels:
+            state = await loop.run_in_executor(threads, _power_of, target)
+        if not health:
             target.reports.pop("health", None)
         return state, target.reports
 
     loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(min(many, THREADS)) as threads:
-        async with asking(many, timeout) as ask_redfish:
-            await asyncio.gather(*(lane() for _ in range(many)))
+    with ThreadPoolExecutor(min(workers, THREADS)) as threads:
+        async with asking(workers, timeout) as poll_redfish:
+            await asyncio.gather(*(worker() for _ in range(workers)))
     return written
 
 
 class _Supply:
-    """Nodes one by one, of pages that are read while others wait for their BMC."""
+    """Source of nodes for several workers; reads the next page in a thread."""
 
     def __init__(self, pages: Iterator[Sequence[Node]]) -> None:
         self._pages = pages
@@ -142,7 +142,7 @@ class _Supply:
         self._reading = asyncio.Lock()
 
     async def next(self) -> Node | None:
-        """None: there are no more."""
+        """Return the next node; None: there are no more."""
         if not self._page:
             async with self._reading:
                 if not self._page:
@@ -151,7 +151,7 @@ class _Supply:
 
 
 def _target(runtime: Runtime, node: Node) -> Target | HardwareError | None:
-    """What is to be asked, or why it cannot be; None: nobody has ever known its power."""
+    """Return the target to poll, or its configuration error; None: power was never readable."""
     try:
         target = targets.build(runtime, node)
         target.driver.power.validate(target)
@@ -160,7 +160,7 @@ def _target(runtime: Runtime, node: Node) -> Target | HardwareError | None:
     return target
 
 
-def _ask(target: Target) -> Power:
+def _power_of(target: Target) -> Power:
     try:
         return target.driver.power.get_power_state(target)
     except HardwareError as error:
@@ -169,9 +169,9 @@ def _ask(target: Target) -> Power:
 
 def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Sequence[Node]]:
     """
-    The nodes of a conductor that may be looked at, some at a time.
+    Yield pages of a conductor's nodes that may be polled.
 
-    All conductors look through all nodes, so only what is one's own is read whole.
+    The owner is computed here, from a few columns of all nodes; only its own nodes are read whole.
     """
     members = conductors.members(runtime)
     last = 0
@@ -181,13 +181,13 @@ def _pages(runtime: Runtime, conductor: str, *, recovering: bool) -> Iterator[Se
             if not rows:
                 return
             last = rows[-1].id
-            mine = [row.id for row in rows if _is_at(conductor, row, members)]
-            page = session.scalars(select(Node).where(Node.id.in_(mine)).order_by(Node.id)).all()
+            owned = [row.id for row in rows if _is_owner(conductor, row, members)]
+            page = session.scalars(select(Node).where(Node.id.in_(owned)).order_by(Node.id)).all()
         if page:
             yield page
 
 
-def _is_at(conductor: str, row: Any, members: Sequence[Member]) -> bool:
+def _is_owner(conductor: str, row: Any, members: Sequence[Member]) -> bool:
     found = owner(row.uuid, row.driver, row.conductor_group, members)
     return found is not None and found.name == conductor
 
@@ -206,12 +206,12 @@ def _query(last: int, *, recovering: bool) -> Any:
             Node.provision_state != State.ENROLL,
         )
     else:
-        query = query.where(Node.maintenance.is_(False), Node.provision_state.not_in(_LEFT_ALONE))
+        query = query.where(Node.maintenance.is_(False), Node.provision_state.not_in(_EXCLUDED))
     return query.order_by(Node.id).limit(PAGE)
 
 
 def _write(runtime: Runtime, seen: Node, changes: Sequence[Change]) -> bool:
-    """Change a node as long as it is as it was read."""
+    """Apply changes to a node, unless it has changed since it was read; whether they apply."""
     with runtime.transaction(Actor.PERIODIC) as session:
         node = session.scalar(
             select(Node)
@@ -238,7 +238,8 @@ class _Row:
         self.node = node
 
 
-def _read(runtime: Runtime, row: _Row, state: str) -> None:
+def _reconcile(runtime: Runtime, row: _Row, state: str) -> None:
+    """Correct or record a power state that differs; after too many tries, set maintenance."""
     node, conductor = row.node, runtime.settings.conductor
     if state == node.power_state:
         node.power_sync_failures = 0
@@ -248,7 +249,7 @@ def _read(runtime: Runtime, row: _Row, state: str) -> None:
         return
     node.power_sync_failures += 1
     if node.power_sync_failures > conductor.power_state_sync_max_retries:
-        _give_up(row, state, f"its power stays {state!r}, whatever is ordered")
+        _set_maintenance(row, state, f"its power state stays {state!r} despite all corrections")
     elif conductor.force_power_state_during_sync and not node.disable_power_off:
         wanted = node.power_state
         logger.warning("power.corrected", node=node.uuid, found=state, ordered=wanted)
@@ -266,13 +267,13 @@ def _read(runtime: Runtime, row: _Row, state: str) -> None:
         node.power_state = state
 
 
-def _unreadable(runtime: Runtime, row: _Row, error: HardwareError) -> None:
+def _count_failure(runtime: Runtime, row: _Row, error: HardwareError) -> None:
     row.node.power_sync_failures += 1
     if row.node.power_sync_failures > runtime.settings.conductor.power_state_sync_max_retries:
-        _give_up(row, None, str(error))
+        _set_maintenance(row, None, str(error))
 
 
-def _felt(row: _Row, health: str | None) -> None:
+def _record_health(row: _Row, health: str | None) -> None:
     node = row.node
     bad = health in ("Warning", "Critical")
     event = f"Health is {health or 'unknown'}; it was {node.health or 'unknown'}."
@@ -282,7 +283,7 @@ def _felt(row: _Row, health: str | None) -> None:
         logger.warning("health.bad", node=node.uuid, health=health)
 
 
-def _give_up(row: _Row, state: str | None, why: str) -> None:
+def _set_maintenance(row: _Row, state: str | None, why: str) -> None:
     node = row.node
     node.power_state = state
     node.last_error = f"During power synchronisation: {why}"
@@ -291,7 +292,7 @@ def _give_up(row: _Row, state: str | None, why: str) -> None:
     history.add(row.session, node, "monitoring", node.last_error, "ERROR")
 
 
-def _recovered(row: _Row, state: str) -> None:
+def _recover(row: _Row, state: str) -> None:
     node = row.node
     node.power_state, node.power_sync_failures = state, 0
     node.maintenance, node.maintenance_reason, node.fault = False, None, None

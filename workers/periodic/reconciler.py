@@ -1,9 +1,9 @@
 """
-The reconciler: finds operations that nobody drives, and drives them.
+Reconciler: finds operations that no conductor drives, and dispatches them.
 
-It looks only at rows. What it does is what was to be done anyway, so several may run at once, at
-any time, and nothing else has to be exact: a lost message, a flushed broker, a process that died
-between commit and send, a dead conductor, a missed poll all end here.
+It reads only database rows, and its actions are idempotent, so several passes may run at the same
+time. It repairs all losses elsewhere: a lost message, an emptied broker, a process that died
+between commit and send, a dead conductor, a missed poll.
 """
 
 import time
@@ -38,39 +38,39 @@ from drivers.core.steps import Failed, Resume
 
 logger = log.get(__name__)
 
-#: Most operations that one pass touches of each kind.
+#: Most operations per pass and action.
 BATCH = 500
-#: Operations that are changed in one transaction, and such transactions at once on PostgreSQL.
+#: Most operations in one transaction, and most concurrent transactions on PostgreSQL.
 TOGETHER, THREADS = 16, 3
-#: Seconds that a conductor's own waker has to see to a poll that is due.
+#: Seconds after which a due poll or heartbeat is handled here instead of by its own process.
 GRACE = 2.0
-#: Longest seconds between two messages about the same step.
+#: Most seconds between two messages for one step.
 RESEND_AT_MOST = 60.0
 
 
 @dataclass(slots=True)
 class Contact:
     """
-    How long this process has been in touch with the database without a break.
+    Time for which this process has reached the database without interruption.
 
-    Who was out of touch itself must not call others dead. Nor is anybody dead whose signs of life
-    the database does not take: while it is read-only or full, all are silent.
+    A process that was disconnected itself must not declare conductors dead. Neither may it while
+    the database accepts no heartbeats, because it is read-only or full.
     """
 
-    timeout: float
+    timeout: float  # seconds without a heartbeat after which a conductor counts as dead
     clock: Callable[[], float] = time.monotonic
-    since: float = field(init=False)
-    last: float = field(init=False)
+    since: float = field(init=False)  # start of the uninterrupted time
+    last: float = field(init=False)  # last contact
 
     def __post_init__(self) -> None:
         self.since = self.last = self.clock()
 
     def made(self, silence: float = 0.0) -> bool:
         """
-        Note a contact; whether it has lasted for a whole timeout.
+        Record a contact; return whether the uninterrupted time exceeds the timeout.
 
-        silence: seconds since any conductor gave a sign of life; half a timeout is more than
-        there is between two signs.
+        silence: seconds since the last heartbeat of any conductor; more than half a timeout, which
+        is longer than the heartbeat interval, counts as an interruption.
         """
         moment = self.clock()
         if moment - self.last > self.timeout or silence > self.timeout / 2:
@@ -83,9 +83,9 @@ def reconcile(
     runtime: Runtime, contact: Contact, backlog: Callable[[str], int] = lambda _name: 0
 ) -> dict[str, int]:
     """
-    One pass; how many operations were handled, by what was done.
+    Run one pass; return the number of operations by action.
 
-    backlog: how many messages a conductor, by its name, has not yet taken from its queue.
+    backlog: returns the number of messages in the queue of a conductor, by its name.
     """
     killpoints.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
@@ -93,14 +93,14 @@ def reconcile(
         alive = conductors.alive(session, timeout)
         online = {each.incarnation for each in alive}
         behind = {each.incarnation for each in alive if backlog(each.name)}
-        judge = conductors.known
+        living = conductors.known
         if contact.made(conductors.silence(session)):
-            judge = partial(conductors.living, timeout=timeout)
+            living = partial(conductors.living, timeout=timeout)
         found = (
-            ("taken_over", _take_over(judge), _abandoned(judge(session)), Operation.deadline_at),
+            ("taken_over", _take_over(living), _abandoned(living(session)), Operation.deadline_at),
             ("expired", _expire, _expired(), Operation.deadline_at),
             ("woken", _wake, _overdue(online), Operation.wake_at),
-            ("called", _wake, _called(timeout), Operation.id),
+            ("called", _wake, _missed_heartbeat(timeout), Operation.id),
             ("resent", _resend, _unsent(runtime, online, behind), Operation.sent_at),
         )
         todo = [(name, act, _ids(session, which, due)) for name, act, which, due in found]
@@ -118,11 +118,11 @@ Act = Callable[[Session, Node, Operation], bool]
 
 def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dict[str, int]:
     """
-    Act on operations, a few in each transaction, some of each name before more of any.
+    Apply actions to operations, a few per transaction, with the batches of all actions interleaved.
 
-    todo: (name, what to do, to which, the first that is due first). Returns name -> of how many it
-    was done. What another has locked is left to the next pass, and so is what fails; but when the
-    database is away, all of it is. Raises SQLAlchemyError then.
+    todo: (name, action, ids of operations in order of urgency). Returns name -> number of
+    operations that were changed. Locked and failed operations are left to the next pass.
+    Raises SQLAlchemyError: the database is away.
     """
     counts = {name: 0 for name, _, _ in todo}
     batches = sorted(
@@ -133,7 +133,7 @@ def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dic
         ),
         key=lambda batch: batch[0],
     )
-    # SQLite has one writer; and who has one batch, or none, needs no thread for it
+    # SQLite has one writer, and a single batch needs no thread
     threads = THREADS if runtime.engine.dialect.name == "postgresql" else 1
     if min(threads, len(batches)) <= 1:
         for _, name, act, ids in batches:
@@ -152,8 +152,10 @@ def _do(runtime: Runtime, todo: Iterable[tuple[str, Act, Sequence[int]]]) -> dic
 
 def _each(runtime: Runtime, act: Act, *ids: int) -> int:
     """
-    Act on operations under their nodes' locks, in one transaction, or each in its own if one of
-    them fails. Returns on how many; raises SQLAlchemyError when the database is away.
+    Apply an action to operations under their nodes' locks; return how many were changed.
+
+    Uses one transaction; if that fails, one for each operation.
+    Raises SQLAlchemyError: the database is away.
     """
 
     def work() -> int:
@@ -170,13 +172,13 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
             return sum(_each(runtime, act, operation_id) for operation_id in ids)
         if isinstance(error, SQLAlchemyError):
             logger.warning("reconciling.postponed", operation_id=ids[0], detail=reason(error))
-        else:  # a defect, or a row that nobody expected, must not keep all others from their turn
+        else:  # a defect or an unexpected row must not block all other operations
             logger.exception("reconciling.failed", operation_id=ids[0])
         return 0
 
 
 def _ids(session: Session, condition: tuple[Any, ...], due: Any = Operation.id) -> list[int]:
-    """What is due first comes first; what has no time comes last, in no order."""
+    """Return the ids of matching operations by due time; random order for those without."""
     order = (due.nulls_last(), func.random())
     return list(
         session.scalars(select(Operation.id).where(*condition).order_by(*order).limit(BATCH))
@@ -185,10 +187,12 @@ def _ids(session: Session, condition: tuple[Any, ...], due: Any = Operation.id) 
 
 def _expired() -> tuple[object, ...]:
     """
-    Waits for an agent, as a machine that is looked at fails by a look; but for what `_expire` would
-    leave alone, for ever, and so keep others from their turn.
+    Condition: the operation waits for an agent, and its deadline has passed.
+
+    Excludes the operations that `_expire` would leave unchanged, as they would fill the batch.
+    Polled waits are excluded too: their polls check the deadline.
     """
-    left_alone = exists().where(
+    excluded = exists().where(
         Node.id == Operation.node_id,
         or_(
             and_(Node.maintenance, Node.fault.is_distinct_from(Fault.CLEAN_FAILURE)),
@@ -196,18 +200,22 @@ def _expired() -> tuple[object, ...]:
         ),
     )
     waits = (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None))
-    return (*waits, Operation.deadline_at < now(), ~left_alone)
+    return (*waits, Operation.deadline_at < now(), ~excluded)
 
 
 def _overdue(online: Iterable[str]) -> tuple[object, ...]:
-    """The waker of who began the wait comes first, if it is still there."""
+    """Condition: a poll is due, and the wait monitor that should do it is late or gone."""
     gone = Operation.claimed_by.not_in(online) & (age(Operation.wake_at) > 0)
     return (Operation.state == OperationState.WAITING, or_(age(Operation.wake_at) > GRACE, gone))
 
 
-def _called(timeout: float) -> tuple[object, ...]:
-    """Waiting for an agent that has called, and was not heard; timeout: of conductors."""
-    called = (
+def _missed_heartbeat(timeout: float) -> tuple[object, ...]:
+    """
+    Condition: the operation waits for an agent whose heartbeat has not resumed it.
+
+    timeout: seconds without a heartbeat after which a conductor counts as dead.
+    """
+    has_called = (
         select(AgentRecord.node_id)
         .where(
             AgentRecord.node_id == Operation.node_id,
@@ -220,12 +228,12 @@ def _called(timeout: float) -> tuple[object, ...]:
         Operation.state == OperationState.WAITING,
         Operation.wake_at.is_(None),
         resume.unwatched(timeout),
-        called,
+        has_called,
     )
 
 
 def _abandoned(living: Iterable[str]) -> tuple[object, ...]:
-    """Claimed by a dead incarnation, or for longer than a call may take."""
+    """Condition: claimed by a dead incarnation, or beyond the deadline of its step."""
     return (
         Operation.state == OperationState.RUNNING,
         or_(Operation.claimed_by.not_in(living), Operation.deadline_at < now()),
@@ -234,14 +242,16 @@ def _abandoned(living: Iterable[str]) -> tuple[object, ...]:
 
 def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> tuple[object, ...]:
     """
-    Queued, and no message is known to be under way: never sent, sent to one that is gone, or not
-    claimed for so long that it counts as lost.
+    Condition: queued without a message in transit.
 
-    behind: conductors that have not emptied their queue; what was sent to them may still be in it,
-    and sending more to them would only make it longer.
+    The message was never sent, was sent to a conductor that is gone, or is old enough to count as
+    lost; the age limit doubles with each message.
+
+    behind: conductors with messages in their queue; for them only RESEND_AT_MOST counts, as the
+    message may still be in the queue, and another one would make the queue longer.
     """
     first = runtime.settings.conductor.resend_after
-    patience = [
+    is_old = [
         (Operation.sends <= sends)
         & (age(Operation.sent_at) > min(first * 2 ** max(sends - 1, 0), RESEND_AT_MOST))
         for sends in range(1, 6)
@@ -253,7 +263,7 @@ def _unsent(runtime: Runtime, online: Iterable[str], behind: Iterable[str]) -> t
             Operation.sent_at.is_(None),
             Operation.sent_to.is_(None),
             Operation.sent_to.not_in(online),
-            Operation.sent_to.not_in(behind) & or_(*patience),
+            Operation.sent_to.not_in(behind) & or_(*is_old),
             age(Operation.sent_at) > RESEND_AT_MOST,
         ),
     )
@@ -268,9 +278,9 @@ def _expire(session: Session, node: Node, operation: Operation) -> bool:
         return False
     if node.reservation is not None and node.operation_id != operation.id:
         return False
-    repaired = node.fault == Fault.CLEAN_FAILURE  # cleaned again: that is not an operator's doing
+    repaired = node.fault == Fault.CLEAN_FAILURE  # cleaned again; maintenance is by the service
     if node.maintenance and not repaired:
-        return False  # an operator is at it: agents of nodes in maintenance may take their time
+        return False  # maintenance by an operator suspends the timeouts of agents
     transitions.expire(session, node, operation)
     return True
 
@@ -287,13 +297,13 @@ def _resend(session: Session, node: Node, operation: Operation) -> bool:
 
 
 def has_had_work(runtime: Runtime) -> bool:
-    """Whether there is, or was, an operation: else the broker has held no message of ours yet."""
+    """Whether any operation exists; if not, the broker has never held a message."""
     with runtime.reading() as session:
         return session.scalar(select(Operation.id).limit(1)) is not None
 
 
 def resend_all(runtime: Runtime) -> int:
-    """The broker has lost what it held: send everything again that is queued."""
+    """Send all queued operations again, after the broker lost its data; return how many."""
     resent = last = 0
     while True:
         with runtime.reading() as session:
@@ -304,15 +314,17 @@ def resend_all(runtime: Runtime) -> int:
         last = ids[-1]
 
 
-def _take_over(judge: Callable[[Session], set[str]]) -> Act:
+def _take_over(living: Callable[[Session], set[str]]) -> Act:
     """
-    judge: who is alive; asked anew in each transaction, its locks held, as another may have claimed
-    an operation since it was found.
+    Return the action that takes over an operation from a dead conductor or a hung step.
+
+    living: returns the incarnations that are alive. It is called again in each transaction, under
+    its locks, as another conductor may have claimed an operation since it was found.
     """
 
     def take_over(session: Session, node: Node, operation: Operation) -> bool:
-        if "living" not in session.info:  # whoever has claimed what is locked is among them
-            session.info["living"] = judge(session)
+        if "living" not in session.info:
+            session.info["living"] = living(session)
         dead = operation.claimed_by not in session.info["living"]
         late = not dead and operation.deadline_at and session.scalar(_IS_LATE, {"id": operation.id})
         if operation.state != OperationState.RUNNING or not (dead or late):
@@ -335,7 +347,7 @@ def _take_over(judge: Callable[[Session], set[str]]) -> Act:
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
             if not transitions.fail(session, node, operation, step, failure):
                 return True
-            event = OperationEvent.HAND_OUT  # of its cleanup
+            event = OperationEvent.HAND_OUT  # of the cleanup steps
         elif step.resume == Resume.RESTART:
             _go_back(session, operation, step)
         operations.hand_out(session, node, operation, event)
@@ -348,7 +360,7 @@ _IS_LATE = select(Operation.deadline_at < now()).where(Operation.id == bindparam
 
 
 def _go_back(session: Session, operation: Operation, step: OperationStep) -> None:
-    """Back to the step that boots the agent; what follows it is run again."""
+    """Move the cursor back to the step that boots the agent; later steps run again."""
     boots = [
         row.position
         for row in operations.steps_of(session, operation)

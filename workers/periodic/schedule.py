@@ -1,8 +1,8 @@
 """
-Periodic work: what there is, how often, and the tasks that do it.
+Periodic tasks: their schedule and their functions.
 
-Beat sends; the conductors' `now` processes do. Work that any conductor may do goes to the shared
-queue; work on a conductor's own nodes is fanned out from there.
+The beat sends the tasks, and the conductors' control processes run them. A task for any conductor
+goes to the shared queue; a task for the nodes of each conductor is fanned out from there.
 """
 
 import threading
@@ -40,17 +40,17 @@ PRUNE_ANSWERED = "ingot.prune_answered"
 FORGET_CONDUCTORS = "ingot.forget_conductors"
 BOOT_AGAIN = "ingot.boot_again"
 SWEEP_BOOT_FILES = "ingot.sweep_boot_files"
-#: Passes of the reconciler in a process at once: one that is held up does not keep the next from
-#: its turn, and all together leave threads to what else is to be done.
+#: Most passes of the reconciler at once in a process: more than one, so that a blocked pass does
+#: not stop the next; few, so that threads remain for other tasks.
 PASSES = 2
-#: Seconds between two looks at what was answered, and how many rows go in one transaction.
-PRUNE_ANSWERED_EVERY, PRUNE_AT_ONCE = 600, 10_000
-#: Nodes whose history is looked at together.
-NODES_AT_ONCE = 200
+#: Seconds between two runs of `prune_answered`, and most rows that are deleted in one transaction.
+PRUNE_ANSWERED_INTERVAL, PRUNE_BATCH = 600, 10_000
+#: Most nodes whose history is pruned in one query.
+NODES_BATCH = 200
 
 
 def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
-    """The beat's table: name -> task, seconds, arguments. A period of 0 switches a line off."""
+    """Return the beat's schedule, by entry name; a period of 0 seconds disables an entry."""
     conductor, pxe = settings.conductor, settings.pxe
     table = (
         (RECONCILE, conductor.reconcile_interval, ()),
@@ -58,7 +58,7 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
         (FAN_OUT, conductor.power_failure_recovery_interval, (POWER_RECOVERY,)),
         (PRUNE_HISTORY, conductor.node_history_cleanup_interval, ()),
         (CHECK_ALLOCATIONS, conductor.check_allocations_interval, ()),
-        (PRUNE_ANSWERED, PRUNE_ANSWERED_EVERY, ()),
+        (PRUNE_ANSWERED, PRUNE_ANSWERED_INTERVAL, ()),
         (FORGET_CONDUCTORS, conductor.conductor_cleanup_interval, ()),
         (BOOT_AGAIN, pxe.boot_retry_check_interval if pxe.boot_retry_timeout else 0, ()),
         (FAN_OUT, pxe.boot_file_sweep_interval, (SWEEP_BOOT_FILES,)),
@@ -76,17 +76,17 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
 
 
 def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis) -> None:
-    """Register the tasks in the process that runs them for `conductor`."""
+    """Register the tasks in the control process of `conductor`."""
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
     held = backlog.of(application, runtime.settings, broker)
     witness = Witness(broker, runtime.settings.broker.prefix)
 
     def reconcile() -> None:
-        if not held.marked():  # the broker was emptied: nothing sent is still under way
+        if not held.marked():  # the broker was emptied: all sent messages are lost
             had_work = reconciler.has_had_work(runtime)
             count = reconciler.resend_all(runtime)
             held.mark(conductor)
-            if had_work:  # else the service is new, and so is its broker
+            if had_work:  # a new service has a new broker; that is no loss
                 logger.warning("broker.was_empty", resent=count)
         reconciler.reconcile(runtime, contact, held.backlog)
         witness.look(runtime)
@@ -110,14 +110,14 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
     }
     for name, work in tasks.items():
         register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
-        register(_bearing_outages(name, work))
+        register(_logging_outages(name, work))
 
 
-def _at_most(times: int, work: Callable[[], object]) -> Callable[[], None]:
-    """`work`, but nothing while it is being done so many times already."""
-    free = threading.BoundedSemaphore(times)
+def _at_most(limit: int, work: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that runs `work`, or does nothing while `limit` runs are in progress."""
+    free = threading.BoundedSemaphore(limit)
 
-    def begin() -> None:
+    def run() -> None:
         if not free.acquire(blocking=False):
             return
         try:
@@ -125,21 +125,22 @@ def _at_most(times: int, work: Callable[[], object]) -> Callable[[], None]:
         finally:
             free.release()
 
-    return begin
+    return run
 
 
-def _bearing_outages(name: str, work: Callable[..., object]) -> Callable[..., None]:
-    def bear(*arguments: Any) -> None:
+def _logging_outages(name: str, work: Callable[..., object]) -> Callable[..., None]:
+    def run(*arguments: Any) -> None:
         with retry.log_outages(name):
             work(*arguments)
 
-    return bear
+    return run
 
 
 def prune_history(runtime: Runtime) -> int:
     """
-    Delete what nodes have beyond `[conductor]node_history_max_entries`, the oldest first, but for
-    what is not older than `node_history_minimum_days`; how many entries.
+    Delete history entries beyond `[conductor]node_history_max_entries` per node; return how many.
+
+    Entries younger than `[conductor]node_history_minimum_days` are kept.
     """
     most = runtime.settings.conductor.node_history_max_entries
     batch = runtime.settings.conductor.node_history_cleanup_batch_count
@@ -149,7 +150,7 @@ def prune_history(runtime: Runtime) -> int:
     with runtime.reading() as session:
         query = select(of_node).group_by(of_node).having(func.count() > most)
         nodes = list(session.scalars(query.order_by(of_node)))
-    chunks = (nodes[at : at + NODES_AT_ONCE] for at in range(0, len(nodes), NODES_AT_ONCE))
+    chunks = (nodes[at : at + NODES_BATCH] for at in range(0, len(nodes), NODES_BATCH))
     return sum(
         _delete(runtime, NodeHistory, _surplus(runtime.settings, chunk, most), batch)
         for chunk in chunks
@@ -157,7 +158,7 @@ def prune_history(runtime: Runtime) -> int:
 
 
 def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]:
-    """Entries beyond the newest of each of these nodes that are old enough."""
+    """Select the ids of old entries beyond the `most` newest of each node."""
     newest_first = NodeHistory.id.desc()
     rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=newest_first)
     ranked = (
@@ -171,21 +172,21 @@ def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]
 
 
 def prune_answered(runtime: Runtime) -> int:
-    """Forget requests older than `[api]idempotency_key_lifetime`; returns how many."""
+    """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
     lifetime = runtime.settings.api.idempotency_key_lifetime
-    since = select(after(-lifetime)).scalar_subquery()  # so an index finds them
+    since = select(after(-lifetime)).scalar_subquery()  # a subquery, so that the index is used
     old = select(Answered.id).where(Answered.created_at < since).order_by(Answered.created_at)
-    return _delete(runtime, Answered, old, PRUNE_AT_ONCE)
+    return _delete(runtime, Answered, old, PRUNE_BATCH)
 
 
 def _delete(
-    runtime: Runtime, model: type[NodeHistory | Answered], which: Select[Any], batch: int
+    runtime: Runtime, model: type[NodeHistory | Answered], query: Select[Any], batch: int
 ) -> int:
-    """Delete rows whose ids a query finds, so many in each transaction; how many there were."""
+    """Delete the rows whose ids `query` selects, `batch` per transaction; return how many."""
     removed = 0
     while True:
         with runtime.transaction() as session:
-            ids = list(session.scalars(which.limit(batch)))
+            ids = list(session.scalars(query.limit(batch)))
             if ids:
                 session.execute(delete(model).where(model.id.in_(ids)))
         removed += len(ids)
@@ -194,7 +195,7 @@ def _delete(
 
 
 def forget_conductors(runtime: Runtime) -> int:
-    """Remove the conductors dead longer than `[conductor]conductor_cleanup_timeout`; how many."""
+    """Delete conductors dead for over `[conductor]conductor_cleanup_timeout` s; return how many."""
     with runtime.transaction() as session:
         names = conductors.forget(session, runtime.settings.conductor.conductor_cleanup_timeout)
     if names:

@@ -1,8 +1,8 @@
 """
-Children of the supervisor: forked, watched, restarted with back-off, stopped.
+Child processes of the supervisor: fork, watch, restart with back-off, stop.
 
-Each child leads a process group of its own. When it ends, whatever is left of its group is killed
-before it may start again, so that two incarnations of one child never run beside each other.
+Each child leads its own process group. When it ends, the rest of its group is killed before it may
+start again, so two incarnations of one child never run at the same time.
 """
 
 import contextlib
@@ -19,35 +19,31 @@ from app.parent import adopt_orphans, die_with_parent
 
 logger = log.get(__name__)
 
-FIRST_DELAY = 0.2
-LONGEST_DELAY = 30.0
-#: A child that lived this long has started well: its next restart is quick again.
+#: Seconds before a restart: the first one, and the longest.
+FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+#: Seconds of run time after which the delay of a child is reset.
 STEADY = 60.0
-#: The signals that the supervisor waits for instead of handling.
+#: Signals that the supervisor waits for; it has no handlers for them.
 AWAITED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 @dataclass(slots=True)
 class Child:
-    """
-    One child. `work` runs in the forked process until the child ends.
+    """One child process."""
 
-    pid: of the running process; None while there is none. due: when it is started again.
-    """
-
-    role: str
+    role: str  # key in the pid file: api, conductors, beat, redis
     name: str
-    work: Callable[[], object]
-    pid: int | None = None
-    started: float = 0.0
-    delay: float = FIRST_DELAY
-    due: float | None = None
+    work: Callable[[], object]  # runs in the forked process
+    pid: int | None = None  # None: not running
+    started: float = 0.0  # monotonic time
+    delay: float = FIRST_DELAY  # seconds before the next restart
+    due: float | None = None  # monotonic time of the restart; None: none is due
 
     def start(self) -> None:
         self.pid, self.started, self.due = fork(self.work), time.monotonic(), None
 
     def ended(self) -> None:
-        """Note the end, and when to start again."""
+        """Record the end, and schedule the restart."""
         now = time.monotonic()
         if now - self.started >= STEADY:
             self.delay = FIRST_DELAY
@@ -63,14 +59,10 @@ class Child:
 
 @dataclass(slots=True)
 class Children:
-    """
-    All children of this process.
+    """All children of this process."""
 
-    restart: start again what ends. changed: called after every start and end.
-    """
-
-    restart: bool = True
-    changed: Callable[[], object] = lambda: None
+    restart: bool = True  # whether a child that ends is started again
+    changed: Callable[[], object] = lambda: None  # called after every start and end
     all: list[Child] = field(default_factory=list)
 
     def start(self, role: str, name: str, work: Callable[[], object]) -> Child:
@@ -81,7 +73,7 @@ class Children:
         return child
 
     def reap(self) -> list[Child]:
-        """The children that have ended since the last call; orphans are taken away silently."""
+        """Return the children that have ended since the last call; reap adopted orphans too."""
         ended = []
         while True:
             try:
@@ -92,7 +84,7 @@ class Children:
                 break
             child = next((each for each in self.all if each.pid == info.si_pid), None)
             if child:
-                # not yet reaped, so the number of the group is still its own
+                # before it is reaped, as afterwards the id of its group may be reused
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(info.si_pid, signal.SIGKILL)
                 child.ended()
@@ -109,7 +101,7 @@ class Children:
         return ended
 
     def start_due(self) -> float | None:
-        """Start what is due; seconds until the next one is, None when none waits."""
+        """Start due children; return seconds until the next is due, None if none waits."""
         waits = []
         for child in self.all:
             if child.due is None:
@@ -123,15 +115,16 @@ class Children:
             self.changed()
         return min(waits, default=None)
 
-    def stop(self, children: list[Child], patience: float) -> None:
+    def stop(self, children: list[Child], timeout: float) -> None:
         """
-        End `children`: SIGTERM, and SIGKILL after `patience` seconds or at a second signal to
-        this process. Returns when none of them is left.
+        Stop children with SIGTERM; with SIGKILL after `timeout` seconds or at a second signal.
+
+        Returns when all of them have ended.
         """
         for child in children:
             child.due = None
             child.signal(signal.SIGTERM)
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         while any(child.pid for child in children):
             got = wait_for_signal(max(0.0, end - time.monotonic()))
             if got in (signal.SIGTERM, signal.SIGINT) or time.monotonic() >= end:
@@ -143,7 +136,7 @@ class Children:
                 child.due = None
 
     def kill_orphans(self) -> None:
-        """Kill what the children left behind, until this process has no descendant."""
+        """Kill the remaining descendants of this process, until none is left."""
         while pids := list(_descendants(os.getpid())):
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -153,13 +146,13 @@ class Children:
 
 
 def watch_signals() -> None:
-    """Hold the signals back for `wait_for_signal`, and adopt descendants without a parent."""
+    """Block the AWAITED signals for `wait_for_signal`, and become the parent of orphans."""
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     adopt_orphans()
 
 
 def wait_for_signal(seconds: float | None) -> int | None:
-    """The next signal, or None after so many seconds."""
+    """Return the next signal; None: none within `seconds`."""
     if seconds is None:
         return signal.sigwait(AWAITED)
     info = signal.sigtimedwait(AWAITED, seconds)
@@ -168,9 +161,9 @@ def wait_for_signal(seconds: float | None) -> int | None:
 
 def fork(work: Callable[[], object]) -> int:
     """
-    Run `work` in a child process, its standard output being our standard error. Returns its pid.
+    Run `work` in a child process, with its standard output on standard error. Return its pid.
 
-    This process must have one thread only. The child is killed when this process ends.
+    This process must have one thread only. The kernel kills the child when this process ends.
     """
     parent = os.getpid()
     sys.stdout.flush()
@@ -181,7 +174,7 @@ def fork(work: Callable[[], object]) -> int:
     status = 1
     try:
         die_with_parent(parent)
-        os.setsid()  # Ctrl-C reaches the supervisor alone, which then stops everything in order
+        os.setsid()  # Ctrl-C reaches only the supervisor, which stops the children in order
         signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
         os.dup2(2, 1)
         work()
@@ -190,7 +183,7 @@ def fork(work: Callable[[], object]) -> int:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except KeyboardInterrupt:
         status = 130
-    except BaseException:  # the last line of a process: told, then over
+    except BaseException:  # nothing above catches it in a forked process
         logger.exception("child.crashed")
     finally:
         sys.stdout.flush()
@@ -199,7 +192,7 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Children of a process and theirs, as far as this system tells."""
+    """Yield the descendants of a process; none if /proc does not list children."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     try:
         children = [int(word) for word in path.read_text().split()]

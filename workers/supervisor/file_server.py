@@ -1,9 +1,9 @@
 """
-The file server: hands out what machines, agents and BMCs fetch, `[deploy]http_root`.
+File server: serves `[deploy]http_root` to machines, agents and BMCs.
 
-`ingot up` runs one where `[deploy]http_url` names none; in production a web server of the site does
-this, or `ingot files` beside the conductors of a host. It shows files, whole or in parts, and no
-folders: who does not know a name finds nothing.
+`ingot up` runs it unless `[deploy]http_url` is set. In production a web server of the site does
+this, or `ingot files` on each host with conductors. It supports range requests, and lists no
+folders: only a client that knows the name of a file can fetch it.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ from app.serve import LOGGING, PATIENCE
 
 logger = log.get(__name__)
 
-#: Machines that fetch at the same time; others wait.
+#: Most concurrent requests; others wait.
 THREADS = 32
 
 Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -41,13 +41,13 @@ def main(settings: Settings) -> None:
     master = os.getpid()
 
     def load() -> Wsgi:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its handler
         die_with_parent(master)
         return served(root)
 
     server = MPServer(
         "files",
-        settings.api.host_ip,  # both are for the same machines
+        settings.api.host_ip,  # machines reach both servers in one network
         settings.deploy.http_port,
         interface=Interfaces.WSGI,
         workers=1,
@@ -66,7 +66,7 @@ def main(settings: Settings) -> None:
 
 
 def served(root: Path) -> Wsgi:
-    """The files below a folder, as an application."""
+    """Return a WSGI application that serves the files below a folder."""
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request(environ)

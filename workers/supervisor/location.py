@@ -1,5 +1,5 @@
 """
-Where the service keeps its things and can be reached: what the settings leave open is filled in.
+Data directory, ports and URLs of the service: defaults for settings that are not set.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from app.config.settings import Settings
 from drivers.images import addresses
 from workers.supervisor import redis_server
 
-#: Seconds that a data directory may still be in use by what is just ending.
-LOCK_PATIENCE = 2.0
+#: Seconds to wait for the lock of a data directory whose processes are just ending.
+LOCK_TIMEOUT = 2.0
 
 
 class StartError(Exception):
-    """The service cannot start; one line says why."""
+    """The service cannot start; the message is one line with the reason."""
 
 
 def data_dir(settings: Settings) -> Path:
-    """Where everything that lasts is kept; see [DEFAULT]data_dir."""
+    """Return the data directory: [DEFAULT]data_dir, `.ingot`, or the user's state directory."""
     if settings.default.data_dir:
         return Path(settings.default.data_dir).expanduser().resolve()
     here = Path(".ingot").resolve()
@@ -36,7 +36,7 @@ def data_dir(settings: Settings) -> Path:
 
 
 def complete(settings: Settings) -> Settings:
-    """The settings with what they leave to the data directory filled in."""
+    """Return the settings with paths and URLs that depend on the data directory filled in."""
     folder = data_dir(settings)
     url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
     deploy, pxe = settings.deploy, settings.pxe
@@ -59,7 +59,7 @@ def complete(settings: Settings) -> Settings:
 
 
 def with_own_redis(settings: Settings) -> Settings:
-    """The settings with the URL of the service's own Redis, where it has one, and that is there."""
+    """Return the settings with the URL of the service's own Redis, if that is running."""
     path = redis_server.socket_path(Path(settings.default.data_dir))
     if settings.broker.url or not path.exists():
         return settings
@@ -70,19 +70,20 @@ def with_own_redis(settings: Settings) -> Settings:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[Path]:
     """
-    The data directory, ours alone. Raises StartError.
+    Lock the data directory.
 
-    The children inherit the lock: the directory is free only when the last of them has ended.
+    The children inherit the lock, so it is released when the last of them has ended.
+    Raises StartError: the directory is in use, or cannot be created or read.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        list(folder.iterdir())  # can it be read?
+        list(folder.iterdir())  # raises an error if it is not readable
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise StartError(f"data directory {folder}: {error.strerror}") from None
     os.set_inheritable(fd, True)
     try:
-        end = time.monotonic() + LOCK_PATIENCE
+        end = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,13 +105,21 @@ def locked(folder: Path) -> Iterator[Path]:
 
 
 def with_port(settings: Settings) -> Settings:
-    """The settings with a port of the API that is free. Raises StartError."""
+    """
+    Return the settings with a free port for the API.
+
+    Raises StartError.
+    """
     port = _free(settings.api.host_ip, settings.api.port)
     return dataclasses.replace(settings, api=dataclasses.replace(settings.api, port=port))
 
 
 def with_files(settings: Settings) -> Settings:
-    """The settings with the URL of our own server of files. Raises StartError."""
+    """
+    Return the settings with port and URL of the file server of `ingot up`.
+
+    Raises StartError.
+    """
     port = _free(settings.api.host_ip, settings.deploy.http_port, settings.api.port)
     url = _files_url(settings, port)
     deploy = dataclasses.replace(settings.deploy, http_port=port, http_url=url)
@@ -122,7 +131,11 @@ def _files_url(settings: Settings, port: int) -> str:
 
 
 def _free(host: str, port: int, other: int = 0) -> int:
-    """A port that is free: the one asked for, or any but `other` for 0. Raises StartError."""
+    """
+    Return `port` if it is free; for 0, any free port but `other`.
+
+    Raises StartError.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -130,13 +143,13 @@ def _free(host: str, port: int, other: int = 0) -> int:
             probe.bind(address)
             found = int(probe.getsockname()[1])
     except OSError as error:
-        told = "in use" if error.errno == errno.EADDRINUSE else error.strerror
-        raise StartError(f"port {port} of {host}: {told}") from None
+        why = "in use" if error.errno == errno.EADDRINUSE else error.strerror
+        raise StartError(f"port {port} of {host}: {why}") from None
     return found if found != other else _free(host, port, other)
 
 
 def base_url(settings: Settings) -> str:
-    """The API's URL as this host reaches it."""
+    """Return the API's URL for clients on this host."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.api.host_ip, settings.api.host_ip)  # noqa: S104
     scheme = "https" if settings.api.enable_ssl_api else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.api.port}"

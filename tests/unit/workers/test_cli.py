@@ -43,9 +43,7 @@ def test_only_what_is_set_is_shown(shown):
         "api": {"port": 7000},
     } == (shown("--changed", **SET)[0])
     assert {"api": {"port": 7000}} == shown("api", "--changed", **SET)[0]
-    assert ({}, "# nothing is set: every value is its default\n") == shown(
-        "pxe", "--changed", **SET
-    )
+    assert ({}, "# no setting is changed from its default\n") == shown("pxe", "--changed", **SET)
 
 
 def test_a_section_that_is_not_there_is_told_with_the_nearest(shown):
