@@ -1,4 +1,4 @@
-"""What comes in about port groups."""
+"""Request schemas of port groups."""
 
 from marshmallow import Schema
 
@@ -6,7 +6,7 @@ from app.api.schemas.common import Document, Flag, Ident, ListQuery, Mac, Name, 
 
 
 class PortgroupChange(Schema):
-    """What may be set when a port group is made, and changed later."""
+    """Fields of a port group that may be set and changed."""
 
     node_uuid = Uuid()
     name = Name(allow_none=True)
@@ -30,7 +30,7 @@ PortgroupCreate = PortgroupChange.from_dict(
 
 
 class PortgroupFilters(ListQuery):
-    """Which port groups to list; at most one of these."""
+    """Filters of port groups; at most one may be given."""
 
     node = Ident()
     address = Mac()
