@@ -1,4 +1,4 @@
-"""Drivers."""
+"""Routes of drivers, which are hardware types."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,8 +54,6 @@ DRIVER = Component("Driver", versioned("driver", some(
 
 
 class DriverQuery(Schema):
-    """Which drivers to list."""
-
     type = Text(choices=("classic", "dynamic"))
     detail = Flag()
     fields_ = Words(data_key="fields")
@@ -120,7 +118,7 @@ def show_driver(query: Query, name: str) -> Response:
 )
 @drivers.arguments(NoQuery, location="query")
 def show_driver_properties(_query: Query, name: str) -> Response:
-    """Show what a driver needs to know of a node"""
+    """Show the properties that a driver reads from a node"""
     with runtime().reading() as session:
         service.find(session, name)
     found = service.properties(runtime().drivers, name)
@@ -139,7 +137,7 @@ def show_driver_properties(_query: Query, name: str) -> Response:
 )
 @drivers.arguments(NoQuery, location="query")
 def show_logical_disk_properties(_query: Query, name: str) -> Response:
-    """Show what a RAID configuration for a driver may hold"""
+    """Show the properties of logical disks in a RAID configuration for a driver"""
     with runtime().reading() as session:
         service.find(session, name)
     return json(service.logical_disk_properties(runtime().drivers, name))
