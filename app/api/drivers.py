@@ -23,7 +23,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.paging import chosen, shape
 from app.api.routes import Routes
-from app.api.schemas.common import FieldsQuery, Flag, NoQuery, Text, Words
+from app.api.schemas.common import CommaSeparated, FieldsQuery, Flag, NoQuery, Text
 from app.errors import NotFound
 from app.hardware import drivers as service
 from app.hardware.drivers import LoadedDriver
@@ -56,7 +56,7 @@ DRIVER = Component("Driver", versioned("driver", some(
 class DriverQuery(Schema):
     type = Text(choices=("classic", "dynamic"))
     detail = Flag()
-    fields_ = Words(data_key="fields")
+    fields_ = CommaSeparated(data_key="fields")
 
 
 def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:

@@ -19,7 +19,7 @@ from app.errors import PreconditionFailed
 from app.models import Node
 
 _COLUMNS = [column for column in Node.__table__.c if column.name in NodeChange().fields]
-#: Columns to select along with a node; `of` computes the tag from their values.
+#: Columns to select along with a node; its tag is computed from their values.
 PARTS: Sequence[ColumnElement[Any]] = [
     part.label(f"etag_{number}") for number, part in enumerate(json_rows.objects(_COLUMNS))
 ]

@@ -87,7 +87,7 @@ def together(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[str]:
 
 
 def told(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
-    """Split a text read by `together`: column name -> JSON text of its value."""
+    """Split the text of combined columns: column name -> JSON text of its value."""
     return {
         each.name: orjson.dumps(
             # SQLite stores booleans as numbers

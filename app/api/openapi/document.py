@@ -14,7 +14,7 @@ from app.api.answers import JSON
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import TEXT, WHOLE, Component, Shape, exactly, maybe, one_of, versioned
 from app.api.routes import PARAMETER, Route
-from app.api.schemas.common import NAME, Flag, Ident, Mac, Name, Uuid, Words
+from app.api.schemas.common import NAME, CommaSeparated, Flag, Ident, Mac, Name, Uuid
 
 PAGE = Path(__file__).with_name("page.html")
 ABOUT = f"""\
@@ -29,7 +29,7 @@ FIELDS = {
     Mac: ("string", None, f"^{MAC}$"),
     Name: ("string", None, f"^{NAME}$"),
     Ident: ("string", None, f"^{NAME}$"),
-    Words: ("string", None, None),
+    CommaSeparated: ("string", None, None),
 }
 #: Parameter of a path -> its description.
 PATH_PARAMETERS = {

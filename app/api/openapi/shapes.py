@@ -83,19 +83,19 @@ def page(name: str, item: Shape) -> Shape:
     return exactly({name: many(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
 
 
-def column_shape(name: str, found: ColumnElement[Any], *, nullable: bool) -> Shape:
+def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Shape:
     """Shape of a column's values. name: of the field that shows them."""
-    if isinstance(found.type, JSON):
-        shape = _document(found)
+    if isinstance(column.type, JSON):
+        shape = _document(column)
     else:
-        known = (shape for kind, shape in TYPES if isinstance(found.type, kind))
+        known = (shape for kind, shape in TYPES if isinstance(column.type, kind))
         shape = next(known, UUID if name.endswith("uuid") else TEXT)
     return maybe(shape) if nullable else shape
 
 
-def _document(found: ColumnElement[Any]) -> Shape:
+def _document(column: ColumnElement[Any]) -> Shape:
     """Shape of a JSON column: an array if its default is an empty list, otherwise an object."""
-    default = found.default if isinstance(found, Column) else None
+    default = column.default if isinstance(column, Column) else None
     empty = default.arg(None) if default is not None and default.is_callable else {}  # type: ignore[attr-defined]
     return many(ANYTHING) if isinstance(empty, list) else DOCUMENT
 

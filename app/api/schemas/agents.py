@@ -5,12 +5,12 @@ from typing import Any
 from marshmallow import Schema, ValidationError
 
 from app.agents.heartbeats import STATUSES
-from app.api.schemas.common import Flat, Ident, Text, Uuid, Words
+from app.api.schemas.common import CommaSeparated, Flat, Ident, Text, Uuid
 from drivers.tls import is_certificates
 
 
 class LookupQuery(Schema):
-    addresses = Words(metadata={"description": "MAC addresses"})
+    addresses = CommaSeparated(metadata={"description": "MAC addresses"})
     node_uuid = Uuid()
 
 

@@ -2,7 +2,16 @@
 
 from marshmallow import Schema, fields
 
-from app.api.schemas.common import Document, Ident, Name, PageQuery, Text, Trait, Uuid, Words
+from app.api.schemas.common import (
+    CommaSeparated,
+    Document,
+    Ident,
+    Name,
+    PageQuery,
+    Text,
+    Trait,
+    Uuid,
+)
 
 
 class AllocationChange(Schema):
@@ -24,7 +33,7 @@ class AllocationCreate(AllocationChange):
 
 
 class AllocationFilters(PageQuery):
-    fields_ = Words(data_key="fields", metadata={"description": "Fields to show"})
+    fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
     node = Ident()
     resource_class = Text(80)
     state = Text(metadata={"description": "allocating, active, error"})

@@ -17,7 +17,7 @@ NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 #: Validator: a text or a list is not empty.
-FILLED = validate.Length(1, error="{input!r} should be non-empty")
+NOT_EMPTY = validate.Length(1, error="{input!r} should be non-empty")
 TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
 
@@ -49,7 +49,7 @@ class Text(fields.String):
                 max=longest, error="{input!r} is too long: at most {max} characters"
             )
         )
-        super().__init__(validate=[FILLED, checked] if shortest else checked, **kwargs)
+        super().__init__(validate=[NOT_EMPTY, checked] if shortest else checked, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -144,7 +144,7 @@ class Document(fields.Dict):
         super().__init__(keys=fields.String(), allow_none=True, **kwargs)
 
 
-class Words(fields.Field[list[str]]):
+class CommaSeparated(fields.Field[list[str]]):
     """List separated by commas, without duplicates. lower: whether to lower-case it."""
 
     is_multiple = True  # webargs: a repeated parameter is a list
@@ -203,14 +203,14 @@ class PageQuery(Schema):
 class ListQuery(PageQuery):
     """Query parameters of every list."""
 
-    fields_ = Words(data_key="fields", metadata={"description": "Fields to show"})
+    fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
     detail = Flag(metadata={"description": "Show all fields"})
 
 
 class FieldsQuery(Schema):
     """Query parameters of every single resource."""
 
-    fields_ = Words(data_key="fields", metadata={"description": "Fields to show"})
+    fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
 
 
 class NoQuery(Schema):

@@ -2,7 +2,7 @@
 
 from marshmallow import Schema, fields
 
-from app.api.schemas.common import FILLED, Mac, Text, Uuid
+from app.api.schemas.common import NOT_EMPTY, Mac, Text, Uuid
 
 KINDS = ("network.bind_port", "network.unbind_port", "network.delete_port")
 
@@ -22,4 +22,4 @@ class Event(Schema):
 class Events(Schema):
     """Events in their order."""
 
-    events = fields.List(fields.Nested(Event), required=True, validate=FILLED)
+    events = fields.List(fields.Nested(Event), required=True, validate=NOT_EMPTY)

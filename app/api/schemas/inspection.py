@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import INCLUDE, Schema, ValidationError, fields
 
-from app.api.schemas.common import FILLED, Flag, ListQuery, Text, Uuid, within
+from app.api.schemas.common import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
 from drivers.inspection.rules import PHASES, problems
 
 
@@ -23,7 +23,7 @@ class Inventory(Schema):
     class Meta:
         unknown = INCLUDE
 
-    interfaces = fields.List(fields.Nested(Interface), required=True, validate=FILLED)
+    interfaces = fields.List(fields.Nested(Interface), required=True, validate=NOT_EMPTY)
     bmc_address = Text(allow_none=True)
     bmc_v6address = Text(allow_none=True)
 
@@ -85,13 +85,13 @@ class RuleChange(Schema):
     priority = IntegerOrText(strict=True, allow_none=True, validate=within(0, 9999))
     sensitive = Flag(allow_none=True)
     conditions = Operations("conditions", allow_none=True)
-    actions = Operations("actions", validate=FILLED)
+    actions = Operations("actions", validate=NOT_EMPTY)
 
 
 RuleCreate = RuleChange.from_dict(
     {
         "uuid": Uuid(allow_none=True),
-        "actions": Operations("actions", required=True, validate=FILLED),
+        "actions": Operations("actions", required=True, validate=NOT_EMPTY),
     },
     name="RuleCreate",
 )

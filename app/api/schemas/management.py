@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from marshmallow import Schema, ValidationError, fields, validates
 
-from app.api.schemas.common import Document, FieldsQuery, Flag, Text, Words
+from app.api.schemas.common import CommaSeparated, Document, FieldsQuery, Flag, Text
 from app.engine.management import BOOT_MODES, DEVICE_TYPES
 
 BOOT_DEVICES = (
@@ -66,7 +66,7 @@ class VirtualMedium(Schema):
 class DeviceTypes(Schema):
     """Virtual media to detach."""
 
-    device_types = Words(metadata={"description": "cdrom, disk, floppy; default: all"})
+    device_types = CommaSeparated(metadata={"description": "cdrom, disk, floppy; default: all"})
 
     @validates("device_types")
     def _known(self, value: list[str], **_kwargs: Any) -> None:

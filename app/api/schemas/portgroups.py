@@ -2,7 +2,17 @@
 
 from marshmallow import Schema
 
-from app.api.schemas.common import Document, Flag, Ident, ListQuery, Mac, Name, Text, Uuid, Words
+from app.api.schemas.common import (
+    CommaSeparated,
+    Document,
+    Flag,
+    Ident,
+    ListQuery,
+    Mac,
+    Name,
+    Text,
+    Uuid,
+)
 
 
 class PortgroupChange(Schema):
@@ -35,4 +45,4 @@ class PortgroupFilters(ListQuery):
     node = Ident()
     address = Mac()
     shard = Text(4096)
-    conductor_groups = Words(lower=False)
+    conductor_groups = CommaSeparated(lower=False)

@@ -6,6 +6,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError
 
 from app.api.schemas.common import (
+    CommaSeparated,
     Document,
     Flag,
     Ident,
@@ -14,7 +15,6 @@ from app.api.schemas.common import (
     Name,
     Text,
     Uuid,
-    Words,
     is_mac,
 )
 
@@ -69,7 +69,7 @@ class PortFilters(ListQuery):
     portgroup = Ident()
     address = Mac()
     shard = Text(4096)
-    conductor_groups = Words(lower=False)
+    conductor_groups = CommaSeparated(lower=False)
     description_contains = Text()
 
 

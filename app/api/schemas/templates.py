@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields
 
-from app.api.schemas.common import FILLED, Document, Flag, Name, Text, Trait, Uuid, within
+from app.api.schemas.common import NOT_EMPTY, Document, Flag, Name, Text, Trait, Uuid, within
 from app.api.schemas.nodes import Step
 
 LARGEST = 2**31 - 1
@@ -55,7 +55,7 @@ class Steps(fields.List[dict[str, Any]]):
     def __init__(self, step: type[StoredStep], **kwargs: Any) -> None:
         super().__init__(
             fields.Nested(step),
-            validate=[FILLED, self._check_unique],
+            validate=[NOT_EMPTY, self._check_unique],
             **kwargs,
         )
 
