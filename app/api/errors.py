@@ -21,7 +21,7 @@ from drivers.core.errors import InvalidDriverInfo
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
 
-#: This client (6.3 and older) raises TypeError on the Retry-After of a 409 or 503; without the
+#: This client (at least up to 6.3) raises TypeError on the Retry-After of a 409 or 503; without the
 #: header it retries after a pause.
 NO_RETRY_AFTER = "python-ironicclient"
 #: Key in the WSGI environment: path of the request before its normalisation.
