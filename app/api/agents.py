@@ -1,7 +1,4 @@
-"""
-What ramdisk agents call: lookup, heartbeat, and what they found. Anybody may, without
-authentication.
-"""
+"""Routes of the ramdisk agents: lookup, heartbeat, inspection data. They need no authentication."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,12 +24,12 @@ from app.errors import Invalid, NotFound
 from app.kit.refused_lookups import MOST_MACS
 
 seldom = log.Seldom(log.get(__name__))
-agents = Routes("agents", "What the ramdisk agents of machines call")
+agents = Routes("agents", "Requests of the ramdisk agents")
 
-#: Agents post what they found without a version: the oldest one does, and those that know of it.
+#: Minor version of `continue_inspection`; requests without a version are accepted as well.
 INSPECTION_SINCE = 84
 HEARTBEAT_SINCE = 22
-#: key of a heartbeat -> minor version that it appeared in
+#: Field of a heartbeat -> minor version that introduced it.
 SINCE = {
     "agent_version": 36, "agent_token": 62, "agent_verify_ca": 68, "agent_status": 72,
     "agent_status_message": 72,
@@ -46,10 +43,10 @@ AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOC
 @agents.arguments(LookupQuery, location="query")
 def look_up(query: Mapping[str, Any]) -> Response:
     """
-    Tell a machine which node it is, and give its agent a token
+    Look up the node of a machine; return it, the agent's settings and its token
 
-    In each version: an agent that could not ask which ones there are speaks 1.31, and would never
-    be heard without its token.
+    The token is part of every version: an agent that could not read the API's versions uses 1.31,
+    and its heartbeats are refused without the token.
     """
     settings = runtime().settings
     if not settings.api.enable_ramdisk_endpoints:
@@ -60,19 +57,19 @@ def look_up(query: Mapping[str, Any]) -> Response:
 
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:
-            node, token = service.lookup(session, macs, query.get("node_uuid"), _caller())
+            node, token = service.lookup(session, macs, query.get("node_uuid"), _caller_address())
             return node.uuid, token, node.management_interface
 
     try:
-        return json(_told(*retrying(work)))
+        return json(_lookup_document(*retrying(work)))
     except service.LookupRefused as refused:
-        _note(refused, macs)
+        _record_refusal(refused, macs)
         raise
 
 
-def _note(refused: service.LookupRefused, macs: list[str]) -> None:
-    """A refused lookup is logged, now and then, and kept for those who ask why a node waits."""
-    address, refusals = _caller(), runtime().refusals
+def _record_refusal(refused: service.LookupRefused, macs: list[str]) -> None:
+    """Log a refused lookup, at a limited rate, and store it for `/why`."""
+    address, refusals = _caller_address(), runtime().refusals
     seldom.warning(
         "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
     )
@@ -80,23 +77,25 @@ def _note(refused: service.LookupRefused, macs: list[str]) -> None:
         refusals.note(macs, address, refused.why, refused.node)
 
 
-def _caller() -> str:
+def _caller_address() -> str:
     """
-    Where a request comes from. Behind proxies all come from one address, so what those say of it
-    counts as well; the end of it is what the last of them has seen, and nobody else can say.
+    Return the addresses that a request passed: X-Forwarded-For, then the peer.
+
+    Behind a proxy all requests have one peer. The text is cut at its front, because clients can
+    forge all but its end.
     """
-    seen = [*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""]
-    return ",".join(seen)[-64:]
+    addresses = [*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""]
+    return ",".join(addresses)[-64:]
 
 
-def _told(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
-    """What a machine is told about itself, and its agent about how to behave."""
+def _lookup_document(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
+    """Return a machine's node and the settings of its agent."""
     node = node_view.one(("uuid", uuid), SHOWN)
     return {"node": node, "config": config(runtime().settings, token, management)}
 
 
 def config(settings: Settings, token: str | None, management: str | None) -> dict[str, Any]:
-    """What an agent is told about how to behave."""
+    """Return the agent's settings. management: the node's management interface, None if unset."""
     return {
         "heartbeat_timeout": settings.api.ramdisk_heartbeat_timeout,
         "agent_token": token,
@@ -129,32 +128,40 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
 
 @agents.at("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
 @agents.arguments(Heartbeat, location="json_or_query")
-def heartbeat(sign: dict[str, Any], ident: str) -> Response:
-    """Record that the agent of a node is alive, and wake what waits for it"""
-    return heartbeat_of(ident, sign)
+def heartbeat(fields: dict[str, Any], ident: str) -> Response:
+    """Record the heartbeat of a node's agent, and resume the operation that waits for it"""
+    return heartbeat_of(ident, fields)
 
 
 @agents.at("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
-def heartbeat_of_named_node(sign: dict[str, Any]) -> Response:
+def heartbeat_of_named_node(fields: dict[str, Any]) -> Response:
     """Record the heartbeat of the node that the body names; only with authentication"""
-    return heartbeat_of(sign.pop("node_ident"), sign)
+    return heartbeat_of(fields.pop("node_ident"), fields)
 
 
-def heartbeat_of(ident: str, sign: Mapping[str, Any]) -> Response:
-    """What the agent of a node is answered. Raises Invalid, Misaddressed, NodeLocked, NotFound."""
+def heartbeat_of(ident: str, fields: Mapping[str, Any]) -> Response:
+    """
+    Record a heartbeat.
+
+    Raises Invalid, Misaddressed, NodeLocked, NotFound.
+    """
     key_of(ident)
-    check(runtime().settings, ident, sign, versions.current())
-    heartbeats.heartbeat(runtime(), ident, sign)
+    check(runtime().settings, ident, fields, versions.current())
+    heartbeats.heartbeat(runtime(), ident, fields)
     return empty(202)
 
 
-def check(settings: Settings, ident: str, sign: Mapping[str, Any], minor: int) -> None:
-    """Whether this is a sign of life in the request's version. Raises Invalid, NotFound."""
+def check(settings: Settings, ident: str, fields: Mapping[str, Any], minor: int) -> None:
+    """
+    Check that heartbeats are enabled, and that the API version has the fields of this one.
+
+    Raises Invalid, NotFound.
+    """
     if minor < HEARTBEAT_SINCE or not settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", ident)
     for name, since in SINCE.items():
-        if minor < since and sign.get(name) is not None:
+        if minor < since and fields.get(name) is not None:
             raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
 
 
@@ -166,9 +173,9 @@ def check(settings: Settings, ident: str, sign: Mapping[str, Any], minor: int) -
 @agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")
 def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Response:
-    """Take what the agent of a node that is being inspected has found"""
-    knows = versions.current() >= INSPECTION_SINCE
-    if not knows and (versions.current() != versions.MIN or "node_uuid" in query):
+    """Record inspection data from the agent of a node"""
+    current = versions.current() >= INSPECTION_SINCE
+    if not current and (versions.current() != versions.MIN or "node_uuid" in query):
         raise NotFound("route", "", f"API version 1.{INSPECTION_SINCE} or newer is required")
     if not runtime().settings.api.enable_ramdisk_endpoints:
         raise NotFound("route", "POST /v1/continue_inspection")
@@ -182,10 +189,10 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
                 report,
                 macs,
                 query.get("node_uuid"),
-                with_token=knows,
-                caller=_caller(),
+                with_token=current,
+                caller=_caller_address(),
             )
             return node.uuid, token, node.management_interface
 
     uuid, token, management = retrying(work)
-    return json(_told(uuid, token, management) if knows else {"uuid": uuid}, 202)
+    return json(_lookup_document(uuid, token, management) if current else {"uuid": uuid}, 202)

@@ -1,4 +1,4 @@
-"""Allocations: requests for nodes."""
+"""Routes of allocations: requests for a node."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ ALLOCATION = Resource(
     named=SINCE,
     shapes={"state": one_of(AllocationState)},
 )
-#: Query parameters that are compared with the column of their name.
+#: Filters that compare the column of their name.
 EQUAL = ("resource_class", "state", "owner")
 
 
@@ -93,7 +93,7 @@ ROUTES = ResourceRoutes(
     gone=405,
 )
 ROUTES.lists(AllocationFilters, _filtered, query="allocations")
-ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Ask for a node")
+ROUTES.creates(AllocationCreate, _create, prepare=_checked, summary="Create an allocation")
 ROUTES.shows()
 ROUTES.changes(AllocationChange(), crud.change, since=CHANGE_SINCE)
 
@@ -108,7 +108,7 @@ ROUTES.changes(AllocationChange(), crud.change, since=CHANGE_SINCE)
 )
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation(_query: Query, ident: str) -> Response:
-    """Give a node back, or ask for it no longer"""
+    """Delete an allocation, and release its node"""
     _remove(ALLOCATION.identified(ident), ident)
     return empty(204)
 
@@ -140,16 +140,22 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
 )
 @allocations.arguments(NoQuery, location="query")
 def delete_allocation_of_node(_query: Query, ident: str) -> Response:
-    """Give a node back"""
+    """Delete the allocation of a node, and release the node"""
     _remove(Allocation.__table__.c.node_id == id_of(ident), f"of node {ident}")
     return empty(204)
 
 
-def _remove(condition: ColumnElement[bool], shown: str) -> None:
+def _remove(condition: ColumnElement[bool], label: str) -> None:
+    """
+    Delete an allocation. label: its name in messages.
+
+    Raises NotFound.
+    """
+
     def work(session: Session) -> None:
         found = service.lock(session, condition)
         if found is None:
-            raise NotFound("allocation", shown)
+            raise NotFound("allocation", label)
         service.remove(session, *found)
 
     nodes.when_free(runtime(), work)

@@ -1,6 +1,4 @@
-"""
-Answers: JSON by orjson, links, times, and the runtime that a handler works with.
-"""
+"""Responses: JSON by orjson, links and times. Also the runtime of the current application."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -18,7 +16,7 @@ Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 RUNTIME = "ingot"
 JSON = "application/json"
-#: our times are naive UTC; clients get "+00:00"
+#: Times are naive UTC; clients get "+00:00".
 OPTIONS = orjson.OPT_NAIVE_UTC | orjson.OPT_NON_STR_KEYS
 
 
@@ -28,7 +26,11 @@ def runtime() -> Runtime:
 
 
 def json(document: Any, status: int = 200, location: str | None = None) -> Response:
-    """A JSON answer; values may be `orjson.Fragment`s."""
+    """
+    Return a JSON response.
+
+    document: may contain `orjson.Fragment`s. location: URL for the header Location.
+    """
     response = Response(orjson.dumps(document, option=OPTIONS), status, content_type=JSON)
     if location:
         response.headers["Location"] = location
@@ -40,7 +42,7 @@ class _Empty(Response):
 
 
 def empty(status: int = 204, location: str | None = None) -> Response:
-    """An answer without a body, and so without a content type."""
+    """Return a response without body and content type."""
     response = _Empty(b"", status)
     if location:
         response.headers["Location"] = location
@@ -48,27 +50,27 @@ def empty(status: int = 204, location: str | None = None) -> Response:
 
 
 def time(when: datetime | None) -> str | None:
-    """ISO 8601 with microseconds and offset, as every client expects it."""
+    """Format a time in ISO 8601 with microseconds and offset, as Ironic does."""
     if when is None:
         return None
     return when.isoformat(timespec="microseconds") + "+00:00"
 
 
 def host() -> str:
-    """The URL that links begin with, without a slash at its end."""
+    """Return the URL that links begin with, without a trailing slash."""
     if public := runtime().settings.api.public_endpoint:
         return public.rstrip("/")
-    asked = request_ctx.request
-    return _host(asked.scheme, asked.host)
+    current = request_ctx.request
+    return _host(current.scheme, current.host)
 
 
-@lru_cache(maxsize=64)  # werkzeug looks at every letter of it
+@lru_cache(maxsize=64)  # werkzeug checks each character
 def _host(scheme: str, host: str) -> str:
     return get_current_url(scheme, host).rstrip("/")
 
 
 def links(path: str, base: str | None = None) -> list[dict[str, str]]:
-    """A link to `path` under /v1, and the same without the version, as Ironic has them."""
+    """Return Ironic's two links to `path`: `self` under /v1, `bookmark` without the version."""
     base = base or host()
     return [
         {"href": f"{base}/v1/{path}", "rel": "self"},

@@ -1,7 +1,4 @@
-"""
-Who calls: nobody in particular (noauth), a user of an htpasswd file (http_basic), or somebody whom
-Keystone knows (keystone).
-"""
+"""Authentication of callers: none (noauth), an htpasswd file (http_basic), or Keystone."""
 
 import hashlib
 import hmac
@@ -19,7 +16,7 @@ OPTION = "[DEFAULT]http_basic_auth_user_file"
 
 Authenticate = Callable[[Request, str], Caller]
 
-#: What agents and clients may ask before anybody knows them.
+#: Paths that need no authentication.
 PUBLIC = (
     "/", "/v1", "/v1/lookup", "/v1/continue_inspection", "/healthcheck", "/docs", "/openapi.json",
 )  # fmt: skip
@@ -27,16 +24,20 @@ PUBLIC_PREFIXES = ("/v1/heartbeat/",)
 
 
 def caller() -> Caller:
-    """Who makes the request that is being answered."""
+    """Return the caller of the current request."""
     found: Caller = g.caller
     return found
 
 
 def make(settings: Settings) -> Authenticate:
-    """How callers prove who they are. Raises SettingsError."""
+    """
+    Return the authentication of `[DEFAULT]auth_strategy`.
+
+    Raises SettingsError.
+    """
     strategy = settings.default.auth_strategy
     if strategy == "keystone":
-        from app.api.keystone import Keystone  # half a second that only those pay who use it
+        from app.api.keystone import Keystone  # imported here: half a second
 
         return Keystone(settings.keystone_authtoken)
     if strategy == "http_basic":
@@ -46,43 +47,47 @@ def make(settings: Settings) -> Authenticate:
 
 class HttpBasic:
     """
-    User names and bcrypt hashes of an htpasswd file, read at start.
+    HTTP basic authentication with the bcrypt hashes of an htpasswd file, read at start.
 
-    bcrypt is slow by design, so a password that was right is remembered as a keyed digest.
+    bcrypt is slow by design, so accepted passwords are cached as keyed digests.
     """
 
     def __init__(self, path: str) -> None:
-        import bcrypt  # only those who use it need it
+        import bcrypt  # imported here: not needed by other strategies
 
         self._check = bcrypt.checkpw
         self._hashes = read_htpasswd(path)
         self._key = os.urandom(32)
-        self._right: dict[str, bytes] = {}
+        self._accepted: dict[str, bytes] = {}  # user -> digest of the password
 
     def __call__(self, request: Request, request_id: str) -> Caller:
         given = request.authorization
         user = given.username if given and given.type == "basic" else None
         if user is None and is_public(request.path):
             return Caller(request_id=request_id)
-        if user is None or not self._knows(user, (given and given.password) or ""):
+        if user is None or not self._verify(user, (given and given.password) or ""):
             raise Unauthorized("Authorization required.", 'Basic realm="Baremetal API"')
         return Caller(user_id=user, request_id=request_id)
 
-    def _knows(self, user: str, password: str) -> bool:
+    def _verify(self, user: str, password: str) -> bool:
         stored = self._hashes.get(user)
         if stored is None:
             return False
         digest = hmac.digest(self._key, password.encode(), hashlib.sha256)
-        if hmac.compare_digest(self._right.get(user, b""), digest):
+        if hmac.compare_digest(self._accepted.get(user, b""), digest):
             return True
         if not self._check(password.encode()[:72], stored):
             return False
-        self._right[user] = digest
+        self._accepted[user] = digest
         return True
 
 
 def read_htpasswd(path: str) -> Mapping[str, bytes]:
-    """user -> bcrypt hash. Raises SettingsError for a file that is no such htpasswd."""
+    """
+    Read an htpasswd file: user -> bcrypt hash.
+
+    Raises SettingsError: the file is unreadable, or a line is not user:bcrypt-hash.
+    """
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:

@@ -1,9 +1,9 @@
 """
-Request bodies, read completely before a request is worked on, within a time limit.
+WSGI middleware that reads the complete body before the request is processed, within a time limit.
 
-granian has no time limit for bodies, and a read that has begun cannot be cancelled. So another
-thread reads; when that takes too long, the connection is closed, which ends the read. Requests
-whose bodies never arrive hold neither a turn nor, for longer than the limit, a thread.
+granian has no timeout for bodies, and a started read cannot be cancelled. So another thread reads;
+on a timeout the connection is closed, which ends the read. A request whose body never arrives holds
+no request slot, and a thread no longer than the limit.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,21 @@ from app.api.parsing import DEFAULT_LIMIT, limit_of
 
 logger = log.get(__name__)
 
-#: Bodies that are read at once, and how many of them may be larger than DEFAULT_LIMIT: those fill
-#: the memory.
+#: Bodies read at a time, and how many of them may exceed DEFAULT_LIMIT, which bounds the memory.
 AT_ONCE, LARGE_AT_ONCE = 32, 4
-#: Seconds to wait for one of these to end, when there are as many.
-PATIENCE = 1.0
-#: Bytes a second at which a large body may arrive.
-SLOWEST = 1 << 20
+#: Seconds that a request waits for one of these reads to end.
+QUEUE_TIMEOUT = 1.0
+#: Least rate of a body in bytes per second; the time limit grows by length / rate.
+MIN_RATE = 1 << 20
 CLOSE = ("Connection", "close")
 
 
 def first(timeout: float, inner: Wsgi) -> Wsgi:
-    """An application that reads the bodies of requests and leaves all else to `inner`."""
+    """
+    Wrap an application: read each body, then call `inner`.
+
+    timeout: seconds for a body, beside those for its length.
+    """
     readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="body")
     small, large = BoundedSemaphore(AT_ONCE - LARGE_AT_ONCE), BoundedSemaphore(LARGE_AT_ONCE)
 
@@ -38,18 +41,18 @@ def first(timeout: float, inner: Wsgi) -> Wsgi:
         if stated == "0" or not (stated or "HTTP_TRANSFER_ENCODING" in environ):
             return inner(environ, start_response)
         limit = limit_of(environ["PATH_INFO"])
-        length = int(stated) if stated else limit + 1  # a byte more: it is too long
+        length = int(stated) if stated else limit + 1  # one byte more shows that it is too long
         if stated and length > limit:
-            environ["wsgi.input"] = BytesIO()  # refused by what it states
+            environ["wsgi.input"] = BytesIO()  # `parsing` refuses it by its Content-Length
             return inner(environ, start_response)
-        free = large if length > DEFAULT_LIMIT + 1 else small
-        if not free.acquire(timeout=PATIENCE):
+        slots = large if length > DEFAULT_LIMIT + 1 else small
+        if not slots.acquire(timeout=QUEUE_TIMEOUT):
             start_response("503 Service Unavailable", [("Retry-After", "1"), CLOSE])
             return ()
         reading = readers.submit(environ["wsgi.input"].read, length)
-        reading.add_done_callback(lambda _: free.release())
+        reading.add_done_callback(lambda _: slots.release())
         try:
-            body = reading.result(timeout + length / SLOWEST)
+            body = reading.result(timeout + length / MIN_RATE)
         except TimeoutError:
             logger.warning(
                 "request.body_late", path=environ["PATH_INFO"], client=environ.get("REMOTE_ADDR")
@@ -66,9 +69,9 @@ def first(timeout: float, inner: Wsgi) -> Wsgi:
 
 def cut_off(start_response: Any) -> Iterable[bytes]:
     """
-    Close the connection at once: the content ends before the length that is stated.
+    Answer 408 and have the server close the connection, by a response shorter than its length.
 
-    After a complete answer the server would wait for the rest of the body.
+    After a complete response the server would wait for the rest of the body.
     """
     start_response("408 Request Timeout", [("Content-Length", "1"), CLOSE])
     return iter(())

@@ -1,4 +1,4 @@
-"""Chassis."""
+"""Routes of chassis."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from app.kit import crud
 from app.kit.identifiers import is_uuid
 from app.models import Chassis
 
-chassis = Routes("chassis", "Cases that hold several nodes")
+chassis = Routes("chassis", "Enclosures of several nodes")
 
 Query = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""Conductors."""
+"""Routes of conductors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from app.kit.paging import cut
 from app.models import Conductor
 from app.runtime import of
 
-conductors = Routes("conductors", "The workers that nodes belong to")
+conductors = Routes("conductors", "Workers that own shares of the nodes")
 
 Query = Mapping[str, Any]
 View = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Drivers."""
+"""Routes of drivers, which are hardware types."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.paging import chosen, shape
 from app.api.routes import Routes
-from app.api.schemas.common import FieldsQuery, Flag, NoQuery, Text, Words
+from app.api.schemas.common import CommaSeparated, FieldsQuery, Flag, NoQuery, Text
 from app.errors import NotFound
 from app.hardware import drivers as service
 from app.hardware.drivers import LoadedDriver
@@ -54,11 +54,9 @@ DRIVER = Component("Driver", versioned("driver", some(
 
 
 class DriverQuery(Schema):
-    """Which drivers to list."""
-
     type = Text(choices=("classic", "dynamic"))
     detail = Flag()
-    fields_ = Words(data_key="fields")
+    fields_ = CommaSeparated(data_key="fields")
 
 
 def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
@@ -120,7 +118,7 @@ def show_driver(query: Query, name: str) -> Response:
 )
 @drivers.arguments(NoQuery, location="query")
 def show_driver_properties(_query: Query, name: str) -> Response:
-    """Show what a driver needs to know of a node"""
+    """Show the properties that a driver reads from a node"""
     with runtime().reading() as session:
         service.find(session, name)
     found = service.properties(runtime().drivers, name)
@@ -139,7 +137,7 @@ def show_driver_properties(_query: Query, name: str) -> Response:
 )
 @drivers.arguments(NoQuery, location="query")
 def show_logical_disk_properties(_query: Query, name: str) -> Response:
-    """Show what a RAID configuration for a driver may hold"""
+    """Show the properties of logical disks in a RAID configuration for a driver"""
     with runtime().reading() as session:
         service.find(session, name)
     return json(service.logical_disk_properties(runtime().drivers, name))

@@ -1,7 +1,7 @@
 """
-How errors are told: Ironic's shapes, whatever went wrong. Never HTML.
+Error responses in Ironic's formats; never HTML.
 
-An answer is `{"error_message": TEXT}` where TEXT is again a JSON document: clients decode twice.
+Most are `{"error_message": TEXT}`, where TEXT is a JSON document again: clients decode it twice.
 """
 
 import traceback
@@ -21,28 +21,28 @@ from drivers.core.errors import InvalidDriverInfo
 logger = log.get(__name__)
 seldom = log.Seldom(logger)
 
-#: This client (to 6.3 at least) raises TypeError on the Retry-After of a 409 or 503; without the
-#: header it waits and tries again by itself.
+#: This client (at least up to 6.3) raises TypeError on the Retry-After of a 409 or 503; without the
+#: header it retries after a pause.
 NO_RETRY_AFTER = "python-ironicclient"
-#: In the WSGI environment: the path that was asked for, before it got its usual form.
+#: Key in the WSGI environment: path of the request before its normalisation.
 ASKED = "ingot.asked_path"
 
 
 def answer(status: int, message: str, debug: str | None = None) -> Response:
-    """What a handler could not do."""
+    """Return the response to an error of a handler. debug: traceback, if it may be shown."""
     code = "Client" if status < 500 else "Server"
     fault = {"faultcode": code, "faultstring": message, "debuginfo": debug}
     return json({"error_message": orjson.dumps(fault).decode()}, status)
 
 
 def unrouted(status: int, title: str, description: str) -> Response:
-    """A request that reached no handler: unknown path, method, or version."""
+    """Return the response to a request without a handler: unknown path, method or version."""
     fault = {"code": status, "title": title, "description": description}
     return json({"error_message": orjson.dumps(fault).decode()}, status)
 
 
 def flat(status: int, message: str) -> Response:
-    """A body that is not even looked at: too large, or nested too deeply."""
+    """Return the response to a body that is not decoded: too large, or nested too deeply."""
     return json({"faultcode": "Client", "faultstring": message}, status)
 
 
@@ -53,13 +53,13 @@ class TooDeep(ServiceError):
 
 
 class Misaddressed(ServiceError):
-    """The address itself is malformed: nothing can have it."""
+    """An identifier in the path is malformed: neither a UUID nor a valid name."""
 
     status = 400
 
 
 def register(app: Flask) -> None:
-    """Let an application answer every error in these shapes."""
+    """Register the error handlers of an application."""
     app.register_error_handler(ServiceError, _service_error)
     app.register_error_handler(InvalidDriverInfo, _invalid_node)
     app.register_error_handler(HTTPException, _http_exception)
@@ -83,7 +83,7 @@ def _service_error(error: ServiceError) -> Response:
 
 
 def _invalid_node(error: InvalidDriverInfo) -> Response:
-    """Such as an interface, named by instance_info, that is not enabled."""
+    """Answer errors of nodes' settings, such as a disabled interface named in instance_info."""
     return answer(400, str(error))
 
 
@@ -92,13 +92,13 @@ def _http_exception(error: HTTPException) -> Response:
     g.unrouted = True
     if status == 413:
         return flat(413, "Request body too large.")
-    told = error.name
+    message = error.name
     if error.description != type(error).description:
-        told = error.description or told
+        message = error.description or message
     elif status in (404, 405):
         path = request.environ.get(ASKED, request.path)
-        told = f"{request.method} {path} is not something that this version of the API has."
-    response = unrouted(status, error.name, told)
+        message = f"{request.method} {path} is not something that this version of the API has."
+    response = unrouted(status, error.name, message)
     for name, value in error.get_headers():
         if name == "Allow":
             response.headers[name] = value
@@ -109,9 +109,9 @@ def _database_error(error: SQLAlchemyError) -> Response:
     trouble = diagnosis.trouble(error)
     if trouble is None:
         return _bug(error)
-    told = f"The database {trouble}, please retry."
-    seldom.warning("request.no_database", told=told, detail=diagnosis.reason(error))
-    return _service_error(Unavailable(told))
+    message = f"The database {trouble}, please retry."
+    seldom.warning("request.no_database", error=message, detail=diagnosis.reason(error))
+    return _service_error(Unavailable(message))
 
 
 def _bug(error: Exception) -> Response:

@@ -1,8 +1,8 @@
 """
-Entity tags of nodes: whether what a caller is about to change is still what he has read.
+Entity tags of nodes, for optimistic locking by `If-Match`.
 
-A tag stands for all that callers can change of a node. What the service itself writes (power
-state, errors, progress) leaves it as it is, so that work in progress fails nobody's change.
+A tag is a digest of the fields that callers can change. Fields that the service writes (power
+state, errors, progress) are left out, so that running operations do not fail callers' changes.
 """
 
 import hashlib
@@ -19,19 +19,23 @@ from app.errors import PreconditionFailed
 from app.models import Node
 
 _COLUMNS = [column for column in Node.__table__.c if column.name in NodeChange().fields]
-#: To be selected along with a node; `of` makes its tag of them.
+#: Columns to select along with a node; its tag is computed from their values.
 PARTS: Sequence[ColumnElement[Any]] = [
     part.label(f"etag_{number}") for number, part in enumerate(json_rows.objects(_COLUMNS))
 ]
 
 
 def of(parts: Sequence[str]) -> str:
-    """The tag, in its quotes, out of the values of `PARTS`."""
+    """Return the tag, quoted, for the values of `PARTS`."""
     return f'"{hashlib.blake2b("".join(parts).encode(), digest_size=12).hexdigest()}"'
 
 
 def check(session: Session, node: Node) -> None:
-    """Raises PreconditionFailed when the request has an If-Match that the node does not meet."""
+    """
+    Check the node against the request's If-Match, if it has one.
+
+    Raises PreconditionFailed: the node's tag is not listed.
+    """
     wanted = request.if_match
     if not wanted:
         return

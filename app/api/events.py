@@ -1,4 +1,4 @@
-"""What other services report; it is only logged."""
+"""Route for events from other services, such as Neutron; they are only logged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from app.api.openapi.returns import NO_CONTENT
 from app.api.routes import Routes
 from app.api.schemas.events import Events
 
-events = Routes("events", "What other services report")
+events = Routes("events", "Events from other services")
 
 logger = log.get(__name__)
 

@@ -1,4 +1,4 @@
-"""What is known of machines: BIOS settings, firmware, inventory. All of it is read from rows."""
+"""Routes of recorded hardware facts: BIOS settings, firmware, inventory. No BMC is contacted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ from app.errors import Invalid, NotAcceptable, NotFound
 from app.inventory import hardware_inventory as inventory_service
 from app.models import BiosSetting, FirmwareComponent, Node
 
-hardware = Routes("hardware", "What is known of machines")
+hardware = Routes("hardware", "BIOS settings, firmware and inventory of machines")
 
 View = dict[str, Any]
 Query = Mapping[str, Any]
@@ -116,7 +116,7 @@ def list_firmware(query: Query, ident: str) -> Response:
     if "fields_" in query:
         try:
             wanted = chosen(query["fields_"], "firmware", COMPONENT)
-        except NotAcceptable as error:  # as Ironic answers it
+        except NotAcceptable as error:  # Ironic answers 400 here
             raise Invalid(str(error)) from error
     with runtime().reading() as session:
         node = node_of(session, ident)
@@ -138,7 +138,7 @@ def list_firmware(query: Query, ident: str) -> Response:
 )
 @hardware.arguments(NoQuery, location="query")
 def show_inventory(_query: Any, ident: str) -> Response:
-    """Show what inspection found in a machine"""
+    """Show the inventory of a machine from its last inspection"""
     with runtime().reading() as session:
         found = inventory_service.find(session, node_of(session, ident))
         return json({"inventory": found.inventory, "plugin_data": found.plugin_data})

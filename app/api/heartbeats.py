@@ -1,10 +1,9 @@
 """
-Heartbeats, taken before Flask sees them.
+WSGI middleware for heartbeats: a fast path in front of Flask, with batching.
 
-With thousands of agents they are most of all requests. Flask's share would be most of their cost,
-and a transaction of its own for each most of what remains: those that come within a moment are
-recorded together, and answered then. Only what is in order is answered here; anything else goes on
-to the route (`app.api.agents`), which knows how to tell what is wrong.
+With thousands of agents most requests are heartbeats, and most of their cost would be Flask and a
+transaction for each. Heartbeats that arrive together are recorded in one transaction. Only valid
+heartbeats are answered here; all others go on to the route (`app.api.agents`) for their error.
 """
 
 import uuid
@@ -29,27 +28,27 @@ from app.kit.identifiers import is_uuid
 from app.runtime import Runtime
 
 PATH = "/v1/heartbeat/"
-#: What agents do not send; it may change who asks, or what.
+#: Variables of the WSGI environment that agents do not set; they may change caller or fields.
 UNUSUAL = ("QUERY_STRING", "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING")
-#: Bytes that are looked at here.
+#: Bytes of the largest body that is decoded here.
 LONGEST = 128 << 10
-#: Transactions a second of a process, and at once, before heartbeats wait for others; and the most
-#: heartbeats of one transaction.
+#: Batching per process: transactions per second, burst of transactions before heartbeats wait for
+#: others, and most heartbeats in one transaction.
 RATE, BURST, MOST = 4.0, 8, 16
 
 _HEARTBEAT = Heartbeat()
 
 
-class Asked(NamedTuple):
-    """A heartbeat as it came. node: its UUID. minor: the version that it speaks."""
+class Received(NamedTuple):
+    """A heartbeat, not decoded."""
 
-    node: str
-    minor: int
+    node: str  # UUID
+    minor: int  # API version of the request
     body: bytes
 
 
 def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
-    """An application that takes heartbeats, and leaves all else to `inner`."""
+    """Wrap an application: record valid heartbeats, and pass all other requests to `inner`."""
     record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, most=MOST)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -65,10 +64,10 @@ def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
         return ()
 
     def take(environ: dict[str, Any], body: bytes) -> int | None:
-        """The version that it speaks, once it is recorded; None: the route has to see to it."""
-        with suppress(Exception):  # whatever it is, the route meets it, too
+        """Record a heartbeat, and return its API version; None: the route must process it."""
+        with suppress(Exception):  # the route fails in the same way, and answers the error
             minor = versions.negotiate(EnvironHeaders(environ))
-            heard = record(Asked(environ["PATH_INFO"][len(PATH) :], minor, body))
+            heard = record(Received(environ["PATH_INFO"][len(PATH) :], minor, body))
             if heard is not None:
                 heartbeats.wake(runtime, heard)
                 return minor
@@ -86,22 +85,22 @@ def _is_usual(environ: dict[str, Any]) -> bool:
         and int(length) <= LONGEST
         and not any(environ.get(name) for name in UNUSUAL)
         and is_uuid(environ["PATH_INFO"][len(PATH) :])
-        and not log.debugging()  # Flask's requests are logged then
+        and not log.debugging()  # at that level the requests in Flask are logged
     )
 
 
-def _record(runtime: Runtime, asked: Sequence[Asked]) -> Sequence[Heard | None]:
-    """What came of each; None where the route has to see to it."""
-    signs = [_sign(runtime, each) for each in asked]
-    heard = iter(heartbeats.again(runtime, [each for each in signs if each]))
-    return [next(heard) if each else None for each in signs]
+def _record(runtime: Runtime, received: Sequence[Received]) -> Sequence[Heard | None]:
+    """Record a batch; None for each heartbeat that the route must process."""
+    decoded = [_decode(runtime, each) for each in received]
+    heard = iter(heartbeats.again(runtime, [each for each in decoded if each]))
+    return [next(heard) if each else None for each in decoded]
 
 
-def _sign(runtime: Runtime, asked: Asked) -> Sign | None:
-    """The sign of life; None when anything is wrong with it."""
+def _decode(runtime: Runtime, received: Received) -> Sign | None:
+    """Decode and validate a heartbeat; None if it is invalid."""
     try:
-        told = _HEARTBEAT.load(orjson.loads(asked.body))
-        check(runtime.settings, asked.node, told, asked.minor)
+        fields = _HEARTBEAT.load(orjson.loads(received.body))
+        check(runtime.settings, received.node, fields, received.minor)
     except Exception:
         return None
-    return Sign(asked.node, told)
+    return Sign(received.node, fields)

@@ -1,4 +1,4 @@
-"""The history of a node."""
+"""Routes of the history of nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from app.errors import NotFound
 from app.kit.paging import cut
 from app.models import Node, NodeHistory
 
-history = Routes("history", "What happened to nodes")
+history = Routes("history", "Recorded events of nodes")
 
 View = dict[str, Any]
 
@@ -30,7 +30,7 @@ FULL = (
     "state", "target_provision_state", "duration_seconds",
 )  # fmt: skip
 SORTABLE = frozenset(FULL)
-#: In the short form an event is cut to this many characters, when it is longer than `LONGEST`.
+#: In the short form an event longer than `LONGEST` characters is cut to `CUT`.
 CUT, LONGEST = 251, 255
 
 ENTRY = Component("HistoryEntry", versioned("history", some(
@@ -60,7 +60,7 @@ def _node(session: Session, ident: str) -> Any:
 )
 @history.arguments(HistoryQuery, location="query")
 def list_history(query: Mapping[str, Any], ident: str) -> Response:
-    """List what happened to a node"""
+    """List the history of a node"""
     detail = query.get("detail", False)
     wanted = versions.visible("history", FULL if detail else SHORT)
     page = page_of(query, "history", sortable=SORTABLE)
@@ -91,7 +91,7 @@ def list_history(query: Mapping[str, Any], ident: str) -> Response:
 )
 @history.arguments(NoQuery, location="query")
 def show_history(_query: Any, ident: str, uuid: str) -> Response:
-    """Show one thing that happened to a node"""
+    """Show an entry of a node's history"""
     with runtime().reading() as session:
         node = _node(session, ident)
         entry = session.scalar(

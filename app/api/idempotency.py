@@ -1,8 +1,8 @@
 """
-Requests that may be repeated: a client that lost the answer asks again with the same key.
+Idempotency keys: a client that got no response repeats its request with the same key.
 
-The key is written in the transaction that does the work, so that the work is done once, whatever
-dies in between.
+The key is recorded in the transaction of the request, so that the request is executed once, even
+if the process dies.
 """
 
 import hashlib
@@ -26,9 +26,10 @@ LONGEST = 255
 
 def once(work: Callable[[Session], object], answer: Response) -> Response:  # noqa: C901 - one branch per outcome of a repeated request
     """
-    Do `work` in a transaction, and answer; or only answer, when the request's key was seen before.
+    Execute `work` in a transaction and return `answer`; for a known key, replay the response.
 
-    Raises what `when_free` and `work` raise, and Invalid for a key that came with another request.
+    Raises Invalid: the key is malformed, or was sent with a different request.
+    Raises also the errors of `when_free` and `work`.
     """
     key = request.headers.get(HEADER)
     if key is None:
@@ -36,21 +37,21 @@ def once(work: Callable[[Session], object], answer: Response) -> Response:  # no
         return answer
     if not 0 < len(key) <= LONGEST or not key.isprintable():
         raise Invalid(f"{HEADER}: expected 1 to {LONGEST} printable characters")
-    asking = caller()
-    whose = f"{asking.project_id or ''}/{asking.user_id or ''}"
+    who = caller()
+    owner = f"{who.project_id or ''}/{who.user_id or ''}"
     row = Answered(
-        caller=whose,
+        caller=owner,
         key=key,
         request=_digest(),
         status=answer.status_code,
         location=answer.headers.get("Location"),
     )
 
-    def look(session: Session) -> Answered | None:
-        return session.scalar(select(Answered).filter_by(caller=whose, key=key))
+    def find(session: Session) -> Answered | None:
+        return session.scalar(select(Answered).filter_by(caller=owner, key=key))
 
     def work_once(session: Session) -> Answered | None:
-        known = look(session)
+        known = find(session)
         if known is None:
             work(session)
             session.add(row)
@@ -58,16 +59,16 @@ def once(work: Callable[[Session], object], answer: Response) -> Response:  # no
 
     try:
         known = when_free(runtime(), work_once)
-    except IntegrityError:  # the same key came at the same time, and its work is done by now
+    except IntegrityError:  # a concurrent request with the same key has been committed
         known = when_free(runtime(), work_once)
-    except ServiceError:  # perhaps because it was done while this waited for the node
-        known = when_free(runtime(), look)
+    except ServiceError:  # perhaps such a request succeeded while this one waited for the node
+        known = when_free(runtime(), find)
         if known is None:
             raise
     if known is None:
         return answer
     if known.request != row.request:
-        raise Invalid(f"{HEADER}: {key!r} came with another request before")
+        raise Invalid(f"{HEADER}: {key!r} was already used with a different request")
     replayed = empty(known.status, location=known.location)
     replayed.headers[REPLAYED] = "true"
     return replayed

@@ -1,4 +1,4 @@
-"""Inspection rules."""
+"""Routes of inspection rules."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from app.inventory import inspection_rules as service
 from app.inventory.nodes import when_free
 from app.models import InspectionRule
 
-inspection_rules = Routes("inspection_rules", "What to do with nodes that are inspected")
+inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
 
 Query = Mapping[str, Any]
 
@@ -27,8 +27,8 @@ SINCE = 96
 _COLUMNS = InspectionRule.__table__.c
 
 
-def _shown(name: str) -> Callable[[Row[Any], str], Any]:
-    """Conditions or actions, but not those of a sensitive rule."""
+def _unless_sensitive(name: str) -> Callable[[Row[Any], str], Any]:
+    """Show the conditions or actions of a rule; null if the rule is sensitive."""
     return lambda row, _base: None if row.sensitive else row._mapping[name]
 
 
@@ -42,7 +42,7 @@ RULE = Resource(
         "uuid", "created_at", "updated_at", "description", "priority", "sensitive", "phase",
         "conditions", "actions", "links",
     ),
-    computed={"conditions": _shown("conditions"), "actions": _shown("actions")},
+    computed={name: _unless_sensitive(name) for name in ("conditions", "actions")},
     sources={name: (name, "sensitive") for name in ("conditions", "actions")},
     shapes={name: maybe(many(DOCUMENT)) for name in ("conditions", "actions")},
 )  # fmt: skip
@@ -76,7 +76,7 @@ ROUTES.creates(RuleCreate, service.create)
 )
 @inspection_rules.arguments(NoQuery, location="query")
 def delete_inspection_rules(_query: Query) -> Response:
-    """Forget all inspection rules but those that are built in"""
+    """Delete all inspection rules except the built-in ones"""
     when_free(runtime(), service.remove_all)
     return empty(204)
 

@@ -1,9 +1,9 @@
 """
-Rows as JSON text, made by the database.
+SQL functions that encode rows as JSON in the database; a hot path.
 
-A page of 1,000 nodes has 60,000 values. To fetch each, make a Python object of it and encode that
-costs several times what the database needs to write the same text; so lists read a few texts per
-row, and add to them what only we can compute.
+A page of 1,000 nodes has 60,000 values. Fetching them as Python objects and encoding those takes
+several times as long as the JSON functions of the database. So lists read a few JSON texts per row,
+and add the computed fields.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,12 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-#: Databases limit the arguments of a function to 100.
+#: Columns per JSON object: databases limit the arguments of a function to 100, two per column.
 MOST = 48
 
 
 class JsonObject(FunctionElement[str]):
-    """
-    The text of a JSON object: each column under its name, times with offset, documents as such.
-    """
+    """Text of a JSON object: column name -> value, times with offset, JSON columns as JSON."""
 
     name = "json_object"
     type = Text()
@@ -41,7 +39,7 @@ class JsonObject(FunctionElement[str]):
 
 
 class Moment(FunctionElement[str]):
-    """The text of a time in UTC, "2026-01-02 03:04:05.678901"; `iso` makes of it what is shown."""
+    """Text of a time in UTC, "2026-01-02 03:04:05.678901"; `iso` converts it for clients."""
 
     name = "moment"
     type = Text()
@@ -49,7 +47,7 @@ class Moment(FunctionElement[str]):
 
 
 class _Values(FunctionElement[str]):
-    """The text of a JSON array of columns of a row."""
+    """Text of a JSON array of columns of a row."""
 
     name = "json_values"
     type = Text()
@@ -57,7 +55,7 @@ class _Values(FunctionElement[str]):
 
 
 class _Array(FunctionElement[Any]):
-    """The values of a column as a JSON array."""
+    """JSON array of the values of a column in several rows (aggregate)."""
 
     name = "json_array"
     type = JSON()
@@ -68,30 +66,31 @@ def array(
     column: ColumnElement[Any], condition: ColumnElement[bool], of: FromClause
 ) -> ColumnElement[str]:
     """
-    The sorted values of a column in the rows that a row of the table `of` has: the text of a JSON
-    array. condition: joins both tables.
+    Subquery for a JSON array, as text, of the sorted values of a column in related rows.
+
+    of: table of the outer query. condition: joins it with the table of `column`.
     """
     found = select(column.label("value")).where(condition).order_by(column).correlate(of)
     values = select(_Array(found.subquery().c.value)).scalar_subquery()
-    # most have none, and to see that is cheaper than to sort and gather nothing
+    # most rows have no related ones, and EXISTS is cheaper than an empty aggregate
     return case((exists().where(condition).correlate(of), cast(values, Text)), else_="[]")
 
 
 def iso(text: str) -> str:
-    """A `Moment` as clients expect it, with microseconds and offset."""
+    """Convert the text of a `Moment` to ISO 8601 with microseconds and offset."""
     return f"{text[:10]}T{text[11:]}+00:00"
 
 
 def together(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[str]:
-    """Columns as one, the text of a JSON array; no documents or times among them."""
+    """Combine columns, except JSON and times, into one: the text of a JSON array."""
     return _Values(*columns)
 
 
 def told(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
-    """Column -> the JSON text of its value, of columns that were read `together`."""
+    """Split the text of combined columns: column name -> JSON text of its value."""
     return {
         each.name: orjson.dumps(
-            # a truth value may be a number
+            # SQLite stores booleans as numbers
             bool(value) if value is not None and isinstance(each.type, Boolean) else value
         ).decode()
         for each, value in zip(columns, orjson.loads(text), strict=True)
@@ -99,7 +98,7 @@ def told(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
 
 
 def objects(columns: Sequence[ColumnElement[Any]]) -> list[ColumnElement[str]]:
-    """Selectable `json_0`, `json_1`, ... that together hold all of these named columns."""
+    """Split columns into `JsonObject`s, labelled `json_0`, `json_1`, ..., of `MOST` at most."""
     starts = range(0, len(columns), MOST)
     return [
         JsonObject(*columns[start : start + MOST]).label(f"json_{number}")
@@ -140,7 +139,7 @@ def _array_on_postgresql(element: _Array, compiler: SQLCompiler, **kwargs: Any) 
 
 @compiles(JsonObject, "sqlite")
 def _on_sqlite(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str:
-    def written(column: ColumnElement[Any]) -> str:
+    def value_of(column: ColumnElement[Any]) -> str:
         value = compiler.process(column, **kwargs)
         if isinstance(column.type, JSON):
             return f"json({value})"
@@ -150,17 +149,17 @@ def _on_sqlite(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str
             return f"replace({value}, ' ', 'T') || '+00:00'"
         return value
 
-    pairs = (f"'{column.name}', {written(column)}" for column in element.clauses)
+    pairs = (f"'{column.name}', {value_of(column)}" for column in element.clauses)
     return f"json_object({', '.join(pairs)})"
 
 
 @compiles(JsonObject, "postgresql")
 def _on_postgresql(element: JsonObject, compiler: SQLCompiler, **kwargs: Any) -> str:
-    def written(column: ColumnElement[Any]) -> str:
+    def value_of(column: ColumnElement[Any]) -> str:
         value = compiler.process(column, **kwargs)
         if isinstance(column.type, DateTime):
             return f"""to_char({value}, 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"""
         return value
 
-    pairs = (f"'{column.name}', {written(column)}" for column in element.clauses)
+    pairs = (f"'{column.name}', {value_of(column)}" for column in element.clauses)
     return f"CAST(json_build_object({', '.join(pairs)}) AS TEXT)"

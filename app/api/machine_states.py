@@ -1,4 +1,4 @@
-"""The states of a machine that are neither power nor provisioning: firmware, RAID, console."""
+"""Routes of further states of a machine: boot mode, secure boot, RAID, console."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,12 +33,16 @@ Request = Callable[[Session, Node, Any, Caller], None]
 CONSOLE = "/nodes/<ident>/states/console"
 
 
-def _accepted(ident: str, request: Request, target: Any, where: str = "states") -> Response:
-    """Begin what is asked for; it can be followed at `where`."""
-    asking = caller()
+def _request(ident: str, request: Request, target: Any, progress: str = "states") -> Response:
+    """
+    Request a change of state; answer 202.
+
+    progress: path under the node that shows the progress.
+    """
+    who = caller()
     return once(
-        lambda session: request(session, locked(session, ident), target, asking),
-        empty(202, location=f"{host()}/v1/nodes/{ident}/{where}"),
+        lambda session: request(session, locked(session, ident), target, who),
+        empty(202, location=f"{host()}/v1/nodes/{ident}/{progress}"),
     )
 
 
@@ -52,7 +56,7 @@ def _accepted(ident: str, request: Request, target: Any, where: str = "states") 
 @machine_states.arguments(BootModeTarget, location="json_or_query")
 def change_boot_mode(fields: Fields, ident: str) -> Response:
     """Change the boot mode of a machine"""
-    return _accepted(ident, service.request_boot_mode, fields["target"])
+    return _request(ident, service.request_boot_mode, fields["target"])
 
 
 @machine_states.at(
@@ -65,7 +69,7 @@ def change_boot_mode(fields: Fields, ident: str) -> Response:
 @machine_states.arguments(SecureBootTarget, location="json_or_query")
 def change_secure_boot(fields: Fields, ident: str) -> Response:
     """Switch secure boot on or off"""
-    return _accepted(ident, service.request_secure_boot, fields["target"])
+    return _request(ident, service.request_secure_boot, fields["target"])
 
 
 @machine_states.at(
@@ -78,7 +82,7 @@ def change_secure_boot(fields: Fields, ident: str) -> Response:
 )
 @machine_states.arguments(RaidTarget)
 def set_target_raid_config(fields: Fields, ident: str) -> Response:
-    """Say which RAID configuration a machine should have"""
+    """Set the target RAID configuration of a machine"""
 
     def work(session: Session) -> None:
         service.set_target_raid_config(session, locked(session, ident), fields)
@@ -94,7 +98,7 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
 )
 @machine_states.arguments(NoQuery, location="query")
 def show_console(_query: Any, ident: str) -> Response:
-    """Show how to reach the console of a machine"""
+    """Show the address of a machine's console"""
     with runtime().reading() as session:
         node = node_of(session, ident)
     info = ask(ident, "get_console") if node.console_enabled else None
@@ -105,4 +109,4 @@ def show_console(_query: Any, ident: str) -> Response:
 @machine_states.arguments(ConsoleTarget, location="json_or_query")
 def change_console(fields: Fields, ident: str) -> Response:
     """Start or stop the console of a machine"""
-    return _accepted(ident, service.request_console, bool(fields["enabled"]), "states/console")
+    return _request(ident, service.request_console, bool(fields["enabled"]), "states/console")

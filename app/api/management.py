@@ -1,4 +1,4 @@
-"""The management of machines: what they boot from, their lights, interrupts, virtual media."""
+"""Routes of the management of machines: boot device, indicators, NMI, virtual media."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from app.engine import management as service
 from app.engine import rpc
 from app.errors import Invalid
 
-management = Routes("management", "What a machine boots from, its lights, its virtual media")
+management = Routes("management", "Boot device, indicators and virtual media of machines")
 
 Fields = dict[str, Any]
 
@@ -41,7 +41,7 @@ MEDIUM = exactly({"media_types": many(TEXT), "inserted": FLAG, "image": maybe(TE
 
 
 def ask(ident: str, what: str, /, **arguments: Any) -> Any:
-    """What the conductor of the node that a path names answers; see `services.asking`."""
+    """Call a method of the conductor that owns a node; see `app.engine.rpc`."""
     identified(ident)
     return rpc.ask(runtime(), ident, what, **arguments)
 
@@ -54,14 +54,14 @@ def ask(ident: str, what: str, /, **arguments: Any) -> Any:
 )
 @management.arguments(NoQuery, location="query")
 def show_boot_device(_query: Any, ident: str) -> Response:
-    """Show what a machine boots from"""
+    """Show the boot device of a machine"""
     return json(ask(ident, "get_boot_device"))
 
 
 @management.at("PUT", DEVICE, rule="baremetal:node:set_boot_device", returns=NO_CONTENT)
 @management.arguments(BootDevice, location="json_or_query")
 def set_boot_device(fields: Fields, ident: str) -> Response:
-    """Choose what a machine boots from"""
+    """Set the boot device of a machine"""
     persistent = bool(fields["persistent"])
     ask(ident, "set_boot_device", device=fields["boot_device"], persistent=persistent)
     return empty(204)
@@ -75,7 +75,7 @@ def set_boot_device(fields: Fields, ident: str) -> Response:
 )
 @management.arguments(NoQuery, location="query")
 def list_boot_devices(_query: Any, ident: str) -> Response:
-    """List what a machine can boot from"""
+    """List the boot devices that a machine supports"""
     return json({"supported_boot_devices": ask(ident, "supported_boot_devices")})
 
 
@@ -87,7 +87,7 @@ def list_boot_devices(_query: Any, ident: str) -> Response:
     returns=NO_CONTENT,
 )
 def inject_nmi(ident: str) -> Response:
-    """Interrupt a machine, for its system to write a dump"""
+    """Send a non-maskable interrupt to a machine; its operating system may write a dump"""
     ask(ident, "inject_nmi")
     return empty(204)
 
@@ -100,7 +100,7 @@ def inject_nmi(ident: str) -> Response:
 )
 @management.arguments(NoQuery, location="query")
 def list_indicators(_query: Any, ident: str) -> Response:
-    """List the lights of a machine"""
+    """List the indicators of a machine"""
     found = []
     for each in ask(ident, "indicators"):
         name = f"{each['name']}@{each['component']}"
@@ -117,8 +117,8 @@ def list_indicators(_query: Any, ident: str) -> Response:
 )
 @management.arguments(NoQuery, location="query")
 def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
-    """Show what a light does"""
-    return json({"state": ask(ident, "get_indicator", **_light(indicator))})
+    """Show the state of an indicator"""
+    return json({"state": ask(ident, "get_indicator", **_parsed(indicator))})
 
 
 @management.at(
@@ -129,13 +129,17 @@ def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
 )
 @management.arguments(IndicatorState, location="json_or_query")
 def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
-    """Switch a light"""
-    ask(ident, "set_indicator", **_light(indicator), state=fields["state"])
+    """Set the state of an indicator"""
+    ask(ident, "set_indicator", **_parsed(indicator), state=fields["state"])
     return empty(204)
 
 
-def _light(indicator: str) -> Fields:
-    """The light that `name@component` means. Raises Invalid."""
+def _parsed(indicator: str) -> Fields:
+    """
+    Split `name@component`.
+
+    Raises Invalid.
+    """
     name, at, component = indicator.rpartition("@")
     if not (name and at) or component not in COMPONENTS:
         raise Invalid(
@@ -148,21 +152,19 @@ def _light(indicator: str) -> Fields:
 @management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=many(MEDIUM))
 @management.arguments(NoQuery, location="query")
 def list_virtual_media(_query: Any, ident: str) -> Response:
-    """List the media that a BMC shows to its machine"""
+    """List the virtual media of a machine"""
     return json(ask(ident, "virtual_media"))
 
 
 @management.at("POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach", returns=NO_CONTENT)
 @management.arguments(VirtualMedium)
 def attach_virtual_media(fields: Fields, ident: str) -> Response:
-    """Show an image to a machine"""
-    asking_for = caller()
+    """Attach an image to a machine as virtual media"""
+    who = caller()
 
     def work(session: Session) -> None:
         node = locked(session, ident)
-        service.attach_virtual_media(
-            session, node, fields["device_type"], fields["image_url"], asking_for
-        )
+        service.attach_virtual_media(session, node, fields["device_type"], fields["image_url"], who)
 
     return once(work, empty(204))
 
@@ -170,11 +172,11 @@ def attach_virtual_media(fields: Fields, ident: str) -> Response:
 @management.at("DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach", returns=NO_CONTENT)
 @management.arguments(DeviceTypes, location="query")
 def detach_virtual_media(query: Fields, ident: str) -> Response:
-    """Take images away from a machine"""
+    """Detach virtual media from a machine"""
     kinds = query.get("device_types") or service.DEVICE_TYPES
-    asking_for = caller()
+    who = caller()
 
     def work(session: Session) -> None:
-        service.detach_virtual_media(session, locked(session, ident), kinds, asking_for)
+        service.detach_virtual_media(session, locked(session, ident), kinds, who)
 
     return once(work, empty(204))

@@ -1,6 +1,4 @@
-"""
-What is never shown: values whose key says that they are secret.
-"""
+"""Masking of secrets in documents of nodes, by the names of their keys."""
 
 import re
 from collections.abc import Mapping
@@ -15,19 +13,19 @@ WORDS = (
     "sys_pswd", "private_key", "sslkey", "encrypted_key", "fernetkey", "configdrive",
     "chapsecret",
 )  # fmt: skip
-#: Keys of one document only.
+#: Document of a node -> further keys that are secret in it.
 ALSO: Mapping[str, frozenset[str]] = {
     "driver_info": frozenset({"snmp_auth_key", "snmp_priv_key"}),
     "instance_info": frozenset({"image_url"}),
 }
-#: Documents of a node -> the rule of the policy that shows their secrets.
+#: Document of a node -> policy rule that shows its secrets.
 SHOWN_BY: Mapping[str, str] = {
     "driver_info": "show_password",
     "driver_internal_info": "show_password",
     "instance_info": "show_instance_secrets",
 }
 DOCUMENTS = tuple(SHOWN_BY)
-#: Fields of a node that not everybody sees, and that are no documents.
+#: Fields of a node with a policy rule for reading that are texts, not documents.
 TEXTS = ("last_error", "reservation")
 
 _SECRET = re.compile("|".join(WORDS))
@@ -35,7 +33,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def mask(value: Any, document: str = "") -> Any:
-    """A copy with asterisks for every secret value. document: the field that it is of."""
+    """Return a copy with asterisks for each secret value. document: the node's field, if any."""
     return _mask(value, ALSO.get(document, _NONE))
 
 
@@ -67,16 +65,16 @@ def _is_secret(key: str, also: frozenset[str]) -> bool:
 
 def mask_text(text: str | None, document: str, *, shown: bool = False) -> str:
     """
-    The same for a document in its JSON text. shown: secrets stay as they are.
+    Mask the JSON text of a document. shown: the caller may see secrets; only replace null.
 
-    To decode and encode a document costs less than to look for secrets in its text.
+    Decoding and encoding a document is faster than a search for secrets in its text.
     """
     if text is None or text in ("{}", "null"):
         return "{}"
     if shown:
         return text
     value = orjson.loads(text)
-    if isinstance(value, dict) and "{" not in text[1:] and "[" not in text:  # as most are: flat
+    if isinstance(value, dict) and "{" not in text[1:] and "[" not in text:  # flat, as most are
         for key in _secrets(tuple(value), ALSO.get(document, _NONE)):
             value[key] = HIDDEN
     else:
@@ -85,6 +83,6 @@ def mask_text(text: str | None, document: str, *, shown: bool = False) -> str:
 
 
 def redacted(rule: str) -> Any:
-    """What a caller gets who does not pass the rule for seeing a document or a text."""
+    """Return the replacement of a document or text that needs a rule which the caller fails."""
     text = f"** Redacted: this needs {rule} **"
     return text if rule.rpartition(":")[2] in TEXTS else {"content": text}

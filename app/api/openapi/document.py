@@ -1,7 +1,4 @@
-"""
-The API's own documentation: one OpenAPI document of what every route takes and answers, made of
-the declarations of routes and of schemas, and a page that shows it.
-"""
+"""OpenAPI document, generated from the declarations of routes and schemas, and a page for it."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,32 +14,32 @@ from app.api.answers import JSON
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import TEXT, WHOLE, Component, Shape, exactly, maybe, one_of, versioned
 from app.api.routes import PARAMETER, Route
-from app.api.schemas.common import NAME, Flag, Ident, Mac, Name, Uuid, Words
+from app.api.schemas.common import NAME, CommaSeparated, Flag, Ident, Mac, Name, Uuid
 
 PAGE = Path(__file__).with_name("page.html")
 ABOUT = f"""\
-OpenStack Ironic's API, and what Ingot adds to it. A request asks for a version with the header
-`{versions.HEADER}`; without one it gets 1.{versions.MIN}. `x-since` tells from which version on
-there is something, `x-policy` which rule of the policy a caller has to pass."""
+OpenStack Ironic's API with additions. The header `{versions.HEADER}` selects the version of a
+request; the default is 1.{versions.MIN}. `x-since` is the version that introduced a route, a field
+or a parameter; `x-policy` is the policy rule that a caller must pass."""
 
-#: What our fields are in JSON: type, format, pattern.
+#: Field type -> its JSON Schema: type, format, pattern.
 FIELDS = {
     Flag: ("boolean", None, None),
     Uuid: ("string", "uuid", None),
     Mac: ("string", None, f"^{MAC}$"),
     Name: ("string", None, f"^{NAME}$"),
     Ident: ("string", None, f"^{NAME}$"),
-    Words: ("string", None, None),
+    CommaSeparated: ("string", None, None),
 }
-#: What parameters of paths mean.
-NAMED = {
+#: Parameter of a path -> its description.
+PATH_PARAMETERS = {
     "ident": "UUID or name", "uuid": "UUID", "name": "Name", "hostname": "Name of the conductor",
     "trait": "Name of the trait", "vif": "Id of the VIF", "indicator": "name@component",
-    "function": "Name of the function", "flow": "What the steps are for",
+    "function": "Name of the function", "flow": "Flow that the steps belong to",
 }  # fmt: skip
 #: Tag -> title of its section, in the order of the page.
 SECTIONS = {
-    "nodes": "Nodes", "states": "States of nodes", "why": "Why a node waits",
+    "nodes": "Nodes", "states": "States of nodes", "why": "Diagnosis of waiting nodes",
     "operations": "Operations", "history": "History of nodes", "steps": "Steps of nodes",
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
@@ -53,11 +50,11 @@ SECTIONS = {
     "conductors": "Conductors", "shards": "Shards", "agents": "Agents", "events": "Events",
     "root": "The service",
 }  # fmt: skip
-#: Paths of what a conductor is asked about while the caller waits.
-ASKED = ("/management/", "/vmedia", "/vendor_passthru", "/states/console")
-#: Paths of what may be repeated under the same key.
-REPEATED = ("/states/", "/vmedia", "/vendor_passthru")
-#: Where flask-smorest says that our parser looks, for what may be in either.
+#: Parts of the paths whose handlers wait for a call to a conductor.
+CALLS = ("/management/", "/vmedia", "/vendor_passthru", "/states/console")
+#: Parts of the paths whose requests may be repeated with an idempotency key.
+IDEMPOTENT = ("/states/", "/vmedia", "/vendor_passthru")
+#: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -65,27 +62,27 @@ PARAMETERS = {
     "version": {
         "name": versions.HEADER,
         "in": "header",
-        "description": "The version that the request speaks",
+        "description": "API version of the request",
         "schema": {"type": "string", "pattern": r"^(latest|1\.[1-9][0-9]{0,2})$"},
     },
     "tag": {
         "name": "If-Match",
         "in": "header",
-        "description": "Only if the node's `ETag` is still one of these",
+        "description": "`ETag`s; 412 if the node's current one is not among them",
         "schema": TEXT,
     },
     "key": {
         "name": idempotency.HEADER,
         "in": "header",
-        "description": "Done once, however often it is asked for with this key",
+        "description": "Idempotency key: requests repeated with it are executed once",
         "schema": TEXT | {"minLength": 1, "maxLength": idempotency.LONGEST},
     },
 }
 HEADERS = {
-    "Openstack-Request-Id": "Names the request, also in the logs",
-    versions.HEADER: "The version that the answer speaks; none where no route was found",
-    f"{versions.HEADER.removesuffix('Version')}Minimum-Version": "The oldest there is",
-    f"{versions.HEADER.removesuffix('Version')}Maximum-Version": "The newest there is",
+    "Openstack-Request-Id": "Id of the request, also in the logs",
+    versions.HEADER: "API version of the response; missing if the request matched no route",
+    f"{versions.HEADER.removesuffix('Version')}Minimum-Version": "Oldest supported API version",
+    f"{versions.HEADER.removesuffix('Version')}Maximum-Version": "Newest supported API version",
 }
 FAULT = Component("Fault", {
     "anyOf": [
@@ -94,34 +91,34 @@ FAULT = Component("Fault", {
     ]
 })  # fmt: skip
 ENCODED = {
-    "description": "Again a document: decode twice",
+    "description": "A JSON document in a string: decode it twice",
     "contentMediaType": JSON,
     "contentSchema": FAULT,
 }
 ERROR = Component("Error", exactly({"error_message": TEXT | ENCODED}))
 FLAT_ERROR = Component("FlatError", exactly({"faultcode": TEXT, "faultstring": TEXT}))
-#: Statuses of bodies that are not even looked at.
+#: Statuses of bodies that are refused before they are decoded.
 FLAT = (400, 413)
-#: Status -> what it means here.
-REFUSALS = {
-    400: "Something is wrong with the request; it is named",
-    401: "Nobody knows who the caller is",
-    403: "The policy, or a node's protection, forbids it",
-    404: "It is not there, or not in this version",
-    405: "Not in this version",
-    406: "Not in this version, or a version that is not there",
-    409: "It is in use, or the node is worked on by somebody else",
-    412: "`If-Match`: the node has changed",
+#: Status of an error -> its description.
+ERRORS = {
+    400: "The request is invalid; the message names the field",
+    401: "Authentication is missing or invalid",
+    403: "The policy or the protection of a node forbids the request",
+    404: "The resource or the route does not exist, or not in this API version",
+    405: "The route does not exist in this API version",
+    406: "The route does not exist in this API version, or the version is not supported",
+    409: "The resource is in use, or another operation holds the node",
+    412: "The node has changed since the `ETag` in `If-Match`",
     413: "The body is too large",
-    500: "A defect of the service, or the machine cannot do it",
-    502: "The machine answers nonsense",
-    503: "Try again later",
-    504: "The conductor or the machine has not answered in time",
+    500: "A defect of the service, or the machine does not support the request",
+    502: "The machine sent an invalid response",
+    503: "The service is temporarily unavailable; retry",
+    504: "The conductor or the machine did not answer in time",
 }
 
 
 class Marshmallow(MarshmallowPlugin):
-    """Knows the types that our fields stand for."""
+    """Plugin of apispec that maps the field types of `schemas.common` to JSON Schema."""
 
     def init_spec(self, spec: Any) -> None:
         super().init_spec(spec)
@@ -136,7 +133,11 @@ def _pattern(_converter: Any, field: Any, **_kwargs: Any) -> dict[str, Any]:
 
 
 def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
-    """The OpenAPI document. spec: what flask-smorest knows of parameters and bodies."""
+    """
+    Build the OpenAPI document.
+
+    spec: apispec of flask-smorest, the source of parameters and request bodies.
+    """
     made: dict[str, Any] = spec.to_dict()
     made["info"]["description"] = ABOUT
     about = {each["name"]: each for each in made["tags"]}
@@ -145,10 +146,10 @@ def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
     for route in routes:
         path = PARAMETER.sub(r"{\1}", route.path)
         known, method = made["paths"].get(path, {}), route.method.lower()
-        asked, named = known.get(method, {}), known.get("parameters", [])
-        paths.setdefault(path, {})[method] = _operation(route, asked, named)
+        declared, in_path = known.get(method, {}), known.get("parameters", [])
+        paths.setdefault(path, {})[method] = _operation(route, declared, in_path)
     incoming = made["components"]["schemas"]
-    for name in ("Error", "PaginationMetadata"):  # flask-smorest's own
+    for name in ("Error", "PaginationMetadata"):  # added by flask-smorest, not used here
         incoming.pop(name, None)
     for schema in incoming.values():
         schema.setdefault("additionalProperties", False)
@@ -156,7 +157,7 @@ def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
         name = f"{kind.title().replace(' ', '')}Create"
         if name in incoming:
             incoming[name] = versioned(kind, incoming[name])
-    responses = {str(status): _refusal(status) for status in REFUSALS}
+    responses = {str(status): _error_response(status) for status in ERRORS}
     return made | {
         "paths": paths,
         "components": {
@@ -176,9 +177,9 @@ def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
 
 def components(node: Any) -> dict[str, Shape]:
     """
-    name -> schema of all that a document refers to, and of what those schemas refer to.
+    Collect the components that a document refers to, directly or through others: name -> schema.
 
-    Raises TypeError for two different schemas of one name.
+    Raises TypeError: two different schemas have one name.
     """
     found: dict[str, Shape] = {}
     left = [node]
@@ -198,21 +199,24 @@ def components(node: Any) -> dict[str, Shape]:
     return dict(sorted(found.items()))
 
 
-def _operation(route: Route, asked: dict[str, Any], named: list[dict[str, Any]]) -> dict[str, Any]:
+def _operation(
+    route: Route, declared: dict[str, Any], in_path: list[dict[str, Any]]
+) -> dict[str, Any]:
     """
-    One operation. asked, named: its parameters and body, and those of its path, as flask-smorest
-    has them.
+    Build an OpenAPI operation: method and path.
+
+    declared, in_path: the operation and the parameters of its path, from flask-smorest.
     """
     parameters = [
-        *(each | {"description": NAMED[each["name"]]} for each in named),
-        *_in_query(route, asked.get("parameters", [])),
-        *({"$ref": f"#/components/parameters/{name}"} for name in _headers_taken(route)),
+        *(each | {"description": PATH_PARAMETERS[each["name"]]} for each in in_path),
+        *_query_parameters(route, declared.get("parameters", [])),
+        *({"$ref": f"#/components/parameters/{name}"} for name in _request_headers(route)),
     ]
-    body = _body(route, asked)
-    answers = {str(status): _answer(route.returns, status) for status in route.returns.bodies}
-    refusals = {
+    body = _body(route, declared)
+    successes = {str(status): _response(route.returns, status) for status in route.returns.bodies}
+    errors = {
         str(status): {"$ref": f"#/components/responses/{status}"}
-        for status in _refusals(route, parameters, body)
+        for status in _error_statuses(route, parameters, body)
     }
     return {
         "operationId": route.handler,
@@ -220,15 +224,15 @@ def _operation(route: Route, asked: dict[str, Any], named: list[dict[str, Any]])
         "tags": [route.tag],
         "x-since": f"1.{route.since}",
         **({"x-policy": route.rule} if route.rule else {}),
-        "security": [] if auth.is_public(_bare(route)) else [{}, {"token": []}, {"password": []}],
+        "security": [] if _is_public(route) else [{}, {"token": []}, {"password": []}],
         "parameters": parameters,
         **({"requestBody": body} if body else {}),
-        "responses": answers | refusals,
+        "responses": successes | errors,
     }
 
 
-def _bare(route: Route) -> str:
-    return PARAMETER.sub("", route.path)
+def _is_public(route: Route) -> bool:
+    return auth.is_public(PARAMETER.sub("", route.path))
 
 
 def _types(schema: Shape) -> set[str]:
@@ -236,24 +240,24 @@ def _types(schema: Shape) -> set[str]:
     return {kind} if isinstance(kind, str) else set(kind)
 
 
-def _in_query(route: Route, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The parameters of the query. asked: those that schemas read."""
+def _query_parameters(route: Route, declared: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of the query. declared: those of the route's schemas."""
     for name, text in route.parameters.items():
         yield {
             "name": name, "in": "query", "description": text, "schema": TEXT, "required": True,
         }  # fmt: skip
     gates = versions.QUERIES.get(route.query or "", {})
-    for each in asked:
+    for each in declared:
         name, more = each["name"], dict[str, Any]()
         if route.path.endswith("/detail") and name in ("detail", "fields"):
-            continue  # it is all of them
+            continue  # the route shows all fields
         if each["in"] == BODY_OR_QUERY:
             if {"array", "object"} & _types(each["schema"]):
                 continue
             more |= {"in": "query", "required": False}
         if name == "fields" and route.returns.fields:
-            words = {"type": "array", "items": one_of(route.returns.fields)}
-            more |= {"schema": words, "style": "form", "explode": False}
+            names = {"type": "array", "items": one_of(route.returns.fields)}
+            more |= {"schema": names, "style": "form", "explode": False}
         if name == "sort_key" and route.returns.sortable:
             more |= {"schema": one_of(route.returns.sortable)}
         if name in gates:
@@ -261,14 +265,14 @@ def _in_query(route: Route, asked: list[dict[str, Any]]) -> Iterator[dict[str, A
         yield each | more
 
 
-def _body(route: Route, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """The body of a request, None for no body."""
+def _body(route: Route, declared: dict[str, Any]) -> dict[str, Any] | None:
+    """Describe the body of a request; None for no body."""
     if route.takes is not None:
         needed = route.method not in ("GET", "DELETE")
         return {"required": needed, "content": {JSON: {"schema": route.takes}}}
-    either = [each for each in asked.get("parameters", []) if each["in"] == BODY_OR_QUERY]
+    either = [each for each in declared.get("parameters", []) if each["in"] == BODY_OR_QUERY]
     if not either:
-        return asked.get("requestBody")
+        return declared.get("requestBody")
     described = {
         each["name"]: each["schema"]
         | ({"description": each["description"]} if "description" in each else {})
@@ -279,38 +283,41 @@ def _body(route: Route, asked: dict[str, Any]) -> dict[str, Any] | None:
     return {"required": False, "content": {JSON: {"schema": shape}}}
 
 
-def _headers_taken(route: Route) -> Iterator[str]:
+def _request_headers(route: Route) -> Iterator[str]:
+    """Yield the keys in `PARAMETERS` of the headers that a route reads."""
     yield "version"
     writes = route.method in WRITING
     if writes and route.path.startswith("/v1/nodes/<") and "vendor" not in route.path:
         yield "tag"
-    if writes and any(part in route.path for part in REPEATED):
+    if writes and any(part in route.path for part in IDEMPOTENT):
         yield "key"
 
 
-def _answer(returns: Returns, status: int) -> dict[str, Any]:
+def _response(returns: Returns, status: int) -> dict[str, Any]:
     shape = returns.bodies[status]
-    told = {name: {"description": text, "schema": TEXT} for name, text in returns.headers.items()}
-    answer = {
+    headers = {
+        name: {"description": text, "schema": TEXT} for name, text in returns.headers.items()
+    }
+    response = {
         "description": HTTP_STATUS_CODES[status],
-        "headers": {**_headers(), **told},
+        "headers": {**_common_headers(), **headers},
     }
     if shape is None:
-        return answer
-    return answer | {"content": {kind: {"schema": shape} for kind in returns.types}}
+        return response
+    return response | {"content": {kind: {"schema": shape} for kind in returns.types}}
 
 
-def _headers() -> dict[str, Any]:
+def _common_headers() -> dict[str, Any]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in HEADERS}
 
 
-def _refusals(route: Route, parameters: list[Any], body: Any) -> Iterator[int]:
-    """The statuses of the errors that a route can answer."""
+def _error_statuses(route: Route, parameters: list[Any], body: Any) -> Iterator[int]:
+    """Yield the statuses of the errors that a route can return."""
     writes = route.method in WRITING
-    asked = any(part in route.path for part in ASKED)
+    calls = any(part in route.path for part in CALLS)
     named = any("name" in each for each in parameters)
     yield 400
-    if not auth.is_public(_bare(route)):
+    if not _is_public(route):
         yield 401
     if route.rule:
         yield 403
@@ -319,34 +326,34 @@ def _refusals(route: Route, parameters: list[Any], body: Any) -> Iterator[int]:
     if route.gone == 405:
         yield 405
     yield 406
-    if writes or asked:
+    if writes or calls:
         yield 409
     if {"$ref": "#/components/parameters/tag"} in parameters:
         yield 412
     if body:
         yield 413
     yield 500
-    if asked:
+    if calls:
         yield 502
         yield 504
     yield 503
 
 
-def _refusal(status: int) -> dict[str, Any]:
+def _error_response(status: int) -> dict[str, Any]:
     shape = {"anyOf": [ERROR, FLAT_ERROR]} if status in FLAT else ERROR
     more = {
-        401: {"WWW-Authenticate": "How to prove it"},
-        409: {"Retry-After": "In how many seconds it may have changed"},
-        503: {"Retry-After": "In how many seconds to try again"},
+        401: {"WWW-Authenticate": "Authentication scheme that the service accepts"},
+        409: {"Retry-After": "Seconds until a retry may succeed"},
+        503: {"Retry-After": "Seconds until a retry may succeed"},
     }.get(status, {})
     return {
-        "description": REFUSALS[status],
-        "headers": _headers()
+        "description": ERRORS[status],
+        "headers": _common_headers()
         | {name: {"description": text, "schema": TEXT} for name, text in more.items()},
         "content": {JSON: {"schema": shape}},
     }
 
 
 def page() -> Response:
-    """A page that renders /openapi.json, from this service alone."""
+    """Return the page that renders /openapi.json; it loads nothing from other servers."""
     return Response(PAGE.read_bytes(), content_type="text/html; charset=utf-8")

@@ -1,6 +1,4 @@
-"""
-What a route answers when it succeeds, as its declaration says and the OpenAPI document shows.
-"""
+"""Successful responses of routes, as routes declare them and the OpenAPI document shows them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,24 +12,17 @@ from app.kit.json_patch import OPERATIONS
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """
-    The successful answers of a route.
+    """Successful responses of a route."""
 
-    bodies: status -> schema of the body, None for an empty one. headers: header -> its meaning.
-    types: media types of the bodies. fields, sortable: the values that the query parameters
-    `fields` and `sort_key` accept.
-    """
-
-    bodies: Mapping[int, Shape | None]
-    headers: Mapping[str, str] = field(default_factory=dict)
-    types: tuple[str, ...] = (JSON,)
-    fields: Iterable[str] = ()
-    sortable: Iterable[str] = ()
+    bodies: Mapping[int, Shape | None]  # status -> schema of the body; None: no body
+    headers: Mapping[str, str] = field(default_factory=dict)  # header -> its description
+    types: tuple[str, ...] = (JSON,)  # media types of the bodies
+    fields: Iterable[str] = ()  # accepted values of the query parameter `fields`
+    sortable: Iterable[str] = ()  # accepted values of the query parameter `sort_key`
 
 
-#: Header of what was created, and of what was begun.
-LOCATION = {"Location": "Where it can be seen"}
-PROGRESS = {"Location": "Where it can be followed"}
+LOCATION = {"Location": "URL of the created resource"}
+PROGRESS = {"Location": "URL that shows the progress"}
 
 NO_CONTENT = Returns({204: None})
 ADDED = Returns({204: None}, LOCATION)
@@ -40,13 +31,13 @@ STARTED = Returns({202: None}, PROGRESS)
 
 
 def listed(name: str, item: Shape, fields: Iterable[str], sortable: Iterable[str]) -> Returns:
-    """Pages of a list, whose items show the fields that are asked for."""
+    """Response with a page of a list, whose items have the fields in the query."""
     sorts = ("id", *sorted(sortable))
     return Returns({200: page(name, item)}, fields=(*fields, "links"), sortable=sorts)
 
 
 def json_patch(schema: Schema) -> Shape:
-    """The body of a PATCH: changes of the fields of a schema."""
+    """JSON Schema of a JSON patch that changes fields of a schema."""
     fields = "|".join(sorted(schema.fields))
     change = {
         "op": one_of(OPERATIONS),

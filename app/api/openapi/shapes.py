@@ -1,6 +1,4 @@
-"""
-Shapes: JSON Schemas of bodies, written with few words or derived from the columns of tables.
-"""
+"""JSON Schemas ("shapes") of bodies: short constructors, and schemas of database columns."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,15 +19,15 @@ FLAG: Shape = {"type": "boolean"}
 ANYTHING: Shape = {}
 DOCUMENT: Shape = {"type": "object"}
 
-#: The first of these that a column's type is; the rest is text.
+#: Type of a column -> its schema; columns of other types are text.
 TYPES = ((Boolean, FLAG), (Integer, WHOLE), (Float, NUMBER), (DateTime, TIME))
 
 
 class Component(dict[str, Any]):
     """
-    A reference to a schema that the document has once, under a name.
+    Reference to a named schema.
 
-    It is used like any other shape; the document finds the schema through it.
+    It is used like other shapes; `document.components` collects the schemas behind the references.
     """
 
     def __init__(self, name: str, schema: Shape) -> None:
@@ -48,7 +46,7 @@ def many(item: Shape) -> Shape:
 
 
 def mapped(value: Shape) -> Shape:
-    """An object of any keys, whose values have one shape."""
+    """Object with any keys, and values of one shape."""
     return {"type": "object", "additionalProperties": value}
 
 
@@ -57,7 +55,7 @@ def one_of(words: Iterable[str]) -> Shape:
 
 
 def maybe(shape: Shape) -> Shape:
-    """The same, or null."""
+    """Make a shape nullable."""
     if "$ref" in shape:
         return {"anyOf": [shape, {"type": "null"}]}
     found = shape | {"type": [shape["type"], "null"]}
@@ -65,7 +63,7 @@ def maybe(shape: Shape) -> Shape:
 
 
 def exactly(properties: Mapping[str, Shape], *, optional: Iterable[str] = ()) -> Shape:
-    """An object of these members and no others."""
+    """Object with these members and no others."""
     left_out = set(optional)
     return {
         "type": "object",
@@ -76,34 +74,34 @@ def exactly(properties: Mapping[str, Shape], *, optional: Iterable[str] = ()) ->
 
 
 def some(properties: Mapping[str, Shape], *, always: Iterable[str] = ()) -> Shape:
-    """An object of any of these members, and no others."""
+    """Object with any of these members and no others. always: the required ones."""
     return exactly(properties, optional=properties.keys() - set(always))
 
 
 def page(name: str, item: Shape) -> Shape:
-    """A list, as a document, and the link to what comes after it."""
+    """Object with one page of a list, and the link to the next page."""
     return exactly({name: many(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
 
 
-def column_shape(name: str, found: ColumnElement[Any], *, nullable: bool) -> Shape:
-    """What a column holds that is shown under a name."""
-    if isinstance(found.type, JSON):
-        shape = _document(found)
+def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Shape:
+    """Shape of a column's values. name: of the field that shows them."""
+    if isinstance(column.type, JSON):
+        shape = _document(column)
     else:
-        known = (shape for kind, shape in TYPES if isinstance(found.type, kind))
+        known = (shape for kind, shape in TYPES if isinstance(column.type, kind))
         shape = next(known, UUID if name.endswith("uuid") else TEXT)
     return maybe(shape) if nullable else shape
 
 
-def _document(found: ColumnElement[Any]) -> Shape:
-    """A list where a new row has an empty one, otherwise an object."""
-    default = found.default if isinstance(found, Column) else None
+def _document(column: ColumnElement[Any]) -> Shape:
+    """Shape of a JSON column: an array if its default is an empty list, otherwise an object."""
+    default = column.default if isinstance(column, Column) else None
     empty = default.arg(None) if default is not None and default.is_callable else {}  # type: ignore[attr-defined]
     return many(ANYTHING) if isinstance(empty, list) else DOCUMENT
 
 
 def column_shapes(model: type[Base], names: Iterable[str]) -> dict[str, Shape]:
-    """name -> shape of some columns of a table."""
+    """Shapes of columns of a table, by name."""
     table = model.__table__.c
     return {
         name: column_shape(name, table[name], nullable=bool(table[name].nullable)) for name in names
@@ -111,7 +109,7 @@ def column_shapes(model: type[Base], names: Iterable[str]) -> dict[str, Shape]:
 
 
 def versioned(name: str, shape: Shape) -> Shape:
-    """The same, with the version that each property appeared in, as `versions.FIELDS` has it."""
+    """Add `x-since` to the properties of a shape, by the kind's entry in `versions.FIELDS`."""
     known = versions.FIELDS.get(name, {})
     properties = {
         field: inner | {"x-since": f"1.{known[field]}"} if field in known else inner

@@ -1,7 +1,7 @@
 """
-Checks of the policy that several rules share, and the shape of a rule.
+Policy checks shared by several rules, and the type of a rule.
 
-A check is an expression of oslo.policy; `rule:` refers to one of `app.api.rules.PEOPLE`.
+A check is an expression of oslo.policy; `rule:` refers to one of `app.api.policy.defaults.CALLERS`.
 """
 
 from dataclasses import dataclass
@@ -30,12 +30,9 @@ RUNBOOK_WORK = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """
-    check: who passes, if no file says otherwise. guards: what one needs it for. scopes: the kinds
-    of tokens that can pass at all.
-    """
+    """A policy rule with its default."""
 
     name: str
-    check: str
-    guards: str
-    scopes: tuple[str, ...] = BOTH
+    check: str  # default; a policy file may replace it
+    guards: str  # description of the protected requests or fields
+    scopes: tuple[str, ...] = BOTH  # token scopes accepted with `[oslo_policy]enforce_scope`

@@ -2,7 +2,7 @@
 Policy rules, one table. Names and defaults are Ironic's.
 
 A check is an expression of oslo.policy. `rule:` refers to another rule, so that a file that
-replaces one of `PEOPLE` replaces it in all rules that use it; `%(node.owner)s` is an attribute of the
+replaces one of `CALLERS` changes all rules that refer to it; `%(node.owner)s` is an attribute of the
 request's target, and a check that needs a missing attribute fails.
 """
 
@@ -31,8 +31,8 @@ from app.api.policy.checks import (
     Rule,
 )
 
-#: Kinds of callers, which other rules refer to.
-PEOPLE = (
+#: Roles of callers, which other rules refer to.
+CALLERS = (
     Rule("system_admin", "role:admin and system_scope:all", "Administers the whole system"),
     Rule("system_member", "(role:member and system_scope:all) or rule:service_role", "Uses the whole system"),
     Rule("system_reader", "(role:reader and system_scope:all) or (role:service and system_scope:all) or rule:service_role", "Reads the whole system"),
@@ -56,7 +56,7 @@ PEOPLE = (
     Rule("is_allocation_owner", "project_id:%(allocation.owner)s", "For older policy files"),
 )  # fmt: skip
 
-#: What shows secrets that are masked otherwise.
+#: Rules that show secrets; by default no caller passes, and secrets are masked.
 SECRETS = (
     Rule("show_password", "!", "Show secrets in `driver_info` and `driver_internal_info`"),
     Rule("show_instance_secrets", "!", "Show secrets in `instance_info`"),
@@ -69,7 +69,7 @@ NODE = (
     Rule(f"{_NODE}:list", LIST, "List the nodes that the caller's project owns or leases"),
     Rule(f"{_NODE}:list_all", SYSTEM_READ, "List every node"),
     Rule(f"{_NODE}:get", SEE, "Show a node"),
-    Rule(f"{_NODE}:get:filter_threshold", SYSTEM_READ, "See all fields of a node; else the next four rules decide"),
+    Rule(f"{_NODE}:get:filter_threshold", SYSTEM_READ, "See all fields of a node; otherwise the next four rules decide"),
     Rule(f"{_NODE}:get:last_error", SEE_WITHIN, "See `last_error`"),
     Rule(f"{_NODE}:get:reservation", SEE_WITHIN, "See `reservation`"),
     Rule(f"{_NODE}:get:driver_internal_info", SEE_WITHIN, "See `driver_internal_info`"),
@@ -162,7 +162,7 @@ RUNBOOK = (
     Rule("baremetal:runbook:use", RUNBOOK_WORK, "Run a runbook that is not public"),
 )  # fmt: skip
 
-WHOLE = (
+SYSTEM_WIDE = (
     Rule("baremetal:chassis:get", SYSTEM_READ, "List and show chassis", SYSTEM),
     Rule("baremetal:chassis:create", SYSTEM_ADMIN, "Create a chassis", SYSTEM),
     Rule("baremetal:chassis:update", SYSTEM_WORK, "Change a chassis", SYSTEM),
@@ -189,13 +189,13 @@ WHOLE = (
 
 #: Subject -> its rules, in the order of the documentation.
 SECTIONS: Mapping[str, tuple[Rule, ...]] = {
-    "People": PEOPLE,
+    "Callers": CALLERS,
     "Secrets": SECRETS,
     "Nodes": NODE,
     "Ports and port groups": NETWORK,
     "Volumes": VOLUME,
     "Allocations": ALLOCATION,
     "Runbooks": RUNBOOK,
-    "The whole system": WHOLE,
+    "The whole system": SYSTEM_WIDE,
 }
 RULES: Mapping[str, Rule] = {rule.name: rule for rules in SECTIONS.values() for rule in rules}

@@ -1,8 +1,8 @@
 """
-Access: what the policy is asked about a request, and what follows from the answer.
+Policy enforcement: checks of a request's rules, narrowed lists, hidden fields.
 
-A route names a rule (`Routes.at`); the tables here say whose a thing is, and for which requests
-the body decides which rules are meant. Callers who are not `restricted` pay for none of it.
+A route names one rule (`Routes.at`); for some rules the body of the request determines which rules
+are checked. Nothing is checked for callers who are not `restricted`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -35,43 +35,47 @@ RUNBOOK_FIELDS: Mapping[str, str] = {
     "owner": "baremetal:runbook:update:owner",
 }
 PROVISIONING = "baremetal:node:set_provision_state"
-#: Rules that hold for the node that a body names, too.
+#: Rules that are also checked on the node that the body names.
 ON_NAMED_NODE = {
     f"baremetal:{kind}:{verb}"
     for kind in ("port", "portgroup", "volume")
     for verb in ("create", "update")
 }
-#: Rule -> fields of the body that name nodes which the caller has to see.
+#: Rule -> fields of the body that may only name nodes that the caller may see.
 MENTIONS: Mapping[str, tuple[str, ...]] = {
     "baremetal:node:create": ("parent_node",),
     "baremetal:node:update": ("parent_node",),
     "baremetal:allocation:create": ("node", "candidate_nodes"),
 }
-#: Rules of which the body says what is asked for.
+#: Rules whose check depends on the body of the request.
 BY_BODY = {
     "baremetal:node:update", "baremetal:runbook:update", PROVISIONING, *ON_NAMED_NODE, *MENTIONS,
 }  # fmt: skip
-#: What is asked where a rule fails, while `[api]project_admin_can_manage_own_nodes` is on.
+#: Rule -> rule checked if it fails, with `[api]project_admin_can_manage_own_nodes`.
 ON_OWN_NODES = {
     rule: f"{rule}:self_owned_node" for rule in ("baremetal:node:create", "baremetal:node:delete")
 }
-#: What is created -> who may give it any owner, and what others are told who try.
+#: Kind of a new resource -> rule for setting any owner, and the error of a caller who fails it.
 ANY_OWNER: Mapping[str, tuple[str, type[Forbidden | Invalid]]] = {
     "node": ("baremetal:node:create", Invalid),
     "allocation": ("baremetal:allocation:create_restricted", Forbidden),
     "runbook": ("baremetal:runbook:update:owner", Invalid),
 }
-#: What not everybody sees who sees a node.
+#: Fields of a node with a rule of their own for reading.
 REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
 _NONE: frozenset[str] = frozenset()
 
 
 def check(rule: str, owned: Owned | None, ident: str | None, read: Callable[[], Any]) -> None:
     """
-    Let the request pass that is being answered, or raise Forbidden; NotFound for what a caller of
-    a project may not even see; Invalid for nodes in its body that he may not see.
+    Check the rules of the current request.
 
-    owned, ident: what the path names, if anything. read: gives the body.
+    rule: of the route. owned, ident: kind and identifier of the resource that the path names.
+    read: decodes the body; called only for rules that depend on it.
+
+    Raises Forbidden: the caller fails a rule.
+    Raises NotFound: the caller is of a project and must not learn that the resource exists.
+    Raises Invalid: the body names a node that the caller may not see.
     """
     facts, public = NOTHING, False
     if owned is not None:
@@ -81,39 +85,52 @@ def check(rule: str, owned: Owned | None, ident: str | None, read: Callable[[], 
         _narrow(rule)
         return
     document = read() if rule in BY_BODY else None
-    rules = _meant(rule, document)
+    rules = _required_rules(rule, document)
     if owned is None and rule in ON_NAMED_NODE:
-        facts = _facts_of_node(_named(document, "node_uuid", "node_ident"))
+        facts = _facts_of_node(_first_value(document, "node_uuid", "node_ident"))
     if not (public and owned is not None and owned.sees in rules):
         _require(rules, facts)
-    if owned is not None and rule in ON_NAMED_NODE and (moved := _named(document, "node_uuid")):
-        _require(rules, _facts_of_node(moved))
+    new_node = _first_value(document, "node_uuid") if rule in ON_NAMED_NODE else None
+    if owned is not None and new_node:
+        _require(rules, _facts_of_node(new_node))
     for field in MENTIONS.get(rule, ()):
-        _check_mentioned(field, _value(document, field))
+        _check_mentioned_nodes(field, _value(document, field))
     if rule == PROVISIONING and (runbook := _value(document, "runbook")):
         _check_runbook(str(runbook))
 
 
 def _seen(owned: Owned, ident: str) -> tuple[Facts, bool]:
-    """The facts about a thing, and whether it is public. Raises NotFound, Forbidden."""
+    """
+    Return the facts about a resource, and whether it is public.
+
+    Raises NotFound, Forbidden: the caller must not learn that the resource exists.
+    """
     found = owned.find(ident)
     if found is None:
         if caller().project_id:
             raise NotFound(owned.kind, ident)
-        return NOTHING, False  # what is not there is told by the view, if the caller gets there
+        return NOTHING, False  # the handler raises NotFound, if the caller passes the rule
     if not (found[1] or _allows(owned.sees, found[0])):
-        raise _concealed(owned.kind, ident, owned.sees)
+        raise NotFound(owned.kind, ident) if caller().project_id else _forbidden(owned.sees)
     return found
 
 
 def confirm_narrowed(handler: str) -> None:
-    """Raises RuntimeError when a list was to be narrowed and its handler has not done it: a bug."""
+    """
+    Check that the handler of a list has applied `narrowed` where the policy demands it.
+
+    Raises RuntimeError: it has not, which is a defect.
+    """
     if g.get("narrow_to") and not g.get("narrowed"):
         raise RuntimeError(f"{handler} does not narrow its list")
 
 
 def _narrow(rule: str) -> None:
-    """A list shows everything, or what is the caller's project's. Raises Forbidden."""
+    """
+    Have `narrowed` limit the list to the caller's project, unless the caller may list all.
+
+    Raises Forbidden.
+    """
     if _allows(f"{rule}_all", NOTHING):
         return
     _require((rule,), NOTHING)
@@ -123,7 +140,7 @@ def _narrow(rule: str) -> None:
 
 
 def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
-    """The rows of `model`, selected, that the caller of a list may see."""
+    """Limit a query for rows of `model` to those that the caller may list."""
     project = g.get("narrow_to")
     if project is None:
         return selected
@@ -141,25 +158,29 @@ def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
 
 def own(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """
-    The fields of something new, whose owner is the caller's project unless he may choose.
+    Add the owner to the fields of a new resource: the caller's project, unless any is allowed.
 
-    Raises Invalid or Forbidden for another owner.
+    Raises Invalid, Forbidden: the fields name another owner.
     """
-    asking = caller()
-    anybody, refusal = ANY_OWNER[kind]
-    if not asking.restricted or asking.system_scope or _policy().allows(anybody, asking, NOTHING):
+    who = caller()
+    rule, error = ANY_OWNER[kind]
+    if not who.restricted or who.system_scope or _policy().allows(rule, who, NOTHING):
         return dict(fields)
-    if asking.project_id is None:
-        raise _forbidden(anybody)
-    if fields.get("owner") not in (None, asking.project_id):
-        raise refusal(f"owner: must be your project, which is {asking.project_id}")
+    if who.project_id is None:
+        raise _forbidden(rule)
+    if fields.get("owner") not in (None, who.project_id):
+        raise error(f"owner: must be your project, which is {who.project_id}")
     if fields.get("public"):
-        raise refusal(f"public: only those who pass {anybody} make a {kind} public")
-    return {**fields, "owner": asking.project_id}
+        raise error(f"public: a {kind} is made public only by callers who pass {rule}")
+    return {**fields, "owner": who.project_id}
 
 
 def check_new_owner(node: Node) -> None:
-    """The owner of a node may be changed now. Raises Conflict."""
+    """
+    Check that the caller may change the owner of a node.
+
+    Raises Conflict: the node is active, and the caller fails the rule for that.
+    """
     if node.provision_state != State.ACTIVE or not caller().restricted:
         return
     rule = "baremetal:node:update_owner_provisioned"
@@ -169,7 +190,7 @@ def check_new_owner(node: Node) -> None:
 
 
 def hidden(owner: str | None, lessee: str | None) -> frozenset[str]:
-    """The fields that the caller must not see of a node of this owner and lessee."""
+    """Return the fields that the caller must not see of a node of this owner and lessee."""
     if not caller().restricted:
         return _NONE
     facts = of_node(owner, lessee)
@@ -179,13 +200,13 @@ def hidden(owner: str | None, lessee: str | None) -> frozenset[str]:
 
 
 def shows(rule: str) -> bool:
-    """Whether a rule that nobody passes unless a file says so lets the caller see secrets."""
+    """Return whether the caller sees secrets: passes one of the rules in `SECRETS`."""
     policy = current_app.extensions[POLICY]
     return policy is not None and policy.allows(rule, caller(), NOTHING)
 
 
 def target_properties(document: Any) -> Any:
-    """`properties` of a volume target, as the caller may see them."""
+    """Mask the secrets in `properties` of a volume target, or redact them by the policy."""
     rule = "baremetal:volume:view_target_properties"
     if not caller().restricted or _allows(rule, NOTHING):
         return mask(document)
@@ -198,12 +219,12 @@ def _policy() -> Policy:
 
 
 def _allows(rule: str, facts: Facts) -> bool:
-    policy, asking = _policy(), caller()
-    if policy.allows(rule, asking, facts):
+    policy, who = _policy(), caller()
+    if policy.allows(rule, who, facts):
         return True
     other = ON_OWN_NODES.get(rule)
     own_nodes = runtime().settings.api.project_admin_can_manage_own_nodes
-    return other is not None and own_nodes and policy.allows(other, asking, facts)
+    return other is not None and own_nodes and policy.allows(other, who, facts)
 
 
 def _require(rules: Iterable[str], facts: Facts) -> None:
@@ -216,29 +237,29 @@ def _forbidden(rule: str) -> Forbidden:
     return Forbidden(f"Access was denied: {rule} is not allowed to you.")
 
 
-def _concealed(kind: str, ident: str, rule: str) -> Forbidden | NotFound:
-    return NotFound(kind, ident) if caller().project_id else _forbidden(rule)
-
-
 def _facts_of_node(ident: Any) -> Facts:
     found = _NODES.find(ident) if isinstance(ident, str) else None
     return found[0] if found else NOTHING
 
 
-def _meant(rule: str, document: Any) -> Collection[str]:
-    """The rules that a request must satisfy, by what its body asks for."""
+def _required_rules(rule: str, document: Any) -> Collection[str]:
+    """Return the rules to check, by the fields in the body."""
     if rule == "baremetal:node:update":
-        return _changes(document, NODE_FIELDS, rule)
+        return _rules_of_patch(document, NODE_FIELDS, rule)
     if rule == "baremetal:runbook:update":
-        return _changes(document, RUNBOOK_FIELDS, rule)
+        return _rules_of_patch(document, RUNBOOK_FIELDS, rule)
     if rule == PROVISIONING:
         steps = ("clean_steps", "service_steps")
         return (rule, *(f"{rule}:{name}" for name in steps if _value(document, name)))
     return (rule,)
 
 
-def _changes(document: Any, fields: Mapping[str, str], otherwise: str) -> Collection[str]:
-    """One rule for each field that a patch touches."""
+def _rules_of_patch(document: Any, fields: Mapping[str, str], otherwise: str) -> Collection[str]:
+    """
+    Return the rules for the fields that a patch changes.
+
+    fields: field -> its rule. otherwise: rule of all other fields.
+    """
     rules = {}
     for field, value in _patched(document):
         rules[fields.get(field, otherwise)] = True
@@ -248,7 +269,7 @@ def _changes(document: Any, fields: Mapping[str, str], otherwise: str) -> Collec
 
 
 def _patched(document: Any) -> list[tuple[str, Any]]:
-    """(field, value) of what a patch touches; of no patch, nothing."""
+    """Return (field, value) of each change of a JSON patch; empty for other documents."""
     if not isinstance(document, list):
         return []
     return [
@@ -259,7 +280,7 @@ def _patched(document: Any) -> list[tuple[str, Any]]:
 
 
 def _value(document: Any, field: str) -> Any:
-    """What a body, a patch or the query says of a field; None for nothing."""
+    """Return the value of a field in a body, a JSON patch or the query; None if it is missing."""
     if isinstance(document, list):
         return dict(_patched(document)).get(field)
     if isinstance(document, dict) and field in document:
@@ -267,28 +288,35 @@ def _value(document: Any, field: str) -> Any:
     return request.args.get(field)
 
 
-def _named(document: Any, *fields: str) -> Any:
+def _first_value(document: Any, *fields: str) -> Any:
     return next((value for field in fields if (value := _value(document, field))), None)
 
 
-def _check_mentioned(field: str, value: Any) -> None:
+def _check_mentioned_nodes(field: str, value: Any) -> None:
     """
-    The nodes that a field names are such that the caller may see; a parent must be of the caller's
-    project, unless he may choose any. Raises Invalid.
+    Check that the caller may see the nodes that a field names.
+
+    A parent node must belong to the caller's project, unless the caller may change that field.
+
+    Raises Invalid.
     """
     for ident in value if isinstance(value, list) else [value]:
         if not isinstance(ident, str):
             continue
         facts = _facts_of_node(ident)
-        fine = _allows(SEE_NODE, facts)
-        if fine and field == "parent_node" and not _allows(NODE_FIELDS[field], facts):
-            fine = facts.get("node.owner") == caller().project_id
-        if not fine:
+        allowed = _allows(SEE_NODE, facts)
+        if allowed and field == "parent_node" and not _allows(NODE_FIELDS[field], facts):
+            allowed = facts.get("node.owner") == caller().project_id
+        if not allowed:
             raise Invalid(f"{field}: there is no node {ident}")
 
 
 def _check_runbook(ident: str) -> None:
-    """A runbook that the caller may use. Raises NotFound, Forbidden."""
+    """
+    Check that the caller may use a runbook.
+
+    Raises NotFound, Forbidden.
+    """
     facts, public = _seen(_RUNBOOKS, ident)
     if not public:
         _require((USE_RUNBOOK,), facts)

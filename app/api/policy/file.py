@@ -1,6 +1,4 @@
-"""
-The policy engine: oslo.policy with our rules, and what an operator's files put in their place.
-"""
+"""Policy engine: oslo.policy with the rules of `defaults`, overridden by the operator's files."""
 
 import time
 from collections.abc import Mapping
@@ -17,14 +15,17 @@ from app.kit.caller import Caller
 logger = log.get(__name__)
 
 FILE = "[oslo_policy]policy_file"
-#: Seconds for which a decision holds; then files that changed are read again.
+#: Seconds for which decisions are cached; then changed policy files are read again.
 FRESH = 1.0
 
 
 def make(settings: Settings) -> "Policy | None":
     """
-    The policy, where anybody could ask for it: with Keystone, or to show secrets where a file
-    says so. Without one everything is allowed, and secrets stay secret. Raises SettingsError.
+    Return the policy if Keystone is used or a policy file exists, otherwise None.
+
+    None means that every request is allowed, and that secrets are masked.
+
+    Raises SettingsError: a configured policy file is missing or invalid.
     """
     options = settings.oslo_policy
     found = Path(options.policy_file).exists()
@@ -36,10 +37,10 @@ def make(settings: Settings) -> "Policy | None":
 
 
 class Policy:
-    """Answers whether a caller may do something."""
+    """Decides whether a caller passes a rule."""
 
     def __init__(self, settings: Settings) -> None:
-        from oslo_config import cfg  # these cost half a second, and only some need them
+        from oslo_config import cfg  # imported here: half a second, not needed without a policy
         from oslo_policy import opts, policy
 
         options = settings.oslo_policy
@@ -69,7 +70,11 @@ class Policy:
         self._check_files()
 
     def _check_files(self) -> None:
-        """The files can be understood, as far as that can be told. Raises SettingsError."""
+        """
+        Check the syntax of the policy files, and the names of their rules.
+
+        Raises SettingsError.
+        """
         from oslo_policy import policy
 
         try:
@@ -83,16 +88,17 @@ class Policy:
 
     def allows(self, rule: str, caller: Caller, facts: Mapping[str, Any]) -> bool:
         """
-        Whether the caller passes the rule. facts: about what the request is about, by the names
-        that rules use; a missing one never matches.
+        Return whether the caller passes the rule.
 
-        Raises Unavailable when a file changed and cannot be read.
+        facts: attributes of the target, such as `node.owner`; a check of a missing one fails.
+
+        Raises Unavailable: a policy file changed and cannot be read.
         """
         now = time.monotonic()
         if now > self._known_until:
             self._known, self._known_until = {}, now + FRESH
         key = (rule, caller, *facts.items())
-        if key not in (known := self._known):  # oslo.policy takes a millisecond
+        if key not in (known := self._known):  # oslo.policy takes a millisecond per decision
             known[key] = self._decide(rule, caller, facts)
         return known[key]
 
@@ -103,4 +109,4 @@ class Policy:
             return bool(self._enforcer.authorize(rule, target, credentials))
         except (ValueError, OSError) as error:
             logger.warning("policy.unreadable", error=str(error))
-            raise Unavailable("The policy cannot be read, please tell the operator.") from error
+            raise Unavailable("The policy cannot be read; please contact the operator.") from error

@@ -1,6 +1,4 @@
-"""
-Whose things are: what the rules of the policy compare with the caller.
-"""
+"""Policy targets: the attributes of resources, such as `node.owner`, that rules compare."""
 
 import re
 from collections.abc import Mapping
@@ -26,28 +24,23 @@ from app.models import (
 
 SEE_NODE = "baremetal:node:get"
 
-Facts = Mapping[str, Any]
+Facts = Mapping[str, Any]  # attribute as rules name it -> value
 NOTHING: Facts = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owned:
-    """
-    How it is found out whose a thing is.
+    """A kind of resource that belongs to a project."""
 
-    kind: as in messages. facts: name in rules -> column that has it, in `source`. sees: the rule
-    of those who may know that the thing is there. public: the column that opens it to everybody.
-    """
-
-    kind: str
+    kind: str  # noun for messages
     model: type[Base]
-    source: FromClause
-    facts: Mapping[str, ColumnElement[Any]]
-    sees: str = SEE_NODE
-    public: ColumnElement[bool] | None = None
+    source: FromClause  # tables that `facts` are selected from
+    facts: Mapping[str, ColumnElement[Any]]  # attribute in rules -> its column
+    sees: str = SEE_NODE  # rule without which the caller must not learn that the resource exists
+    public: ColumnElement[bool] | None = None  # true: every caller may read the resource
 
     def full_name(self, ident: str) -> str:
-        """The name of a thing that ends in `.json`, which its path has lost; else `ident`."""
+        """Restore the suffix `.json`, cut off the path, if only the name with it exists."""
         if is_uuid(ident) or "name" not in self.model.__table__.c:
             return ident
         name, whole = self.model.__table__.c.name, f"{ident}.json"
@@ -56,7 +49,11 @@ class Owned:
         return whole if found == {whole} else ident
 
     def find(self, ident: str) -> tuple[Facts, bool] | None:
-        """The facts about the thing that a path means, and whether it is public."""
+        """
+        Return the facts about the resource, and whether it is public; None if it does not exist.
+
+        ident: UUID or name from the path.
+        """
         columns = self.model.__table__.c
         if is_uuid(ident):
             condition = columns.uuid == str(UUID(ident))
@@ -71,7 +68,7 @@ class Owned:
         if row is None:
             return None
         *values, public = row
-        return known(dict(zip(self.facts, values, strict=True))), bool(public)
+        return _without_none(dict(zip(self.facts, values, strict=True))), bool(public)
 
 
 def _table(model: type[Base]) -> FromClause:
@@ -91,7 +88,7 @@ def _part_of_node(kind: str, model: type[Base]) -> Owned:
     return Owned(kind, model, _table(model).join(_table(Node)), OF_NODE)
 
 
-#: How a path begins -> whose the thing is that its first parameter names.
+#: Prefix of a path -> kind of the resource that its first parameter names; the longest one applies.
 OWNED: Mapping[str, Owned] = {
     "/nodes/<>": Owned("node", Node, _table(Node), OF_NODE),
     "/nodes/validate": Owned("node", Node, _table(Node), OF_NODE),  # named in the query
@@ -118,16 +115,16 @@ OWNED: Mapping[str, Owned] = {
 
 
 def owned_at(path: str) -> Owned | None:
-    """Whose the things are that a route is about; None for what belongs to nobody."""
+    """Return the kind of the resource that a path names; None if it belongs to no project."""
     path = re.sub("<[^>]*>", "<>", path)
     starts = [start for start in OWNED if path == start or path.startswith(f"{start}/")]
     return OWNED[max(starts, key=len)] if starts else None
 
 
-def known(facts: Facts) -> Facts:
-    """Without what is None: it must not match a caller who lacks the same."""
+def _without_none(facts: Facts) -> Facts:
+    """Drop unset attributes: None must not match a caller without a project."""
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def of_node(owner: str | None, lessee: str | None) -> Facts:
-    return known({"node.owner": owner, "node.lessee": lessee})
+    return _without_none({"node.owner": owner, "node.lessee": lessee})

@@ -1,23 +1,21 @@
-"""What comes in from ramdisk agents."""
+"""Request schemas of agents: lookup and heartbeat."""
 
 from typing import Any
 
 from marshmallow import Schema, ValidationError
 
 from app.agents.heartbeats import STATUSES
-from app.api.schemas.common import Flat, Ident, Text, Uuid, Words
+from app.api.schemas.common import CommaSeparated, Flat, Ident, Text, Uuid
 from drivers.tls import is_certificates
 
 
 class LookupQuery(Schema):
-    """What a machine knows of itself."""
-
-    addresses = Words(metadata={"description": "MAC addresses"})
+    addresses = CommaSeparated(metadata={"description": "MAC addresses"})
     node_uuid = Uuid()
 
 
 class Certificates(Text):
-    """Certificates in PEM."""
+    """Certificates in PEM format."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -27,8 +25,6 @@ class Certificates(Text):
 
 
 class Heartbeat(Flat):
-    """A sign of life."""
-
     callback_url = Text(2048, required=True)
     agent_token = Text(1024, allow_none=True)
     agent_version = Text(64, allow_none=True)
@@ -38,6 +34,6 @@ class Heartbeat(Flat):
 
 
 class NamedHeartbeat(Heartbeat):
-    """A sign of life of a node."""
+    """Heartbeat that names its node in the body."""
 
     node_ident = Ident(required=True)

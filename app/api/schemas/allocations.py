@@ -1,32 +1,39 @@
-"""What comes in about allocations."""
+"""Request schemas of allocations."""
 
 from marshmallow import Schema, fields
 
-from app.api.schemas.common import Document, Ident, Name, PageQuery, Text, Trait, Uuid, Words
+from app.api.schemas.common import (
+    CommaSeparated,
+    Document,
+    Ident,
+    Name,
+    PageQuery,
+    Text,
+    Trait,
+    Uuid,
+)
 
 
 class AllocationChange(Schema):
-    """What may be changed of an allocation."""
+    """Fields of an allocation that a patch may change."""
 
     name = Name(allow_none=True)
     extra = Document()
 
 
 class AllocationCreate(AllocationChange):
-    """A request for a node, or what is known of one that has been given out already."""
+    """New allocation; with `node`, a record of the allocation of a node that is in use already."""
 
     uuid = Uuid(allow_none=True)
     resource_class = Text(80, allow_none=True)
     traits = fields.List(Trait(), allow_none=True)
     candidate_nodes = fields.List(Ident(), allow_none=True)
-    node = Ident(allow_none=True, metadata={"description": "A node that is in use already"})
+    node = Ident(allow_none=True, metadata={"description": "Node that is in use already"})
     owner = Text(allow_none=True)
 
 
 class AllocationFilters(PageQuery):
-    """Which allocations to list."""
-
-    fields_ = Words(data_key="fields", metadata={"description": "The fields to show"})
+    fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
     node = Ident()
     resource_class = Text(80)
     state = Text(metadata={"description": "allocating, active, error"})

@@ -1,4 +1,4 @@
-"""What comes in about chassis."""
+"""Request schemas of chassis."""
 
 from marshmallow import Schema
 
@@ -6,7 +6,7 @@ from app.api.schemas.common import Document, Text, Uuid
 
 
 class ChassisChange(Schema):
-    """What may be set when a chassis is made, and changed later."""
+    """Fields of a chassis that may be set and changed."""
 
     description = Text(allow_none=True)
     extra = Document()

@@ -1,6 +1,4 @@
-"""
-Field types that several resources share. What they refuse is a 400 that names the field.
-"""
+"""Field types and query schemas shared by several resources. Invalid values are answered by 400."""
 
 import re
 from collections.abc import Iterable
@@ -18,14 +16,14 @@ from app.kit.identifiers import is_uuid
 NAME = r"[A-Za-z0-9._~-]{1,255}"
 _NAME = re.compile(NAME)
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
-#: Checks that a text or a list has something in it.
-FILLED = validate.Length(1, error="{input!r} should be non-empty")
+#: Validator: a text or a list is not empty.
+NOT_EMPTY = validate.Length(1, error="{input!r} should be non-empty")
 TRUE = {"1", "t", "true", "y", "yes", "on"}
 FALSE = {"0", "f", "false", "n", "no", "off"}
 
 
 def within(least: int, most: int | None = None) -> list[validate.Validator]:
-    """Check that a number is at least one, and at most another."""
+    """Validators of a range: `least` <= value <= `most`."""
     return [
         validate.Range(least, error="{input!r} is less than the minimum of {min}"),
         validate.Range(max=most, error="{input!r} is greater than the maximum of {max}"),
@@ -33,7 +31,12 @@ def within(least: int, most: int | None = None) -> list[validate.Validator]:
 
 
 class Text(fields.String):
-    """Text without NUL, which databases refuse, of limited length, or one of `choices`."""
+    """
+    Text without NUL, which databases refuse.
+
+    longest, shortest: length in characters; shortest is 0 or 1. choices: accepted values; with
+    them the length is not checked.
+    """
 
     def __init__(
         self, longest: int = 255, shortest: int = 0, choices: Iterable[str] = (), **kwargs: Any
@@ -46,7 +49,7 @@ class Text(fields.String):
                 max=longest, error="{input!r} is too long: at most {max} characters"
             )
         )
-        super().__init__(validate=[FILLED, checked] if shortest else checked, **kwargs)
+        super().__init__(validate=[NOT_EMPTY, checked] if shortest else checked, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -56,7 +59,7 @@ class Text(fields.String):
 
 
 class Uuid(Text):
-    """A UUID, normalised."""
+    """UUID, normalised to lower case with dashes."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -67,9 +70,9 @@ class Uuid(Text):
 
 class Name(Text):
     """
-    A name of letters, digits and -._~ that cannot be taken for a UUID.
+    Name of letters, digits and -._~ that is not a UUID.
 
-    null: whether a patch may say null instead of removing it.
+    null: whether a patch may set it to null, which removes it.
     """
 
     def __init__(self, *, null: bool = True, **kwargs: Any) -> None:
@@ -86,7 +89,7 @@ class Name(Text):
 
 
 class Ident(Text):
-    """A UUID or a name."""
+    """UUID or name."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -96,7 +99,7 @@ class Ident(Text):
 
 
 class Trait(Text):
-    """The name of a trait."""
+    """Name of a trait: standard or `CUSTOM_*`."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -106,7 +109,7 @@ class Trait(Text):
 
 
 class Mac(Text):
-    """A MAC address with colons, lower-cased."""
+    """MAC address with colons, lower-cased."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -118,7 +121,7 @@ class Mac(Text):
 
 
 class Flag(fields.Field[bool]):
-    """true or false, or a word for it."""
+    """Boolean, or one of the words in `TRUE` and `FALSE`."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
         if isinstance(value, bool):
@@ -135,16 +138,16 @@ class Flag(fields.Field[bool]):
 
 
 class Document(fields.Dict):
-    """A JSON object; null counts as an empty one."""
+    """JSON object; null stands for an empty one."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(keys=fields.String(), allow_none=True, **kwargs)
 
 
-class Words(fields.Field[list[str]]):
-    """A list separated by commas; lower-cased unless they are values, each only once."""
+class CommaSeparated(fields.Field[list[str]]):
+    """List separated by commas, without duplicates. lower: whether to lower-case it."""
 
-    is_multiple = True  # webargs: given several times, it is all of them
+    is_multiple = True  # webargs: a repeated parameter is a list
 
     def __init__(self, *, lower: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -161,9 +164,10 @@ class Words(fields.Field[list[str]]):
 
 class Flat(Schema):
     """
-    Fields that are plain values under their own names, none with a default.
+    Schema with a fast path for valid documents.
 
-    A document that is right is taken field by field; what is wrong with another, marshmallow tells.
+    Its fields must have no `data_key`, no default and no validation across fields. An invalid
+    document is loaded a second time, by marshmallow, for its messages.
     """
 
     @cached_property
@@ -179,15 +183,15 @@ class Flat(Schema):
 
 
 class PageQuery(Schema):
-    """How a list is cut into pages."""
+    """Query parameters of pagination."""
 
     limit = fields.Integer(
         validate=validate.Range(1, error="Limit must be positive"),
         error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
-        metadata={"description": "Most items"},
+        metadata={"description": "Maximum number of items"},
     )
-    marker = Text(metadata={"description": "UUID of the last item of the page before"})
-    sort_key = Text(metadata={"description": "The field to sort by"})
+    marker = Text(metadata={"description": "UUID of the last item of the previous page"})
+    sort_key = Text(metadata={"description": "Field to sort by"})
     sort_dir = fields.String(
         validate=validate.OneOf(
             ("asc", "desc"),
@@ -197,20 +201,20 @@ class PageQuery(Schema):
 
 
 class ListQuery(PageQuery):
-    """What every list takes."""
+    """Query parameters of every list."""
 
-    fields_ = Words(data_key="fields", metadata={"description": "The fields to show"})
+    fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
     detail = Flag(metadata={"description": "Show all fields"})
 
 
 class FieldsQuery(Schema):
-    """What every single resource takes."""
+    """Query parameters of every single resource."""
 
-    fields_ = Words(data_key="fields", metadata={"description": "The fields to show"})
+    fields_ = CommaSeparated(data_key="fields", metadata={"description": "Fields to show"})
 
 
 class NoQuery(Schema):
-    """Nothing."""
+    """No query parameters."""
 
 
 def not_a_trait(text: str) -> str:
@@ -221,7 +225,7 @@ def not_a_trait(text: str) -> str:
 
 
 def is_mac(text: str) -> bool:
-    """Whether it is a MAC address with colons."""
+    """Return whether a text is a MAC address with colons."""
     return normal_mac(text) == text.lower()
 
 

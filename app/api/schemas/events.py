@@ -1,14 +1,14 @@
-"""What other services report."""
+"""Request schema of events, which other services report."""
 
 from marshmallow import Schema, fields
 
-from app.api.schemas.common import FILLED, Mac, Text, Uuid
+from app.api.schemas.common import NOT_EMPTY, Mac, Text, Uuid
 
 KINDS = ("network.bind_port", "network.unbind_port", "network.delete_port")
 
 
 class Event(Schema):
-    """What happened to a port of the network service."""
+    """Event of a port of the network service."""
 
     event = Text(required=True, choices=KINDS)
     port_id = Uuid(required=True)
@@ -20,6 +20,6 @@ class Event(Schema):
 
 
 class Events(Schema):
-    """What happened, in order."""
+    """Events in their order."""
 
-    events = fields.List(fields.Nested(Event), required=True, validate=FILLED)
+    events = fields.List(fields.Nested(Event), required=True, validate=NOT_EMPTY)

@@ -1,15 +1,15 @@
-"""What comes in about inspection: reports of agents, and rules."""
+"""Request schemas of inspection: reports of agents, and inspection rules."""
 
 from typing import Any
 
 from marshmallow import INCLUDE, Schema, ValidationError, fields
 
-from app.api.schemas.common import FILLED, Flag, ListQuery, Text, Uuid, within
+from app.api.schemas.common import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
 from drivers.inspection.rules import PHASES, problems
 
 
 class Interface(Schema):
-    """A network interface of a machine; whatever else is known of it is kept."""
+    """Network interface in an inventory; unknown members are kept."""
 
     class Meta:
         unknown = INCLUDE
@@ -18,36 +18,32 @@ class Interface(Schema):
 
 
 class Inventory(Schema):
-    """What a machine is made of; whatever else is known of it is kept."""
+    """Hardware inventory of a machine; unknown members are kept."""
 
     class Meta:
         unknown = INCLUDE
 
-    interfaces = fields.List(fields.Nested(Interface), required=True, validate=FILLED)
+    interfaces = fields.List(fields.Nested(Interface), required=True, validate=NOT_EMPTY)
     bmc_address = Text(allow_none=True)
     bmc_v6address = Text(allow_none=True)
 
 
 class Report(Schema):
-    """What an agent has found: the inventory, and whatever its collectors add."""
+    """Inspection data from an agent: the inventory, and members added by its collectors."""
 
     inventory = fields.Nested(Inventory, required=True)
 
 
 class ReportQuery(Schema):
-    """Whose it is, if the agent knows."""
-
     node_uuid = Uuid()
 
 
 class RulesQuery(ListQuery):
-    """Which rules."""
-
     phase = Text(metadata={"description": "Only rules of this phase"})
 
 
-class Whole(fields.Integer):
-    """A whole number, or its text: the command line client sends that."""
+class IntegerOrText(fields.Integer):
+    """Integer, or its decimal digits as text, which the command line client sends."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if isinstance(value, str) and value.isdecimal():
@@ -56,7 +52,11 @@ class Whole(fields.Integer):
 
 
 class Operations(fields.List[dict[str, Any]]):
-    """Conditions or actions, as `drivers.inspection.rules` knows them."""
+    """
+    Conditions or actions of a rule, validated by `drivers.inspection.rules`.
+
+    kind: `conditions` or `actions`.
+    """
 
     def __init__(self, kind: str, **kwargs: Any) -> None:
         super().__init__(fields.Dict(keys=fields.String()), **kwargs)
@@ -67,31 +67,31 @@ class Operations(fields.List[dict[str, Any]]):
         wrong = problems({self._kind: found})
         if wrong:
             raise ValidationError([each.partition("/")[2] for each in wrong])
-        return [_whole(each or {}) for each in found] if self._kind == "conditions" else found
+        return [_normalised(each or {}) for each in found] if self._kind == "conditions" else found
 
 
-def _whole(condition: dict[str, Any]) -> dict[str, Any]:
-    """With `multiple` where there is a loop, and only there."""
+def _normalised(condition: dict[str, Any]) -> dict[str, Any]:
+    """Set the default of `multiple` in a condition with a loop; remove it from others."""
     if condition.get("loop"):
         return {**condition, "multiple": condition.get("multiple", "any")}
     return {name: value for name, value in condition.items() if name not in ("loop", "multiple")}
 
 
 class RuleChange(Schema):
-    """What may be set when an inspection rule is made, and changed later."""
+    """Fields of an inspection rule that may be set and changed."""
 
     description = Text(allow_none=True)
     phase = Text(choices=PHASES, allow_none=True)
-    priority = Whole(strict=True, allow_none=True, validate=within(0, 9999))
+    priority = IntegerOrText(strict=True, allow_none=True, validate=within(0, 9999))
     sensitive = Flag(allow_none=True)
     conditions = Operations("conditions", allow_none=True)
-    actions = Operations("actions", validate=FILLED)
+    actions = Operations("actions", validate=NOT_EMPTY)
 
 
 RuleCreate = RuleChange.from_dict(
     {
         "uuid": Uuid(allow_none=True),
-        "actions": Operations("actions", required=True, validate=FILLED),
+        "actions": Operations("actions", required=True, validate=NOT_EMPTY),
     },
     name="RuleCreate",
 )

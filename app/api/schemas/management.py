@@ -1,11 +1,11 @@
-"""What comes in about the management of a machine."""
+"""Request schemas of the management of machines: boot, indicators, console, virtual media."""
 
 from typing import Any
 from urllib.parse import urlsplit
 
 from marshmallow import Schema, ValidationError, fields, validates
 
-from app.api.schemas.common import Document, FieldsQuery, Flag, Text, Words
+from app.api.schemas.common import CommaSeparated, Document, FieldsQuery, Flag, Text
 from app.engine.management import BOOT_MODES, DEVICE_TYPES
 
 BOOT_DEVICES = (
@@ -16,52 +16,44 @@ IMAGE_SCHEMES = ("http", "https", "nfs", "cifs")
 
 
 class BootDevice(Schema):
-    """What to boot from."""
-
     boot_device = Text(required=True, choices=BOOT_DEVICES)
     persistent = Flag(
-        load_default=False, allow_none=True, metadata={"description": "Not only at the next start"}
+        load_default=False,
+        allow_none=True,
+        metadata={"description": "false: for the next boot only"},
     )
 
 
 class IndicatorState(Schema):
-    """What a light does."""
-
     state = Text(required=True, choices=INDICATOR_STATES)
 
 
 class BootModeTarget(Schema):
-    """A boot mode."""
-
     target = Text(required=True, choices=BOOT_MODES)
 
 
 class SecureBootTarget(Schema):
-    """Whether only signed systems boot."""
-
     target = Flag(required=True)
 
 
 class ConsoleTarget(Schema):
-    """Whether the console can be reached."""
-
-    enabled = Flag(required=True, allow_none=True, metadata={"description": "null: no"})
+    enabled = Flag(required=True, allow_none=True, metadata={"description": "null: false"})
 
 
 class RaidTarget(Schema):
-    """A RAID configuration; nothing in it when none is wanted."""
+    """Target RAID configuration; an empty object removes it."""
 
     logical_disks = fields.List(Document(), allow_none=True)
 
 
 class VirtualMedium(Schema):
-    """An image to show to a machine."""
+    """Image to attach as virtual media."""
 
     device_type = Text(required=True, choices=DEVICE_TYPES)
     image_url = Text(4096, shortest=1, required=True)
     image_download_source = Text(
         choices=("http", "local"),
-        metadata={"description": "Accepted for clients' sake: the BMC fetches the image itself"},
+        metadata={"description": "Accepted for compatibility, and ignored: the BMC downloads it"},
     )
 
     @validates("image_url")
@@ -72,9 +64,9 @@ class VirtualMedium(Schema):
 
 
 class DeviceTypes(Schema):
-    """Which media to take out."""
+    """Virtual media to detach."""
 
-    device_types = Words(metadata={"description": "cdrom, disk, floppy; all when missing"})
+    device_types = CommaSeparated(metadata={"description": "cdrom, disk, floppy; default: all"})
 
     @validates("device_types")
     def _known(self, value: list[str], **_kwargs: Any) -> None:
@@ -84,6 +76,6 @@ class DeviceTypes(Schema):
 
 
 class SettingsQuery(FieldsQuery):
-    """How to list BIOS settings."""
+    """Query parameters of the list of BIOS settings."""
 
-    detail = Flag(metadata={"description": "Show what the BMC's registry says of them"})
+    detail = Flag(metadata={"description": "Show their attributes from the BMC's registry"})

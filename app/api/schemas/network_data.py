@@ -1,6 +1,4 @@
-"""
-`network_data`: how a node is connected, in OpenStack's form of links, networks and services.
-"""
+"""Validation of `network_data`, OpenStack's document of links, networks and services."""
 
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
@@ -70,7 +68,7 @@ def _optional(address: Check) -> Checks:
     return {"ip_address": address, "netmask": address, "routes": _list_of(_route(address))}
 
 
-#: section -> type of its items -> what they need, and what they may have
+#: section -> type of its items -> checks of their required and optional members
 _SECTIONS: Mapping[str, Mapping[str, tuple[Checks, Checks]]] = {
     "links": {
         **{name: (_PLAIN, {"mtu": _mtu, "vif_id": _text}) for name in _PLAIN_TYPES},
@@ -86,7 +84,11 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[Checks, Checks]]] = {
 
 
 def check(document: Mapping[str, Any]) -> None:
-    """An empty document, or a whole one. Raises ValidationError."""
+    """
+    Check that a document is empty, or complete and valid.
+
+    Raises ValidationError.
+    """
     if not document:
         return
     for name in document.keys() - _SECTIONS.keys():
@@ -96,18 +98,18 @@ def check(document: Mapping[str, Any]) -> None:
         if not isinstance(items, list):
             raise ValidationError(f"{section} is required, a list.")
         for index, item in enumerate(items):
-            for wrong in _wrong(item, types):
-                raise ValidationError(f"{section}/{index}: {wrong}.")
+            for problem in _problems(item, types):
+                raise ValidationError(f"{section}/{index}: {problem}.")
 
 
-def _wrong(item: Any, types: Mapping[str, tuple[Checks, Checks]]) -> Iterator[str]:
+def _problems(item: Any, types: Mapping[str, tuple[Checks, Checks]]) -> Iterator[str]:
     kind = item.get("type") if isinstance(item, dict) else None
     if not isinstance(kind, str) or kind not in types:
         yield f"an object is required whose type is one of {', '.join(types)}"
         return
     needed, optional = types[kind]
-    for name, fits in {**needed, **optional}.items():
+    for name, is_valid in {**needed, **optional}.items():
         if name not in item and name in needed:
             yield f"{name} is missing"
-        elif name in item and not fits(item[name]):
-            yield f"{name}: {item[name]!r} does not fit"
+        elif name in item and not is_valid(item[name]):
+            yield f"{name}: {item[name]!r} is invalid"

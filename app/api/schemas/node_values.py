@@ -1,4 +1,4 @@
-"""Types of values that only nodes have."""
+"""Field types of nodes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from app.api.schemas.common import Document, Text
 
 
 class Properties(Document):
-    """The properties of a machine; its sizes are numbers."""
+    """`properties` of a node; the sizes in it are non-negative integers."""
 
     def _validate(self, value: dict[str, Any]) -> None:
         super()._validate(value)
@@ -25,7 +25,7 @@ class Properties(Document):
 
 
 class NetworkData(Document):
-    """The network configuration of the agent, as OpenStack's metadata has it."""
+    """`network_data` of a node: static network configuration of the agent."""
 
     def _validate(self, value: dict[str, Any]) -> None:
         super()._validate(value)
@@ -33,7 +33,7 @@ class NetworkData(Document):
 
 
 class GroupName(Text):
-    """The name of a conductor group, or empty."""
+    """Name of a conductor group; empty: the default group."""
 
     def _validate(self, value: str) -> None:
         super()._validate(value)

@@ -1,4 +1,4 @@
-"""What comes in about nodes."""
+"""Request schemas of nodes: fields, filters, states and steps."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from app.engine.power import TARGETS
 from app.states import VERBS
 from drivers.core import reserved
 
-#: Interfaces whose steps may be asked for.
+#: Interfaces whose steps may be requested.
 STEPPING = ("vendor", "power", "management", "firmware", "deploy", "bios", "raid")
-#: Steps that every flow has; their interface does not matter.
+#: Names of steps that every flow has; their interface is not checked.
 RESERVED_STEPS = tuple(reserved.METHODS)
 
 
@@ -23,7 +23,7 @@ NodeCreate = Schema.from_dict(
 
 
 class NodeQuery(ListQuery):
-    """Which nodes to list, beside the filters by fields."""
+    """Query parameters of lists of nodes, without the filters by fields."""
 
     associated = Flag()
     conductor = Text()
@@ -39,29 +39,23 @@ NodeFilters = NodeQuery.from_dict(
 
 
 class NodePatchQuery(Schema):
-    """How a change is made."""
-
     reset_interfaces = Flag()
 
 
 class StatesQuery(Schema):
-    """How long to wait for a node to rest."""
-
     wait = fields.Float(
         validate=validate.Range(0),
-        metadata={"description": "Answer once nothing is under way, or after so many seconds"},
+        metadata={"description": "Seconds to wait until no operation is active on the node"},
     )
 
 
 class PowerTarget(Schema):
-    """A power state to reach."""
-
     target = Text(required=True, metadata={"enum": TARGETS})
     timeout = fields.Integer(allow_none=True, validate=within(1, 2**31 - 1))
 
 
 class Step(Schema):
-    """A step to run."""
+    """Requested step."""
 
     interface = Text()
     step = Text(shortest=1, required=True)
@@ -76,20 +70,20 @@ class Step(Schema):
 
 
 class OrderedStep(Step):
-    """A step of a manual clean or of a service."""
+    """Requested step of manual cleaning or servicing."""
 
     order = fields.Integer(validate=within(0))
 
 
 class DeployStep(Step):
-    """A step to run with a deployment, in place of the driver's of that name."""
+    """Requested deploy step; it replaces the driver's step of that name."""
 
     args = fields.Dict(keys=fields.String(), required=True)
     priority = fields.Float(required=True, validate=within(0))
 
 
 class ProvisionTarget(Schema):
-    """A verb, and what it needs."""
+    """A verb and its arguments."""
 
     target = Text(required=True, metadata={"enum": list(VERBS)})
     configdrive = fields.Raw(allow_none=True, metadata={"description": "Object, base64, or URL"})
@@ -99,24 +93,18 @@ class ProvisionTarget(Schema):
     rescue_password = Text(1024, allow_none=True)
     disable_ramdisk = Flag(allow_none=True)
     runbook = Ident(allow_none=True)
-    dry_run = Flag(metadata={"description": "Only tell what would be done, and what be refused"})
+    dry_run = Flag(metadata={"description": "Only return the steps or the refusal of the verb"})
 
 
 class MaintenanceReason(Schema):
-    """Why nothing may be done to a node."""
-
     reason = Text(65535, allow_none=True)
 
 
 class ValidateQuery(Schema):
-    """Which node to check."""
-
     node = Ident()
     node_uuid = Uuid()
 
 
 class HistoryQuery(ListQuery):
-    """Which entries of a node's history to list."""
-
     class Meta:
         exclude = ("fields_",)

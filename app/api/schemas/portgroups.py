@@ -1,12 +1,22 @@
-"""What comes in about port groups."""
+"""Request schemas of port groups."""
 
 from marshmallow import Schema
 
-from app.api.schemas.common import Document, Flag, Ident, ListQuery, Mac, Name, Text, Uuid, Words
+from app.api.schemas.common import (
+    CommaSeparated,
+    Document,
+    Flag,
+    Ident,
+    ListQuery,
+    Mac,
+    Name,
+    Text,
+    Uuid,
+)
 
 
 class PortgroupChange(Schema):
-    """What may be set when a port group is made, and changed later."""
+    """Fields of a port group that may be set and changed."""
 
     node_uuid = Uuid()
     name = Name(allow_none=True)
@@ -30,9 +40,9 @@ PortgroupCreate = PortgroupChange.from_dict(
 
 
 class PortgroupFilters(ListQuery):
-    """Which port groups to list; at most one of these."""
+    """Filters of port groups; at most one may be given."""
 
     node = Ident()
     address = Mac()
     shard = Text(4096)
-    conductor_groups = Words(lower=False)
+    conductor_groups = CommaSeparated(lower=False)

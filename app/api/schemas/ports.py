@@ -1,4 +1,4 @@
-"""What comes in about ports."""
+"""Request schemas of ports."""
 
 import re
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError
 
 from app.api.schemas.common import (
+    CommaSeparated,
     Document,
     Flag,
     Ident,
@@ -14,7 +15,6 @@ from app.api.schemas.common import (
     Name,
     Text,
     Uuid,
-    Words,
     is_mac,
 )
 
@@ -24,7 +24,7 @@ _DATAPATH = re.compile(r"[0-9a-fA-F]{16}")
 
 
 class Link(Document):
-    """How a port is wired; the switch's id is lower-cased."""
+    """`local_link_connection` of a port; the switch's id is lower-cased."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
         link: dict[str, Any] = super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
@@ -34,7 +34,7 @@ class Link(Document):
 
 
 class PortFields(Schema):
-    """What may be set when a port is made, and changed later."""
+    """Fields of a port that may be set and changed."""
 
     address = Mac()
     node_uuid = Uuid()
@@ -64,24 +64,27 @@ PortCreate = PortFields.from_dict(
 
 
 class PortFilters(ListQuery):
-    """Which ports to list."""
-
     node = Ident()
     node_uuid = Uuid()
     portgroup = Ident()
     address = Mac()
     shard = Text(4096)
-    conductor_groups = Words(lower=False)
+    conductor_groups = CommaSeparated(lower=False)
     description_contains = Text()
 
 
 def check_link(link: dict[str, Any]) -> None:
-    """How a port is wired. Raises ValidationError."""
+    """
+    Check a `local_link_connection`: its keys, and that switch and port are named.
+
+    Raises ValidationError.
+    """
     if not link:
         return
     unknown = link.keys() - LINK_KEYS - VTEP_KEYS
     if unknown:
-        raise ValidationError(f"{', '.join(sorted(unknown))}: not known.")
+        allowed = ", ".join(sorted(LINK_KEYS | VTEP_KEYS))
+        raise ValidationError(f"{', '.join(sorted(unknown))}: not one of {allowed}.")
     if not all(isinstance(value, str | None) for value in link.values()):
         raise ValidationError("Every value must be text.")
     kind = link.get("network_type")
@@ -90,6 +93,6 @@ def check_link(link: dict[str, Any]) -> None:
     switch = link.get("switch_id")
     if switch is not None and not is_mac(switch) and not _DATAPATH.fullmatch(switch):
         raise ValidationError("switch_id: neither a MAC address nor a datapath id.")
-    whole = "port_id" in link and ("switch_id" in link or "hostname" in link)
-    if not whole and kind != "unmanaged":
+    complete = "port_id" in link and ("switch_id" in link or "hostname" in link)
+    if not complete and kind != "unmanaged":
         raise ValidationError("port_id, and switch_id or hostname, are required.")

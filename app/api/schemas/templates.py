@@ -1,33 +1,37 @@
-"""What comes in about deploy templates and runbooks."""
+"""Request schemas of deploy templates, runbooks and traits."""
 
 from typing import Any
 
 from marshmallow import Schema, ValidationError, fields
 
-from app.api.schemas.common import FILLED, Document, Flag, Name, Text, Trait, Uuid, within
+from app.api.schemas.common import NOT_EMPTY, Document, Flag, Name, Text, Trait, Uuid, within
 from app.api.schemas.nodes import Step
 
 LARGEST = 2**31 - 1
 
 
 class Rank(fields.Float):
-    """A number from 0 on, or its text; a whole one stays whole, and with `whole` it must be one."""
+    """
+    Number of 0 or more, or its text; integers stay integers.
 
-    def __init__(self, *, whole: bool = False, **kwargs: Any) -> None:
+    integer: whether it must be an integer.
+    """
+
+    def __init__(self, *, integer: bool = False, **kwargs: Any) -> None:
         super().__init__(validate=within(0, LARGEST), **kwargs)
-        self._whole = whole
+        self._integer = integer
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         number = super()._deserialize(value, attr, data, **kwargs)
         if number is None or number != int(number):
-            if self._whole:
+            if self._integer:
                 raise ValidationError("Not a whole number.")
             return number
         return int(number)
 
 
-class KeptStep(Step):
-    """A step that is kept under a name."""
+class StoredStep(Step):
+    """Step of a deploy template or a runbook."""
 
     class Meta:
         exclude = ("execute_on_child_nodes", "limit_child_node_execution")
@@ -35,40 +39,36 @@ class KeptStep(Step):
     interface = Text(required=True)
 
 
-class TemplateStep(KeptStep):
-    """A step of a deploy template."""
-
+class TemplateStep(StoredStep):
     args = fields.Dict(keys=fields.String(), required=True)
     priority = Rank(required=True)
 
 
-class RunbookStep(KeptStep):
-    """A step of a runbook."""
-
+class RunbookStep(StoredStep):
     args = fields.Dict(keys=fields.String(), load_default=dict)
-    order = Rank(whole=True, required=True)
+    order = Rank(integer=True, required=True)
 
 
 class Steps(fields.List[dict[str, Any]]):
-    """At least one step, and none twice."""
+    """List of at least one step, without duplicates."""
 
-    def __init__(self, step: type[KeptStep], **kwargs: Any) -> None:
+    def __init__(self, step: type[StoredStep], **kwargs: Any) -> None:
         super().__init__(
             fields.Nested(step),
-            validate=[FILLED, self._each_once],
+            validate=[NOT_EMPTY, self._check_unique],
             **kwargs,
         )
 
     @staticmethod
-    def _each_once(steps: list[dict[str, Any]]) -> None:
+    def _check_unique(steps: list[dict[str, Any]]) -> None:
         names = [f"{step['interface']}.{step['step']}" for step in steps]
         for name in names:
             if names.count(name) > 1:
-                raise ValidationError(f"{name} is there more than once.")
+                raise ValidationError(f"{name} occurs more than once.")
 
 
 class TemplateChange(Schema):
-    """What may be set when a deploy template is made, and changed later."""
+    """Fields of a deploy template that may be set and changed."""
 
     name = Trait()
     description = Text(allow_none=True)
@@ -87,7 +87,7 @@ TemplateCreate = TemplateChange.from_dict(
 
 
 class RunbookChange(Schema):
-    """What may be set when a runbook is made, and changed later."""
+    """Fields of a runbook that may be set and changed."""
 
     name = Name()
     description = Text(allow_none=True)
@@ -109,6 +109,6 @@ RunbookCreate = RunbookChange.from_dict(
 
 
 class Traits(Schema):
-    """All traits of something."""
+    """All traits of a node or a runbook."""
 
     traits = fields.List(Trait(), required=True)

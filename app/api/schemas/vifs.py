@@ -1,4 +1,4 @@
-"""What comes in about VIFs."""
+"""Request schema of VIFs."""
 
 from marshmallow import INCLUDE, Schema
 
@@ -6,7 +6,7 @@ from app.api.schemas.common import Ident, Text
 
 
 class Vif(Schema):
-    """A VIF to attach, and whatever else a network interface understands of it."""
+    """VIF to attach; unknown members are passed to the network interface."""
 
     class Meta:
         unknown = INCLUDE

@@ -1,4 +1,4 @@
-"""What comes in about volume connectors and targets."""
+"""Request schemas of volume connectors and targets."""
 
 from marshmallow import Schema, fields
 
@@ -9,7 +9,7 @@ _new_uuid = {"uuid": Uuid(allow_none=True), "node_uuid": Uuid(required=True)}
 
 
 class ConnectorChange(Schema):
-    """What may be set when a volume connector is made, and changed later."""
+    """Fields of a volume connector that may be set and changed."""
 
     node_uuid = Uuid()
     type = Text(32, metadata={"description": "iqn, ip, mac, wwnn, wwpn or another"})
@@ -28,14 +28,14 @@ ConnectorCreate = ConnectorChange.from_dict(
 
 
 class BootIndex(fields.Integer):
-    """A whole number, not one in quotes."""
+    """Integer; not its digits as text."""
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(strict=True, validate=within(-LARGEST, LARGEST), **kwargs)  # type: ignore[arg-type]
 
 
 class TargetChange(Schema):
-    """What may be set when a volume target is made, and changed later."""
+    """Fields of a volume target that may be set and changed."""
 
     node_uuid = Uuid()
     volume_type = Text(64, metadata={"description": "iscsi, fibre_channel, ..."})
@@ -57,6 +57,4 @@ TargetCreate = TargetChange.from_dict(
 
 
 class VolumeFilters(ListQuery):
-    """Which volume connectors or targets to list."""
-
     node = Ident()
