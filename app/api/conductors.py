@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.models import Conductor
 from app.runtime import of
 from app.services import conductors as service
-from app.services.paging import cut
+from app.services.paging import fetch
 
 conductors = Routes("conductors", "The workers that nodes belong to")
 
@@ -52,8 +52,8 @@ def list_conductors(query: Query) -> Response:
     wanted = shape(query, "conductor", short=SHORT, full=FULL)
     page = page_of(query, "conductor", sortable=SORTABLE, by_uuid=False)
     with runtime().reading() as session:
-        selected = cut(session, select(Conductor), Conductor, page, identity="hostname")
-        rows = session.scalars(selected).all()
+        found = fetch(session, select(Conductor), Conductor, page, identity="hostname")
+        rows = [row[0] for row in found]
         items = _views(session, rows, wanted)
     last = rows[-1].hostname if len(rows) == page.limit else None
     return json(collection("conductors", items, page, last=last))

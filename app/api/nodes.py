@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy import Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 from sqlalchemy.orm import Session
 
 from app.api import access, etags, node_view, versions
@@ -27,7 +27,7 @@ from app.errors import Invalid, NotFound
 from app.models import Node
 from app.services import chassis, idents, patch, provisioning, targets
 from app.services import nodes as service
-from app.services.paging import cut
+from app.services.paging import fetch
 from app.states import State
 from drivers.errors import HardwareError
 from drivers.target import Target
@@ -122,7 +122,7 @@ def listing(query: Query, *, detail: bool = False) -> Response:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
         selected = _filtered(access.narrowed(read.query, Node), query)
-        rows = connection.execute(cut(connection, selected, Node, page)).all()
+        rows = fetch(connection, selected, Node, page)
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
@@ -132,7 +132,7 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
     for name in EQUAL:
         if name in query:
-            selected = selected.where(columns[name] == query[name])
+            selected = selected.where(_equal(columns[name], query[name]))
     if "conductor_group" in query:  # stored in lower case
         selected = selected.where(columns.conductor_group == query["conductor_group"].lower())
     if "associated" in query:
@@ -154,6 +154,13 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     elif not query.get("include_children"):
         selected = selected.where(columns.parent_node.is_(None))
     return selected
+
+
+def _equal(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
+    """A truth value is written into the statement: partial indexes fit no parameter."""
+    if isinstance(value, bool):
+        return column if value else ~column
+    return column == value
 
 
 def _parent(ident: str) -> Any:

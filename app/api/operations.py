@@ -16,7 +16,7 @@ from app.errors import NotFound
 from app.models import ACTIVE, Node, Operation, OperationStep
 from app.services import admission
 from app.services import operations as service
-from app.services.paging import cut
+from app.services.paging import fetch
 
 operations = Routes("operations", "What is done to nodes, step by step")
 
@@ -81,7 +81,7 @@ def list_operations_of_all(query: Any) -> Response:
         active = Operation.state.in_(ACTIVE)
         selected = selected.where(active if query["active"] else not_(active))
     with runtime().reading() as session:
-        rows = session.execute(cut(session, selected, Operation, page)).all()
+        rows = fetch(session, selected, Operation, page)
         items = [_view(operation, uuid, name) for operation, uuid, name in rows]
     last = items[-1]["uuid"] if len(rows) == page.limit else None
     return json(collection("operations", items, page, last=last))

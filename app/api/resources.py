@@ -28,7 +28,7 @@ from app.errors import NotFound
 from app.models import Base
 from app.services.idents import is_uuid
 from app.services.nodes import when_free
-from app.services.paging import cut
+from app.services.paging import fetch
 
 Query = Mapping[str, Any]
 View = dict[str, Any]
@@ -136,8 +136,7 @@ class Resource(Generic[Model]):
         page = page_of(query, self.name, sortable=self.sortable)
         with runtime().reading() as session:
             selected = access.narrowed(narrow(self.query(wanted)), self.model)
-            selected = cut(session, selected, self.model, page)
-            rows = session.execute(selected).all()
+            rows = fetch(session, selected, self.model, page)
         last = rows[-1].uuid if len(rows) == page.limit else None
         name = self.path.rpartition("/")[2]
         return json(collection(name, self.views(rows, wanted), page, last=last))
