@@ -156,11 +156,12 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     return selected
 
 
-def _equal(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
+def _equal(column: ColumnElement[bool], value: Any) -> ColumnElement[bool]:
     """A truth value is written into the statement: partial indexes fit no parameter."""
     if isinstance(value, bool):
         return column if value else ~column
-    return column == value
+    equal: ColumnElement[bool] = column == value
+    return equal
 
 
 def _parent(ident: str) -> Any:

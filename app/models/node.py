@@ -32,8 +32,8 @@ def _partial(name: str, *columns: str, where: str, sqlite: str | None = None) ->
 
     sqlite: the condition as SQLAlchemy renders it for SQLite, where a truth value is a number.
     """
-    conditions = {"sqlite_where": text(sqlite or where), "postgresql_where": text(where)}
-    return Index(name, *columns, "id", **conditions)
+    on_sqlite, on_postgresql = text(sqlite or where), text(where)
+    return Index(name, *columns, "id", sqlite_where=on_sqlite, postgresql_where=on_postgresql)
 
 
 class Node(Timestamped, Base):

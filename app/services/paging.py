@@ -40,12 +40,12 @@ class Page:
 
 def fetch(
     session: Session | Connection,
-    query: Select[Any],
+    query: Select[*tuple[Any, ...]],
     model: type[Base],
     page: Page,
     *,
     identity: str = "uuid",
-) -> list[Row[Any]]:
+) -> list[Row[*tuple[Any, ...]]]:
     """
     Return the rows of a page of the query: sorted by the column `page.sort_key`, then by id.
 
@@ -64,7 +64,7 @@ def fetch(
         if after is None:
             raise NotFound(kind_of(model), page.marker)
     query = query.order_by(*(each.desc() if page.descending else each.asc() for each in keys))
-    rows: list[Row[Any]] = []
+    rows: list[Row[*tuple[Any, ...]]] = []
     for part in _parts(keys, after, page.descending, bool(column.nullable)):
         rows += session.execute(query.where(part).limit(page.limit - len(rows))).all()
         if len(rows) == page.limit:
@@ -82,7 +82,8 @@ def _parts(
     and scan the whole index for two ranges that are joined by OR.
     """
     column, key = keys[0], keys[-1]
-    nulls, values = column.is_(None), column.is_not(None) if nullable else true()
+    nulls: ColumnElement[bool] = column.is_(None)
+    values: ColumnElement[bool] = column.is_not(None) if nullable else true()
     if after is not None and after[0] is None:
         nulls = and_(nulls, key < after[-1] if descending else key > after[-1])
     elif after is not None:
