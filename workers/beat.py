@@ -7,19 +7,21 @@ stands by and takes over within seconds, and nothing that Redis forgets is misse
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from celery.beat import ScheduleEntry, Scheduler, Service
-from sqlalchemy import Engine, or_, update
+from sqlalchemy import Engine, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from app import db, killpoints, log, queue
 from app.broker import client
 from app.db import after, now
 from app.models import BeatLease
+from app.prepared import Prepared
 from app.runtime import Call
 from app.settings import Settings
 from workers import periodic
@@ -31,21 +33,32 @@ seldom = log.Seldom(logger)
 
 #: Seconds that a leader may be silent before another one leads.
 LEASE = 5.0
+#: Longest seconds between two ticks of a leader: two of them may be late before its lease runs out.
+PACE = 2.0
+#: Seconds between two looks of a beat that stands by.
+STAND_BY = 1.0
+
+_LEASE = BeatLease.__table__
+_LEAD = Prepared(
+    update(BeatLease)
+    .where(
+        _LEASE.c.id == 1,
+        or_(_LEASE.c.holder == bindparam("leader"), _LEASE.c.until < now()),
+    )
+    .values(holder=bindparam("leader"), until=after(bindparam("seconds")))
+    .returning(_LEASE.c.id)
+)
+_LED = Prepared(select(_LEASE.c.id))
 
 
 def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
     """Take or keep the lead; whether `holder` has it now."""
-    with db.transaction(engine) as session:
-        taken = session.execute(
-            update(BeatLease)
-            .where(BeatLease.id == 1, or_(BeatLease.holder == holder, BeatLease.until < now()))
-            .values(holder=holder, until=after(seconds))
-        )
-        if taken.rowcount:  # type: ignore[attr-defined]
+    with db.writing(engine) as connection:
+        if _LEAD.first(connection, {"leader": holder, "seconds": seconds}):
             return True
-        if session.get(BeatLease, 1) is not None:
+        if _LED.first(connection, {}):
             return False
-        session.add(BeatLease(id=1, holder=holder, until=after(seconds)))
+        connection.execute(insert(BeatLease).values(id=1, holder=holder, until=after(seconds)))
     return True
 
 
@@ -84,12 +97,16 @@ class LeasedScheduler(Scheduler):
             type(self).leading = leading
             logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
         if not leading:
-            return 1.0
+            return STAND_BY
         try:
             self.lookout.look()
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=db.reason(error))
-        return min(float(super().tick(*args, **kwargs)), LEASE / 3)
+        end = time.monotonic() + PACE / 2  # then the lease is renewed first
+        wait = float(super().tick(*args, **kwargs))
+        while not wait and time.monotonic() < end:  # Celery sends one entry per tick
+            wait = float(super().tick(*args, **kwargs))
+        return min(wait, PACE)
 
     #: Celery's own would wait for the broker here, and for nothing else, however long it takes.
     producer = None
@@ -104,7 +121,7 @@ def main(settings: Settings) -> None:
     killpoints.arm(settings.default.kill_points, "beat")
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(periodic.schedule(settings))
-    application.conf.beat_max_loop_interval = 1
+    application.conf.beat_max_loop_interval = PACE
     LeasedScheduler.engine = db.connect(
         settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
     )
@@ -118,7 +135,7 @@ def main(settings: Settings) -> None:
     )
     LeasedScheduler.send = staticmethod(queue.sender(application))
     LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
-    service = Service(application, max_interval=1, scheduler_cls=LeasedScheduler)
+    service = Service(application, max_interval=PACE, scheduler_cls=LeasedScheduler)
     import signal  # beat's service leaves signals to whoever runs it
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -33,7 +33,13 @@ from workers.places import StartError, base_url
 logger = log.get(__name__)
 
 #: What the children share by being imported before they are forked.
-PRELOAD = ("app.db", "app.serve", "workers.files", "workers.conductor", "workers.beat")
+PRELOAD = (
+    "app.db", "app.serve", "workers.files", "workers.conductor", "workers.beat",
+    # what Celery imports by name when a worker or a beat starts
+    "celery.app.log", "celery.backends.base", "celery.concurrency.thread", "celery.events",
+    "celery.fixups.django", "celery.worker.autoscale", "celery.worker.consumer",
+    "celery.worker.strategy", "kombu.transport.redis",
+)  # fmt: skip
 #: Seconds for all of it to become ready.
 READY_TIMEOUT = 60.0
 #: The signals that mean: stop.

@@ -40,7 +40,7 @@ def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
     ]
 
 
-def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
+def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, float]]:
     """
     (name, incarnation, seconds of silence) of the conductors that have stopped to give signs of
     life and did not leave.
@@ -54,7 +54,7 @@ def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
     return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
 
 
-def silence(session: Session) -> float:
+def silence(session: Session | Connection) -> float:
     """Seconds since any conductor has given a sign of life."""
     return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)
 
