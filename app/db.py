@@ -189,8 +189,15 @@ def transaction(engine: Engine) -> Iterator[Session]:
 
 @contextmanager
 def looking(engine: Engine) -> Iterator[Connection]:
-    """A transaction that only reads, without a session: for what is asked for all the time."""
-    with engine.connect().execution_options(writes=False) as connection:
+    """
+    A transaction that only reads, without a session: for what is asked for all the time.
+
+    On PostgreSQL each statement is a transaction: under READ COMMITTED each has a snapshot of its
+    own anyway, and a BEGIN and a ROLLBACK would be two more round trips.
+    """
+    on_postgresql = engine.dialect.name == "postgresql"
+    level = {"isolation_level": "AUTOCOMMIT"} if on_postgresql else {}
+    with engine.connect().execution_options(writes=False, **level) as connection:
         connection.begin()  # and never committed: there is nothing to lose
         yield connection
 

@@ -9,6 +9,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from psycopg.pq import TransactionStatus
 from sqlalchemy import bindparam, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
@@ -247,3 +248,19 @@ def test_the_agent_record_counts_every_heartbeat(inside, other):
     with inside.runtime.reading() as session:
         assert 40 == session.get_one(AgentRecord, node).heartbeats
         assert session.get_one(Node, node).reservation is None
+
+
+def test_a_read_on_postgresql_opens_no_transaction_on_the_server(postgresql_server):
+    engine = db.connect(postgresql_server.database())
+
+    def status_after_a_statement(how):
+        with how(engine) as connection:
+            assert 1 == connection.scalar(select(1))
+            return connection.connection.dbapi_connection.info.transaction_status
+
+    try:
+        for _ in range(2):  # the second time on a connection of the pool that the other has used
+            assert TransactionStatus.IDLE == status_after_a_statement(db.looking)
+            assert TransactionStatus.INTRANS == status_after_a_statement(db.writing)
+    finally:
+        engine.dispose()
