@@ -15,7 +15,7 @@ from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery
 from app.errors import NotFound
 from app.kit import conductors as service
-from app.kit.paging import cut
+from app.kit.paging import fetch
 from app.models import Conductor
 from app.runtime import of
 
@@ -69,8 +69,8 @@ def list_conductors(query: Query) -> Response:
     wanted = shape(query, "conductor", short=SHORT, full=FULL)
     page = page_of(query, "conductor", sortable=SORTABLE, by_uuid=False)
     with runtime().reading() as session:
-        selected = cut(session, select(Conductor), Conductor, page, identity="hostname")
-        rows = session.scalars(selected).all()
+        found = fetch(session, select(Conductor), Conductor, page, identity="hostname")
+        rows = [row[0] for row in found]
         items = _views(session, rows, wanted)
     last = rows[-1].hostname if len(rows) == page.limit else None
     return json(collection("conductors", items, page, last=last))

@@ -17,7 +17,7 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.nodes import HistoryQuery
 from app.errors import NotFound
-from app.kit.paging import cut
+from app.kit.paging import fetch
 from app.models import Node, NodeHistory
 
 history = Routes("history", "Recorded events of nodes")
@@ -66,14 +66,8 @@ def list_history(query: Mapping[str, Any], ident: str) -> Response:
     page = page_of(query, "history", sortable=SORTABLE)
     with runtime().reading() as session:
         node = _node(session, ident)
-        entries = session.scalars(
-            cut(
-                session,
-                select(NodeHistory).where(NodeHistory.node_id == node.id),
-                NodeHistory,
-                page,
-            )
-        ).all()
+        selected = select(NodeHistory).where(NodeHistory.node_id == node.id)
+        entries = [row[0] for row in fetch(session, selected, NodeHistory, page)]
     items = [_view(each, node.uuid, wanted) for each in entries]
     for item in items:
         if not detail and len(item["event"]) > LONGEST:

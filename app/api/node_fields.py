@@ -10,7 +10,6 @@ the sort keys and the generated files derive from these rows; a column of the sa
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from operator import eq
 from typing import Any
 
 import marshmallow
@@ -27,6 +26,14 @@ from drivers.core.kinds import KINDS
 Value = marshmallow.fields.Field[Any]
 
 UPDATE = "baremetal:node:update"
+
+
+def equal(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
+    """Compare with a value; a truth value is part of the statement, as partial indexes require."""
+    if isinstance(value, bool):
+        return column if value else ~column
+    matches: ColumnElement[bool] = column == value
+    return matches
 
 
 def lowered(column: ColumnElement[str], value: str) -> ColumnElement[bool]:
@@ -52,7 +59,7 @@ class Filter:
     value: Value
     #: The microversion of the parameter; None: that of the field.
     since: int | None = None
-    matches: Callable[[ColumnElement[Any], Any], ColumnElement[bool]] = eq
+    matches: Callable[[ColumnElement[Any], Any], ColumnElement[bool]] = equal
 
 
 @dataclass(frozen=True, slots=True)

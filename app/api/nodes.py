@@ -35,7 +35,7 @@ from app.inventory import chassis
 from app.inventory import nodes as service
 from app.kit import identifiers
 from app.kit import json_patch as patch
-from app.kit.paging import cut
+from app.kit.paging import fetch
 from app.models import Node
 from app.states import State
 from drivers.core.errors import HardwareError
@@ -80,7 +80,7 @@ def listing(query: Query, *, detail: bool = False) -> Response:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
         selected = _filtered(enforce.narrowed(read.query, Node), query)
-        rows = connection.execute(cut(connection, selected, Node, page)).all()
+        rows = fetch(connection, selected, Node, page)
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))

@@ -31,7 +31,7 @@ from app.engine import admission
 from app.engine import operations as service
 from app.errors import NotFound
 from app.flows import QUEUES
-from app.kit.paging import cut
+from app.kit.paging import fetch
 from app.models import (
     ACTIVE,
     Node,
@@ -139,7 +139,7 @@ def list_operations_of_all(query: Any) -> Response:
         active = Operation.state.in_(ACTIVE)
         selected = selected.where(active if query["active"] else not_(active))
     with runtime().reading() as session:
-        rows = session.execute(cut(session, selected, Operation, page)).all()
+        rows = fetch(session, selected, Operation, page)
         items = [_view(operation, uuid, name) for operation, uuid, name in rows]
     last = items[-1]["uuid"] if len(rows) == page.limit else None
     return json(collection("operations", items, page, last=last))

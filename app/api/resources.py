@@ -46,7 +46,7 @@ from app.api.policy import enforce
 from app.api.schemas.common import is_ident
 from app.errors import NotFound
 from app.kit.identifiers import is_uuid
-from app.kit.paging import cut
+from app.kit.paging import fetch
 from app.models import Base
 
 Query = Mapping[str, Any]
@@ -207,8 +207,7 @@ class Resource(Generic[Model]):
         page = page_of(query, self.name, sortable=self.sortable)
         with runtime().reading() as session:
             selected = enforce.narrowed(narrow(self.query(wanted)), self.model)
-            selected = cut(session, selected, self.model, page)
-            rows = session.execute(selected).all()
+            rows = fetch(session, selected, self.model, page)
         last = rows[-1].uuid if len(rows) == page.limit else None
         return json(collection(self.collection, self.views(rows, wanted), page, last=last))
 

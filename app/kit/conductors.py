@@ -42,7 +42,7 @@ def alive(session: Session | Connection, timeout: float = 15.0) -> list[Member]:
     ]
 
 
-def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
+def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, float]]:
     """
     Return (name, incarnation, age of the last heartbeat in seconds) of the dead conductors.
 
@@ -57,7 +57,7 @@ def lost(session: Session, timeout: float) -> list[tuple[str, str, float]]:
     return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
 
 
-def silence(session: Session) -> float:
+def silence(session: Session | Connection) -> float:
     """Seconds since the last heartbeat of any conductor; 0 without conductors."""
     return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)
 

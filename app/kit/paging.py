@@ -4,6 +4,7 @@ Keyset pagination: sort a list by any column, and continue after the last item o
 All pages cost the same, and no item is repeated or skipped because others were created or deleted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,14 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    Row,
     Select,
     and_,
-    case,
     cast,
-    or_,
+    literal,
     select,
+    true,
+    tuple_,
 )
 from sqlalchemy.orm import Session
 
@@ -36,46 +39,59 @@ class Page:
     descending: bool = False
 
 
-def cut(
+def fetch(
     session: Session | Connection,
-    query: Select[Any],
+    query: Select[*tuple[Any, ...]],
     model: type[Base],
     page: Page,
     *,
     identity: str = "uuid",
-) -> Select[Any]:
+) -> list[Row[*tuple[Any, ...]]]:
     """
-    Sort a query, start it after the marker, and limit it to the page.
+    Return the rows of a page of the query: sorted by the column `page.sort_key`, then by id.
 
-    `identity` is the column that markers refer to.
-
-    Raises NotFound: there is no item with this marker.
+    Rows without a value come before all others, and after them in descending order.
+    Raises NotFound: no row has the marker as its identity.
     """
     columns = model.__table__.c
     column, key = columns[page.sort_key], columns.id
-    # databases differ in the position of nulls, and some do not compare booleans
     keys: list[ColumnElement[Any]] = [key]
     if column is not key:
+        # PostgreSQL compares truth values, but SQLAlchemy does not
         keys.insert(0, cast(column, Integer) if isinstance(column.type, Boolean) else column)
-    if column.nullable:
-        keys.insert(0, case((column.is_(None), 0), else_=1))
+    after = None
     if page.marker is not None:
-        found = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
-        if found is None:
+        after = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
+        if after is None:
             raise NotFound(kind_of(model), page.marker)
-        query = query.where(_beyond(keys, tuple(found), page.descending))
-    ordered = [each.desc() if page.descending else each.asc() for each in keys]
-    return query.order_by(*ordered).limit(page.limit)
+    query = query.order_by(*(each.desc() if page.descending else each.asc() for each in keys))
+    rows: list[Row[*tuple[Any, ...]]] = []
+    for part in _parts(keys, after, page.descending, bool(column.nullable)):
+        rows += session.execute(query.where(part).limit(page.limit - len(rows))).all()
+        if len(rows) == page.limit:
+            break
+    return rows
 
 
-def _beyond(
-    keys: list[ColumnElement[Any]], values: tuple[Any, ...], descending: bool
-) -> ColumnElement[bool]:
-    """Return the condition for rows whose keys come after the values, in lexicographic order."""
-    alternatives: list[ColumnElement[bool]] = []
-    equal: list[ColumnElement[bool]] = []
-    for column, value in zip(keys, values, strict=True):
-        if value is not None:
-            alternatives.append(and_(*equal, column < value if descending else column > value))
-        equal.append(column.is_(None) if value is None else column == value)
-    return or_(*alternatives)
+def _parts(
+    keys: Sequence[ColumnElement[Any]], after: Row[Any] | None, descending: bool, nullable: bool
+) -> Sequence[ColumnElement[bool]]:
+    """
+    Return the conditions of the rows after the marker, in the order of the rows.
+
+    Each condition is one range of an index on the keys: databases put nulls in different places,
+    and scan the whole index for two ranges that are joined by OR.
+    """
+    column, key = keys[0], keys[-1]
+    nulls: ColumnElement[bool] = column.is_(None)
+    values: ColumnElement[bool] = column.is_not(None) if nullable else true()
+    if after is not None and after[0] is None:
+        nulls = and_(nulls, key < after[-1] if descending else key > after[-1])
+    elif after is not None:
+        row, marker = tuple_(*keys), tuple_(*map(literal, after, (each.type for each in keys)))
+        values = row < marker if descending else row > marker
+    if not nullable:
+        return [values]
+    if after is not None and (after[0] is None) == descending:
+        return [nulls if descending else values]  # the marker is in the last part
+    return [values, nulls] if descending else [nulls, values]

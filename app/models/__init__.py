@@ -1,5 +1,7 @@
 """The tables of the database. Importing this package defines all of them."""
 
+from sqlalchemy.orm import configure_mappers
+
 from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
 from app.models.base import Base
@@ -62,3 +64,5 @@ __all__ = [
     "VolumeTarget",
     "Watermark",
 ]
+
+configure_mappers()  # at the first query otherwise, by each of the processes that are forked later

@@ -14,7 +14,6 @@ Document = dict[str, Any]
 #: Condition for available nodes without an instance, those in the index `ix_nodes_free`. Databases
 #: use the index for queries with exactly this text; with a simpler one SQLite picks another index.
 FREE = text("coalesce(instance_uuid, provision_state) = 'available'")
-FAULTY = text("fault IS NOT NULL")
 
 
 class Fault(StrEnum):
@@ -27,6 +26,16 @@ class Fault(StrEnum):
     RESTORED = "restored"
 
 
+def _partial(name: str, *columns: str, where: str, sqlite: str | None = None) -> Index:
+    """
+    Return an index of the rows that meet a condition, in the order of `columns` and id.
+
+    sqlite: the condition as SQLAlchemy renders it for SQLite, where a truth value is a number.
+    """
+    on_sqlite, on_postgresql = text(sqlite or where), text(where)
+    return Index(name, *columns, "id", sqlite_where=on_sqlite, postgresql_where=on_postgresql)
+
+
 class Node(Timestamped, Base):
     """
     A machine. Columns have the names of the API's fields.
@@ -37,14 +46,22 @@ class Node(Timestamped, Base):
 
     __tablename__ = "nodes"
     __table_args__ = (
-        Index("ix_nodes_provision_state", "provision_state"),
+        Index("ix_nodes_provision_state", "provision_state", "id"),
+        Index("ix_nodes_updated_at", "updated_at", "id"),
+        Index("ix_nodes_driver", "driver", "id"),
+        Index("ix_nodes_resource_class", "resource_class", "id"),
+        Index("ix_nodes_conductor_group", "conductor_group", "id"),
+        _partial("ix_nodes_unnamed", "name", where="name IS NULL"),
+        _partial("ix_nodes_associated", where="instance_uuid IS NOT NULL"),
+        _partial("ix_nodes_maintenance", where="maintenance", sqlite="maintenance = 1"),
+        _partial("ix_nodes_retired", where="retired", sqlite="retired = 1"),
         Index("ix_nodes_owner", "owner"),
         Index("ix_nodes_lessee", "lessee"),
         Index("ix_nodes_shard", "shard"),
-        Index("ix_nodes_parent_node", "parent_node"),
+        _partial("ix_nodes_parent_node", "parent_node", where="parent_node IS NOT NULL"),
         Index("ix_nodes_chassis_uuid", "chassis_uuid"),
-        Index("ix_nodes_fault", "fault", "id", sqlite_where=FAULTY, postgresql_where=FAULTY),
-        Index("ix_nodes_free", "resource_class", "id", sqlite_where=FREE, postgresql_where=FREE),
+        _partial("ix_nodes_fault", "fault", where="fault IS NOT NULL"),
+        _partial("ix_nodes_free", "resource_class", where=FREE.text),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -1,7 +1,8 @@
 """
 The floor: what Celery and Redis alone cost for chains of tasks that do nothing.
 
-`python -m tests.bench.floor <broker url> <threads>` is the one worker that runs them. It is set up
+`python -m tests.bench.floor <broker url> <threads>` is the one worker that runs them, and
+`python -m tests.bench.floor beat <broker url> <folder>` a bare beat. The worker is set up
 as a conductor is: a pool of threads, acks_late, nothing prefetched, no results.
 """
 
@@ -44,6 +45,13 @@ def work(url, threads):
         ["worker", "--pool=threads", f"--concurrency={threads}", "--loglevel=warning",
          "--without-gossip", "--without-mingle", "--without-heartbeat"]
     )  # fmt: skip
+
+
+def beat(url, folder):
+    """Be a beat that sends one task every two seconds. folder: where Celery keeps its schedule."""
+    app, nothing = application(url)
+    app.conf.beat_schedule = {"nothing": {"task": nothing.name, "schedule": 2.0}}
+    app.Beat(schedule=f"{folder}/schedule", loglevel="warning", quiet=True).run()
 
 
 @contextmanager
@@ -105,4 +113,7 @@ def measure(lengths, times, threads):
 
 
 if __name__ == "__main__":
-    work(sys.argv[1], int(sys.argv[2]))
+    if sys.argv[1] == "beat":
+        beat(*sys.argv[2:])
+    else:
+        work(sys.argv[1], int(sys.argv[2]))

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -134,6 +135,25 @@ def test_pages_show_every_node_once(api, order):
 
     assert whole == seen
     assert 7 == len(seen)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("key", ["name", "owner", "updated_at", "secure_boot"])
+def test_nodes_without_a_value_come_first_and_last_in_descending_order(api, key):
+    values = {
+        "name": ["a", "b", "c", "d"], "owner": ["a", "a", "b", "b"], "secure_boot": [False, False, True, True],
+        "updated_at": [datetime(2026, 1, day) for day in (1, 1, 2, 3)],
+    }[key]  # fmt: skip
+    made = [api.node(**{key: value})["uuid"] for value in [None, *values, None]]
+    ordered = [made[0], made[-1], *made[1:-1]]
+    for direction, wanted in (("asc", ordered), ("desc", ordered[::-1])):
+        for limit in range(1, len(made) + 1):
+            seen, url = [], f"/v1/nodes?sort_key={key}&sort_dir={direction}&limit={limit}"
+            while url:
+                page = api("GET", url).json
+                seen += [node["uuid"] for node in page["nodes"]]
+                url = page.get("next")
+            assert wanted == seen
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from celery import Celery
 from sqlalchemy.exc import IntegrityError
 from structlog.testing import capture_logs
 
@@ -155,3 +158,29 @@ def test_a_conductor_that_dies_is_logged_also_while_redis_is_away(inside, tmp_pa
     assert [] == look(lonely)
     clock.now = TIMEOUT
     assert [("conductor.lost", "c-1", 0)] == look(lonely, lonely)
+
+
+def test_all_that_is_due_is_sent_with_one_renewal_of_the_lease(engine, monkeypatch):
+    application = Celery("beat", set_as_current=False)
+    application.conf.beat_schedule = {
+        f"task-{number}": {"task": f"t{number}", "schedule": 60.0, "options": {"expires": 60.0}}
+        for number in range(3)
+    }
+    sent, renewals = [], []
+    monkeypatch.setattr(beat.LeasedScheduler, "engine", engine, raising=False)
+    monkeypatch.setattr(beat.LeasedScheduler, "holder", "first", raising=False)
+    monkeypatch.setattr(beat.LeasedScheduler, "send", sent.append, raising=False)
+    monkeypatch.setattr(beat.LeasedScheduler, "leading", False)
+    monkeypatch.setattr(
+        beat.LeasedScheduler, "lookout", SimpleNamespace(look=lambda: None), raising=False
+    )
+    lead = beat.lead
+    monkeypatch.setattr(beat, "lead", lambda *given: renewals.append(given) or lead(*given))
+    scheduler = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
+    scheduler.setup_schedule()
+    for entry in scheduler.schedule.values():
+        entry.last_run_at -= timedelta(seconds=120)
+
+    assert beat.PACE == scheduler.tick()
+    assert {"t0", "t1", "t2"} == {each.task for each in sent}
+    assert 1 == len(renewals)

@@ -10,6 +10,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from psycopg.pq import TransactionStatus
 from sqlalchemy import bindparam, event, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError
 
@@ -188,7 +189,8 @@ def test_heartbeats_are_recorded_together(inside, other):
         heartbeats.Sign(inside.read(node).uuid, sign)
         for node, sign in zip(nodes, each, strict=True)
     ]
-    with other.runtime.looking() as connection:
+    # no writer for SQLite, where it would hold the one lock
+    with other.runtime.engine.connect().execution_options(writes=False) as connection:
         row = select(AgentRecord.node_id).where(AgentRecord.node_id == nodes[4])
         connection.execute(row.with_for_update())
         heard = heartbeats.again(inside.runtime, signs)
@@ -355,3 +357,19 @@ def test_the_agent_record_counts_every_heartbeat(inside, other):
     with inside.runtime.reading() as session:
         assert 40 == session.get_one(AgentRecord, node).heartbeats
         assert session.get_one(Node, node).reservation is None
+
+
+def test_a_read_on_postgresql_opens_no_transaction_on_the_server(postgresql_server):
+    engine = connections.connect(postgresql_server.database())
+
+    def status_after_a_statement(how):
+        with how(engine) as connection:
+            assert 1 == connection.scalar(select(1))
+            return connection.connection.dbapi_connection.info.transaction_status
+
+    try:
+        for _ in range(2):  # the second time on a connection of the pool that the other has used
+            assert TransactionStatus.IDLE == status_after_a_statement(transactions.looking)
+            assert TransactionStatus.INTRANS == status_after_a_statement(transactions.writing)
+    finally:
+        engine.dispose()

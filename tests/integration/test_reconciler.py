@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
@@ -383,3 +383,23 @@ def test_all_that_is_queued_is_sent_again_once_when_redis_was_emptied(
     redis_client.flushall()
     reconcile_task()
     assert 3 == len(inside.sent)
+
+
+def test_a_pass_without_an_operation_under_way_reads_nothing_more(inside):
+    inside.conductor()
+    inside.node()
+    statements = []
+
+    def note(_connection, _cursor, statement, *_rest):
+        statements.append(statement)
+
+    event.listen(inside.runtime.engine, "before_cursor_execute", note)
+    try:
+        assert {0} == set(reconciler.reconcile(inside.runtime, TRUSTED).values())
+        idle = len([each for each in statements if "SELECT" in each])
+        inside.request(inside.node("manageable"), "provide")
+        statements.clear()
+        reconciler.reconcile(inside.runtime, TRUSTED)
+    finally:
+        event.remove(inside.runtime.engine, "before_cursor_execute", note)
+    assert idle <= 2 < len([each for each in statements if "SELECT" in each])

@@ -8,13 +8,14 @@ over within seconds. The schedule is code, so a loss of Redis data does not affe
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from celery.beat import ScheduleEntry, Scheduler, Service
-from sqlalchemy import Engine, or_, update
+from sqlalchemy import Engine, bindparam, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from app import killpoints, log
@@ -23,6 +24,7 @@ from app.broker.redis_broker import client
 from app.config.settings import Settings
 from app.db import connections, diagnosis, transactions
 from app.db.clock import after, now
+from app.db.prepared import Prepared
 from app.models import BeatLease
 from app.runtime import Call
 from workers.periodic import schedule
@@ -34,21 +36,32 @@ seldom = log.Seldom(logger)
 
 #: Seconds after which another beat may lead if the leader does not renew its lease.
 LEASE = 5.0
+#: Longest seconds between two ticks of a leader: two of them may be late before its lease runs out.
+PACE = 2.0
+#: Seconds between two looks of a beat that stands by.
+STAND_BY = 1.0
+
+_LEASE = BeatLease.__table__
+_LEAD = Prepared(
+    update(BeatLease)
+    .where(
+        _LEASE.c.id == 1,
+        or_(_LEASE.c.holder == bindparam("leader"), _LEASE.c.until < now()),
+    )
+    .values(holder=bindparam("leader"), until=after(bindparam("seconds")))
+    .returning(_LEASE.c.id)
+)
+_LED = Prepared(select(_LEASE.c.id))
 
 
 def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
     """Take or renew the leadership; whether `holder` leads now."""
-    with transactions.transaction(engine) as session:
-        taken = session.execute(
-            update(BeatLease)
-            .where(BeatLease.id == 1, or_(BeatLease.holder == holder, BeatLease.until < now()))
-            .values(holder=holder, until=after(seconds))
-        )
-        if taken.rowcount:  # type: ignore[attr-defined]
+    with transactions.writing(engine) as connection:
+        if _LEAD.first(connection, {"leader": holder, "seconds": seconds}):
             return True
-        if session.get(BeatLease, 1) is not None:
+        if _LED.first(connection, {}):
             return False
-        session.add(BeatLease(id=1, holder=holder, until=after(seconds)))
+        connection.execute(insert(BeatLease).values(id=1, holder=holder, until=after(seconds)))
     return True
 
 
@@ -87,12 +100,16 @@ class LeasedScheduler(Scheduler):
             type(self).leading = leading
             logger.info("beat.leads" if leading else "beat.stands_by", holder=self.holder)
         if not leading:
-            return 1.0
+            return STAND_BY
         try:
             self.lookout.look()
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
-        return min(float(super().tick(*args, **kwargs)), LEASE / 3)
+        end = time.monotonic() + PACE / 2  # then the lease is renewed first
+        wait = float(super().tick(*args, **kwargs))
+        while not wait and time.monotonic() < end:  # Celery sends one entry per tick
+            wait = float(super().tick(*args, **kwargs))
+        return min(wait, PACE)
 
     #: None, as Celery's producer would block without a timeout while the broker is away.
     producer = None
@@ -107,7 +124,7 @@ def main(settings: Settings) -> None:
     killpoints.arm(settings.default.kill_points, "beat")
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(schedule.schedule(settings))
-    application.conf.beat_max_loop_interval = 1
+    application.conf.beat_max_loop_interval = PACE
     LeasedScheduler.engine = connections.connect(
         settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
     )
@@ -121,7 +138,7 @@ def main(settings: Settings) -> None:
     )
     LeasedScheduler.send = staticmethod(queue.sender(application))
     LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
-    service = Service(application, max_interval=1, scheduler_cls=LeasedScheduler)
+    service = Service(application, max_interval=PACE, scheduler_cls=LeasedScheduler)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     service.start()

@@ -41,9 +41,9 @@ class Lookout:
         """
         if not self.contact.made():
             return
-        with transactions.reading(self.engine) as session:
-            lost = conductors.lost(session, self.timeout)
-            left = len(conductors.alive(session, self.timeout)) if lost else 0
+        with transactions.looking(self.engine) as connection:
+            lost = conductors.lost(connection, self.timeout)
+            left = len(conductors.alive(connection, self.timeout)) if lost else 0
         for name, incarnation, silent in lost:
             if incarnation not in self._logged and self._is_first(incarnation):
                 logger.warning(

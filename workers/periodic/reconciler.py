@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sqlalchemy import and_, bindparam, exists, func, or_, select
+from sqlalchemy import and_, bindparam, exists, func, literal, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
 from app.db.clock import age, now
 from app.db.diagnosis import is_away, reason
+from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import admission, operations, resume, transitions
 from app.kit import conductors
 from app.models import (
+    ACTIVE,
     AgentRecord,
     Fault,
     Node,
@@ -79,6 +81,16 @@ class Contact:
         return moment - self.since >= self.timeout
 
 
+#: What a pass counts.
+COUNTS = ("taken_over", "expired", "woken", "called", "resent", "admitted")
+#: An operation that has not ended: without one there is nothing to reconcile.
+_UNDER_WAY = Prepared(
+    select(Operation.__table__.c.id)
+    .where(Operation.__table__.c.state.in_([literal(each) for each in ACTIVE]))
+    .limit(1)
+)
+
+
 def reconcile(
     runtime: Runtime, contact: Contact, backlog: Callable[[str], int] = lambda _name: 0
 ) -> dict[str, int]:
@@ -89,13 +101,15 @@ def reconcile(
     """
     killpoints.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
+    with runtime.looking() as connection:
+        in_touch = contact.made(conductors.silence(connection))
+        if not _UNDER_WAY.first(connection, {}):
+            return dict.fromkeys(COUNTS, 0)
     with runtime.reading() as session:
         alive = conductors.alive(session, timeout)
         online = {each.incarnation for each in alive}
         behind = {each.incarnation for each in alive if backlog(each.name)}
-        living = conductors.known
-        if contact.made(conductors.silence(session)):
-            living = partial(conductors.living, timeout=timeout)
+        living = partial(conductors.living, timeout=timeout) if in_touch else conductors.known
         found = (
             ("taken_over", _take_over(living), _abandoned(living(session)), Operation.deadline_at),
             ("expired", _expire, _expired(), Operation.deadline_at),

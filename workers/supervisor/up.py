@@ -34,12 +34,13 @@ logger = log.get(__name__)
 
 #: Modules that are imported before the children are forked, so that these share their memory.
 PRELOAD = (
-    "app.db",
-    "app.serve",
-    "workers.supervisor.file_server",
-    "workers.conductor.process",
-    "workers.periodic.beat",
-)
+    "app.db.connections", "app.serve", "workers.supervisor.file_server",
+    "workers.conductor.process", "workers.periodic.beat",
+    # modules that Celery imports by name when a worker or a beat starts
+    "celery.app.log", "celery.backends.base", "celery.concurrency.thread", "celery.events",
+    "celery.fixups.django", "celery.worker.autoscale", "celery.worker.consumer",
+    "celery.worker.strategy", "kombu.transport.redis",
+)  # fmt: skip
 #: Seconds for the whole service to become ready.
 READY_TIMEOUT = 60.0
 #: Signals that stop the service.

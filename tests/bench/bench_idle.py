@@ -1,0 +1,103 @@
+"""
+What the service costs while nothing is to be done: CPU and memory of each process.
+
+A real `ingot up` with its default settings, on SQLite and on PostgreSQL. Beside it the floor: a bare
+Celery worker, a bare Celery beat with one task every two seconds, and their Redis. Memory is PSS, where
+a page that several processes share counts once in all.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.bench import cpu, floor
+from tests.bench.bench_lifecycle import PRODUCTION
+from tests.support import postgresql
+from tests.support.fleet import Fleet
+
+#: Seconds before the service is watched, so that the work of a start is over, and while it is.
+SETTLED, WATCHED = 20.0, 60.0
+DEFAULTS = {**PRODUCTION, "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "60"}
+
+
+def main(_nodes):
+    report("Ingot on SQLite", measured_on("sqlite"))
+    report("Ingot on PostgreSQL, the server's own processes not counted", measured_on("postgresql"))
+    report("bare Celery worker, beat and Redis", measured_floor())
+
+
+def measured_on(kind):
+    with ExitStack() as started:
+        folder = started.enter_context(tempfile.TemporaryDirectory())
+        settings = DEFAULTS
+        if kind == "postgresql":
+            server = started.enter_context(postgresql.serving())
+            settings = settings | {"INGOT_DATABASE_CONNECTION": server.database()}
+        fleet = started.enter_context(Fleet(folder, conductors=1, **settings))
+        return watched(names(fleet.pids()))
+
+
+def names(pids):
+    """pid -> what the process is"""
+    named = {pids["up"]: "up", pids["redis"][0]: "redis", pids["beat"][0]: "beat"}
+    (conductor,) = pids["conductors"].values()
+    for root, name, child in (
+        (conductor, "conductor: steps", "conductor: now"),
+        (pids["api"][0], "api: parent", "api: worker"),
+        (pids["api"][1], "files: parent", "files: worker"),
+    ):
+        named |= dict.fromkeys(cpu.family([root]), child) | {root: name}
+    return named
+
+
+def measured_floor():
+    with floor.running(2) as (children, app, _nothing, _client), beat(app) as timer:
+        return watched({each.pid: name for name, each in (*children.items(), ("beat", timer))})
+
+
+@contextmanager
+def beat(app):
+    """A bare Celery beat that sends one task every two seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.bench.floor", "beat", app.conf.broker_url]
+        child = subprocess.Popen(
+            [*command, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            yield child
+        finally:
+            child.terminate()
+            child.wait()
+
+
+def watched(named):
+    """name -> (% of a core, PSS MiB), of processes"""
+    time.sleep(SETTLED)
+    before = {pid: cpu.of_processes([pid]) for pid in named}
+    began = time.monotonic()
+    time.sleep(WATCHED)
+    took = time.monotonic() - began
+    found = {}
+    for pid, name in named.items():
+        share, memory = found.get(name, (0.0, 0.0))
+        share += (cpu.of_processes([pid]) - before[pid]) / took * 100
+        found[name] = share, memory + pss(pid)
+    return found
+
+
+def pss(pid):
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def report(what, found):
+    print(f"Idle, {what}, load average {os.getloadavg()[0]:.1f}:\n")
+    print(f"  {'':20}{'% of a core':>12}{'PSS MiB':>10}")
+    total = tuple(sum(parts) for parts in zip(*found.values(), strict=True))
+    for name, (share, memory) in [*found.items(), ("all", total)]:
+        print(f"  {name:20}{share:12.2f}{memory:10.1f}")
+    print()

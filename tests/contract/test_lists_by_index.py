@@ -1,0 +1,127 @@
+"""Pages of nodes come from an index, so that their cost does not grow with the number of nodes."""
+
+import re
+import uuid
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import event, insert, text
+
+from app.models import Node
+
+NODES, LIMIT = 4000, 20
+#: What one node of 400 has, and what all others have.
+FEW = {
+    "driver": "redfish", "resource_class": "gpu", "conductor_group": "edge", "retired": True,
+    "maintenance": True, "fault": "clean failure", "provision_state": "error",
+}  # fmt: skip
+MOST = {"driver": "ipmi", "resource_class": "baremetal", "provision_state": "available"}
+#: Filter -> the index that has the nodes in the order of their ids.
+FILTERS = {
+    "driver=redfish": "ix_nodes_driver",
+    "driver=irmc": "ix_nodes_driver",  # no node has it
+    "resource_class=gpu": "ix_nodes_resource_class",
+    "conductor_group=edge": "ix_nodes_conductor_group",
+    "retired=true": "ix_nodes_retired",
+    "maintenance=true": "ix_nodes_maintenance",
+    "fault=clean%20failure": "ix_nodes_fault",
+    "associated=true": "ix_nodes_associated",
+    "provision_state=error": "ix_nodes_provision_state",
+}
+#: Sort key -> the index that has the nodes in its order; that of names is of their constraint.
+SORTED = {
+    "name": "sqlite_autoindex_nodes_|uq_nodes_name",
+    "updated_at": "ix_nodes_updated_at",
+    "provision_state": "ix_nodes_provision_state",
+    "driver": "ix_nodes_driver",
+    "conductor_group": "ix_nodes_conductor_group",
+}
+#: A read of the whole table, and a sort of all that was read, in the plans of both databases.
+WHOLE = re.compile(r"(?m)SCAN nodes$|Seq Scan|USE TEMP B-TREE FOR ORDER|-> +Sort  ")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kind(request):
+    return request.param
+
+
+def rows():
+    for number in range(NODES):
+        few = FEW | {"instance_uuid": str(uuid.uuid4())} if number % 400 == 0 else {}
+        named = {"name": f"n{number}"} if number % 40 else {}
+        changed = datetime(2026, 1, 1) + timedelta(seconds=number)
+        yield MOST | few | named | {"uuid": str(uuid.uuid4()), "updated_at": changed}
+
+
+@pytest.fixture
+def many(api, kind):
+    """The application with `NODES` nodes; PostgreSQL knows their statistics."""
+    with api.runtime.transaction() as session:
+        session.execute(insert(Node), list(rows()))
+    if kind == "postgresql":
+        analyse(api)
+    yield api
+    if kind == "sqlite":
+        with api.runtime.transaction() as session:
+            session.execute(text("DROP TABLE IF EXISTS sqlite_stat1"))
+
+
+def analyse(api):
+    with api.runtime.transaction() as session:
+        session.execute(text("ANALYZE"))
+
+
+def plans(api, query):
+    """The plans of the statements that read a page of nodes."""
+    statements = []
+
+    def note(_connection, _cursor, statement, parameters, *_rest):
+        if "ORDER BY" in statement:
+            statements.append((statement, parameters))
+
+    event.listen(api.runtime.engine, "before_cursor_execute", note)
+    try:
+        answer = api("GET", f"/v1/nodes?{query}&limit={LIMIT}")
+    finally:
+        event.remove(api.runtime.engine, "before_cursor_execute", note)
+    assert 200 == answer.status_code, answer.text
+    with api.runtime.engine.connect() as connection:
+        lite = connection.dialect.name == "sqlite"
+        for statement, parameters in statements:
+            explain = f"EXPLAIN {'QUERY PLAN ' if lite else ''}{statement}"
+            rows = connection.exec_driver_sql(explain, parameters).all()
+            yield "\n".join(row[-1] for row in rows)
+
+
+def assert_by_index(api, query, index):
+    found = list(plans(api, query))
+    assert found
+    for plan in found:
+        assert re.search(f"{index}|ix_nodes_unnamed", plan), (query, plan)
+        assert not WHOLE.search(plan), (query, plan)
+
+
+def each_state(many, kind):
+    """The application; on SQLite without statistics, as when it is new, and then with them."""
+    yield many
+    if kind == "sqlite":
+        analyse(many)
+        yield many
+
+
+def test_nodes_that_differ_from_most_are_found_by_an_index(many, kind):
+    for api in each_state(many, kind):
+        for query, index in FILTERS.items():
+            assert_by_index(api, query, index)
+
+
+def test_nodes_are_sorted_by_an_index_wherever_the_page_begins(many, kind):
+    whole = many("GET", "/v1/nodes?sort_key=name").json["nodes"]
+    markers = ["", *(f"&marker={whole[place]['uuid']}" for place in (50, len(whole) // 2))]
+    assert whole[50]["name"] is None
+    for api in each_state(many, kind):
+        for key, index in SORTED.items():
+            for marker in markers:
+                for direction in ("asc", "desc"):
+                    query = f"sort_key={key}&sort_dir={direction}{marker}"
+                    assert_by_index(api, query, index)
