@@ -28,7 +28,7 @@ class Effect(StrEnum):
     WIPE_INSTANCE = "the instance and its allocation are deleted"
     UNKNOWN_POWER = "the power state is unknown"
     SET_FAULT = "maintenance, with the fault of the flow"
-    SET_FAULT_IF_BEGUN = "maintenance, with the fault of the flow, if a step was attempted"
+    SET_FAULT_IF_ATTEMPTED = "maintenance, with the fault of the flow, if a step was attempted"
     CLEAR_FAULT = "maintenance ends, if the fault of the flow had set it"
 
 
@@ -159,7 +159,7 @@ SERVICE = ProvisionFlow(
     fault=Fault.SERVICE_FAILURE, event_type="servicing", steps_event="servicing",
     looks_up=(Kind.WAIT,), looks_up_if_kept=(Kind.BUSY, Kind.HOLD),
     heard=(Kind.BUSY, Kind.WAIT, Kind.HOLD), changeable=(Kind.HOLD,), boots_again=True,
-    on_done=(X.CLEAR_FAULT, X.FORGET_AGENT), on_fail=(X.SET_FAULT_IF_BEGUN, X.FORGET_AGENT),
+    on_done=(X.CLEAR_FAULT, X.FORGET_AGENT), on_fail=(X.SET_FAULT_IF_ATTEMPTED, X.FORGET_AGENT),
     on_abort=(X.FORGET_AGENT,), on_abandon=(X.CLEAR_FAULT,),
 )  # fmt: skip
 

@@ -88,7 +88,7 @@ def get(name: str) -> structlog.stdlib.BoundLogger:
     return structlog.stdlib.get_logger(name)
 
 
-class Seldom:
+class RateLimited:
     """
     Rate-limited logger: one line per event name in each interval.
 

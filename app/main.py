@@ -53,7 +53,7 @@ from app.api.volumes import volumes
 from app.api.why import why
 from app.errors import Invalid, NotAcceptable
 from app.kit.caller import Caller
-from app.kit.concurrency import Turns
+from app.kit.concurrency import RequestSlots
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -104,9 +104,11 @@ def create_app(runtime: Runtime) -> Flask:
     app.add_url_rule("/docs", view_func=document.page)
     errors.register(app)
     _register_hooks(app, auth.make(runtime.settings))
-    turns = Turns(runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads)
-    application = heartbeats.first(runtime, _limited(turns, app.wsgi_app))
-    app.wsgi_app = _under_v1(bodies.first(runtime.settings.api.body_timeout, application))  # type: ignore[method-assign, assignment]
+    turns = RequestSlots(
+        runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads
+    )
+    application = heartbeats.middleware(runtime, _limited(turns, app.wsgi_app))
+    app.wsgi_app = _under_v1(bodies.middleware(runtime.settings.api.body_timeout, application))  # type: ignore[method-assign, assignment]
     return app
 
 
@@ -213,7 +215,7 @@ def _check_address(request: Request) -> None:
                 raise Invalid(f"Unexpected arguments: {name}: it is given more than once")
 
 
-def _limited(turns: Turns, inner: Wsgi) -> Wsgi:
+def _limited(turns: RequestSlots, inner: Wsgi) -> Wsgi:
     """Limit the requests that the application handles at once to the number of request slots."""
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -233,7 +235,7 @@ def _under_v1(inner: Wsgi) -> Wsgi:
     """
 
     def canonical(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        path = environ[errors.ASKED] = environ.get("PATH_INFO") or "/"
+        path = environ[errors.ORIGINAL_PATH] = environ.get("PATH_INFO") or "/"
         if len(path) > 1 and path.endswith("/"):
             path = path[:-1]
         if path.endswith(".json") and path not in UNVERSIONED and versions.drops_suffix(environ):

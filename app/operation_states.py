@@ -33,12 +33,12 @@ class OperationEvent(StrEnum):
     CLAIM = "claim"
     ADVANCE = "advance"
     WAIT = "wait"
-    WAKE = "resume"
+    RESUME = "resume"
     HOLD = "hold"
     UNHOLD = "unhold"
     TAKE_OVER = "take over"
     RESTART = "restart"
-    HAND_OUT = "dispatch"
+    DISPATCH = "dispatch"
     CLEAN_UP = "clean up"
     SUCCEED = "succeed"
     FAIL = "fail"
@@ -110,7 +110,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
     E.WAIT: Transition(
         S.WAITING, {S.RUNNING: (A.CONDUCTOR,)}, "the step waits for a poll or for the agent"
     ),
-    E.WAKE: Transition(
+    E.RESUME: Transition(
         S.QUEUED, {S.WAITING: (A.API, A.CONDUCTOR, A.RECONCILER, A.PERIODIC)},
         "the poll is due, the agent has called or its command has ended; or the machine is booted"
         " again", new_fence=True,
@@ -127,7 +127,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
         S.QUEUED, {S.RUNNING: (A.CONDUCTOR,)},
         "an automated clean restarts after a change of the agent", new_fence=True,
     ),
-    E.HAND_OUT: Transition(
+    E.DISPATCH: Transition(
         S.QUEUED, {S.QUEUED: (A.API, A.CONDUCTOR, A.RECONCILER)},
         "the conductor drains; or cleanup steps are to run", new_fence=True,
     ),

@@ -118,7 +118,7 @@ class Runtime:
             yield session
 
 
-def of(session: Session) -> Runtime:
+def runtime_of(session: Session) -> Runtime:
     """Return the runtime that opened this session."""
     runtime: Runtime = session.info[RUNTIME]
     return runtime

@@ -33,7 +33,7 @@ from app.parent import die_with_parent
 logger = log.get(__name__)
 
 #: Seconds between SIGTERM and SIGKILL for a process.
-PATIENCE = 1
+STOP_TIMEOUT = 1
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
 #: Most open files of a process besides its connections.
@@ -74,7 +74,10 @@ def main(settings: Settings) -> None:
         die_with_parent(master)
         shared.engine.dispose(close=False)
         application = queue.celery(settings)
-        shared.send, shared.asks = queue.sender(application), queue.Asks(application, settings)
+        shared.send, shared.asks = (
+            queue.sender(application),
+            queue.RedisCalls(application, settings),
+        )
         broker = settings.broker
         shared.refusals = Refusals(client(broker.url, broker.connect_timeout), broker.prefix)
         gc.freeze()  # the collector skips the objects that exist by now
@@ -101,7 +104,7 @@ def main(settings: Settings) -> None:
         ssl_key=pair and pair[1],
         respawn_failed_workers=True,
         respawn_interval=0,
-        workers_kill_timeout=PATIENCE,
+        workers_kill_timeout=STOP_TIMEOUT,
     )
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
     server.serve(target_loader=load, wrap_loader=False)

@@ -1,4 +1,4 @@
-"""What is generated from `app.api.node_fields`: a table of api.md, and the options of `ingot`."""
+"""Generated text from `app.api.node_fields`: a table of api.md, and the options of `ingot`."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -56,7 +56,7 @@ class Tree:
 
 
 @contextmanager
-def made(label: str) -> Iterator[Tree]:
+def new_image(label: str) -> Iterator[Tree]:
     """
     Create an empty image.
 

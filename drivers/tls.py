@@ -45,7 +45,7 @@ def is_certificates(text: str) -> bool:
     return True
 
 
-def announced(text: str | None) -> str | None:
+def valid_pem(text: str | None) -> str | None:
     """Return the recorded certificates of an agent; None if the text is not PEM."""
     return text if text and is_certificates(text) else None
 

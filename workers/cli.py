@@ -241,7 +241,7 @@ def restored(
     made = runtime.make(settings, send=lambda _message: False)
     try:
         with made.transaction(Actor.COMMAND) as session:
-            ended, nodes = restore.declare(session)
+            ended, nodes = restore.quarantine(session)
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:

@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import redis
 
-from app.broker.redis_broker import reach
+from app.broker.redis_broker import circuit_breaker
 from app.engine import restore
-from app.kit.reach import Reach
+from app.kit.reach import CircuitBreaker
 from app.operation_states import Actor
 from app.runtime import Runtime
 
@@ -69,7 +69,7 @@ class Witness:
 
     client: redis.Redis
     prefix: str
-    _reach: Reach = field(default_factory=reach)
+    _reach: CircuitBreaker = field(default_factory=circuit_breaker)
 
     def note(self, node: str) -> bool:
         """
@@ -104,11 +104,11 @@ class Witness:
             level = restore.level(session)
         seen = int(self.client.eval(_RAISE, 1, self._mark, level))
         if level < seen:
-            self.testify(runtime, restore.Older(level, seen))
+            self.declare_restored(runtime, restore.DatabaseRewound(level, seen))
             return
         self.client.eval(_WRITE, 2, *self._keys, name, level, last, KEPT)
 
-    def testify(self, runtime: Runtime, found: restore.Older) -> None:
+    def declare_restored(self, runtime: Runtime, found: restore.DatabaseRewound) -> None:
         """
         Declare the database restored: quarantine the nodes whose rows may be outdated.
 
@@ -116,7 +116,7 @@ class Witness:
         """
         touched = self.touched(found.level)
         with runtime.transaction(Actor.CONDUCTOR) as session:
-            restore.settle(session, found, touched)
+            restore.quarantine_once(session, found, touched)
 
     def touched(self, level: int) -> set[str] | None:
         """

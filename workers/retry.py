@@ -12,15 +12,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app import log
 from app.broker.queue import FAILURES
-from app.db.diagnosis import reason, trouble
+from app.db.diagnosis import database_problem, reason
 from app.db.transactions import retrying
 
 T = TypeVar("T")
-seldom = log.Seldom(log.get(__name__))
+seldom = log.RateLimited(log.get(__name__))
 
 #: Seconds for which a transaction is retried while the database is unavailable.
 PATIENCE = 300.0
-#: Errors that may mean that the database is unavailable; `diagnosis.trouble` decides.
+#: Errors that may mean that the database is unavailable; `diagnosis.database_problem` decides.
 OUT_OF_REACH = (DBAPIError, PoolTimeout)
 
 
@@ -38,7 +38,7 @@ def until_available(work: Callable[[], T]) -> T:
         try:
             return retrying(work)
         except OUT_OF_REACH as error:
-            if trouble(error) is None or time.monotonic() > end:
+            if database_problem(error) is None or time.monotonic() > end:
                 raise
             seldom.warning("database.awaited", detail=reason(error))
             time.sleep(pause)
@@ -55,7 +55,7 @@ def log_outages(task: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        if trouble(error) is None:
+        if database_problem(error) is None:
             raise
         seldom.warning("task.postponed", task=task, detail=reason(error))
     except FAILURES as error:

@@ -33,14 +33,14 @@ HEARTBEAT_STATES = frozenset().union(*(flow.states(flow.heard) for flow in FLOWS
 STATUSES = ("start", "end", "error")
 
 
-class Sign(NamedTuple):
+class AgentHeartbeat(NamedTuple):
     """A heartbeat, as an agent sent it."""
 
     node: str  # UUID
     body: Mapping[str, Any]  # of the request; `heartbeat` lists its fields
 
 
-class Heard(NamedTuple):
+class RecordedHeartbeat(NamedTuple):
     """A recorded heartbeat."""
 
     node_id: int
@@ -60,16 +60,18 @@ def heartbeat(runtime: Runtime, ident: str, body: Mapping[str, Any]) -> None:
     Raises NodeLocked: an operation holds the node, and the agent's address is not known yet.
     """
 
-    def record() -> Heard | None:
+    def record() -> RecordedHeartbeat | None:
         with runtime.writing() as connection:
             node_id = _record(connection, runtime.settings, ident, body)
             return None if node_id is None else _recorded(runtime.settings, connection, node_id)
 
     if recorded := retrying(record):
-        wake(runtime, recorded)
+        resume_waiting(runtime, recorded)
 
 
-def again(runtime: Runtime, signs: Sequence[Sign]) -> Sequence[Heard | None]:
+def record_batch(
+    runtime: Runtime, signs: Sequence[AgentHeartbeat]
+) -> Sequence[RecordedHeartbeat | None]:
     """
     Record repeated heartbeats of known agents in one transaction; resume no operations.
 
@@ -78,7 +80,7 @@ def again(runtime: Runtime, signs: Sequence[Sign]) -> Sequence[Heard | None]:
     """
     settings = runtime.settings
 
-    def one(connection: Connection, each: Sign) -> Heard | None:
+    def one(connection: Connection, each: AgentHeartbeat) -> RecordedHeartbeat | None:
         if not _is_complete(each.body, settings.agent.require_tls):
             return None
         row = _RECORD_REPEATED.first(connection, {**_fields(each.body), "uuid": each.node})
@@ -88,7 +90,7 @@ def again(runtime: Runtime, signs: Sequence[Sign]) -> Sequence[Heard | None]:
         return [one(connection, each) for each in signs]
 
 
-def wake(runtime: Runtime, recorded: Heard) -> None:
+def resume_waiting(runtime: Runtime, recorded: RecordedHeartbeat) -> None:
     """
     Resume the operation that waits for a recorded heartbeat.
 
@@ -99,7 +101,7 @@ def wake(runtime: Runtime, recorded: Heard) -> None:
 
     def work() -> None:
         with runtime.transaction() as session:
-            resume.agent_called(session, recorded.node_id)
+            resume.resume_on_heartbeat(session, recorded.node_id)
 
     if recorded.waited_for:
         killpoints.reach("called")
@@ -165,7 +167,7 @@ _WAITING = Prepared(
         Operation.__table__.c.node_id == bindparam("node"),
         Operation.__table__.c.state == OperationState.WAITING,
         Operation.__table__.c.wake_at.is_(None),
-        resume.unwatched(bindparam("timeout")),
+        resume.not_polled(bindparam("timeout")),
     )
     .limit(1)
 )
@@ -175,10 +177,10 @@ def _fields(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: body.get(name) for name in ("callback_url", "agent_token", *_OPTIONAL.values())}
 
 
-def _recorded(settings: Settings, connection: Connection, node_id: int) -> Heard:
+def _recorded(settings: Settings, connection: Connection, node_id: int) -> RecordedHeartbeat:
     timeout = settings.conductor.heartbeat_timeout
     waiting = _WAITING.first(connection, {"node": node_id, "timeout": timeout})
-    return Heard(node_id, waiting is not None)
+    return RecordedHeartbeat(node_id, waiting is not None)
 
 
 def _record(

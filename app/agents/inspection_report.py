@@ -29,7 +29,7 @@ from app.models import (
     OperationKind,
     Port,
 )
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import State
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.errors import HardwareError
@@ -65,7 +65,7 @@ def receive(
     if not macs and not addresses and not node_uuid:
         raise Invalid("No lookup information provided")
     node_id = _look_up(session, macs, addresses, node_uuid)
-    discovers = node_id is None and of(session).settings.auto_discovery.enabled
+    discovers = node_id is None and runtime_of(session).settings.auto_discovery.enabled
     known = select(Node).where(Node.id == node_id).with_for_update()
     node = _enroll(session) if discovers else session.scalar(known)
     if node is None or not (discovers or _expects(session, node)):
@@ -78,7 +78,7 @@ def receive(
         plan = planning.single("inspect", "process", {})
         operations.start(session, node, OperationKind.DISCOVERY, plan, {}, Caller())
     else:
-        resume.agent_called(session, node.id)
+        resume.resume_on_heartbeat(session, node.id)
     return node, token
 
 
@@ -89,7 +89,10 @@ def _enroll(session: Session) -> Node:
     Raises NotFound: the settings are wrong; the log has the reason, an unknown caller does not get
     it.
     """
-    fields = {"driver": of(session).settings.auto_discovery.driver, "inspect_interface": "agent"}
+    fields = {
+        "driver": runtime_of(session).settings.auto_discovery.driver,
+        "inspect_interface": "agent",
+    }
     try:
         node = nodes.create(session, fields, State.ENROLL)
     except (ServiceError, HardwareError) as error:

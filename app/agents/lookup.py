@@ -15,7 +15,7 @@ from app.db.clock import age, now
 from app.errors import NodeLocked, NotFound
 from app.flows import FLOWS
 from app.models import AgentRecord, Node, Port
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE
 from drivers.agent.fast_track import chosen
 
@@ -40,7 +40,7 @@ MAC = r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}"
 _MAC = re.compile(MAC)
 
 
-def normal_mac(text: str) -> str | None:
+def normalize_mac(text: str) -> str | None:
     """Return a MAC address in the stored form (lower case, colons); None for any other text."""
     if not _MAC.fullmatch(text):
         return None
@@ -73,7 +73,7 @@ def lookup(
             raise LookupRefused(ident, several if found else "no port has any of these addresses")
         condition = Node.id == found[0]
     node = session.scalar(select(Node).where(condition).with_for_update())
-    settings = of(session).settings
+    settings = runtime_of(session).settings
     if node is None:
         raise LookupRefused(ident, "there is no node with the UUID that it sent")
     if settings.api.restrict_lookup and not _expected(settings, node):
@@ -106,7 +106,7 @@ def token(session: Session, node: Node, caller: str | None = None) -> str:
 
 
 def _just_given(session: Session, agent: AgentRecord) -> bool:
-    limit = of(session).settings.api.lookup_repeat_time
+    limit = runtime_of(session).settings.api.lookup_repeat_time
     given = select(AgentRecord.node_id).where(AgentRecord.node_id == agent.node_id)
     return session.scalar(given.where(age(AgentRecord.given_at) < limit)) is not None
 

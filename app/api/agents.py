@@ -23,7 +23,7 @@ from app.db.transactions import retrying
 from app.errors import Invalid, NotFound
 from app.kit.refused_lookups import MOST_MACS
 
-seldom = log.Seldom(log.get(__name__))
+seldom = log.RateLimited(log.get(__name__))
 agents = Routes("agents", "Requests of the ramdisk agents")
 
 #: Minor version of `continue_inspection`; requests without a version are accepted as well.
@@ -51,7 +51,7 @@ def look_up(query: Mapping[str, Any]) -> Response:
     settings = runtime().settings
     if not settings.api.enable_ramdisk_endpoints:
         raise NotFound("node", "lookup")
-    macs = [mac for each in query.get("addresses", ()) if (mac := service.normal_mac(each))]
+    macs = [mac for each in query.get("addresses", ()) if (mac := service.normalize_mac(each))]
     if not macs and "node_uuid" not in query:
         raise Invalid("At least one of 'addresses' and 'node_uuid' parameters is required")
 
@@ -180,7 +180,7 @@ def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Res
     if not runtime().settings.api.enable_ramdisk_endpoints:
         raise NotFound("route", "POST /v1/continue_inspection")
     found = report["inventory"]["interfaces"]
-    macs = [mac for each in found if (mac := service.normal_mac(each["mac_address"]))]
+    macs = [mac for each in found if (mac := service.normalize_mac(each["mac_address"]))]
 
     def work() -> tuple[str, str | None, str | None]:
         with runtime().transaction() as session:

@@ -73,7 +73,7 @@ def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     versions.check_body("allocation", fields)
     if fields.get("node") is not None and versions.current() < BACKFILL_SINCE:
         raise Invalid(f"node: needs API version 1.{BACKFILL_SINCE}")
-    return enforce.own("allocation", fields)
+    return enforce.with_owner("allocation", fields)
 
 
 def _create(session: Session, fields: Query) -> Allocation:
@@ -158,4 +158,4 @@ def _remove(condition: ColumnElement[bool], label: str) -> None:
             raise NotFound("allocation", label)
         service.remove(session, *found)
 
-    nodes.when_free(runtime(), work)
+    nodes.retry_while_locked(runtime(), work)

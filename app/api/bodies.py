@@ -27,7 +27,7 @@ MIN_RATE = 1 << 20
 CLOSE = ("Connection", "close")
 
 
-def first(timeout: float, inner: Wsgi) -> Wsgi:
+def middleware(timeout: float, inner: Wsgi) -> Wsgi:
     """
     Wrap an application: read each body, then call `inner`.
 

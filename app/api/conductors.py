@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import host, json, links, runtime
 from app.api.openapi.returns import Returns, listed
-from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, column_shapes, many, some
+from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, some
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery
@@ -17,7 +17,7 @@ from app.errors import NotFound
 from app.kit import conductors as service
 from app.kit.paging import fetch
 from app.models import Conductor
-from app.runtime import of
+from app.runtime import runtime_of
 
 conductors = Routes("conductors", "Workers that own shares of the nodes")
 
@@ -31,14 +31,14 @@ SORTABLE = frozenset(FULL) - {"alive", "drivers"}
 CONDUCTOR = Component("Conductor", some(
     {
         **column_shapes(Conductor, (name for name in FULL if name not in ("alive", "drivers"))),
-        "alive": FLAG, "drivers": many(TEXT), "links": LINKS,
+        "alive": BOOLEAN, "drivers": array(TEXT), "links": LINKS,
     },
     always=["links"],
 ))  # fmt: skip
 
 
 def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -> list[View]:
-    timeout = of(session).settings.conductor.heartbeat_timeout
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in service.alive(session, timeout)}
     base, asked, result = host(), {*wanted, "links"}, []
     for row in rows:

@@ -13,11 +13,11 @@ from app.api.openapi.shapes import (
     LINKS,
     TEXT,
     Component,
+    array,
     exactly,
-    many,
-    mapped,
-    maybe,
+    map_of,
     one_of,
+    or_null,
     some,
     versioned,
 )
@@ -43,10 +43,10 @@ FULL = (
 
 DRIVER = Component("Driver", versioned("driver", some(
     {
-        "name": TEXT, "hosts": many(TEXT), "type": one_of(["classic", "dynamic"]),
+        "name": TEXT, "hosts": array(TEXT), "type": one_of(["classic", "dynamic"]),
         "properties": LINKS,
-        **{f"default_{kind}_interface": maybe(TEXT) for kind in KINDS},
-        **{f"enabled_{kind}_interfaces": many(TEXT) for kind in KINDS},
+        **{f"default_{kind}_interface": or_null(TEXT) for kind in KINDS},
+        **{f"enabled_{kind}_interfaces": array(TEXT) for kind in KINDS},
         "links": LINKS,
     },
     always=["links"],
@@ -80,7 +80,7 @@ def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
     "/drivers",
     query="drivers",
     rule="baremetal:driver:get",
-    returns=Returns({200: exactly({"drivers": many(DRIVER)})}, fields=(*FULL, "links")),
+    returns=Returns({200: exactly({"drivers": array(DRIVER)})}, fields=(*FULL, "links")),
 )
 @drivers.arguments(DriverQuery, location="query")
 def list_drivers(query: Query) -> Response:
@@ -114,7 +114,7 @@ def show_driver(query: Query, name: str) -> Response:
     "GET",
     "/drivers/<name>/properties",
     rule="baremetal:driver:get_properties",
-    returns=mapped(TEXT),
+    returns=map_of(TEXT),
 )
 @drivers.arguments(NoQuery, location="query")
 def show_driver_properties(_query: Query, name: str) -> Response:
@@ -133,7 +133,7 @@ def show_driver_properties(_query: Query, name: str) -> Response:
     since=12,
     gone=406,
     rule="baremetal:driver:get_raid_logical_disk_properties",
-    returns=mapped(TEXT),
+    returns=map_of(TEXT),
 )
 @drivers.arguments(NoQuery, location="query")
 def show_logical_disk_properties(_query: Query, name: str) -> Response:

@@ -19,13 +19,13 @@ from app.errors import ServiceError, TooLarge, Unauthorized, Unavailable
 from drivers.core.errors import InvalidDriverInfo
 
 logger = log.get(__name__)
-seldom = log.Seldom(logger)
+seldom = log.RateLimited(logger)
 
 #: This client (at least up to 6.3) raises TypeError on the Retry-After of a 409 or 503; without the
 #: header it retries after a pause.
 NO_RETRY_AFTER = "python-ironicclient"
 #: Key in the WSGI environment: path of the request before its normalisation.
-ASKED = "ingot.asked_path"
+ORIGINAL_PATH = "ingot.asked_path"
 
 
 def answer(status: int, message: str, debug: str | None = None) -> Response:
@@ -96,7 +96,7 @@ def _http_exception(error: HTTPException) -> Response:
     if error.description != type(error).description:
         message = error.description or message
     elif status in (404, 405):
-        path = request.environ.get(ASKED, request.path)
+        path = request.environ.get(ORIGINAL_PATH, request.path)
         message = f"{request.method} {path} is not something that this version of the API has."
     response = unrouted(status, error.name, message)
     for name, value in error.get_headers():
@@ -106,7 +106,7 @@ def _http_exception(error: HTTPException) -> Response:
 
 
 def _database_error(error: SQLAlchemyError) -> Response:
-    trouble = diagnosis.trouble(error)
+    trouble = diagnosis.database_problem(error)
     if trouble is None:
         return _bug(error)
     message = f"The database {trouble}, please retry."

@@ -25,7 +25,7 @@ PARTS: Sequence[ColumnElement[Any]] = [
 ]
 
 
-def of(parts: Sequence[str]) -> str:
+def tag_of(parts: Sequence[str]) -> str:
     """Return the tag, quoted, for the values of `PARTS`."""
     return f'"{hashlib.blake2b("".join(parts).encode(), digest_size=12).hexdigest()}"'
 
@@ -40,6 +40,6 @@ def check(session: Session, node: Node) -> None:
     if not wanted:
         return
     parts = session.execute(select(*PARTS).where(Node.id == node.id)).one()
-    tag = of(parts)
+    tag = tag_of(parts)
     if not wanted.contains(tag.strip('"')):
         raise PreconditionFailed(f"If-Match: node {node.uuid} has changed; its tag is now {tag}")

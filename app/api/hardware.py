@@ -13,10 +13,10 @@ from app.api.openapi.shapes import (
     DOCUMENT,
     LINKS,
     Component,
+    array,
     column_shapes,
     exactly,
-    many,
-    mapped,
+    map_of,
     some,
     versioned,
 )
@@ -59,7 +59,7 @@ FIRMWARE = Component(
     BIOS,
     since=40,
     rule="baremetal:node:bios:get",
-    returns=exactly({"bios": many(BIOS_SETTING)}),
+    returns=exactly({"bios": array(BIOS_SETTING)}),
 )
 @hardware.arguments(SettingsQuery, location="query")
 def list_bios_settings(query: Query, ident: str) -> Response:
@@ -81,7 +81,7 @@ def list_bios_settings(query: Query, ident: str) -> Response:
 
 
 @hardware.at(
-    "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=mapped(BIOS_SETTING)
+    "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=map_of(BIOS_SETTING)
 )
 @hardware.arguments(NoQuery, location="query")
 def show_bios_setting(_query: Any, ident: str, name: str) -> Response:
@@ -107,7 +107,7 @@ def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
     "/nodes/<ident>/firmware",
     since=86,
     rule="baremetal:node:firmware:get",
-    returns=exactly({"firmware": many(FIRMWARE)}),
+    returns=exactly({"firmware": array(FIRMWARE)}),
 )
 @hardware.arguments(FieldsQuery, location="query")
 def list_firmware(query: Query, ident: str) -> Response:

@@ -18,7 +18,7 @@ from werkzeug.datastructures import EnvironHeaders
 
 from app import log
 from app.agents import heartbeats
-from app.agents.heartbeats import Heard, Sign
+from app.agents.heartbeats import AgentHeartbeat, RecordedHeartbeat
 from app.api import versions
 from app.api.agents import check
 from app.api.answers import JSON, Wsgi
@@ -47,7 +47,7 @@ class Received(NamedTuple):
     body: bytes
 
 
-def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
+def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
     """Wrap an application: record valid heartbeats, and pass all other requests to `inner`."""
     record = Batcher(partial(_record, runtime), rate=RATE, burst=BURST, most=MOST)
 
@@ -69,7 +69,7 @@ def first(runtime: Runtime, inner: Wsgi) -> Wsgi:
             minor = versions.negotiate(EnvironHeaders(environ))
             heard = record(Received(environ["PATH_INFO"][len(PATH) :], minor, body))
             if heard is not None:
-                heartbeats.wake(runtime, heard)
+                heartbeats.resume_waiting(runtime, heard)
                 return minor
         return None
 
@@ -89,18 +89,18 @@ def _is_usual(environ: dict[str, Any]) -> bool:
     )
 
 
-def _record(runtime: Runtime, received: Sequence[Received]) -> Sequence[Heard | None]:
+def _record(runtime: Runtime, received: Sequence[Received]) -> Sequence[RecordedHeartbeat | None]:
     """Record a batch; None for each heartbeat that the route must process."""
     decoded = [_decode(runtime, each) for each in received]
-    heard = iter(heartbeats.again(runtime, [each for each in decoded if each]))
+    heard = iter(heartbeats.record_batch(runtime, [each for each in decoded if each]))
     return [next(heard) if each else None for each in decoded]
 
 
-def _decode(runtime: Runtime, received: Received) -> Sign | None:
+def _decode(runtime: Runtime, received: Received) -> AgentHeartbeat | None:
     """Decode and validate a heartbeat; None if it is invalid."""
     try:
         fields = _HEARTBEAT.load(orjson.loads(received.body))
         check(runtime.settings, received.node, fields, received.minor)
     except Exception:
         return None
-    return Sign(received.node, fields)
+    return AgentHeartbeat(received.node, fields)

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, runtime
 from app.api.auth import caller
 from app.errors import Invalid, ServiceError
-from app.inventory.nodes import when_free
+from app.inventory.nodes import retry_while_locked
 from app.models import Answered
 
 HEADER = "Idempotency-Key"
@@ -33,7 +33,7 @@ def once(work: Callable[[Session], object], answer: Response) -> Response:  # no
     """
     key = request.headers.get(HEADER)
     if key is None:
-        when_free(runtime(), work)
+        retry_while_locked(runtime(), work)
         return answer
     if not 0 < len(key) <= LONGEST or not key.isprintable():
         raise Invalid(f"{HEADER}: expected 1 to {LONGEST} printable characters")
@@ -58,11 +58,11 @@ def once(work: Callable[[Session], object], answer: Response) -> Response:  # no
         return known
 
     try:
-        known = when_free(runtime(), work_once)
+        known = retry_while_locked(runtime(), work_once)
     except IntegrityError:  # a concurrent request with the same key has been committed
-        known = when_free(runtime(), work_once)
+        known = retry_while_locked(runtime(), work_once)
     except ServiceError:  # perhaps such a request succeeded while this one waited for the node
-        known = when_free(runtime(), find)
+        known = retry_while_locked(runtime(), find)
         if known is None:
             raise
     if known is None:

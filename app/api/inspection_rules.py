@@ -9,14 +9,14 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import empty, runtime
 from app.api.openapi.returns import NO_CONTENT
-from app.api.openapi.shapes import DOCUMENT, many, maybe
+from app.api.openapi.shapes import DOCUMENT, array, or_null
 from app.api.resource_routes import ResourceRoutes
 from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
 from app.inventory import inspection_rules as service
-from app.inventory.nodes import when_free
+from app.inventory.nodes import retry_while_locked
 from app.models import InspectionRule
 
 inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
@@ -44,7 +44,7 @@ RULE = Resource(
     ),
     computed={name: _unless_sensitive(name) for name in ("conditions", "actions")},
     sources={name: (name, "sensitive") for name in ("conditions", "actions")},
-    shapes={name: maybe(many(DOCUMENT)) for name in ("conditions", "actions")},
+    shapes={name: or_null(array(DOCUMENT)) for name in ("conditions", "actions")},
 )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ ROUTES.creates(RuleCreate, service.create)
 @inspection_rules.arguments(NoQuery, location="query")
 def delete_inspection_rules(_query: Query) -> Response:
     """Delete all inspection rules except the built-in ones"""
-    when_free(runtime(), service.remove_all)
+    retry_while_locked(runtime(), service.remove_all)
     return empty(204)
 
 

@@ -81,12 +81,12 @@ def iso(text: str) -> str:
     return f"{text[:10]}T{text[11:]}+00:00"
 
 
-def together(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[str]:
+def combined(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[str]:
     """Combine columns, except JSON and times, into one: the text of a JSON array."""
     return _Values(*columns)
 
 
-def told(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
+def split(columns: Sequence[ColumnElement[Any]], text: str) -> dict[str, str]:
     """Split the text of combined columns: column name -> JSON text of its value."""
     return {
         each.name: orjson.dumps(

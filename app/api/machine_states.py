@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.management import ask
+from app.api.management import call_conductor
 from app.api.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
-from app.api.openapi.shapes import DOCUMENT, FLAG, exactly, maybe
+from app.api.openapi.shapes import BOOLEAN, DOCUMENT, exactly, or_null
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import (
@@ -94,14 +94,14 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
     "GET",
     CONSOLE,
     rule="baremetal:node:get_console",
-    returns=exactly({"console_enabled": FLAG, "console_info": maybe(DOCUMENT)}),
+    returns=exactly({"console_enabled": BOOLEAN, "console_info": or_null(DOCUMENT)}),
 )
 @machine_states.arguments(NoQuery, location="query")
 def show_console(_query: Any, ident: str) -> Response:
     """Show the address of a machine's console"""
     with runtime().reading() as session:
         node = node_of(session, ident)
-    info = ask(ident, "get_console") if node.console_enabled else None
+    info = call_conductor(ident, "get_console") if node.console_enabled else None
     return json({"console_enabled": node.console_enabled, "console_info": info})
 
 

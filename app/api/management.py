@@ -10,7 +10,7 @@ from app.api.auth import caller
 from app.api.idempotency import once
 from app.api.node_identifiers import identified, locked
 from app.api.openapi.returns import NO_CONTENT
-from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, exactly, many, maybe, one_of
+from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, exactly, one_of, or_null
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import (
@@ -34,28 +34,28 @@ MEDIA = "/nodes/<ident>/vmedia"
 COMPONENTS = ("chassis", "system", "disk", "power", "nic")
 
 INDICATOR = Component("Indicator", exactly({
-    "name": TEXT, "component": one_of(COMPONENTS), "readonly": FLAG,
-    "states": many(one_of(INDICATOR_STATES)), "links": LINKS,
+    "name": TEXT, "component": one_of(COMPONENTS), "readonly": BOOLEAN,
+    "states": array(one_of(INDICATOR_STATES)), "links": LINKS,
 }))  # fmt: skip
-MEDIUM = exactly({"media_types": many(TEXT), "inserted": FLAG, "image": maybe(TEXT)})
+MEDIUM = exactly({"media_types": array(TEXT), "inserted": BOOLEAN, "image": or_null(TEXT)})
 
 
-def ask(ident: str, what: str, /, **arguments: Any) -> Any:
+def call_conductor(ident: str, what: str, /, **arguments: Any) -> Any:
     """Call a method of the conductor that owns a node; see `app.engine.rpc`."""
     identified(ident)
-    return rpc.ask(runtime(), ident, what, **arguments)
+    return rpc.call(runtime(), ident, what, **arguments)
 
 
 @management.at(
     "GET",
     DEVICE,
     rule="baremetal:node:get_boot_device",
-    returns=exactly({"boot_device": maybe(TEXT), "persistent": maybe(FLAG)}),
+    returns=exactly({"boot_device": or_null(TEXT), "persistent": or_null(BOOLEAN)}),
 )
 @management.arguments(NoQuery, location="query")
 def show_boot_device(_query: Any, ident: str) -> Response:
     """Show the boot device of a machine"""
-    return json(ask(ident, "get_boot_device"))
+    return json(call_conductor(ident, "get_boot_device"))
 
 
 @management.at("PUT", DEVICE, rule="baremetal:node:set_boot_device", returns=NO_CONTENT)
@@ -63,7 +63,7 @@ def show_boot_device(_query: Any, ident: str) -> Response:
 def set_boot_device(fields: Fields, ident: str) -> Response:
     """Set the boot device of a machine"""
     persistent = bool(fields["persistent"])
-    ask(ident, "set_boot_device", device=fields["boot_device"], persistent=persistent)
+    call_conductor(ident, "set_boot_device", device=fields["boot_device"], persistent=persistent)
     return empty(204)
 
 
@@ -71,12 +71,12 @@ def set_boot_device(fields: Fields, ident: str) -> Response:
     "GET",
     f"{DEVICE}/supported",
     rule="baremetal:node:get_boot_device",
-    returns=exactly({"supported_boot_devices": many(TEXT)}),
+    returns=exactly({"supported_boot_devices": array(TEXT)}),
 )
 @management.arguments(NoQuery, location="query")
 def list_boot_devices(_query: Any, ident: str) -> Response:
     """List the boot devices that a machine supports"""
-    return json({"supported_boot_devices": ask(ident, "supported_boot_devices")})
+    return json({"supported_boot_devices": call_conductor(ident, "supported_boot_devices")})
 
 
 @management.at(
@@ -88,7 +88,7 @@ def list_boot_devices(_query: Any, ident: str) -> Response:
 )
 def inject_nmi(ident: str) -> Response:
     """Send a non-maskable interrupt to a machine; its operating system may write a dump"""
-    ask(ident, "inject_nmi")
+    call_conductor(ident, "inject_nmi")
     return empty(204)
 
 
@@ -96,13 +96,13 @@ def inject_nmi(ident: str) -> Response:
     "GET",
     INDICATORS,
     rule="baremetal:node:get_indicator_state",
-    returns=exactly({"indicators": many(INDICATOR)}),
+    returns=exactly({"indicators": array(INDICATOR)}),
 )
 @management.arguments(NoQuery, location="query")
 def list_indicators(_query: Any, ident: str) -> Response:
     """List the indicators of a machine"""
     found = []
-    for each in ask(ident, "indicators"):
+    for each in call_conductor(ident, "indicators"):
         name = f"{each['name']}@{each['component']}"
         path = f"nodes/{ident}/management/indicators/{name}"
         found.append({**each, "name": name, "links": links(path)})
@@ -118,7 +118,7 @@ def list_indicators(_query: Any, ident: str) -> Response:
 @management.arguments(NoQuery, location="query")
 def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
     """Show the state of an indicator"""
-    return json({"state": ask(ident, "get_indicator", **_parsed(indicator))})
+    return json({"state": call_conductor(ident, "get_indicator", **_parsed(indicator))})
 
 
 @management.at(
@@ -130,7 +130,7 @@ def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
 @management.arguments(IndicatorState, location="json_or_query")
 def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
     """Set the state of an indicator"""
-    ask(ident, "set_indicator", **_parsed(indicator), state=fields["state"])
+    call_conductor(ident, "set_indicator", **_parsed(indicator), state=fields["state"])
     return empty(204)
 
 
@@ -149,11 +149,11 @@ def _parsed(indicator: str) -> Fields:
     return {"component": component, "name": name}
 
 
-@management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=many(MEDIUM))
+@management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=array(MEDIUM))
 @management.arguments(NoQuery, location="query")
 def list_virtual_media(_query: Any, ident: str) -> Response:
     """List the virtual media of a machine"""
-    return json(ask(ident, "virtual_media"))
+    return json(call_conductor(ident, "virtual_media"))
 
 
 @management.at("POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach", returns=NO_CONTENT)

@@ -6,17 +6,17 @@ from app.api import node_view
 from app.api.masking import DOCUMENTS
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import (
+    BOOLEAN,
     DOCUMENT,
-    FLAG,
     LINKS,
     NUMBER,
     TEXT,
     UUID,
     Component,
+    array,
     column_shapes,
-    many,
-    maybe,
     one_of,
+    or_null,
     some,
     versioned,
 )
@@ -24,18 +24,18 @@ from app.models import Node
 from app.states import State
 
 STEP = {
-    "interface": maybe(TEXT), "step": TEXT, "args": maybe(DOCUMENT), "priority": NUMBER,
-    "abortable": FLAG, "requires_ramdisk": FLAG,
+    "interface": or_null(TEXT), "step": TEXT, "args": or_null(DOCUMENT), "priority": NUMBER,
+    "abortable": BOOLEAN, "requires_ramdisk": BOOLEAN,
 }  # fmt: skip
 _FIELDS = {
     **column_shapes(Node, (*node_view.PLAIN, *node_view.OPEN, *DOCUMENTS)),
     # null in versions that do not have a state
-    "provision_state": maybe(one_of(State)),
-    "target_provision_state": maybe(one_of(State)),
+    "provision_state": or_null(one_of(State)),
+    "target_provision_state": or_null(one_of(State)),
     **{name: some(STEP) for name in node_view.STEPS},
-    "allocation_uuid": maybe(UUID),
-    "traits": many(TEXT),
-    "conductor": maybe(TEXT),
+    "allocation_uuid": or_null(UUID),
+    "traits": array(TEXT),
+    "conductor": or_null(TEXT),
 }
 NODE = Component("Node", versioned("node", some(
     {**_FIELDS, **dict.fromkeys((*node_view.LINKED, "links"), LINKS)}

@@ -18,12 +18,22 @@ from app.api.node_identifiers import identified, key_of, locked, node_of
 from app.api.node_shapes import NODE_STATES, STEP
 from app.api.node_steps import step_view
 from app.api.openapi.returns import PROGRESS, STARTED, Returns
-from app.api.openapi.shapes import FLAG, TEXT, UUID, WHOLE, Component, exactly, many, maybe, one_of
+from app.api.openapi.shapes import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    UUID,
+    Component,
+    array,
+    exactly,
+    one_of,
+    or_null,
+)
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.engine import power, provisioning
 from app.errors import Invalid, NotFound, ServiceError
-from app.kit.wait_idle import await_rest
+from app.kit.wait_idle import wait_until_idle
 from app.models import StepSource
 from app.states import VERBS, State, allows
 from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
@@ -53,13 +63,13 @@ TAKEN_BY: Mapping[str, tuple[str, ...]] = {
 REQUIRED = {"clean": "clean_steps", "service": "service_steps", "rescue": "rescue_password"}
 
 REHEARSED_STEP = exactly(
-    {**STEP, "source": one_of(StepSource), "in_band": FLAG, "child_node": maybe(UUID)}
+    {**STEP, "source": one_of(StepSource), "in_band": BOOLEAN, "child_node": or_null(UUID)}
 )
 REHEARSAL = Component("Rehearsal", exactly(
     {
-        "node_uuid": UUID, "target": TEXT, "from": one_of(State), "to": TEXT, "accepted": FLAG,
-        "refused": many(exactly({"status": maybe(WHOLE), "reason": TEXT})),
-        "steps": many(REHEARSED_STEP),
+        "node_uuid": UUID, "target": TEXT, "from": one_of(State), "to": TEXT, "accepted": BOOLEAN,
+        "refused": array(exactly({"status": or_null(INTEGER), "reason": TEXT})),
+        "steps": array(REHEARSED_STEP),
     },
     optional=["to"],
 ))  # fmt: skip
@@ -77,7 +87,7 @@ def show_states(query: Fields, ident: str) -> Response:
         longest = runtime().settings.api.max_wait
         if seconds > longest:
             raise Invalid(f"wait: at most {longest:g} seconds")
-        await_rest(runtime(), identified(ident), seconds)
+        wait_until_idle(runtime(), identified(ident), seconds)
     found = node_view.one(key_of(ident), wanted, linked=False)
     if found is None:
         raise NotFound("node", ident)
@@ -143,7 +153,7 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
         try:
             check_arguments(verb, arguments)
             check_state(verb, node.provision_state)
-            intent = provisioning.weigh(session, node, verb, arguments)
+            intent = provisioning.decide(session, node, verb, arguments)
         except ServiceError as error:
             refusal = {"status": error.status, "reason": str(error)}
             return told | {"accepted": False, "refused": [refusal], "steps": []}

@@ -183,7 +183,7 @@ def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -
     moments = frozenset(name for name in own if _has_type(name, DateTime))
     columns: dict[str, ColumnElement[Any]] = {}
     if shared:
-        columns["recurring"] = json_rows.together(shared).label("recurring")
+        columns["recurring"] = json_rows.combined(shared).label("recurring")
     columns |= {name: _NODES[name] for name in own if name not in RECURRING}
     columns |= {name: json_rows.Moment(_NODES[name]).label(name) for name in moments}
     columns |= {name: _NODES[name] for name in _SOURCES}
@@ -264,7 +264,7 @@ def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
 
     base: the URL that links begin with. shared: the values of recurring fields, as JSON text.
     """
-    values = json_rows.told(read.recurring, shared)
+    values = json_rows.split(read.recurring, shared)
     pieces = ["{"]
     for name in read.wanted:
         pieces[-1] += f'"{name}":'
@@ -297,7 +297,7 @@ def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[s
     """Computed field but `conductor` -> the text of its value, of each node."""
     told = {}
     for name in read.computed & {*DOCUMENTS}:
-        shown = enforce.shows(SHOWN_BY[name])
+        shown = enforce.shows_secrets(SHOWN_BY[name])
         masked = {text: mask_text(text, name, shown=shown) for text in set(columns[name])}
         told[name] = [masked[text] for text in columns[name]]
     for name in read.computed & {*TEXTS}:
@@ -311,7 +311,7 @@ def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[s
         _add_work(connection, columns, told)
     if caller().restricted:
         for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
-            for name in enforce.hidden(*whose) & read.computed:
+            for name in enforce.hidden_fields(*whose) & read.computed:
                 told[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
     return told
 
@@ -369,7 +369,7 @@ def written(session: Session, node: Node, status: int = 200) -> Response:
 
 def _signed(view: orjson.Fragment, row: Found) -> Response:
     response = json(view)
-    response.headers["ETag"] = etags.of(row[-len(etags.PARTS) :])
+    response.headers["ETag"] = etags.tag_of(row[-len(etags.PARTS) :])
     return response
 
 

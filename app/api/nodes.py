@@ -13,7 +13,7 @@ from app.api.auth import caller
 from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
 from app.api.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
-from app.api.openapi.shapes import FLAG, LINK, TEXT, UUID, Component, exactly, many, mapped
+from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.parsing import body
 from app.api.patching import patched
@@ -51,7 +51,7 @@ CHANGEABLE = frozenset(CHANGE.fields)
 CORE = {"boot", "deploy", "management", "network", "power"}
 
 VALIDATION = Component(
-    "Validation", mapped(exactly({"result": FLAG, "reason": TEXT}, optional=["reason"]))
+    "Validation", map_of(exactly({"result": BOOLEAN, "reason": TEXT}, optional=["reason"]))
 )
 
 
@@ -117,13 +117,13 @@ def create_node(fields: dict[str, Any]) -> Response:
     versions.check_body("node", fields)
     if not is_name(fields.get("name") or "unnamed"):
         raise Invalid("name: must be that of a host, before API version 1.10")
-    fields = enforce.own("node", fields)
+    fields = enforce.with_owner("node", fields)
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
 
     def work(session: Session) -> Response:
         return node_view.written(session, service.create(session, fields, state), 201)
 
-    return service.when_free(runtime(), work)
+    return service.retry_while_locked(runtime(), work)
 
 
 @nodes.at(
@@ -185,14 +185,16 @@ def change_node(query: Query, ident: str) -> Response:
             )
         return node_view.written(session, node)
 
-    return service.when_free(runtime(), work)
+    return service.retry_while_locked(runtime(), work)
 
 
 @nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Forget a node"""
-    service.when_free(runtime(), lambda session: service.remove(session, locked(session, ident)))
+    service.retry_while_locked(
+        runtime(), lambda session: service.remove(session, locked(session, ident))
+    )
     return empty(204)
 
 
@@ -207,7 +209,7 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.set_maintenance(session, locked(session, ident), reason, asking)
 
-    service.when_free(runtime(), work)
+    service.retry_while_locked(runtime(), work)
     return empty(202)
 
 
@@ -225,7 +227,7 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.clear_maintenance(session, locked(session, ident), asking)
 
-    service.when_free(runtime(), work)
+    service.retry_while_locked(runtime(), work)
     return empty(202)
 
 
@@ -234,7 +236,7 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     "/nodes/<ident>/children",
     since=83,
     rule="baremetal:node:list",
-    returns=exactly({"children": many(UUID), "links": LINK}),
+    returns=exactly({"children": array(UUID), "links": LINK}),
 )
 @nodes.arguments(NoQuery, location="query")
 def list_children(_query: Query, ident: str) -> Response:

@@ -11,17 +11,17 @@ from app.api.node_identifiers import identified
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import (
     DOCUMENT,
+    INTEGER,
     LINKS,
     TEXT,
     TIME,
     UUID,
-    WHOLE,
     Component,
+    array,
     column_shapes,
     exactly,
-    many,
-    maybe,
     one_of,
+    or_null,
 )
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
@@ -66,7 +66,7 @@ STEP_SHOWN = (
 OPERATION = Component("Operation", exactly({
     **column_shapes(Operation, SHOWN),
     "kind": one_of(OperationKind), "state": one_of(OperationState),
-    "arguments": DOCUMENT, "node_uuid": UUID, "node_name": maybe(TEXT), "links": LINKS,
+    "arguments": DOCUMENT, "node_uuid": UUID, "node_name": or_null(TEXT), "links": LINKS,
 }))  # fmt: skip
 OPERATION_STEP = Component("OperationStep", exactly({
     **column_shapes(OperationStep, STEP_SHOWN),
@@ -74,16 +74,16 @@ OPERATION_STEP = Component("OperationStep", exactly({
     "step": TEXT, "args": DOCUMENT,
 }))  # fmt: skip
 ADMISSION = Component("Admission", exactly({
-    "class": one_of(sorted(QUEUES)), "conductor_group": maybe(TEXT),
-    "limit": WHOLE, "place": WHOLE, "queued": WHOLE,
-    "held_by": many(exactly({
+    "class": one_of(sorted(QUEUES)), "conductor_group": or_null(TEXT),
+    "limit": INTEGER, "place": INTEGER, "queued": INTEGER,
+    "held_by": array(exactly({
         "kind": one_of(OperationKind), "state": one_of(OperationState),
-        "operations": WHOLE, "since": TIME,
+        "operations": INTEGER, "since": TIME,
     })),
 }))  # fmt: skip
 WHOLE_OPERATION = exactly({
     **OPERATION.schema["properties"],
-    "admission": maybe(ADMISSION), "steps": many(OPERATION_STEP),
+    "admission": or_null(ADMISSION), "steps": array(OPERATION_STEP),
 })  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def _step(step: OperationStep) -> View:
     "GET",
     "/nodes/<ident>/operations",
     rule="baremetal:node:history:get",
-    returns=exactly({"operations": many(OPERATION)}),
+    returns=exactly({"operations": array(OPERATION)}),
 )
 @operations.arguments(NoQuery, location="query")
 def list_operations(_query: Any, ident: str) -> Response:

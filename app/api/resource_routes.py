@@ -23,7 +23,7 @@ from app.api.patching import asked, patched
 from app.api.resources import Model, Parent, Query, Resource, View
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
-from app.inventory.nodes import when_free
+from app.inventory.nodes import retry_while_locked
 from app.kit.identifiers import is_uuid
 from app.models import Base
 
@@ -131,7 +131,7 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.arguments(schema)
         def answer(fields: Fields) -> Response:
             used = prepare(fields) if prepare else self._known(fields)
-            view = when_free(
+            view = retry_while_locked(
                 runtime(), lambda session: self._written(session, create(session, used))
             )
             return json(view, 201, location=view["links"][0]["href"])
@@ -186,7 +186,7 @@ class ResourceRoutes(Generic[Model]):
                     apply(session, row, patched(schema, row, changes))
                 return self._written(session, row)
 
-            return json(when_free(runtime(), work))
+            return json(retry_while_locked(runtime(), work))
 
     def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
         """DELETE of an item. by_name: a path may name it, where it may do so to show it."""
@@ -206,7 +206,7 @@ class ResourceRoutes(Generic[Model]):
             (ident,) = path.values()
             if not (by_name or is_uuid(ident)):
                 raise Misaddressed(f"Expected UUID for {self.one}_uuid: {ident}")
-            when_free(
+            retry_while_locked(
                 runtime(), lambda session: remove(session, self.resource.find(session, ident))
             )
             return empty(204)

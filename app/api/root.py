@@ -10,7 +10,7 @@ from sqlalchemy import text
 from app.api import versions
 from app.api.answers import host, json, links, runtime
 from app.api.openapi.returns import Returns
-from app.api.openapi.shapes import FLAG, LINKS, TEXT, Component, exactly, many, mapped, some
+from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, exactly, map_of, some
 from app.api.routes import Route, Routes, summary_of
 from app.api.schemas.common import TRUE
 from app.kit import health
@@ -24,18 +24,18 @@ VERSION = Component("Version", exactly(
     {"id": TEXT, "links": LINKS, "status": TEXT, "min_version": TEXT, "version": TEXT}
 ))  # fmt: skip
 VERSIONS = exactly({
-    "name": TEXT, "description": TEXT, "default_version": VERSION, "versions": many(VERSION),
+    "name": TEXT, "description": TEXT, "default_version": VERSION, "versions": array(VERSION),
 })  # fmt: skip
 V1 = some(
     {
-        "id": TEXT, "links": LINKS, "media_types": mapped(TEXT), "version": VERSION,
+        "id": TEXT, "links": LINKS, "media_types": map_of(TEXT), "version": VERSION,
         **dict.fromkeys(versions.COLLECTIONS, LINKS),
     },
     always=["id", "links", "media_types", "version"],
 )  # fmt: skip
 HEALTH = exactly({
-    "detailed": FLAG,
-    "reasons": many({"anyOf": [TEXT, exactly({"class": TEXT, "reason": TEXT, "details": TEXT})]}),
+    "detailed": BOOLEAN,
+    "reasons": array({"anyOf": [TEXT, exactly({"class": TEXT, "reason": TEXT, "details": TEXT})]}),
 })  # fmt: skip
 
 

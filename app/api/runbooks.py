@@ -48,7 +48,7 @@ RUNBOOK = Resource(
 
 def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     versions.check_body("runbook", fields)
-    fields = enforce.own("runbook", fields)
+    fields = enforce.with_owner("runbook", fields)
     if versions.current() < TRAITS_SINCE and not is_trait(fields["name"]):
         raise Invalid(f"name: {fields['name']!r} is not a trait, as it has to be before 1.112")
     return fields
@@ -145,4 +145,4 @@ def _set(ident: str, change: Any) -> None:
         runbook = RUNBOOK.find(session, ident)
         service.set_traits(runbook, change(runbook.traits))
 
-    nodes.when_free(runtime(), work)
+    nodes.retry_while_locked(runtime(), work)

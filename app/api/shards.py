@@ -6,7 +6,7 @@ from flask import Response
 from sqlalchemy import func, select
 
 from app.api.answers import json, runtime
-from app.api.openapi.shapes import TEXT, WHOLE, exactly, many, maybe
+from app.api.openapi.shapes import INTEGER, TEXT, array, exactly, or_null
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.models import Node
@@ -19,7 +19,7 @@ shards = Routes("shards", "How nodes are divided among those who look after them
     "/shards",
     since=82,
     rule="baremetal:shards:get",
-    returns=exactly({"shards": many(exactly({"name": maybe(TEXT), "count": WHOLE}))}),
+    returns=exactly({"shards": array(exactly({"name": or_null(TEXT), "count": INTEGER}))}),
 )
 @shards.arguments(NoQuery, location="query")
 def list_shards(_query: Any) -> Response:

@@ -10,7 +10,7 @@ from marshmallow import Schema, fields
 from app.api.answers import json, runtime
 from app.api.node_identifiers import node_of
 from app.api.openapi.returns import Returns
-from app.api.openapi.shapes import DOCUMENT, FLAG, NUMBER, TEXT, Component, exactly, many
+from app.api.openapi.shapes import BOOLEAN, DOCUMENT, NUMBER, TEXT, Component, array, exactly
 from app.api.routes import Routes
 from app.engine import available_steps
 from drivers.core.steps import Arg, Flow
@@ -24,11 +24,12 @@ FLOWS: Mapping[str, Flow] = {
 }  # fmt: skip
 
 ARGUMENT = exactly(
-    {"name": TEXT, "description": TEXT, "required": FLAG, "schema": DOCUMENT}, optional=["schema"]
+    {"name": TEXT, "description": TEXT, "required": BOOLEAN, "schema": DOCUMENT},
+    optional=["schema"],
 )
 OFFERED_STEP = Component("OfferedStep", exactly({
-    "interface": TEXT, "step": TEXT, "priority": NUMBER, "abortable": FLAG,
-    "args": many(ARGUMENT),
+    "interface": TEXT, "step": TEXT, "priority": NUMBER, "abortable": BOOLEAN,
+    "args": array(ARGUMENT),
 }))  # fmt: skip
 
 
@@ -43,7 +44,7 @@ class StepsQuery(Schema):
     "/nodes/<ident>/<any(cleaning,deploy,service,verify):flow>/steps",
     rule="baremetal:node:get",
     returns=Returns(
-        {200: many(OFFERED_STEP), 202: exactly({"message": TEXT})},
+        {200: array(OFFERED_STEP), 202: exactly({"message": TEXT})},
         {RETRY: "Of 202: in how many seconds to ask again; -1: unknown"},
     ),
 )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.api.answers import empty, host, json, runtime
 from app.api.node_identifiers import locked, node_of
 from app.api.openapi.returns import ADDED, NO_CONTENT
-from app.api.openapi.shapes import TEXT, exactly, many
+from app.api.openapi.shapes import TEXT, array, exactly
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, not_a_trait
@@ -24,7 +24,7 @@ Query = Mapping[str, Any]
 
 SINCE = 37
 
-TRAITS = exactly({"traits": many(TEXT)})
+TRAITS = exactly({"traits": array(TEXT)})
 
 
 def checked(trait: str) -> None:
@@ -69,7 +69,7 @@ def set_traits(fields: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), fields["traits"])
 
-    nodes.when_free(runtime(), work)
+    nodes.retry_while_locked(runtime(), work)
     return empty(204)
 
 
@@ -89,7 +89,7 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     def work(session: Session) -> None:
         service.add(session, locked(session, ident), trait)
 
-    nodes.when_free(runtime(), work)
+    nodes.retry_while_locked(runtime(), work)
     return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
 
 
@@ -107,7 +107,7 @@ def remove_traits(_query: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), ())
 
-    nodes.when_free(runtime(), work)
+    nodes.retry_while_locked(runtime(), work)
     return empty(204)
 
 
@@ -125,5 +125,5 @@ def remove_trait(_query: Query, ident: str, trait: str) -> Response:
     def work(session: Session) -> None:
         service.remove(session, locked(session, ident), trait)
 
-    nodes.when_free(runtime(), work)
+    nodes.retry_while_locked(runtime(), work)
     return empty(204)

@@ -8,18 +8,18 @@ from sqlalchemy.orm import Session
 from app.api.answers import JSON, empty, json, runtime
 from app.api.auth import caller
 from app.api.idempotency import once
-from app.api.management import ask
+from app.api.management import call_conductor
 from app.api.node_identifiers import locked, node_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
     ANYTHING,
+    BOOLEAN,
     DOCUMENT,
-    FLAG,
     TEXT,
     Component,
+    array,
     exactly,
-    many,
-    mapped,
+    map_of,
     one_of,
 )
 from app.api.parsing import body
@@ -37,14 +37,14 @@ DRIVER = "/drivers/<name>/vendor_passthru"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 VENDOR_FUNCTION = Component("VendorFunction", exactly({
-    "http_methods": many(one_of(METHODS)), "async": FLAG, "description": TEXT,
-    "attach": FLAG, "require_exclusive_lock": FLAG,
+    "http_methods": array(one_of(METHODS)), "async": BOOLEAN, "description": TEXT,
+    "attach": BOOLEAN, "require_exclusive_lock": BOOLEAN,
 }))  # fmt: skip
 CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-stream"))
 
 
 @vendor.at(
-    "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=mapped(VENDOR_FUNCTION)
+    "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=map_of(VENDOR_FUNCTION)
 )
 @vendor.arguments(NoQuery, location="query")
 def list_functions(_query: Any, ident: str) -> Response:
@@ -64,7 +64,7 @@ def _call(ident: str, name: str) -> Response:
     if function.asynchronous and function.exclusive:
         return _begin(ident, name, arguments)
     what = "call" if function.exclusive else "call_shared"
-    answer = ask(ident, what, function=name, arguments=arguments)
+    answer = call_conductor(ident, what, function=name, arguments=arguments)
     if function.asynchronous:
         return empty(202)
     return _shown(function, answer)
@@ -133,7 +133,7 @@ def _named() -> str:
     "GET",
     f"{DRIVER}/methods",
     rule="baremetal:driver:vendor_passthru",
-    returns=mapped(VENDOR_FUNCTION),
+    returns=map_of(VENDOR_FUNCTION),
 )
 @vendor.arguments(NoQuery, location="query")
 def list_driver_functions(_query: Any, name: str) -> Response:

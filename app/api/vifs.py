@@ -10,7 +10,7 @@ from app.api import versions
 from app.api.answers import empty, json, runtime
 from app.api.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT
-from app.api.openapi.shapes import TEXT, exactly, many
+from app.api.openapi.shapes import TEXT, array, exactly
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
@@ -31,7 +31,7 @@ PLACED_SINCE = 67
     "/nodes/<ident>/vifs",
     since=SINCE,
     rule="baremetal:node:vif:list",
-    returns=exactly({"vifs": many(exactly({"id": TEXT}))}),
+    returns=exactly({"vifs": array(exactly({"id": TEXT}))}),
 )
 @vifs.arguments(NoQuery, location="query")
 def list_vifs(_query: Query, ident: str) -> Response:
@@ -49,7 +49,9 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
     if versions.current() >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
         raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
-    nodes.when_free(runtime(), lambda session: service.attach(session, locked(session, ident), vif))
+    nodes.retry_while_locked(
+        runtime(), lambda session: service.attach(session, locked(session, ident), vif)
+    )
     return empty(204)
 
 
@@ -65,5 +67,7 @@ def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
     if not is_ident(vif):
         raise Invalid(f"Expected UUID or name for vif_id: {vif}")
-    nodes.when_free(runtime(), lambda session: service.detach(session, locked(session, ident), vif))
+    nodes.retry_while_locked(
+        runtime(), lambda session: service.detach(session, locked(session, ident), vif)
+    )
     return empty(204)

@@ -16,10 +16,10 @@ from app.api.openapi.shapes import (
     TIME,
     UUID,
     Component,
+    array,
     exactly,
-    many,
-    maybe,
     one_of,
+    or_null,
 )
 from app.api.operations import ADMISSION
 from app.api.routes import Routes
@@ -34,11 +34,11 @@ why = Routes("why", "Why nodes are where they are")
 WHY = Component("Why", exactly(
     {
         "node_uuid": UUID, "provision_state": one_of(State),
-        "target_provision_state": maybe(one_of(State)), "summary": TEXT,
-        "waiting_for": maybe(TEXT), "held_by": maybe(TEXT), "since": maybe(TIME),
-        "next": maybe(TEXT), "next_at": maybe(TIME), "step": maybe(TEXT),
-        "operation": maybe(UUID), "error": maybe(DOCUMENT), "verbs": many(TEXT),
-        "admission": maybe(ADMISSION), "links": LINKS,
+        "target_provision_state": or_null(one_of(State)), "summary": TEXT,
+        "waiting_for": or_null(TEXT), "held_by": or_null(TEXT), "since": or_null(TIME),
+        "next": or_null(TEXT), "next_at": or_null(TIME), "step": or_null(TEXT),
+        "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
+        "admission": or_null(ADMISSION), "links": LINKS,
     },
     optional=["links"],
 ))  # fmt: skip

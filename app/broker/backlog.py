@@ -76,7 +76,7 @@ class InRabbitMQ:
                     return None
 
 
-def of(application: Celery, settings: Settings, client: redis.Redis) -> Messages:
+def messages_of(application: Celery, settings: Settings, client: redis.Redis) -> Messages:
     """The messages of this service: in RabbitMQ if `[broker]messages_url` is set, else in Redis."""
     if settings.broker.messages_url:
         return InRabbitMQ(application, settings.broker.prefix)

@@ -24,11 +24,11 @@ from app.broker.chain import HEADERS
 from app.broker.redis_broker import KEEPALIVE, OUTAGE, client
 from app.config.settings import Settings
 from app.errors import Unavailable
-from app.kit.reach import Reach
+from app.kit.reach import CircuitBreaker
 from app.runtime import Call, Message
 
 #: Task that answers one call, in a conductor's control process.
-ASK = "ingot.ask"
+CALL_TASK = "ingot.ask"
 #: Queue of periodic work that any conductor may do.
 SHARED_QUEUE = "conductor.now"
 #: Exceptions of Redis and of RabbitMQ that mean: the broker is out of reach or refuses messages.
@@ -124,7 +124,7 @@ class _Amqp(AMQP):  # type: ignore[misc]
     Connection = _Connection
 
 
-def addressed(application: Celery, queue: str) -> str | Queue:
+def queue_for(application: Celery, queue: str) -> str | Queue:
     """
     Return the queue of this name in the form that producers and consumers pass to Celery.
 
@@ -144,10 +144,10 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
     The function returns False if the broker does not accept the message, and raises nothing: the
     reconciler, or the periodic task that belongs to the call, sends it again.
     """
-    reach = Reach(OUTAGE, FAILURES, OperationalError)
+    reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
 
     def run(message: Message) -> None:
-        queue = addressed(application, queue_of(message.conductor))
+        queue = queue_for(application, queue_of(message.conductor))
         timeout = application.conf.broker_connection_timeout
         _retry_if_stale(lambda: chain.publish(application, message, queue, timeout))
 
@@ -184,7 +184,7 @@ def send_task(
     """
     timeout = application.conf.broker_connection_timeout
     options |= {"headers": dict(HEADERS), "confirm_timeout": timeout}
-    destination = addressed(application, queue)
+    destination = queue_for(application, queue)
     _retry_if_stale(lambda: application.send_task(task, args=args, queue=destination, **options))
 
 
@@ -199,7 +199,7 @@ def _retry_if_stale(publish: Callable[[], object]) -> None:
         publish()
 
 
-class Asks:
+class RedisCalls:
     """
     Calls to conductors over Redis (`app.runtime.Asks`), for both the caller and the conductor.
 
@@ -214,13 +214,13 @@ class Asks:
         self._application = application
         self._prefix = settings.broker.prefix
         self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
-        self._reach = Reach(OUTAGE, FAILURES, OperationalError)
+        self._reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
 
     def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
         with self._reaching():
             self._client.set(self._question(key), orjson.dumps(question), px=int(seconds * 1000))
             hint = (key, question["node"])
-            send_task(self._application, ASK, hint, now_queue_of(conductor), expires=seconds)
+            send_task(self._application, CALL_TASK, hint, now_queue_of(conductor), expires=seconds)
 
     def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
         with self._reaching():

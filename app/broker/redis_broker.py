@@ -8,7 +8,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from app.kit.reach import Reach
+from app.kit.reach import CircuitBreaker
 
 #: TCP keepalive: seconds until the first probe, seconds between probes, and their number.
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
@@ -33,6 +33,6 @@ def client(url: str, seconds: float) -> redis.Redis:
     )
 
 
-def reach() -> Reach:
+def circuit_breaker() -> CircuitBreaker:
     """Create a `Reach` of Redis, for one kind of access; refused calls raise ConnectionError."""
-    return Reach(OUTAGE, (redis.RedisError, OSError), redis.ConnectionError)
+    return CircuitBreaker(OUTAGE, (redis.RedisError, OSError), redis.ConnectionError)

@@ -31,7 +31,7 @@ def reason(error: BaseException) -> str:
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
-def trouble(error: SQLAlchemyError) -> str | None:
+def database_problem(error: SQLAlchemyError) -> str | None:
     """Problem of the database, as the end of a sentence "The database"; None: a defect of ours."""
     if isinstance(error, PoolTimeout):
         return "has no connection left"
@@ -45,7 +45,7 @@ def trouble(error: SQLAlchemyError) -> str | None:
     return "is out of reach" if lost else None
 
 
-def is_away(error: SQLAlchemyError) -> bool:
+def is_unavailable(error: SQLAlchemyError) -> bool:
     """Whether the database is unavailable for all transactions, and not in conflict with one."""
     code = getattr(getattr(error, "orig", None), "sqlstate", None)
-    return trouble(error) is not None and code not in {*RETRIED_SQLSTATES, TOO_SLOW}
+    return database_problem(error) is not None and code not in {*RETRIED_SQLSTATES, TOO_SLOW}

@@ -9,7 +9,7 @@ import psycopg
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DisconnectionError
 
-from app.kit.reach import Reach
+from app.kit.reach import CircuitBreaker
 
 #: Seconds after which the server ends an idle transaction, as it holds locks.
 IDLE_IN_TRANSACTION = 10
@@ -45,7 +45,7 @@ def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: floa
                 self.close()
                 raise psycopg.OperationalError("the server does not answer") from None
 
-    reach = Reach(OUTAGE, (psycopg.Error,), psycopg.OperationalError)
+    reach = CircuitBreaker(OUTAGE, (psycopg.Error,), psycopg.OperationalError)
     limits = {
         "statement_timeout": statement_timeout,
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION if statement_timeout else 0,

@@ -102,7 +102,7 @@ _NO_LOCK = nullcontext()
 _LOCKS: "weakref.WeakKeyDictionary[Engine, _WriterLock]" = weakref.WeakKeyDictionary()
 
 
-def gate(engine: Engine) -> AbstractContextManager[None]:
+def writer_lock(engine: Engine) -> AbstractContextManager[None]:
     """Return the lock that a writing transaction must hold; no lock if the engine is not SQLite."""
     return _LOCKS.get(engine, _NO_LOCK)
 
@@ -141,7 +141,7 @@ def writer(url: str) -> int | None:
     return int(path.read_text()[:10] or 0) or None
 
 
-def free_database(url: str, timeout: float = 0.5) -> bool:
+def release_stopped_writer(url: str, timeout: float = 0.5) -> bool:
     """
     Release the lock of a process that was stopped (SIGSTOP) while it wrote to SQLite.
 

@@ -29,14 +29,14 @@ def may_interrupt(step: OperationStep) -> bool:
 
 def is_possible(session: Session, node: Node) -> bool:
     """Return whether an abort would end the operation that holds the node's reservation."""
-    query = select(Operation).where(Operation.id == node.operation_id, *of_node(node))
+    query = select(Operation).where(Operation.id == node.operation_id, *abortable_operation(node))
     operation = session.scalar(query)
     return (
         operation is not None and not operation.error
     )  # an operation with an error has only its cleanup left
 
 
-def of_node(node: Node) -> tuple[ColumnElement[bool], ...]:
+def abortable_operation(node: Node) -> tuple[ColumnElement[bool], ...]:
     """Conditions that select the operation of the node that an abort ends."""
     return (
         Operation.node_id == node.id,
@@ -65,17 +65,17 @@ def begin(
         step_transition(row, StepEvent.SKIP)
     operation.aborting = True
     where = "before it began" if operation.is_queued else f"in step {step.label}"
-    operation.error = failures.described(
+    operation.error = failures.describe(
         FailureCode.ABORTED, f"By request, the {operation.kind} operation was aborted {where}."
     ) | {"step": step.label, "attempt": step.attempts, "retryable": False}
     state = State(node.provision_state)
     provision_state.move(node, Event.FAIL if MACHINE[state].kind is Kind.BUSY else Event.ABORT)
-    provision_state.settle(session, node, state, Event.ABORT, operation)
+    provision_state.apply_effects(session, node, state, Event.ABORT, operation)
     rows = steps_of(session, operation)
     prepared = any(row.source == StepSource.FRAME for row in rows)
     if flow is None or not (flow.cleanup and prepared) or operation.is_queued:
         return False
-    cleanup = planning.tidy_abort(targets.of_node(session, node), flow.name)
+    cleanup = planning.abort_cleanup(targets.of_node(session, node), flow.name)
     last = rows[-1].position
     append(session, operation, cleanup, last + 1)
     if cleanup:
@@ -83,7 +83,7 @@ def begin(
     return bool(cleanup)
 
 
-def arrive(session: Session, node: Node, operation: Operation) -> None:
+def finish(session: Session, node: Node, operation: Operation) -> None:
     """
     Record the end of the cleanup on the node.
 
@@ -102,7 +102,7 @@ def arrive(session: Session, node: Node, operation: Operation) -> None:
         node.last_error = error.strip()
         flow = flows.failed_in(state)
         if flow and flow.fault:
-            provision_state.leave_to_operator(node, flow.fault)
+            provision_state.set_fault(node, flow.fault)
     elif state is State.SERVICE_FAIL:
         provision_state.move(node, Event.ABORT)
-        provision_state.settle(session, node, state, Event.ABORT, operation)
+        provision_state.apply_effects(session, node, state, Event.ABORT, operation)

@@ -35,7 +35,7 @@ from app.db import clock, transactions
 from app.db.prepared import Typed
 from app.flows import LIMITED, QUEUES
 from app.models import Node, Operation
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 
 #: Most concurrent transactions of `enter` per queue on PostgreSQL.
 LANES = 8
@@ -63,8 +63,8 @@ _QUEUE = Operation.queue == bindparam("queue")
 _HOLDS = and_(_QUEUE, Operation.admitted_at.is_not(None), Operation.finished_at.is_(None))
 _QUEUES = and_(_QUEUE, Operation.is_queued)
 _HELD = select(func.count()).where(_HOLDS)
-_ANYONE = Typed(select(literal_column("1")).where(exists().where(_QUEUES)))
-_LOOK = Typed(select(_HELD.scalar_subquery(), exists().where(_QUEUES)))
+_HAS_QUEUED = Typed(select(literal_column("1")).where(exists().where(_QUEUES)))
+_HELD_AND_QUEUED = Typed(select(_HELD.scalar_subquery(), exists().where(_QUEUES)))
 _LANE = text("SELECT pg_advisory_xact_lock(:key, :lane)")
 _ALL_LANES = text("SELECT pg_advisory_xact_lock(:key, n) FROM generate_series(1, :lanes) AS n")
 
@@ -76,7 +76,7 @@ def enter(session: Session, node: Node, operation: Operation, project: str | Non
     Otherwise it is queued, and the caller calls `admit` after the commit. project: of the
     requester. Returns whether the operation is admitted.
     """
-    settings = of(session).settings
+    settings = runtime_of(session).settings
     queue = queue_of(settings, node, operation.kind)
     if queue is None:
         operation.admitted_at = operation.created_at
@@ -87,7 +87,7 @@ def enter(session: Session, node: Node, operation: Operation, project: str | Non
     if _on_postgresql(session):
         session.execute(_LANE, {"key": _key(queue), "lane": node.id % LANES + 1})
         others = LANES - 1
-    found = _LOOK.first(transactions.connection_of(session), {"queue": queue})
+    found = _HELD_AND_QUEUED.first(transactions.connection_of(session), {"queue": queue})
     assert found is not None  # counts
     held, others_queue = found
     if held + others < limit_of(settings, queue) and not others_queue:
@@ -104,10 +104,10 @@ def _key(queue: str) -> int:
     return zlib.crc32(queue.encode()) - 2**31
 
 
-def is_anyone_queued(runtime: Runtime, queue: str) -> bool:
+def has_queued(runtime: Runtime, queue: str) -> bool:
     """Return whether an operation is in the queue."""
     with runtime.looking() as connection:
-        return _ANYONE.first(connection, {"queue": queue}) is not None
+        return _HAS_QUEUED.first(connection, {"queue": queue}) is not None
 
 
 def admit(runtime: Runtime, queue: str) -> list[int]:
@@ -208,7 +208,7 @@ def document(session: Session, operation: Operation) -> dict[str, Any] | None:
     return {
         "class": limited,
         "conductor_group": group or None,
-        "limit": limit_of(of(session).settings, queue),
+        "limit": limit_of(runtime_of(session).settings, queue),
         "place": 1 + session.scalars(count.where(_is_before(operation)), named).one(),
         "queued": session.scalars(count, named).one(),
         "held_by": [dict(row._mapping) for row in held],

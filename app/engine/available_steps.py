@@ -12,7 +12,7 @@ from app.hardware import targets
 from app.hardware.steps import offered
 from app.models import ACTIVE, Node, Operation, OperationStep
 from app.operation_states import UNFINISHED
-from app.runtime import of
+from app.runtime import runtime_of
 from drivers.core.steps import Flow, Step
 
 #: Retry-After in seconds while an agent is booting and will report its steps.
@@ -37,7 +37,7 @@ def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> l
     reported its steps. Steps of the last report are kept, even if the agent is gone (spec
     manual-cleaning).
     """
-    runtime, target = of(session), targets.of_node(session, node)
+    runtime, target = runtime_of(session), targets.of_node(session, node)
     if planning.frame(target, flow).collect and flow.value not in target.agent.steps:
         return None
     entries = [

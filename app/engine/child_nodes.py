@@ -8,12 +8,12 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from app.hardware import targets
-from app.hardware.steps import Asked
+from app.hardware.steps import RequestedStep
 from app.models import Node, Operation
 from drivers.core import reserved
 
 
-def problems(session: Session, asked: Iterable[Asked]) -> list[str]:
+def problems(session: Session, asked: Iterable[RequestedStep]) -> list[str]:
     """
     List the errors in steps requested for child nodes, one sentence each.
 

@@ -93,14 +93,14 @@ _UNKNOWN_CODE = ("the step reported a failure", "read its message")
 
 def document(step: OperationStep, failure: Failed) -> dict[str, Any]:
     """Build the `error` document of an operation from the failure of a step."""
-    return described(failure.code, failure.reason) | {
+    return describe(failure.code, failure.reason) | {
         "step": step.label,
         "attempt": step.attempts,
         "retryable": failure.retryable,
     }
 
 
-def described(code: str, message: str) -> dict[str, Any]:
+def describe(code: str, message: str) -> dict[str, Any]:
     """Build an `error` document: code, message, cause and hint."""
     cause, hint = KNOWN.get(code, _UNKNOWN_CODE)
     return {"code": str(code), "message": message, "cause": cause, "hint": hint}

@@ -15,7 +15,7 @@ from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.hardware import targets
 from app.kit import conductors
 from app.models import Fault, Node
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import Event, State
 from drivers.agent.image import boot_mode
 from drivers.core.errors import HardwareError
@@ -49,7 +49,7 @@ def not_in_maintenance(candidate: Candidate) -> None:
 
 def not_in_maintenance_by_settings(candidate: Candidate) -> None:
     """Refuse a node in maintenance, unless settings allow provisioning in maintenance."""
-    if not of(candidate.session).settings.conductor.allow_provisioning_in_maintenance:
+    if not runtime_of(candidate.session).settings.conductor.allow_provisioning_in_maintenance:
         not_in_maintenance(candidate)
 
 

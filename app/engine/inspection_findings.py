@@ -24,7 +24,7 @@ from app.models import (
     OperationStep,
     Port,
 )
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 from drivers.core.errors import HardwareError, InspectionFailed
 from drivers.core.kinds import KINDS
 from drivers.core.target import Material
@@ -53,8 +53,8 @@ def _material(session: Session, node: Node) -> Material:
     report, kept = session.get(InspectionReport, node.id), session.get(NodeInventory, node.id)
     ports = session.scalars(select(Port).where(Port.node_id == node.id).order_by(Port.id))
     rules: list[dict[str, Any]] = []
-    interface = targets.driver_of(of(session), node).inspect.name
-    if interface in of(session).settings.inspection_rules.supported_inspect_interfaces:
+    interface = targets.driver_of(runtime_of(session), node).inspect.name
+    if interface in runtime_of(session).settings.inspection_rules.supported_inspect_interfaces:
         try:
             rules = inspection_rules.in_order(session)
         except ValueError as error:
@@ -86,7 +86,7 @@ def write(session: Session, node: Node, findings: Findings) -> None:
                 _write_traits(session, node, findings.traits)
             if findings.ports is not None:
                 _write_ports(session, node, findings.ports)
-            kept = of(session).settings.inventory.data_backend == "database"
+            kept = runtime_of(session).settings.inventory.data_backend == "database"
             if kept and findings.inventory is not None:
                 hardware_inventory.store(session, node, findings.inventory, findings.plugin_data)
             if findings.inventory is not None:
@@ -107,7 +107,7 @@ def _write_node(session: Session, node: Node, values: Mapping[str, Any]) -> None
         return
     _check_lengths(Node, wanted)
     crud.change(session, node, wanted)
-    targets.driver_of(of(session), node)
+    targets.driver_of(runtime_of(session), node)
 
 
 def _write_traits(session: Session, node: Node, wanted: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ from app.operation_states import (
     step_transition,
     transition,
 )
-from app.runtime import Link, Message, Runtime, of
+from app.runtime import Link, Message, Runtime, runtime_of
 
 logger = log.get(__name__)
 
@@ -132,7 +132,7 @@ _node, _operation = draft.drafts(Node), draft.drafts(Operation)
 _step = draft.drafts(OperationStep)
 
 
-def lock_free(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:
+def lock_available(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:
     """
     Lock those of the operations that no other transaction has locked, and their nodes.
 
@@ -207,7 +207,7 @@ def start(  # noqa: PLR0917 - columns of an operation
         row.position = position
         step_transition(row, StepEvent.PLAN)
     _steps_in(session)[operation.uuid] = list(rows)
-    hand_out(session, node, operation, OperationEvent.SUBMIT)
+    dispatch(session, node, operation, OperationEvent.SUBMIT)
     del _steps_in(session)[operation.uuid]  # they do not belong to the session
     node.operation_id = draft.add(connection_of(session), operation)
     for row in rows:
@@ -253,7 +253,7 @@ def append(
         known.append(row)
 
 
-def hand_out(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
+def dispatch(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
     """
     Dispatch the operation at its cursor to the node's owner, under a new fence.
 
@@ -277,7 +277,7 @@ def send(session: Session, node: Node, operation: Operation) -> None:
 
     Without an owner, or before admission, the operation stays queued and nothing is sent.
     """
-    runtime = of(session)
+    runtime = runtime_of(session)
     try:
         owner = owner_of(session, node, operation.version)
     except Unavailable:
@@ -303,14 +303,14 @@ def send(session: Session, node: Node, operation: Operation) -> None:
     killpoints.reach("handed_out", kind)
 
 
-def leave_queue(session: Session, operation: Operation) -> None:
+def free_slot(session: Session, operation: Operation) -> None:
     """Admit the next operations of the queue once the end of this one is committed."""
     if operation.queue is not None:
         _admit_after_commit(session, operation)
 
 
 def _admit_after_commit(session: Session, operation: Operation) -> None:
-    runtime, queue, kind = of(session), operation.queue, operation.kind
+    runtime, queue, kind = runtime_of(session), operation.queue, operation.kind
     assert queue is not None
     call_after_commit(session, lambda: _admit(runtime, queue, kind))
 
@@ -324,7 +324,7 @@ def _admit(runtime: Runtime, queue: str, kind: str) -> None:
     """
     killpoints.reach("admitting", kind)
     try:
-        if not admission.is_anyone_queued(runtime, queue):
+        if not admission.has_queued(runtime, queue):
             return
         for operation_id in retrying(lambda: admission.admit(runtime, queue)):
             killpoints.reach("admitted", kind)
@@ -392,7 +392,7 @@ def pending(session: Session, operation: Operation) -> list[OperationStep]:
     ]
 
 
-def go_back(session: Session, operation: Operation, position: int) -> None:
+def rewind(session: Session, operation: Operation, position: int) -> None:
     """Reset the planned steps from a position on; the caller dispatches the operation."""
     for row in steps_of(session, operation):
         if row.position >= position and row.source != StepSource.TIDY:

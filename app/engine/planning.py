@@ -12,7 +12,7 @@ from typing import Any
 
 from app import flows
 from app.flows import ProvisionFlow
-from app.hardware.steps import Asked, Key, needs_ramdisk, of_driver, offered
+from app.hardware.steps import Key, RequestedStep, needs_ramdisk, of_driver, offered
 from app.models import Node, OperationStep, StepSource
 from app.runtime import Runtime
 from app.states import Event, State
@@ -48,7 +48,9 @@ Rows = list[OperationStep]
 class Request:
     """Parameters of a verb that its plan depends on."""
 
-    steps: Sequence[Asked] = ()  # requested steps, as normalized by `app.engine.step_sources`
+    steps: Sequence[
+        RequestedStep
+    ] = ()  # requested steps, as normalized by `app.engine.step_sources`
     disable_ramdisk: bool = False  # run without the agent
     state: State | None = None  # of the node before the verb
 
@@ -123,7 +125,7 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     return rows + clean(runtime, node, target, request)
 
 
-def framework(flow: ProvisionFlow) -> Plan:
+def frame_only(flow: ProvisionFlow) -> Plan:
     """Return the planner of a flow that consists of its frame only."""
 
     def plan(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
@@ -155,13 +157,13 @@ def frame(target: Target, flow: str) -> Frame:
     return found
 
 
-def tidy(target: Target, flow: str, *, power_off: bool = False) -> Rows:
+def cleanup(target: Target, flow: str, *, power_off: bool = False) -> Rows:
     """Plan the cleanup steps after a failure of a flow."""
     labels = list(frame(target, flow).on_failure)
     return _cleanup_rows([*labels, ("power", "power_off")] if power_off else labels)
 
 
-def tidy_abort(target: Target, flow: str) -> Rows:
+def abort_cleanup(target: Target, flow: str) -> Rows:
     """Plan the cleanup steps after an abort of a flow."""
     around = frame(target, flow)
     return _cleanup_rows(around.on_failure if around.on_abort is None else around.on_abort)
@@ -181,7 +183,7 @@ def with_agent_steps(  # noqa: PLR0917 - inputs of a plan
     target: Target,
     flow: Flow,
     pending: Sequence[OperationStep],
-    asked: Sequence[Asked] = (),
+    asked: Sequence[RequestedStep] = (),
     finished: Iterable[OperationStep] = (),
 ) -> Rows:
     """
@@ -213,7 +215,7 @@ def _in_given_order(runtime: Runtime, target: Target, flow: Flow, request: Reque
     return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
 
 
-def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[Asked]) -> Rows:
+def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[RequestedStep]) -> Rows:
     """Merge the requested steps of a deployment with all others that are enabled."""
     named = {(each["interface"], each["step"]) for each in asked if not each.get("child")}
     others = {key: step for key, step in known.items() if key not in named}
@@ -307,7 +309,7 @@ def _step_row(runtime: Runtime, flow: Flow, step: Step, source: StepSource) -> O
 def _requested_row(
     runtime: Runtime,
     flow: Flow,
-    requested: Asked,
+    requested: RequestedStep,
     known: Mapping[Key, Step],
     *,
     ramdisk: bool,

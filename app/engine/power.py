@@ -50,7 +50,7 @@ def request(
         raise Invalid(str(error)) from error
     node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON
     node.last_error = None
-    history.requested(session, node, "power", f"A change to {state!r} was requested.", caller)
+    history.record_request(session, node, "power", f"A change to {state!r} was requested.", caller)
     operations.start(
         session,
         node,

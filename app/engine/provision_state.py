@@ -20,7 +20,7 @@ from app.models import (
     Operation,
     OperationStep,
 )
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import MACHINE, Event, Kind, State
 from drivers.agent.fast_track import chosen
 from drivers.agent.inspect import BMC_ADDRESSES
@@ -62,7 +62,9 @@ def _end_inspection(node: Node, *, done: bool) -> None:
         node.inspection_finished_at = utcnow() if done else None
 
 
-def settle(session: Session, node: Node, state: State, event: Event, operation: Operation) -> None:
+def apply_effects(
+    session: Session, node: Node, state: State, event: Event, operation: Operation
+) -> None:
     """
     Apply the effects of an event that ends a flow.
 
@@ -113,13 +115,13 @@ def _forget_agent(session: Session, node: Node, operation: Operation, flow: Prov
 
 def _release_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """Revoke the agent, unless fast track keeps it running for the next operation."""
-    if not chosen(node.driver_info, of(session).settings.deploy.fast_track):
+    if not chosen(node.driver_info, runtime_of(session).settings.deploy.fast_track):
         _forget_agent(session, node, operation, flow)
 
 
 def _set_fault(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     assert flow.fault is not None
-    leave_to_operator(node, flow.fault)
+    set_fault(node, flow.fault)
 
 
 def _set_fault_if_begun(
@@ -145,7 +147,7 @@ def _clear_fault(session: Session, node: Node, operation: Operation, flow: Provi
         node.maintenance, node.fault, node.maintenance_reason = False, None, None
 
 
-def leave_to_operator(node: Node, fault: Fault) -> None:
+def set_fault(node: Node, fault: Fault) -> None:
     """Set maintenance with a fault, with the last error as its reason."""
     node.maintenance, node.fault = True, fault
     node.maintenance_reason = node.maintenance_reason or node.last_error
@@ -179,7 +181,7 @@ _APPLY: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None
     Effect.WIPE_INSTANCE: _wipe_instance,
     Effect.UNKNOWN_POWER: _unknown_power,
     Effect.SET_FAULT: _set_fault,
-    Effect.SET_FAULT_IF_BEGUN: _set_fault_if_begun,
+    Effect.SET_FAULT_IF_ATTEMPTED: _set_fault_if_begun,
     Effect.CLEAR_FAULT: _clear_fault,
 }
 

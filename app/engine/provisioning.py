@@ -1,7 +1,7 @@
 """
 Provisioning: a verb with its arguments becomes a transition of the node and an operation.
 
-`provisioning.weigh` makes all decisions without writing; `provisioning.request` carries them out.
+`provisioning.decide` makes all decisions without writing; `provisioning.request` carries them out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +37,12 @@ from app.engine.guards import (
 )
 from app.errors import IllegalMove, Invalid, NodeLocked
 from app.hardware import targets
-from app.hardware.steps import Asked, offered, problems
+from app.hardware.steps import RequestedStep, offered, problems
 from app.inventory import history
 from app.kit.caller import Caller
 from app.kit.rescue_password import hashed
 from app.models import Node, OperationKind, OperationStep, StepSource
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Flow
@@ -63,7 +63,7 @@ class Verb:
 
     kind: OperationKind
     plan: planning.Plan
-    read_request: RequestReader = step_sources.nothing  # finds the requested steps
+    read_request: RequestReader = step_sources.no_steps  # finds the requested steps
     flow: Flow | None = None  # the requested steps belong to it; None: they are not checked
     fails: bool = False  # invalid steps fail the operation; else the API refuses them
     target: State | None = None  # target provision state; None: the state machine's
@@ -101,19 +101,19 @@ _VERBS: Mapping[Event, Verb] = {
         guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
     ),
     Event.INSPECT: Verb(
-        OperationKind.INSPECT, planning.framework(flows.INSPECT),
+        OperationKind.INSPECT, planning.frame_only(flows.INSPECT),
         guards=(not_restored,), before_work=(served, interfaces_valid("power", "inspect")),
     ),
     Event.ADOPT: Verb(
-        OperationKind.ADOPT, planning.framework(flows.ADOPT),
+        OperationKind.ADOPT, planning.frame_only(flows.ADOPT),
         guards=(not_retired,), before_work=(served, interfaces_valid("power")),
     ),
     Event.RESCUE: Verb(
-        OperationKind.RESCUE, planning.framework(flows.RESCUE),
+        OperationKind.RESCUE, planning.frame_only(flows.RESCUE),
         guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.UNRESCUE: Verb(
-        OperationKind.UNRESCUE, planning.framework(flows.UNRESCUE),
+        OperationKind.UNRESCUE, planning.frame_only(flows.UNRESCUE),
         guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.SERVICE: Verb(
@@ -134,14 +134,14 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
         row.source == StepSource.FRAME for row in operations.steps_of(session, failed)
     )
     target = targets.of_node(session, node)
-    rows = planning.tidy_abort(target, Flow.SERVICE) if prepared else []
+    rows = planning.abort_cleanup(target, Flow.SERVICE) if prepared else []
     if rows:
         operations.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
     else:
         state = State(node.provision_state)
         finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
         provision_state.move(node, Event.ABORT)
-        provision_state.settle(session, node, state, Event.ABORT, finished)
+        provision_state.apply_effects(session, node, state, Event.ABORT, finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ class Intent:
     leaves: State  # state before the event; for a queued operation, its wait state
     how: Verb | None = None  # None: only a transition, or a change of the active operation
     rows: Sequence[OperationStep] = ()  # planned steps
-    steps: Sequence[Asked] = ()  # requested steps
+    steps: Sequence[RequestedStep] = ()  # requested steps
     wrong: Sequence[str] = ()  # errors in them; with any, the operation fails before its first step
     shown: Arguments = field(default_factory=dict)  # arguments without secrets
 
 
-def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Intent:
+def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Intent:
     """
     Decide the effect of `verb`, a key of `states.VERBS`, on a node, without writing.
 
@@ -195,7 +195,7 @@ def weigh(session: Session, node: Node, verb: str, arguments: Arguments) -> Inte
     for guard in how.before_work:
         guard(candidate)
     request, wrong = _checked_request(candidate, how, arguments)
-    rows = [] if wrong else how.plan(of(session), node, candidate.target, request)
+    rows = [] if wrong else how.plan(runtime_of(session), node, candidate.target, request)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
     return Intent(event, leaves, how, rows, request.steps, wrong, shown)
@@ -252,9 +252,9 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     """
     Start a verb: change the provision state and dispatch the operation.
 
-    The caller has locked the node's row. Raises the errors of `provisioning.weigh`.
+    The caller has locked the node's row. Raises the errors of `provisioning.decide`.
     """
-    intent = weigh(session, node, verb, arguments)
+    intent = decide(session, node, verb, arguments)
     if intent.event in _INTERRUPTS:
         _INTERRUPTS[intent.event].act(session, node, caller)
         return
@@ -268,17 +268,17 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
         provision_state.move(node, intent.event)
         return
     node.last_error = None
-    _keep_arguments(of(session), node, intent.event, arguments, caller)
+    _keep_arguments(runtime_of(session), node, intent.event, arguments, caller)
     provision_state.move(node, intent.event, how.target or MACHINE[row.moves[intent.event]].target)
     if intent.rows:
         steps = [dict(each) for each in intent.steps]
         operations.start(
             session, node, how.kind, intent.rows, intent.shown, caller, asked_steps=steps
         )
-        history.begins(session, node, intent.rows, caller.user_id)
+        history.record_start(session, node, intent.rows, caller.user_id)
         return
     code = FailureCode.INVALID_STEPS
-    error = failures.described(code, "; ".join(intent.wrong)) if intent.wrong else None
+    error = failures.describe(code, "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
     transitions.log_end(node, finished)
     transitions.fire(session, node, finished, Event.FAIL if error else Event.DONE)

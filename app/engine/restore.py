@@ -22,7 +22,7 @@ from app.engine import failures, operations, provision_state, timeouts, transiti
 from app.inventory import history
 from app.models import ACTIVE, Fault, Node, Operation, OperationState, Watermark
 from app.operation_states import OperationEvent, StepEvent, step_transition
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import MACHINE, Event, Kind, State
 from drivers.core.errors import FailureCode
 
@@ -35,7 +35,7 @@ LEAP = 1_000_000
 CHUNK = 1000
 
 
-class Older(Exception):
+class DatabaseRewound(Exception):
     """The database was restored: its watermark is lower than one that was seen."""
 
     def __init__(self, level: int, seen: int) -> None:
@@ -43,33 +43,35 @@ class Older(Exception):
         self.level, self.seen = level, seen
 
 
-def rise(session: Session, seen: int) -> int:
+def advance(session: Session, seen: int) -> int:
     """
     Raise the watermark and return its new level.
 
     seen: highest level that the caller knows. If the watermark was not raised for longer than the
     heartbeat timeout, deadlines of agents are extended by that time.
 
-    Raises `restore.Older`: the database has a lower level than `seen`.
+    Raises `restore.DatabaseRewound`: the database has a lower level than `seen`.
     """
     row = _locked(session)
     if row.level < seen:
-        raise Older(row.level, seen)
+        raise DatabaseRewound(row.level, seen)
     _extend_deadlines(session)
     row.level += 1
     return row.level
 
 
-def settle(session: Session, found: Older, touched: Collection[str] | None) -> None:
+def quarantine_once(
+    session: Session, found: DatabaseRewound, touched: Collection[str] | None
+) -> None:
     """
     Declare the database restored, unless another process has, or the watermark has changed since.
 
-    touched: see `restore.declare`. Afterwards the watermark is above all that were seen.
+    touched: see `restore.quarantine`. Afterwards the watermark is above all that were seen.
     """
     row = _locked(session)
     if row.level != found.level:
         return
-    declare(session, touched)
+    quarantine(session, touched)
     _extend_deadlines(session)
     row.level = found.seen + LEAP
 
@@ -80,9 +82,9 @@ def _locked(session: Session) -> Watermark:
 
 def _extend_deadlines(session: Session) -> None:
     silence = session.scalar(select(age(Watermark.raised_at))) or 0.0
-    if silence > of(session).settings.conductor.heartbeat_timeout:
+    if silence > runtime_of(session).settings.conductor.heartbeat_timeout:
         logger.warning("conductors.were_away", seconds=round(silence))
-        timeouts.allow_for(session, silence)
+        timeouts.extend_deadlines(session, silence)
 
 
 def _first(session: Session) -> Watermark:
@@ -100,7 +102,7 @@ def level(session: Session) -> int:
     return session.scalar(select(Watermark.level)) or 0
 
 
-def declare(session: Session, touched: Collection[str] | None = None) -> tuple[int, int]:
+def quarantine(session: Session, touched: Collection[str] | None = None) -> tuple[int, int]:
     """
     Quarantine nodes after a restore: fail their active operations without cleanup.
 
@@ -169,7 +171,7 @@ def _fail_operation(session: Session, node: Node, operation: Operation) -> None:
     )
     for row in operations.pending(session, operation):
         step_transition(row, StepEvent.SKIP)
-    operation.error = failures.described(FailureCode.RESTORED, reason) | {
+    operation.error = failures.describe(FailureCode.RESTORED, reason) | {
         "step": None,
         "retryable": False,
     }

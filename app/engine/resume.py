@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import after, age, now
 from app.engine import provision_state
-from app.engine.operations import hand_out, lock
+from app.engine.operations import dispatch, lock
 from app.models import (
     BESIDE,
     AgentRecord,
@@ -26,12 +26,12 @@ from app.runtime import Runtime
 from app.states import MACHINE, Event, Kind, State
 
 #: Seconds for which polling replaces the heartbeats of an agent.
-WATCHED = 600.0
+POLLING_PERIOD = 600.0
 #: Most operations per transaction.
 BATCH = 200
 
 
-def wake(session: Session, node: Node, operation: Operation) -> bool:
+def resume_operation(session: Session, node: Node, operation: Operation) -> bool:
     """
     Dispatch a waiting operation again.
 
@@ -44,11 +44,11 @@ def wake(session: Session, node: Node, operation: Operation) -> bool:
         return False
     if operation.moves_node and MACHINE[State(node.provision_state)].kind is Kind.WAIT:
         provision_state.move(node, Event.RESUME)
-    hand_out(session, node, operation, OperationEvent.WAKE)
+    dispatch(session, node, operation, OperationEvent.RESUME)
     return True
 
 
-def agent_called(session: Session, node_id: int) -> None:
+def resume_on_heartbeat(session: Session, node_id: int) -> None:
     """Resume the operation that waits for the agent's heartbeat, if there is one."""
     node = lock(session, node_id)
     operation = session.scalar(
@@ -59,10 +59,10 @@ def agent_called(session: Session, node_id: int) -> None:
         )
     )
     if operation is not None:
-        wake(session, node, operation)
+        resume_operation(session, node, operation)
 
 
-def unwatched(timeout: float | BindParameter[float]) -> ColumnElement[bool]:
+def not_polled(timeout: float | BindParameter[float]) -> ColumnElement[bool]:
     """
     Condition on an operation that waits for its agent: no live conductor polls the agent.
 
@@ -76,7 +76,7 @@ def unwatched(timeout: float | BindParameter[float]) -> ColumnElement[bool]:
     return or_(Operation.watched_until.is_(None), Operation.watched_until < now(), without_poller)
 
 
-def keep_watch(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
+def extend_polling(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
     """
     Extend the polling of agents for these operations, given as (id, fence).
 
@@ -88,7 +88,7 @@ def keep_watch(runtime: Runtime, watched: Sequence[tuple[int, int]]) -> None:
             session.execute(
                 update(Operation)
                 .where(these, Operation.watched_until.is_not(None))
-                .values(watched_until=after(WATCHED))
+                .values(watched_until=after(POLLING_PERIOD))
                 .execution_options(synchronize_session=False)
             )
 
@@ -105,7 +105,7 @@ def leave_to_agent(runtime: Runtime, operation_id: int, fence: int) -> None:
         )
 
 
-def wake_if_called(session: Session, node: Node, operation: Operation) -> None:
+def resume_if_heartbeat(session: Session, node: Node, operation: Operation) -> None:
     """
     Resume the operation if a heartbeat has arrived since its step was claimed.
 
@@ -118,10 +118,10 @@ def wake_if_called(session: Session, node: Node, operation: Operation) -> None:
         select(AgentRecord.heartbeats).where(AgentRecord.node_id == node.id).with_for_update()
     )
     if heartbeats is not None and heartbeats > operation.heartbeats:
-        wake(session, node, operation)
+        resume_operation(session, node, operation)
 
 
-def wake_what_waited(session: Session, node: Node) -> None:
+def resume_after_power_change(session: Session, node: Node) -> None:
     """After a power change, resume the waiting operation if its agent has sent a heartbeat."""
     waiting = session.scalar(
         select(Operation).where(
@@ -131,4 +131,4 @@ def wake_what_waited(session: Session, node: Node) -> None:
         )
     )
     if waiting is not None:
-        wake_if_called(session, node, waiting)
+        resume_if_heartbeat(session, node, waiting)

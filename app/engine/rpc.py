@@ -16,7 +16,7 @@ from app import release
 from app.errors import GatewayTimeout, NodeLocked, ServiceError, Unavailable
 from app.inventory import nodes
 from app.kit import conductors
-from app.kit.concurrency import given_away
+from app.kit.concurrency import yielding_slot
 from app.models import Node
 from app.ring import Member, owner
 from app.runtime import Asks, Runtime
@@ -26,7 +26,7 @@ LIVENESS_INTERVAL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Method:
     """A method of an interface that can be called."""
 
     interface: str
@@ -37,18 +37,18 @@ class Question:
     needs: int = release.NEEDED  # version that the conductor must understand (`app.release`)
 
 
-QUESTIONS: Mapping[str, Question] = {
-    "supported_boot_devices": Question("management", "supported_boot_devices", locked=False),
-    "get_boot_device": Question("management", "get_boot_device"),
-    "set_boot_device": Question("management", "set_boot_device", order=True),
-    "inject_nmi": Question("management", "inject_nmi", order=True, repeatable=False),
-    "indicators": Question("management", "indicators", locked=False),
-    "get_indicator": Question("management", "get_indicator"),
-    "set_indicator": Question("management", "set_indicator", order=True),
-    "virtual_media": Question("management", "virtual_media", locked=False),
-    "get_console": Question("console", "get_console", locked=False),
-    "call": Question("vendor", "call", order=True, repeatable=False),
-    "call_shared": Question("vendor", "call", locked=False, repeatable=False),
+METHODS: Mapping[str, Method] = {
+    "supported_boot_devices": Method("management", "supported_boot_devices", locked=False),
+    "get_boot_device": Method("management", "get_boot_device"),
+    "set_boot_device": Method("management", "set_boot_device", order=True),
+    "inject_nmi": Method("management", "inject_nmi", order=True, repeatable=False),
+    "indicators": Method("management", "indicators", locked=False),
+    "get_indicator": Method("management", "get_indicator"),
+    "set_indicator": Method("management", "set_indicator", order=True),
+    "virtual_media": Method("management", "virtual_media", locked=False),
+    "get_console": Method("console", "get_console", locked=False),
+    "call": Method("vendor", "call", order=True, repeatable=False),
+    "call_shared": Method("vendor", "call", locked=False, repeatable=False),
 }
 
 
@@ -61,9 +61,9 @@ class RemoteError(ServiceError):
         self.retry_after = answer["retry_after"]
 
 
-def ask(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
+def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     """
-    Call `what`, a key of `rpc.QUESTIONS`, for the node `ident` and return the result (JSON).
+    Call `what`, a key of `rpc.METHODS`, for the node `ident` and return the result (JSON).
 
     Waits up to `[api]ask_timeout` seconds, including the wait for a locked node.
 
@@ -74,7 +74,7 @@ def ask(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     already.
     """
     end = time.monotonic() + runtime.settings.api.ask_timeout
-    with given_away():
+    with yielding_slot():
         return _when_free(runtime, lambda: _call(runtime, ident, what, arguments, end))
 
 
@@ -92,7 +92,7 @@ def _when_free(runtime: Runtime, attempt: Callable[[], Any]) -> Any:
 
 
 def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], end: float) -> Any:
-    method = QUESTIONS[what]
+    method = METHODS[what]
     with runtime.reading() as session:
         node = nodes.find(session, ident)
         if method.locked and node.reservation is not None:
@@ -116,7 +116,7 @@ class _PendingCall:
 
     runtime: Runtime
     node: Node
-    method: Question
+    method: Method
     document: Mapping[str, Any]
     end: float  # by this process's monotonic clock
     refused: set[str] = field(default_factory=set)  # incarnations of too old a release

@@ -26,7 +26,7 @@ _STATES = [flow.wait for flow in FLOWS if flow.boots_again]
 _BOOTS, _OFF = "boot.prepare_ramdisk", "power.power_off"
 
 
-def boot_silent_again(runtime: Runtime) -> int:
+def retry_silent_boots(runtime: Runtime) -> int:
     """Check all nodes once and return the number of machines that are booted again."""
     timeout = runtime.settings.pxe.boot_retry_timeout
     if not timeout:
@@ -57,9 +57,9 @@ def _boot_again(
     starts = [
         row.position for row in before if row.label == _OFF and row.position < booted.position
     ]
-    operations.go_back(session, operation, max(starts, default=booted.position))
+    operations.rewind(session, operation, max(starts, default=booted.position))
     logger.warning("boot.retried", node=node.uuid, operation=operation.uuid, silent=timeout)
-    return resume.wake(session, node, operation)
+    return resume.resume_operation(session, node, operation)
 
 
 def _is_before(row: OperationStep, operation: Operation) -> bool:

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 from app import flows
 from app.db.clock import after, age
 from app.models import Node, Operation, OperationState, OperationStep
-from app.runtime import of
+from app.runtime import runtime_of
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Outcome, Wait
 
 
-def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:
+def retry_transient(step: OperationStep, outcome: Outcome) -> Outcome:
     """Replace a retryable failure by a wait with exponential backoff while tries are left."""
     if not isinstance(outcome, Failed) or not outcome.retryable or step.faults + 1 >= step.tries:
         return outcome
@@ -25,7 +25,7 @@ def tolerant(step: OperationStep, outcome: Outcome) -> Outcome:
     return Wait(step.progress, poll_after=step.backoff * 2 ** (step.faults - 1))
 
 
-def in_time(
+def charge_budget(
     session: Session, node: Node, step: OperationStep, outcome: Outcome, seconds: float
 ) -> Outcome:
     """
@@ -37,7 +37,7 @@ def in_time(
     if not isinstance(outcome, Wait) or outcome.poll_after is None:
         return outcome
     if step.remaining is None:
-        limit = time_of(session, node, step, outcome)
+        limit = budget_of(session, node, step, outcome)
         if not limit:
             return outcome
         step.remaining = limit
@@ -51,7 +51,7 @@ def in_time(
     return replace(outcome, poll_after=pause)
 
 
-def time_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:
+def budget_of(session: Session, node: Node, step: OperationStep, outcome: Wait) -> float:
     """Return the time budget of a step in seconds; 0: unlimited."""
     return outcome.timeout or step.timeout or callback_timeout(session, node)
 
@@ -65,10 +65,10 @@ def callback_timeout(session: Session, node: Node) -> float:
     """
     # the cleanup after an abort runs in a state in which no flow is under way
     flow = flows.under_way_in(node.provision_state) or flows.DEPLOY
-    return float(getattr(of(session).settings.conductor, flow.callback_timeout))
+    return float(getattr(runtime_of(session).settings.conductor, flow.callback_timeout))
 
 
-def allow_for(session: Session, seconds: float) -> None:
+def extend_deadlines(session: Session, seconds: float) -> None:
     """Extend the deadlines of all waits for agents after `seconds` without any live conductor."""
     waits = (Operation.state == OperationState.WAITING, Operation.wake_at.is_(None))
     for model, condition in (

@@ -26,10 +26,10 @@ from app.engine import (
 from app.engine.operations import (
     append,
     current_step,
-    go_back,
-    hand_out,
-    leave_queue,
+    dispatch,
+    free_slot,
     pending,
+    rewind,
     steps_of,
 )
 from app.errors import Invalid
@@ -46,7 +46,7 @@ from app.models import (
     StepSource,
 )
 from app.operation_states import OperationEvent, StepEvent, step_transition, transition
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import MACHINE, Event, Kind, State
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Flow, Hold, Wait
@@ -86,13 +86,13 @@ def wait(
     """
     Record that a step waits: set its deadline, and release the node if its flow has a wait state.
 
-    outcome: as returned by `timeouts.in_time`.
+    outcome: as returned by `timeouts.charge_budget`.
     """
     step_transition(step, StepEvent.WAIT)
     transition(session, operation, OperationEvent.WAIT)
     step.progress = dict(outcome.progress)
     operation.wake_at = operation.deadline_at = None
-    limit = timeouts.time_of(session, node, step, outcome)
+    limit = timeouts.budget_of(session, node, step, outcome)
     if outcome.poll_after is not None:
         operation.wake_at = after(outcome.poll_after)
         if step.remaining is not None:
@@ -106,7 +106,7 @@ def wait(
     if operation.moves_node and Event.WAIT in MACHINE[State(node.provision_state)].moves:
         provision_state.move(node, Event.WAIT)
         _release(node)
-    resume.wake_if_called(session, node, operation)
+    resume.resume_if_heartbeat(session, node, operation)
 
 
 def hold(
@@ -136,7 +136,7 @@ def unhold(session: Session, node: Node) -> None:
     if operation is None:  # it has ended meanwhile: the deadline of the wait applies
         return
     transition(session, operation, OperationEvent.UNHOLD)
-    resume.wake(session, node, operation)
+    resume.resume_operation(session, node, operation)
 
 
 def fail(
@@ -152,7 +152,7 @@ def fail(
     if step.child:
         child_nodes.release(session, operation)
     if failure.code == FailureCode.VERSION_MISMATCH and _rewind_clean(session, operation, step):
-        hand_out(session, node, operation, OperationEvent.RESTART)
+        dispatch(session, node, operation, OperationEvent.RESTART)
         return False
     step_transition(step, StepEvent.FAIL)
     step.finished_at, step.error = utcnow(), failure.reason
@@ -196,8 +196,8 @@ def _cleanup_rows(session: Session, node: Node, operation: Operation) -> list[Op
         return []
     started = any(row.flow and row.attempts for row in rows)
     setting = None if started else flow.power_off_on_failure
-    off = bool(setting and getattr(of(session).settings.conductor, setting))
-    return planning.tidy(targets.of_node(session, node), flow.name, power_off=off)
+    off = bool(setting and getattr(runtime_of(session).settings.conductor, setting))
+    return planning.cleanup(targets.of_node(session, node), flow.name, power_off=off)
 
 
 def _replan(
@@ -221,7 +221,7 @@ def _replan(
         return [str(error)]
     if errors:
         return errors
-    rows = planning.with_agent_steps(of(session), target, flow, rest, asked, before)
+    rows = planning.with_agent_steps(runtime_of(session), target, flow, rest, asked, before)
     for row in rest:
         session.delete(row)
         steps_of(session, operation).remove(row)
@@ -243,7 +243,7 @@ def _rewind_clean(session: Session, operation: Operation, step: OperationStep) -
     lists.faults += 1
     if lists.faults > RESTARTS:
         return False
-    go_back(session, operation, lists.position)
+    rewind(session, operation, lists.position)
     return True
 
 
@@ -255,7 +255,7 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
     record_error(session, node, operation)
     if cleans_up:
         transition(session, operation, OperationEvent.CLEAN_UP)
-        hand_out(session, node, operation, OperationEvent.HAND_OUT)
+        dispatch(session, node, operation, OperationEvent.DISPATCH)
     else:
         _end_of_steps(session, node, operation)
 
@@ -268,7 +268,7 @@ def request_abort(session: Session, node: Node) -> None:
     or outcome is recorded concurrently. A conductor that runs the step loses its claim by the new
     fence: its later writes are refused.
     """
-    query = select(Operation).where(*aborts.of_node(node)).with_for_update()
+    query = select(Operation).where(*aborts.abortable_operation(node)).with_for_update()
     operation = session.scalar(query.execution_options(populate_existing=True))
     if operation is None:  # no operation is active: only the state changes
         provision_state.move(node, Event.ABORT)
@@ -294,7 +294,7 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
     failed = operation.error is not None
     if operation.aborting:
         end(session, node, operation, OperationEvent.ABORT)
-        aborts.arrive(session, node, operation)
+        aborts.finish(session, node, operation)
         _release(node)
         return
     end(session, node, operation, OperationEvent.FAIL if failed else OperationEvent.SUCCEED)
@@ -307,7 +307,7 @@ def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
         record_error(session, node, operation)
     _release(node)
     session.flush()
-    resume.wake_what_waited(session, node)
+    resume.resume_after_power_change(session, node)
 
 
 def end(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
@@ -315,7 +315,7 @@ def end(session: Session, node: Node, operation: Operation, event: OperationEven
     transition(session, operation, event)
     operation.finished_at = utcnow()
     operation.deadline_at = operation.wake_at = None
-    leave_queue(session, operation)
+    free_slot(session, operation)
     log_end(node, operation)
 
 
@@ -348,16 +348,16 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
     user = operation.requested_by
     if event is Event.FAIL:
         failed_in = (operation.error or {}).get("step")
-        history.ends(session, node, _steps_of_flow(session, operation), failed_in, user)
+        history.record_end(session, node, _steps_of_flow(session, operation), failed_in, user)
     elif passed:
         history.add(session, node, "transition", f"The node was {passed}.", user=user)
-        history.ends(session, node, _steps_of_flow(session, operation), user=user)
+        history.record_end(session, node, _steps_of_flow(session, operation), user=user)
     provision_state.move(node, event)
     if event is Event.FAIL:
         record_error(session, node, operation)
     else:
-        history.begins(session, node, _steps_of_flow(session, operation), user)
-    provision_state.settle(session, node, state, event, operation)
+        history.record_start(session, node, _steps_of_flow(session, operation), user)
+    provision_state.apply_effects(session, node, state, event, operation)
 
 
 def _steps_of_flow(session: Session, operation: Operation) -> Sequence[OperationStep]:
@@ -417,7 +417,7 @@ def fail_waiting(
     if MACHINE[State(node.provision_state)].kind is Kind.WAIT and operation.moves_node:
         provision_state.move(node, Event.RESUME)
     if fail(session, node, operation, step, failure):
-        hand_out(session, node, operation, OperationEvent.HAND_OUT)
+        dispatch(session, node, operation, OperationEvent.DISPATCH)
 
 
 def supersede(session: Session, node: Node) -> None:

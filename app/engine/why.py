@@ -14,7 +14,7 @@ from app.engine import admission, agent_waits, operations
 from app.kit import conductors
 from app.kit.refused_lookups import Refusal
 from app.models import ACTIVE, Node, Operation, OperationState, OperationStep
-from app.runtime import of
+from app.runtime import runtime_of
 from app.sentences import joined
 from app.states import MACHINE, VERBS, Kind, State
 from drivers.core.errors import FailureCode
@@ -119,7 +119,7 @@ def _maintenance(node: Node, message: str | None) -> str | None:
 
 def _service(session: Session) -> str | None:
     """Describe a problem of the whole service, if there is one."""
-    if conductors.alive(session, of(session).settings.conductor.heartbeat_timeout):
+    if conductors.alive(session, runtime_of(session).settings.conductor.heartbeat_timeout):
         return None
     return "no conductor is alive: all work stops until one is started"
 
@@ -178,7 +178,9 @@ def _cause(
             return "conductor", "no live conductor serves it", None
         return "conductor", "a message to its conductor is on its way", None
     if state == OperationState.RUNNING:
-        living = conductors.living(session, of(session).settings.conductor.heartbeat_timeout)
+        living = conductors.living_incarnations(
+            session, runtime_of(session).settings.conductor.heartbeat_timeout
+        )
         if operation.claimed_by not in living:
             silent = f"conductor {step.conductor}, which ran it, sends no heartbeats"
             return "conductor", f"{silent}; another live conductor takes it over", deadline

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.errors import NotFound
 from app.kit import conductors
 from app.models import Conductor
-from app.runtime import of
+from app.runtime import runtime_of
 from drivers.core.kinds import Raid
 from drivers.core.registry import Registry
 from drivers.noop import NoRaid
@@ -29,7 +29,7 @@ class LoadedDriver:
 
 def loaded(session: Session) -> dict[str, LoadedDriver]:
     """Return the loaded drivers by name, in alphabetical order."""
-    timeout = of(session).settings.conductor.heartbeat_timeout
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     alive = {each.name for each in conductors.alive(session, timeout)}
     found: dict[str, LoadedDriver] = {}
     rows = session.execute(

@@ -15,7 +15,7 @@ from drivers.core.steps import Flow, Step
 from drivers.core.target import Target
 
 #: A requested step: {interface, step, args, priority?, child?}.
-Asked = Mapping[str, Any]
+RequestedStep = Mapping[str, Any]
 Key = tuple[str, str]
 
 #: Lowest and highest priority of in-band deploy steps: between boot and tear-down of the agent.
@@ -45,7 +45,7 @@ def of_driver(target: Target, flow: Flow) -> list[Step]:
 
 
 def problems(
-    asked: Iterable[Asked],
+    asked: Iterable[RequestedStep],
     flow: Flow,
     known: Mapping[Key, Step],
     *,
@@ -87,7 +87,9 @@ def problems(
     return found
 
 
-def _wrong_args(label: str, each: Asked, args: Mapping[str, Any], *, enabled: bool) -> list[str]:
+def _wrong_args(
+    label: str, each: RequestedStep, args: Mapping[str, Any], *, enabled: bool
+) -> list[str]:
     given = each.get("args") or {}
     found = [
         f"{label}: has no argument {name!r}; it has {', '.join(args) or 'none'}"
@@ -100,7 +102,9 @@ def _wrong_args(label: str, each: Asked, args: Mapping[str, Any], *, enabled: bo
     return found
 
 
-def _wrong_in_deploy(label: str, each: Asked, step: Step | None, repeated: bool) -> list[str]:
+def _wrong_in_deploy(
+    label: str, each: RequestedStep, step: Step | None, repeated: bool
+) -> list[str]:
     priority, found = each.get("priority", 0), []
     if repeated:
         found.append(f"{label}: is requested twice")
@@ -115,7 +119,7 @@ def _wrong_in_deploy(label: str, each: Asked, step: Step | None, repeated: bool)
     return found
 
 
-def needs_ramdisk(asked: Iterable[Asked], known: Mapping[Key, Step]) -> bool:
+def needs_ramdisk(asked: Iterable[RequestedStep], known: Mapping[Key, Step]) -> bool:
     """Whether requested steps need the ramdisk; an unknown step may be the agent's, so it does."""
     for each in asked:
         if each["step"] in reserved.METHODS or each.get("child"):

@@ -16,7 +16,7 @@ from app.models import AgentRecord, Node, NodeTrait, Port
 from app.models import VolumeConnector as ConnectorRow
 from app.models import VolumeTarget as VolumeRow
 from app.models.snapshot import snapshots
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 from drivers.core.driver import Driver
 from drivers.core.kinds import KINDS
 from drivers.core.target import Agent, Nic, Target, VolumeConnector, VolumeTarget
@@ -92,7 +92,7 @@ def of_node(session: Session, node: Node) -> Target:
     """Build the target of a node, with ports and agent as this session sees them."""
     ports = [_port(row) for row in _PORTS.all(connection_of(session), {"node": node.id})]
     agent = _agent_of(session, node)
-    return build(of(session), node, ports, agent, **_more(session, node, agent))
+    return build(runtime_of(session), node, ports, agent, **_more(session, node, agent))
 
 
 def _agent_of(session: Session, node: Node) -> AgentRecord | None:
@@ -104,7 +104,7 @@ def _agent_of(session: Session, node: Node) -> AgentRecord | None:
     return None if row is None else _agent_row(row)
 
 
-def more_of(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
+def volumes_and_traits(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
     """
     Return optional arguments of `build`: volumes and traits.
 
@@ -120,7 +120,7 @@ def more_of(runtime: Runtime, node: Node, agent: AgentRecord | None) -> dict[str
 
 
 def _more(session: Session, node: Node, agent: AgentRecord | None) -> dict[str, Any]:
-    found = _volumes(session, node) if _uses_volumes(of(session), node) else {}
+    found = _volumes(session, node) if _uses_volumes(runtime_of(session), node) else {}
     if _runs(agent):
         mine = select(NodeTrait.trait).where(NodeTrait.node_id == node.id)
         found["traits"] = list(session.scalars(mine.order_by(NodeTrait.trait)))

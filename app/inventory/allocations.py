@@ -34,7 +34,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Allocation:
     if session.scalar(select(Conductor.id).limit(1)) is None:
         raise Unavailable("No conductor has ever been started.")
     allocation = _make(session, fields)
-    scheduling.announce(session, allocation)
+    scheduling.request_search(session, allocation)
     crud.add(session, allocation)
     return allocation
 
@@ -85,7 +85,7 @@ def remove(session: Session, allocation: Allocation, node: Node | None) -> None:
     if node is not None:
         _check_releasable(node)
         node.instance_uuid = None
-        nodes.give_back(session, node)
+        nodes.release_allocation(session, node)
         nodes.touch(node)
     else:
         session.delete(allocation)

@@ -13,7 +13,7 @@ from app.db.clock import utcnow
 from app.db.transactions import connection_of
 from app.kit.caller import Caller
 from app.models import Node, NodeHistory, OperationStep, draft
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import State
 
 #: Stored characters of a user's or a project's id: the length of their columns.
@@ -38,7 +38,7 @@ def add(
     Its duration is the time since the last change of the node's provision state. `user` and
     `project` are ids, those of the request that caused the event.
     """
-    if not of(session).settings.conductor.node_history:
+    if not runtime_of(session).settings.conductor.node_history:
         return
     time, since = utcnow(), node.provision_updated_at
     entry = NodeHistory(
@@ -58,12 +58,14 @@ def add(
     draft.add_all(connection_of(session), [entry])
 
 
-def requested(session: Session, node: Node, event_type: str, event: str, caller: Caller) -> None:
+def record_request(
+    session: Session, node: Node, event_type: str, event: str, caller: Caller
+) -> None:
     """Record an event of a caller's request."""
     add(session, node, event_type, event, user=caller.user_id, project=caller.project_id)
 
 
-def changed(node: Node, values: Mapping[str, Any]) -> list[str]:
+def changed_fields(node: Node, values: Mapping[str, Any]) -> list[str]:
     """
     Return the names of fields whose new values differ, as `field/key` for keys of objects.
 
@@ -82,17 +84,17 @@ def changed(node: Node, values: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def updated(session: Session, node: Node, fields: Sequence[str], caller: Caller) -> None:
+def record_update(session: Session, node: Node, fields: Sequence[str], caller: Caller) -> None:
     """Record which fields of a node a caller has changed, if any."""
     if not fields:
         return
     named = ", ".join(each[:LONGEST_NAME] for each in fields[:MOST_NAMES])
     more = f" and {len(fields) - MOST_NAMES} more" if len(fields) > MOST_NAMES else ""
     event = f"Changed: {named}{more}.".replace("\0", "")  # keys of objects may be any text
-    requested(session, node, "update", event, caller)
+    record_request(session, node, "update", event, caller)
 
 
-def begins(
+def record_start(
     session: Session, node: Node, steps: Sequence[OperationStep], user: str | None = None
 ) -> None:
     """Record the start of the flow of the node's state, if steps of this flow are recorded."""
@@ -102,7 +104,7 @@ def begins(
         add(session, node, f"{flow}_start", event, user=user)
 
 
-def ends(
+def record_end(
     session: Session,
     node: Node,
     steps: Sequence[OperationStep],
@@ -120,7 +122,7 @@ def ends(
 
 def _flow(session: Session, node: Node) -> str | None:
     """Name of the flow in event types; None if its steps are not recorded."""
-    if not of(session).settings.conductor.record_step_flows_in_history:
+    if not runtime_of(session).settings.conductor.record_step_flows_in_history:
         return None
     flow = flows.busy_in(node.provision_state)
     if flow is flows.CLEAN and node.target_provision_state == State.MANAGEABLE:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.errors import Invalid
 from app.kit import crud
 from app.models import InspectionRule
-from app.runtime import of
+from app.runtime import runtime_of
 from drivers.inspection import rules as engine
 
 
@@ -53,7 +53,7 @@ def in_order(session: Session, phase: str = "main") -> list[dict[str, Any]]:
     query = select(InspectionRule).where(InspectionRule.phase == phase).order_by(InspectionRule.id)
     names = ("uuid", "description", "priority", "sensitive", "conditions", "actions")
     found = [{name: getattr(rule, name) for name in names} for rule in session.scalars(query)]
-    path = of(session).settings.inspection_rules.built_in_rules
+    path = runtime_of(session).settings.inspection_rules.built_in_rules
     if path:
         found += [rule for rule in engine.read(path) if rule.get("phase", "main") == phase]
     return sorted(found, key=lambda rule: -rule["priority"])

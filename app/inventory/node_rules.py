@@ -16,7 +16,7 @@ from app.kit import conductors
 from app.kit.identifiers import identified, is_uuid
 from app.kit.json_patch import Change
 from app.models import Chassis, Node
-from app.runtime import of
+from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
 from drivers.agent.image import wanted_boot_mode
 from drivers.core.kinds import KINDS
@@ -47,7 +47,7 @@ def check_name(name: str | None) -> None:
 
 def check_served(session: Session, node: Node) -> None:
     """Check that a live conductor of the node's group has loaded its driver."""
-    timeout = of(session).settings.conductor.heartbeat_timeout
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     alive = conductors.alive(session, timeout)
     group = [each for each in alive if each.group == node.conductor_group]
     if any(node.driver in each.drivers for each in group):
@@ -80,7 +80,7 @@ def _invalid_value(field: str, value: str, why: str) -> Invalid:
 
 def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
     mode = wanted_boot_mode(properties)
-    if mode in of(session).settings.api.disallowed_enrollment_boot_modes:
+    if mode in runtime_of(session).settings.api.disallowed_enrollment_boot_modes:
         raise Invalid(
             f"properties/capabilities: no node may have boot mode {mode}"
             " ([api]disallowed_enrollment_boot_modes)"

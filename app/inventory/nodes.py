@@ -26,7 +26,7 @@ from app.inventory import history, node_rules
 from app.inventory.node_rules import INTERFACES
 from app.kit import crud, unique
 from app.kit.caller import Caller
-from app.kit.concurrency import given_away
+from app.kit.concurrency import yielding_slot
 from app.kit.identifiers import identified, key_of
 from app.kit.json_patch import Change
 from app.models import (
@@ -46,7 +46,7 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 from app.states import State
 from drivers.core.errors import HardwareError
 
@@ -92,7 +92,7 @@ _LOCKED = {
 }
 
 
-def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
+def retry_while_locked(runtime: Runtime, work: Callable[[Session], T]) -> T:
     """
     Run `work` in a transaction; retry it while the node is reserved for an operation.
 
@@ -110,7 +110,7 @@ def when_free(runtime: Runtime, work: Callable[[Session], T]) -> T:
             return retrying(attempt)
         except NodeLocked as locked:
             try:
-                with given_away():
+                with yielding_slot():
                     time.sleep(settings.node_locked_retry_interval)
             except Unavailable:  # too many requests wait: fail at once, with the first error
                 raise locked from None
@@ -123,7 +123,7 @@ def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:
 
     Raises Invalid, AlreadyExists.
     """
-    settings = of(session).settings
+    settings = runtime_of(session).settings
     node = crud.make(Node, fields)
     node.provision_state = state
     if not node.resource_class:
@@ -163,7 +163,7 @@ def change(
 
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
-    values = crud.filled(Node, values)
+    values = crud.with_defaults(Node, values)
     node_rules.check_state(node, changes, values.keys(), inspecting_counts)
     if "name" in values:
         node_rules.check_name(values["name"])
@@ -183,7 +183,7 @@ def change(
     _check_allocation(session, node, values)
     served = (node.driver, node.conductor_group)
     display_name = node.instance_info.get("display_name")
-    fields = history.changed(node, values)
+    fields = history.changed_fields(node, values)
     chosen = {key: values.pop(key) for key in tuple(values) if key in INTERFACES}
     with unique.checked(session, "node", node):
         for key, value in values.items():
@@ -196,7 +196,7 @@ def change(
         if chosen or served[0] != node.driver:
             _set_interfaces(session, node, chosen, reset=reset_interfaces)
         touch(node)
-    history.updated(session, node, fields, caller)
+    history.record_update(session, node, fields, caller)
 
 
 def touch(node: Node) -> None:
@@ -204,7 +204,7 @@ def touch(node: Node) -> None:
     node.updated_at = now()
 
 
-def give_back(session: Session, node: Node) -> None:
+def release_allocation(session: Session, node: Node) -> None:
     """Delete the node's allocation, if any, and the traits that it has set in instance_info."""
     session.execute(delete(Allocation).where(Allocation.node_id == node.id))
     info = node.instance_info
@@ -221,7 +221,7 @@ def set_maintenance(session: Session, node: Node, reason: str | None, caller: Ca
     node.maintenance, node.maintenance_reason = True, reason
     touch(node)
     event = f"Maintenance was set: {reason or 'no reason given'}."
-    history.requested(session, node, "maintenance", event, caller)
+    history.record_request(session, node, "maintenance", event, caller)
 
 
 def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
@@ -234,7 +234,7 @@ def clear_maintenance(session: Session, node: Node, caller: Caller) -> None:
     node.maintenance = False
     _clear_dependents(node, {"maintenance": False})
     touch(node)
-    history.requested(session, node, "maintenance", "Maintenance was ended.", caller)
+    history.record_request(session, node, "maintenance", "Maintenance was ended.", caller)
 
 
 def remove(session: Session, node: Node) -> None:
@@ -248,7 +248,7 @@ def remove(session: Session, node: Node) -> None:
     if node.protected:
         raise NodeProtected(node.uuid)
     allowed = set(REMOVABLE)
-    if of(session).settings.conductor.allow_deleting_available_nodes:
+    if runtime_of(session).settings.conductor.allow_deleting_available_nodes:
         allowed.add(State.AVAILABLE)
     elif node.provision_state == State.AVAILABLE:
         raise Conflict(f"Node {node.uuid} is available and may not be deleted.")
@@ -286,7 +286,7 @@ def _check_allocation(session: Session, node: Node, values: Mapping[str, Any]) -
             f'instance_uuid: node {node.uuid} is allocated, and in state "{node.provision_state}"'
         )
     if leaves:
-        give_back(session, node)
+        release_allocation(session, node)
 
 
 def _check_unlocked(node: Node) -> None:
@@ -304,7 +304,7 @@ def _set_interfaces(
 
     Raises Invalid: the driver does not have an interface.
     """
-    drivers = of(session).drivers
+    drivers = runtime_of(session).drivers
     wanted = {
         kind: chosen[field] if field in chosen else None if reset else getattr(node, field)
         for field, kind in INTERFACES.items()

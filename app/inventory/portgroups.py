@@ -13,7 +13,7 @@ from app.errors import Invalid
 from app.inventory import owned_resources
 from app.kit import crud
 from app.models import Port, Portgroup
-from app.runtime import of
+from app.runtime import runtime_of
 
 
 def create(session: Session, fields: Mapping[str, Any]) -> Portgroup:
@@ -24,7 +24,7 @@ def create(session: Session, fields: Mapping[str, Any]) -> Portgroup:
     """
     values = owned_resources.by_column(session, dict(fields))
     if not values.get("mode"):
-        values["mode"] = of(session).settings.default.default_portgroup_mode
+        values["mode"] = runtime_of(session).settings.default.default_portgroup_mode
     group = crud.make(Portgroup, values)
     crud.add(session, group)
     return group

@@ -48,7 +48,7 @@ def change(
     Raises Invalid, Conflict, NodeLocked, AlreadyExists.
     """
     node = owned_resources.lock_node(session, port, inspecting_counts=inspecting_counts)
-    values = crud.filled(Port, _by_column(session, dict(values)))
+    values = crud.with_defaults(Port, _by_column(session, dict(values)))
     changed = owned_resources.changed(port, values)
     owned_resources.check_rewirable(node, (WIRING[name] for name in changed & WIRING.keys()))
     in_use = node.provision_state == State.ACTIVE or node.instance_uuid is not None

@@ -22,7 +22,7 @@ from app.db.transactions import call_after_commit, retrying
 from app.inventory.nodes import touch
 from app.models import Allocation, AllocationState, Node, NodeTrait
 from app.models.node import FREE
-from app.runtime import Call, Runtime, of
+from app.runtime import Call, Runtime, runtime_of
 
 logger = log.get(__name__)
 
@@ -37,7 +37,7 @@ RESENT = 1000
 RESEND_AT_MOST = 60.0
 
 
-def announce(
+def request_search(
     session: Session, allocation: Allocation, *, delay: float = 0, existed: float = 0
 ) -> None:
     """
@@ -46,7 +46,7 @@ def announce(
     `delay`: seconds until a conductor searches. `existed`: age of the allocation in seconds; the
     interval grows with it, as a lost message becomes less and less likely.
     """
-    runtime, uuid = of(session), allocation.uuid
+    runtime, uuid = runtime_of(session), allocation.uuid
     interval = max(runtime.settings.conductor.resend_after, existed)
     allocation.due_at = after(delay + min(interval, RESEND_AT_MOST))
 
@@ -57,7 +57,7 @@ def announce(
     call_after_commit(session, deliver)
 
 
-def announce_due(runtime: Runtime) -> int:
+def resend_due(runtime: Runtime) -> int:
     """Send messages that are due again, and return their number."""
     with runtime.transaction() as session:
         due = session.execute(
@@ -68,13 +68,13 @@ def announce_due(runtime: Runtime) -> int:
             .with_for_update(skip_locked=True)
         ).all()
         for allocation, existed in due:
-            announce(session, allocation, existed=existed)
+            request_search(session, allocation, existed=existed)
     if due:
         logger.info("allocations.resent", count=len(due))
     return len(due)
 
 
-def seek(runtime: Runtime, uuid: str) -> None:
+def allocate(runtime: Runtime, uuid: str) -> None:
     """Find a node for an allocation in state `allocating`, or set its state `error`."""
 
     def work() -> None:
@@ -106,7 +106,7 @@ def _allocating(uuid: str) -> Select[Any]:
 
 
 def _allocate(session: Session, allocation: Allocation) -> None:
-    settings = of(session).settings.conductor
+    settings = runtime_of(session).settings.conductor
     allocation.updated_at = now()
     other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
     if other is not None:  # a caller has set it; `instance_uuid` is unique
@@ -122,7 +122,7 @@ def _allocate(session: Session, allocation: Allocation) -> None:
     locked = session.scalar(select(Node.id).where(*fit, busy).limit(1)) is not None
     allocation.attempts += 1
     if locked and allocation.attempts < settings.node_locked_retry_attempts:
-        announce(session, allocation, delay=settings.node_locked_retry_interval)
+        request_search(session, allocation, delay=settings.node_locked_retry_interval)
     elif locked:
         _fail(allocation, f"every available node {_wanted(allocation)} is locked")
     else:

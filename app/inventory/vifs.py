@@ -16,7 +16,7 @@ from app.errors import Conflict, Invalid, NodeLocked
 from app.hardware import targets
 from app.models import Node, Port, Portgroup
 from app.models.base import kind_of
-from app.runtime import of
+from app.runtime import runtime_of
 from drivers.core.errors import HardwareError
 from drivers.core.kinds import Network
 
@@ -114,7 +114,7 @@ def _check_free(node: Node) -> None:
 
 def _network(session: Session, node: Node) -> Network:
     try:
-        return targets.driver_of(of(session), node).network
+        return targets.driver_of(runtime_of(session), node).network
     except HardwareError as error:
         raise Invalid(str(error)) from error
 

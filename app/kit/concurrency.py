@@ -15,7 +15,7 @@ from app.errors import Unavailable
 _mine = threading.local()
 
 
-class Turns:
+class RequestSlots:
     """Slots for `working` requests that are served, and `waiting` that have yielded theirs."""
 
     def __init__(self, working: int, waiting: int) -> None:
@@ -45,13 +45,13 @@ class Turns:
 
 
 @contextmanager
-def given_away() -> Iterator[None]:
+def yielding_slot() -> Iterator[None]:
     """
     Yield this thread's request slot while it waits; outside of a request, do nothing.
 
     Raises Unavailable: too many requests wait already.
     """
-    slots: Turns | None = getattr(_mine, "slots", None)
+    slots: RequestSlots | None = getattr(_mine, "slots", None)
     if slots is None:
         yield
         return

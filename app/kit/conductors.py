@@ -16,7 +16,7 @@ from app.db.clock import age, now
 from app.errors import Unavailable
 from app.models import BeatLease, Conductor, Node
 from app.ring import Member, owner
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 
 CACHE_SECONDS = 1.0
 #: Seconds from the end of a beat's lease until another beat must have taken the lead.
@@ -57,18 +57,18 @@ def lost(session: Session | Connection, timeout: float) -> list[tuple[str, str, 
     return [(name, incarnation, float(silent)) for name, incarnation, silent in rows]
 
 
-def silence(session: Session | Connection) -> float:
+def seconds_since_heartbeat(session: Session | Connection) -> float:
     """Seconds since the last heartbeat of any conductor; 0 without conductors."""
     return float(session.scalar(select(func.min(age(Conductor.heartbeat_at)))) or 0)
 
 
-def living(session: Session, timeout: float) -> set[str]:
+def living_incarnations(session: Session, timeout: float) -> set[str]:
     """Incarnations with a recent heartbeat, including those that drain."""
     fresh = age(Conductor.heartbeat_at) < timeout
     return set(session.scalars(select(Conductor.incarnation).where(fresh)))
 
 
-def known(session: Session) -> set[str]:
+def registered_incarnations(session: Session) -> set[str]:
     """Incarnations that are registered, alive or not."""
     return set(session.scalars(select(Conductor.incarnation)))
 
@@ -97,7 +97,7 @@ def owner_of(session: Session, node: Node, version: int = 0) -> Member:
 
     Raises Unavailable: no live conductor of the node's group has its driver.
     """
-    able = [each for each in members(of(session), session) if each.version >= version]
+    able = [each for each in members(runtime_of(session), session) if each.version >= version]
     found = owner(node.uuid, node.driver, node.conductor_group, able)
     if found is None:
         group = f" in conductor group {node.conductor_group!r}" if node.conductor_group else ""
@@ -143,7 +143,7 @@ def heartbeat(session: Session, name: str, incarnation: str) -> bool:
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
-def leave(session: Session, name: str, incarnation: str) -> None:
+def mark_offline(session: Session, name: str, incarnation: str) -> None:
     """
     Mark a conductor as offline: its nodes belong to other conductors from now on.
 
@@ -157,7 +157,7 @@ def leave(session: Session, name: str, incarnation: str) -> None:
     )
 
 
-def forget(session: Session, silent: float) -> list[str]:
+def remove_silent(session: Session, silent: float) -> list[str]:
     """Remove conductors without a heartbeat for `silent` seconds, and return their names."""
     gone = age(Conductor.heartbeat_at) >= silent
     names = list(session.scalars(select(Conductor.hostname).where(gone)))

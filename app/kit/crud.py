@@ -26,7 +26,7 @@ def _empty(model: type[Base], name: str) -> Any:
     return default.arg if default.is_scalar else default.arg(None)
 
 
-def filled(model: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(model: type[Base], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of columns with None replaced by the column's default."""
     return {name: _empty(model, name) if value is None else value for name, value in values.items()}
 
@@ -35,7 +35,7 @@ def make(model: type[Model], fields: Mapping[str, Any]) -> Model:
     """Create a row, with a UUID, that no session has yet. `fields` has values of some columns."""
     names = (column.name for column in model.__table__.columns)
     unnamed = {name: None for name in names if _empty(model, name) is not None}
-    values = filled(model, {**unnamed, **fields})
+    values = with_defaults(model, {**unnamed, **fields})
     return model(**{**values, "uuid": values.get("uuid") or str(uuid4())})
 
 
@@ -56,7 +56,7 @@ def change(session: Session, row: Base, values: Mapping[str, Any]) -> None:
     Raises AlreadyExists.
     """
     with unique.checked(session, kind_of(type(row)), row):
-        for name, value in filled(type(row), values).items():
+        for name, value in with_defaults(type(row), values).items():
             setattr(row, name, value)
         if session.is_modified(row):
             row.updated_at = now()  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.kit import conductors
 from app.models import Conductor
-from app.runtime import of
+from app.runtime import runtime_of
 
 OK = "OK"
 
@@ -29,7 +29,7 @@ class Part:
 
 def examine(session: Session) -> list[Part]:
     """Check database, conductors and beat. Without names: callers need no authentication."""
-    timeout = of(session).settings.conductor.heartbeat_timeout
+    timeout = runtime_of(session).settings.conductor.heartbeat_timeout
     known = session.scalar(select(func.count()).select_from(Conductor)) or 0
     alive, lost = len(conductors.alive(session, timeout)), len(conductors.lost(session, timeout))
     leads = conductors.beat_leads(session)

@@ -22,7 +22,7 @@ TRY = 60.0
 REMIND = 30.0
 
 
-class Reach:
+class CircuitBreaker:
     """
     Circuit breaker of one server.
 

@@ -15,8 +15,8 @@ from typing import cast
 import orjson
 import redis
 
-from app.broker.redis_broker import reach
-from app.kit.reach import Reach
+from app.broker.redis_broker import circuit_breaker
+from app.kit.reach import CircuitBreaker
 
 #: Maximum number of entries, MAC addresses per entry, and lifetime in seconds.
 MOST, MOST_MACS, LIFETIME = 100, 8, 3600
@@ -51,7 +51,7 @@ class Refusals:
 
     def __init__(self, client: redis.Redis, prefix: str) -> None:
         self._client, self._key = client, f"{prefix}:refused-lookups"
-        self._reach: Reach = reach()
+        self._reach: CircuitBreaker = circuit_breaker()
 
     def note(self, macs: Sequence[str], address: str, why: str, node: str | None) -> None:
         """Record a refused lookup; see `Refusal`."""

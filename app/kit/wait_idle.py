@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sqlalchemy import ColumnElement, select
 
 from app.errors import NotFound
-from app.kit.concurrency import given_away
+from app.kit.concurrency import yielding_slot
 from app.models import Node
 from app.runtime import Runtime
 from app.states import Kind, of_kind
@@ -26,7 +26,7 @@ _FACTS = (
 )
 
 
-def await_rest(
+def wait_until_idle(
     runtime: Runtime,
     condition: ColumnElement[bool],
     seconds: float,
@@ -40,7 +40,7 @@ def await_rest(
     """
     end, pause = clock() + seconds, FIRST
     while _is_busy(runtime, condition) and (left := end - clock()) > 0:
-        with given_away():
+        with yielding_slot():
             time.sleep(min(pause, left))
         pause = min(pause * GROWTH, LONGEST)
 

@@ -14,7 +14,7 @@ from urllib3.exceptions import NewConnectionError
 
 from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
 from drivers.core.target import Target
-from drivers.tls import announced, bundle
+from drivers.tls import bundle, valid_pem
 
 CONNECT_TIMEOUT = 10.0  # seconds
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
@@ -95,7 +95,7 @@ def _call(
     options = target.options["agent"]
     read_timeout = float(options["command_timeout"])
     authorities = (
-        announced(target.agent.verify_ca)
+        valid_pem(target.agent.verify_ca)
         or target.driver_info.get("agent_verify_ca")
         or options["verify_ca"]
     )

@@ -53,7 +53,7 @@ def encoded(value: Any) -> str | None:
 
 def _image(files: Mapping[str, bytes]) -> bytes:
     found = BytesIO()
-    with iso9660.made(LABEL) as tree:
+    with iso9660.new_image(LABEL) as tree:
         for name, content in files.items():
             tree.add(f"/openstack/latest/{name}", content)
         tree.write(found)

@@ -101,7 +101,7 @@ def build(place: Path, content: Content, found: Loaders) -> None:
     """Write the image to a file, atomically. Raises BadImage."""
     part = cache.unfinished(place)
     try:
-        with iso9660.made(LABEL) as tree:
+        with iso9660.new_image(LABEL) as tree:
             if found.isolinux:
                 _add_isolinux(tree, found, content.command_line)
             if found.esp:

@@ -79,12 +79,12 @@ def link(place: Path, to: Path) -> None:
 
 def withdraw(target: Target, *uses: str) -> None:
     """Remove the folders of these uses."""
-    for folder_path in held(target.options, target.uuid):
+    for folder_path in published_folders(target.options, target.uuid):
         if use_of(folder_path) in uses:
             remove(target.options, folder_path)
 
 
-def held(options: Options, node: str = "*") -> list[Path]:
+def published_folders(options: Options, node: str = "*") -> list[Path]:
     """Return the folders of a node, or of all nodes. Other files below the roots are ignored."""
     return [
         folder_path

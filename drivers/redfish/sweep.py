@@ -31,7 +31,7 @@ Ask = Callable[..., Awaitable[str | HardwareError]]
 
 
 @asynccontextmanager
-async def asking(
+async def power_state_reader(
     connections: int = 128,
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
 ) -> AsyncIterator[Ask]:

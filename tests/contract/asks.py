@@ -2,14 +2,14 @@
 
 from app.errors import Unavailable
 from tests.support.inside import AlwaysGiven
-from workers.conductor.rpc_server import Answerer
+from workers.conductor.rpc_server import CallHandler
 
 
 class Asked:
     """`app.runtime.Asks`: a question is answered when it is posted. asked: what was."""
 
     def __init__(self, runtime):
-        self.answerer = Answerer(runtime, "rack-1", AlwaysGiven())
+        self.answerer = CallHandler(runtime, "rack-1", AlwaysGiven())
         self.asked, self.answers, self.broken = [], {}, False
 
     def post(self, conductor, key, question, seconds):

@@ -23,7 +23,7 @@ def make(api, **fields):
 def found(api, **fields):
     """An allocation for which a conductor has sought a node."""
     uuid = make(api, **fields)["uuid"]
-    scheduling.seek(api.runtime, uuid)
+    scheduling.allocate(api.runtime, uuid)
     return api("GET", f"{PATH}/{uuid}").json
 
 
@@ -45,7 +45,7 @@ def test_an_allocation_is_asked_for_found_shown_and_given_back(api):
     )
     assert [Call("ingot.allocate", (asked["uuid"],))] == api.sent
 
-    scheduling.seek(api.runtime, asked["uuid"])
+    scheduling.allocate(api.runtime, asked["uuid"])
 
     active = api("GET", f"{PATH}/a1").json
     assert ("active", node["uuid"], None) == (

@@ -223,7 +223,7 @@ def test_a_driver_is_told_of_volumes_that_its_storage_interface_uses(api, node, 
     with api.runtime.reading() as session:
         row = session.query(Node).one()
         target = targets.of_node(session, row)
-        alone = targets.more_of(api.runtime, row, None)
+        alone = targets.volumes_and_traits(api.runtime, row, None)
 
     expected = (
         (VolumeConnector(connector, "iqn", CONNECTOR["connector_id"]),),

@@ -60,4 +60,4 @@ def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(serve
 def held_by(server):
     environ = {"INGOT_BROKER_MESSAGES_URL": server.url, "INGOT_BROKER_URL": "redis://unused"}
     loaded = settings.load(environ)
-    return backlog.of(queue.celery(loaded), loaded, None)
+    return backlog.messages_of(queue.celery(loaded), loaded, None)

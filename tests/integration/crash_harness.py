@@ -33,7 +33,7 @@ from workers.periodic import reconciler
 
 #: Long in touch with the database: may call others dead.
 TRUSTED = reconciler.Contact(timeout=0)
-#: Roles: `waker` is a thread of a conductor, `now` the process that runs the reconciler.
+#: Roles: `wait_monitor` is a thread of a conductor, `now` the process that runs the reconciler.
 API, CONDUCTOR, WAKER, NOW = "api", "conductor", "waker", "now"
 #: Who stops there holds the database, and with it everybody else.
 IN_A_TRANSACTION = {"handed_out"}
@@ -186,7 +186,7 @@ class CrashHarness(Harness):
         for lease in process.conductor.leases._held:
             lease.valid_until = 0.0
         if process.dead:
-            process.conductor.waker.clear()
+            process.conductor.wait_monitor.clear()
 
     def _beat(self, process):
         if process.conductor is not None:
@@ -233,10 +233,10 @@ class CrashHarness(Harness):
 
     def _wake(self):
         for process in self.conductors.values():
-            if process.up and process.conductor.waker:
-                due = process.conductor.waker.pop(0)
+            if process.up and process.conductor.wait_monitor:
+                due = process.conductor.wait_monitor.pop(0)
                 with self.being(process, WAKER):
-                    poller.wake(self.runtime, *due)
+                    poller.resume_operation(self.runtime, *due)
                 return True
         return False
 

@@ -184,7 +184,7 @@ class Harness:
                 node_id=node_id, state=OperationState.WAITING
             ).one()  # fmt: skip
             assert operation.wake_at is not None, "it waits for its agent"
-            assert resume.wake(session, node, operation)
+            assert resume.resume_operation(session, node, operation)
         self.run()
         return self.state(node_id)
 

@@ -277,7 +277,7 @@ def test_neither_who_begins_nor_who_ends_reads_more_than_the_slots(narrow):
         on_sqlite = connection.dialect.name == "sqlite"
         if not on_sqlite:  # an empty table is read as it is
             connection.exec_driver_sql("SET enable_seqscan = off")
-        looks = admission._LOOK.statement, admission._ANYONE.statement
+        looks = admission._HELD_AND_QUEUED.statement, admission._HAS_QUEUED.statement
         for statement in (*looks, admission._HELD):
             asked = str(statement.compile(connection)).replace(":queue", "'clean'")
             for mark in ("%(queue)s::VARCHAR", "%(queue)s", "?"):

@@ -40,7 +40,7 @@ def read(inside, name):
 
 def seek(inside, name):
     """The allocation, after a conductor has sought a node for it."""
-    scheduling.seek(inside.runtime, name)
+    scheduling.allocate(inside.runtime, name)
     return read(inside, name)
 
 
@@ -148,23 +148,23 @@ def test_what_is_settled_stays_as_it_is_however_often_the_message_comes(inside):
         (again := seek(inside, name)).node_id,
         again.updated_at,
     )
-    scheduling.seek(inside.runtime, str(uuid.uuid4()))  # given back before a conductor saw it
+    scheduling.allocate(inside.runtime, str(uuid.uuid4()))  # given back before a conductor saw it
 
 
 def test_a_message_that_got_lost_is_sent_again(inside):
     free(inside)
     name = ask(inside)
     assert [Call("ingot.allocate", (name,))] == inside.sent
-    assert 0 == scheduling.announce_due(inside.runtime)
+    assert 0 == scheduling.resend_due(inside.runtime)
 
     inside.change(Allocation, name, due_at=after(-1))
-    assert 1 == scheduling.announce_due(inside.runtime)
-    assert 0 == scheduling.announce_due(inside.runtime)
+    assert 1 == scheduling.resend_due(inside.runtime)
+    assert 0 == scheduling.resend_due(inside.runtime)
     assert [Call("ingot.allocate", (name,))] * 2 == inside.sent
 
     # the longer it is there, the longer until the next message
     inside.change(Allocation, name, due_at=after(-1), created_at=after(-30))
-    assert 1 == scheduling.announce_due(inside.runtime)
+    assert 1 == scheduling.resend_due(inside.runtime)
     with inside.runtime.reading() as session:
         left = session.scalar(select(-age(Allocation.due_at)))
     assert 25 < left < 35
@@ -190,7 +190,7 @@ def test_a_conductor_that_dies_in_the_middle_leaves_all_as_it_was(inside):
     if child == 0:
         try:
             killpoints.arm(["any:acted:allocation=die"], "c-1")
-            scheduling.seek(inside.another().runtime, name)
+            scheduling.allocate(inside.another().runtime, name)
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -199,7 +199,7 @@ def test_a_conductor_that_dies_in_the_middle_leaves_all_as_it_was(inside):
     assert inside.read(node).instance_uuid is None
 
     inside.change(Allocation, name, due_at=after(-1))
-    assert 1 == scheduling.announce_due(inside.runtime)
+    assert 1 == scheduling.resend_due(inside.runtime)
     assert node == seek(inside, name).node_id
 
 
@@ -221,7 +221,7 @@ def test_many_at_once_get_a_node_each_and_no_node_twice(inside):
         start.wait()
         try:
             for name in own:
-                scheduling.seek(worker.runtime, name)
+                scheduling.allocate(worker.runtime, name)
         except Exception as error:
             errors.append(error)
 
@@ -256,7 +256,7 @@ def test_an_index_leads_to_the_free_nodes_of_a_class(inside):
     name = ask(inside)
     event.listen(inside.runtime.engine, "before_cursor_execute", note)
     try:
-        scheduling.seek(inside.runtime, name)
+        scheduling.allocate(inside.runtime, name)
     finally:
         event.remove(inside.runtime.engine, "before_cursor_execute", note)
     sought = [each for each in statements if "ORDER BY nodes.id" in each[0]]
@@ -277,7 +277,7 @@ def test_a_node_that_is_torn_down_is_given_back(inside):
     seek(inside, name)
     with inside.runtime.transaction() as session:
         row = operations.lock(session, node)
-        provision_state.settle(session, row, State.DELETING, Event.CLEAN, None)
+        provision_state.apply_effects(session, row, State.DELETING, Event.CLEAN, None)
 
     row = inside.read(node)
     assert (None, {}) == (row.instance_uuid, row.instance_info)

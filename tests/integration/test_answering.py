@@ -13,7 +13,7 @@ from app.models import Node, Operation
 from drivers.core.errors import LeaseLost, Refused, Unreachable
 from tests.support.fleet import until
 from tests.support.inside import AlwaysGiven
-from workers.conductor.rpc_server import Answerer, Desk
+from workers.conductor.rpc_server import CallHandler, CallReceiver
 
 SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": True}}
 
@@ -24,9 +24,9 @@ class Leases(AlwaysGiven):
     def __init__(self, taken=lambda: None, free=True):
         self.taken, self.free = taken, free
 
-    def take(self, node, fence, still_ours):
+    def take(self, node, fence, has_valid_fence):
         self.taken()
-        return super().take(node, fence, still_ours) if self.free else None
+        return super().take(node, fence, has_valid_fence) if self.free else None
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def node(inside):
 
 
 def answer(inside, node, question=SET, leases=None, seconds=5.0):
-    answerer = Answerer(inside.runtime, "c-1", leases or Leases())
+    answerer = CallHandler(inside.runtime, "c-1", leases or Leases())
     return answerer.answer({"node": node.uuid, **question}, seconds)
 
 
@@ -125,7 +125,7 @@ def test_questions_about_one_node_come_one_after_the_other_and_never_twice():
         return {"answer": document["key"]}
 
     with ThreadPoolExecutor(4) as threads:
-        desk = Desk(box, SimpleNamespace(answer=work), threads)
+        desk = CallReceiver(box, SimpleNamespace(answer=work), threads)
         desk.take("a", "n1")
         entered.wait(10)
         desk.take("b", "n1")
@@ -162,7 +162,7 @@ def leave(inside, node):
     def step():
         with inside.runtime.transaction() as session:
             for member in conductors.alive(session):
-                conductors.leave(session, member.name, member.incarnation)
+                conductors.mark_offline(session, member.name, member.incarnation)
         inside.conductor("c-2")
 
     return step
@@ -172,7 +172,7 @@ def leave(inside, node):
 def test_the_new_owner_is_asked_when_the_old_one_is_gone(inside, node, what, begun):
     line = Line(leave(inside, node), {"answer": "yes"}, begun=begun)
     inside.runtime.asks = line
-    assert "yes" == rpc.ask(inside.runtime, node.uuid, what)
+    assert "yes" == rpc.call(inside.runtime, node.uuid, what)
     assert ["c-1", "c-2"] == line.posted
 
 
@@ -180,7 +180,7 @@ def test_an_order_that_was_begun_and_must_not_be_repeated_is_not(inside, node):
     line = Line(leave(inside, node), begun=True)
     inside.runtime.asks = line
     with pytest.raises(GatewayTimeout, match="c-1 died while executing inject_nmi"):
-        rpc.ask(inside.runtime, node.uuid, "inject_nmi")
+        rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted
 
 
@@ -191,5 +191,5 @@ def test_a_new_owner_is_not_asked_while_the_old_one_still_works_on_it(inside, no
 
     line = Line(join, None, {"answer": "yes"}, begun=True)
     inside.runtime.asks = line
-    assert "yes" == rpc.ask(inside.runtime, node.uuid, "inject_nmi")
+    assert "yes" == rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted

@@ -151,7 +151,7 @@ def test_a_claim_of_another_is_not_taken_for_ones_own(inside, cleaning):
 def leave(inside):
     """What a signal to stop does to the conductor."""
     with inside.runtime.transaction() as session:
-        conductors.leave(session, inside.claimant.name, inside.claimant.incarnation)
+        conductors.mark_offline(session, inside.claimant.name, inside.claimant.incarnation)
     inside.claimant.leaving.set()
 
 
@@ -185,11 +185,11 @@ def test_what_a_conductor_that_leaves_has_not_begun_goes_to_another(inside, clea
     if way == "taken from its queue":
         attempts.run(inside.claimant, inside.message(name))
     else:
-        drain.hand_over_all(inside.claimant)
+        drain.redispatch_all(inside.claimant)
     operation = inside.operation(name)
     assert ("queued", 0, 2) == (operation.state, operation.cursor, operation.fence)
     assert ("c-2", 2) == (inside.sent[-1].conductor, inside.sent[-1].fence)
-    drain.hand_over_all(inside.claimant)
+    drain.redispatch_all(inside.claimant)
     assert 2 == len(inside.sent), "what was handed over is not handed over again"
 
 
@@ -197,11 +197,11 @@ def test_what_was_handed_over_while_the_lease_was_held_is_sent_once_more(inside,
     _, name = cleaning
     inside.conductor("c-2")
     leave(inside)
-    drain.hand_over_all(inside.claimant)
-    drain.hand_over(inside.claimant, name)  # by the thread that has given back the lease
+    drain.redispatch_all(inside.claimant)
+    drain.redispatch(inside.claimant, name)  # by the thread that has given back the lease
     assert [2, 2] == [message.fence for message in inside.sent[1:]]
     inside.change(Operation, name, state="running")
-    drain.hand_over(inside.claimant, name)
+    drain.redispatch(inside.claimant, name)
     assert 3 == len(inside.sent)
 
 

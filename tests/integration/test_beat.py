@@ -21,7 +21,7 @@ from app.db.clock import after
 from app.models import BeatLease, Conductor
 from tests.support.fleet import until
 from workers.periodic import beat
-from workers.periodic.lost_conductors import Lookout
+from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
 
 #: Seconds of silence after which a conductor is dead.
@@ -117,7 +117,7 @@ class Clock:
 
 def lookout(inside, url, clock):
     client = redis_broker.client(url, 0.5)
-    return Lookout(
+    return DeadConductorLog(
         inside.runtime.engine, client, "test", TIMEOUT, Contact(TIMEOUT, clock=clock)
     )  # fmt: skip
 

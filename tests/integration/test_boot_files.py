@@ -76,7 +76,7 @@ def test_what_is_made_while_the_rows_are_read_stays(site, tmp_path):
         hand_out(tmp_path / "tftp", node, "ramdisk")
 
     event.listen(site.runtime.engine, "before_cursor_execute", begin, once=True)
-    assert [] == boot_files.useless(site.runtime)
+    assert [] == boot_files.unused_folders(site.runtime)
     assert (tmp_path / "tftp" / "nodes" / node / "ramdisk-secret").is_dir()
 
 

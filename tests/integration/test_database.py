@@ -153,7 +153,9 @@ def test_one_of_many_wakers_wakes(inside, other):
         name = inside.request(inside.node(), "manage")
         inside.change(Operation, name, state="waiting", claimed=0)
         key = inside.operation(name).id
-        wakes = [partial(poller.wake, each.runtime, key) for each in [inside, other] * 3]
+        wakes = [
+            partial(poller.resume_operation, each.runtime, key) for each in [inside, other] * 3
+        ]
         woken = together(*wakes)
         assert [False] * 5 + [True] == sorted(woken)
         assert 2 == inside.operation(name).fence
@@ -186,16 +188,16 @@ def test_heartbeats_are_recorded_together(inside, other):
     wrong, moved = told | {"agent_token": "x"}, told | {"callback_url": "https://b"}
     each = [told, told, wrong, moved, told, told]
     signs = [
-        heartbeats.Sign(inside.read(node).uuid, sign)
+        heartbeats.AgentHeartbeat(inside.read(node).uuid, sign)
         for node, sign in zip(nodes, each, strict=True)
     ]
     # no writer for SQLite, where it would hold the one lock
     with other.runtime.engine.connect().execution_options(writes=False) as connection:
         row = select(AgentRecord.node_id).where(AgentRecord.node_id == nodes[4])
         connection.execute(row.with_for_update())
-        heard = heartbeats.again(inside.runtime, signs)
+        heard = heartbeats.record_batch(inside.runtime, signs)
 
-    first, fifth, last = (heartbeats.Heard(nodes[at], False) for at in (0, 4, 5))
+    first, fifth, last = (heartbeats.RecordedHeartbeat(nodes[at], False) for at in (0, 4, 5))
     assert [first, None, None, None, None if held else fifth, last] == heard
     with inside.runtime.reading() as session:
         counts = [session.get_one(AgentRecord, node).heartbeats for node in nodes]

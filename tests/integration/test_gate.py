@@ -27,9 +27,9 @@ def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp
         os.waitpid(child, os.WUNTRACED)
         assert child == sqlite.writer(url)
 
-        assert sqlite.free_database(url)
+        assert sqlite.release_stopped_writer(url)
 
-        assert not sqlite.free_database(url)
+        assert not sqlite.release_stopped_writer(url)
         os.waitpid(child, os.WUNTRACED)  # it is stopped again
         with transactions.transaction(engine) as session:
             session.execute(text("INSERT INTO t VALUES (2)"))

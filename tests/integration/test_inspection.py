@@ -265,7 +265,7 @@ def test_a_report_that_comes_while_the_wait_is_being_recorded_is_not_lost(harnes
     node = inspected(harness)
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
-        resume.wake(session, session.get_one(Node, node), operation)
+        resume.resume_operation(session, session.get_one(Node, node), operation)
     (message,) = harness.inside.sent
     assert "inspecting" == harness.state(node)
     uuid = harness.inside.read(node).uuid

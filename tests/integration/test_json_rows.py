@@ -58,7 +58,7 @@ def test_columns_are_told_alike_however_they_are_read(database):
             session.add(node)
     few = [column for column in COLUMNS if column.name in full]
     with transactions.looking(engine) as connection:
-        query = select(json_rows.together(few), json_rows.JsonObject(*few), *few)
+        query = select(json_rows.combined(few), json_rows.JsonObject(*few), *few)
         rows = connection.execute(query.order_by(Node.id)).all()
     engine.dispose()
     assert {
@@ -69,6 +69,6 @@ def test_columns_are_told_alike_however_they_are_read(database):
         "owner": None,
     } == (json.loads(rows[0][1]))
     for together, whole, *plain in rows:
-        told = json_rows.told(few, together)
+        told = json_rows.split(few, together)
         assert json.loads(whole) == {name: json.loads(text) for name, text in told.items()}
         assert plain == [json.loads(told[column.name]) for column in few]

@@ -44,9 +44,9 @@ class Redis:
     def touched(self, _level):
         return None
 
-    def testify(self, runtime, found):
+    def declare_restored(self, runtime, found):
         with runtime.transaction(Actor.CONDUCTOR) as session:
-            restore.settle(session, found, None)
+            restore.quarantine_once(session, found, None)
 
 
 @pytest.fixture
@@ -98,13 +98,13 @@ def test_what_came_of_an_attempt_is_not_recorded_in_an_older_database(life, plai
 def test_a_process_that_was_stopped_writes_nothing_before_it_has_asked_what_has_happened(life):
     attempt = claim(life)
     life.clock.moment += TIMEOUT
-    with pytest.raises(claims.OutOfTouch, match="c-1 must first check"):
+    with pytest.raises(claims.StaleWatermark, match="c-1 must first check"):
         attempts._record(life.conductor, attempt, Done())
-    with pytest.raises(claims.OutOfTouch):
+    with pytest.raises(claims.StaleWatermark):
         claims.advance(life.conductor, attempt, {})
     assert ("running", 0) == state(life)
     life.inside.change(Operation, life.operation, state="queued", claimed=-1)
-    with pytest.raises(claims.OutOfTouch):
+    with pytest.raises(claims.StaleWatermark):
         claim(life)
     assert life._heartbeat()
     assert claim(life)
@@ -123,7 +123,7 @@ def test_an_answer_of_long_ago_does_not_tell_which_database_it_is(life):
     life.clock.moment += TIMEOUT
     life.redis.takes = TIMEOUT
     assert life._heartbeat()
-    with pytest.raises(claims.OutOfTouch):
+    with pytest.raises(claims.StaleWatermark):
         claim(life)
     life.redis.takes = 0.0
     assert life._heartbeat()
@@ -142,7 +142,7 @@ def test_without_redis_waits_who_was_stopped(life):
     life.redis.seen = None
     life.clock.moment += TIMEOUT
     assert life._heartbeat(), "it is alive"
-    with pytest.raises(claims.OutOfTouch):
+    with pytest.raises(claims.StaleWatermark):
         claim(life)
     life.redis.seen = 0
     assert life._heartbeat()

@@ -17,7 +17,7 @@ from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims, drain
 from workers.doctor import rows
-from workers.doctor.checks import Finding, Patient
+from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
 
 S, E = OperationState, OperationEvent
@@ -134,7 +134,7 @@ def restore(make):
     def scenario(world):
         make(world)
         with world.inside.runtime.transaction(Actor.COMMAND) as session:
-            restoration.declare(session)
+            restoration.quarantine(session)
 
     return scenario
 
@@ -145,8 +145,8 @@ def repair(make):
     def scenario(world):
         node = make(world)
         world.inside.change(Node, node, provision_state="available", reservation=None)
-        rows.give_up(
-            Patient(world.inside.runtime, None, None), Finding("", "", world.last(node).id)
+        rows.fail(
+            Installation(world.inside.runtime, None, None), Finding("", "", world.last(node).id)
         )
 
     return scenario
@@ -163,7 +163,7 @@ def invalid_steps(world):
 def conductor_drains(world):
     node = clean(world, POLISH)
     world.inside.conductor("c-2")
-    drain.hand_over(world.conductor, world.last(node).uuid)
+    drain.redispatch(world.conductor, world.last(node).uuid)
 
 
 def reconcile(world):
@@ -248,7 +248,7 @@ SCENARIOS = {
     (None, E.SUBMIT): works,
     (None, E.SUCCEED): nothing_to_do,
     (None, E.FAIL): invalid_steps,
-    (S.QUEUED, E.HAND_OUT): conductor_drains,
+    (S.QUEUED, E.DISPATCH): conductor_drains,
     (S.QUEUED, E.SUPERSEDE): deleted_while_it_queues,
     (S.RUNNING, E.WAIT): polled,
     (S.RUNNING, E.HOLD): unheld,
@@ -256,7 +256,7 @@ SCENARIOS = {
     (S.RUNNING, E.RESTART): agent_changes,
     (S.RUNNING, E.SUCCEED): works,
     (S.RUNNING, E.FAIL): fails,
-    (S.WAITING, E.WAKE): polled,
+    (S.WAITING, E.RESUME): polled,
     (S.WAITING, E.FAIL): silence(lambda world: waiting(world, AGENT)),
     (S.WAITING, E.SUPERSEDE): deleted_while_it_waits,
     (S.HELD, E.UNHOLD): unheld,

@@ -16,7 +16,7 @@ from app.broker import queue, redis_broker
 from app.config import settings
 from app.db import connections, diagnosis, postgresql, transactions
 from app.db.sqlite import LOCKED_PAUSE
-from app.kit.reach import REMIND, Reach
+from app.kit.reach import REMIND, CircuitBreaker
 from app.main import create_app
 from app.models import Node
 from app.runtime import Link, Message
@@ -55,7 +55,7 @@ def clock():
 
 @pytest.fixture
 def reach(clock):
-    return Reach(EVENTS, (OSError,), ConnectionError, clock)
+    return CircuitBreaker(EVENTS, (OSError,), ConnectionError, clock)
 
 
 # reach
@@ -90,7 +90,7 @@ def test_while_one_tries_again_the_others_do_not_wait_for_it(reach, clock):
 
 
 def test_who_does_not_try_is_told_the_same_as_who_did(clock):
-    reach = Reach(EVENTS, (OSError,), ConnectionError, clock)
+    reach = CircuitBreaker(EVENTS, (OSError,), ConnectionError, clock)
     for error, told in (
         (ConnectionRefusedError, ConnectionRefusedError),
         (OSError, ConnectionError),
@@ -322,7 +322,7 @@ def test_a_transaction_that_is_left_open_is_cut_and_its_locks_are_free(postgres,
 
     with pytest.raises(SQLAlchemyError) as caught:
         stall()
-    assert diagnosis.trouble(caught.value) == "is out of reach"
+    assert diagnosis.database_problem(caught.value) == "is out of reach"
     assert "b" == postgres.read(node).name
     idle.dispose()
 
@@ -388,7 +388,7 @@ def test_a_connection_that_is_closed_in_the_moment_without_a_check_costs_a_secon
 def test_a_statement_that_takes_too_long_is_given_up(postgres):
     with pytest.raises(OperationalError) as caught, postgres.runtime.reading() as session:
         session.execute(text("SELECT pg_sleep(30)"))
-    assert "was too slow" == diagnosis.trouble(caught.value)
+    assert "was too slow" == diagnosis.database_problem(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_a_postgresql_without_a_connection_left_is_told_to_all_who_want_one(post
     for _ in range(2):
         with pytest.raises(OperationalError) as caught, transactions.looking(engine):
             pass
-        assert "has no connection left" == diagnosis.trouble(caught.value)
+        assert "has no connection left" == diagnosis.database_problem(caught.value)
     postgres.server.execute("DROP ROLE one_too_many")
     engine.dispose()
 
@@ -427,7 +427,7 @@ def test_a_postgresql_without_a_connection_left_is_told_to_all_who_want_one(post
 def test_a_defect_of_ours_is_no_outage(inside):
     with pytest.raises(SQLAlchemyError) as caught, inside.runtime.transaction() as session:
         session.execute(text("INSERT INTO nodes (id) VALUES (NULL)"))
-    assert diagnosis.trouble(caught.value) is None
+    assert diagnosis.database_problem(caught.value) is None
 
 
 # who is dead

@@ -236,7 +236,7 @@ def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
     error = Exception("no")
     error.sqlstate = orig
     failed = []
-    real = operations.hand_out
+    real = operations.dispatch
 
     def hand_out(session, node, operation, event):
         if operation.uuid == orphans[0]:
@@ -244,7 +244,7 @@ def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
             raise OperationalError("UPDATE", None, error)
         real(session, node, operation, event)
 
-    monkeypatch.setattr(operations, "hand_out", hand_out)
+    monkeypatch.setattr(operations, "dispatch", hand_out)
     with pytest.raises(OperationalError) if whole else nullcontext():
         assert {"taken_over": 4} == reconcile(inside)
     assert failed
@@ -327,11 +327,11 @@ def test_agents_get_the_time_again_in_which_nobody_heard_them(inside, cleaning, 
     _, name = cleaning
     wait(inside, name, Wait(timeout=40))
     with inside.runtime.transaction() as session:
-        restore.rise(session, 0)
+        restore.advance(session, 0)
     before = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
     with inside.runtime.transaction() as session:
         session.execute(update(Watermark).values(raised_at=after(-away)))
-        restore.rise(session, 0)
+        restore.advance(session, 0)
     later = inside.operation(name).deadline_at, inside.steps(name)[0].deadline_at
     for old, new in zip(before, later, strict=True):
         assert abs(more - (new - old).total_seconds()) < 2
@@ -375,7 +375,7 @@ def test_all_that_is_queued_is_sent_again_once_when_redis_was_emptied(
     from celery import Celery
 
     application = Celery(set_as_current=False)
-    schedule.declare(application, inside.runtime, "c-1", redis_client)
+    schedule.register_tasks(application, inside.runtime, "c-1", redis_client)
     reconcile_task = application.tasks[schedule.RECONCILE]
     for sent in (2, 2):
         reconcile_task()

@@ -38,7 +38,7 @@ def test_a_conductor_writes_down_what_it_understands_until_it_leaves(inside):
 
     assert release.UNDERSTOOD == version()
     with inside.runtime.transaction() as session:
-        rpc.conductors.leave(session, "c-1", ours.incarnation)
+        rpc.conductors.mark_offline(session, "c-1", ours.incarnation)
     assert 0 == version()  # the release before may have the name next, and would not say so
 
 
@@ -90,18 +90,18 @@ def test_a_question_that_was_given_back_is_put_to_another(inside):
     node = inside.read(inside.node("manageable"))
     line = Line({"understands": 0}, {"answer": "yes"}, begun=True)
     inside.runtime.asks = line
-    assert "yes" == rpc.ask(inside.runtime, node.uuid, "inject_nmi")
+    assert "yes" == rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1", "c-2"] == sorted(line.posted)
 
 
 def test_only_conductors_that_understand_a_question_are_asked(inside, monkeypatch):
     inside.conductor("c-1")
     inside.conductor("c-2", version=LATER)
-    question = rpc.Question("management", "get_boot_device", needs=LATER)
-    monkeypatch.setitem(rpc.QUESTIONS, "get_boot_device", question)
+    question = rpc.Method("management", "get_boot_device", needs=LATER)
+    monkeypatch.setitem(rpc.METHODS, "get_boot_device", question)
     line = Line(*[{"answer": "yes"}] * 8)
     inside.runtime.asks = line
     for _ in range(8):
         node = inside.read(inside.node("manageable"))
-        assert "yes" == rpc.ask(inside.runtime, node.uuid, "get_boot_device")
+        assert "yes" == rpc.call(inside.runtime, node.uuid, "get_boot_device")
     assert {"c-2"} == set(line.posted)

@@ -151,10 +151,10 @@ def test_two_that_notice_at_once_declare_it_once(inside, loss):
     loss.note("touched")
     loss.life._heartbeat()
     lower(inside, loss.level)
-    found = restore.Older(loss.level, loss.life.conductor.mark)
+    found = restore.DatabaseRewound(loss.level, loss.life.conductor.mark)
     fences = []
     for _ in range(2):
-        inside.witness.testify(inside.runtime, found)
+        inside.witness.declare_restored(inside.runtime, found)
         fences.append(inside.read(loss.nodes["touched"]).fence)
     assert [1, 1] == fences
 
@@ -235,7 +235,7 @@ def test_whatever_was_under_way_ends_without_any_order(inside, state):
         )  # fmt: skip
     before = inside.read(node)
     with inside.runtime.transaction(Actor.COMMAND) as session:
-        assert (1, 1) == restore.declare(session)
+        assert (1, 1) == restore.quarantine(session)
     harness.run()
     row = inside.read(node)
     assert MACHINE[State(row.provision_state)].kind in (Kind.FAILED, Kind.STABLE)
@@ -254,7 +254,7 @@ def test_nothing_is_done_to_a_node_until_somebody_has_looked(inside, state, verb
     harness = Harness(inside)
     node = harness.node(state)
     with inside.runtime.transaction() as session:
-        restore.declare(session)
+        restore.quarantine(session)
     with pytest.raises(InMaintenance):
         harness.ask(node, verb)
     inside.change(Node, node, maintenance=False, fault=None)

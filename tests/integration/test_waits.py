@@ -125,7 +125,7 @@ def test_an_inspection_that_was_in_a_queue_for_long_is_waited_for_no_shorter(mak
     harness.inside.change(Node, node, inspection_started_at=after(-90))
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
-        assert resume.wake(session, session.get_one(Node, node), operation)
+        assert resume.resume_operation(session, session.get_one(Node, node), operation)
     harness.run()
     operation = harness.last(node)
     assert "inspect wait" == harness.state(node)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indir
 @pytest.fixture
 def watched(band):  # noqa: F811
     """A node whose agent runs a step, and is polled: (harness, node, operation's uuid)"""
-    band.conductor.waker.running = True
+    band.conductor.wait_monitor.running = True
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
     band.call(node)
@@ -69,7 +69,7 @@ def polled(band):  # noqa: F811
     runtime = band.inside.runtime
     agent = replace(runtime.settings.agent, poll_interval=0.05)
     runtime.settings = replace(runtime.settings, agent=agent)
-    watching = band.conductor.waker = poller.Waker(runtime)
+    watching = band.conductor.wait_monitor = poller.WaitMonitor(runtime)
     watching.start()
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
@@ -111,19 +111,19 @@ def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
     runtime, operation = harness.inside.runtime, harness.inside.operation(name)
     harness.inside.change(Operation, name, watched_until=after(1))
     soon = harness.inside.operation(name).watched_until
-    resume.keep_watch(runtime, [(operation.id, operation.fence - 1)])
+    resume.extend_polling(runtime, [(operation.id, operation.fence - 1)])
     assert soon == harness.inside.operation(name).watched_until
-    resume.keep_watch(runtime, [(operation.id, operation.fence), (-1, 0)])
+    resume.extend_polling(runtime, [(operation.id, operation.fence), (-1, 0)])
     assert soon < harness.inside.operation(name).watched_until
     resume.leave_to_agent(runtime, operation.id, operation.fence)
-    resume.keep_watch(runtime, [(operation.id, operation.fence)])
+    resume.extend_polling(runtime, [(operation.id, operation.fence)])
     assert None is harness.inside.operation(name).watched_until
 
 
 def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled):
     harness, _, name = polled
     before = harness.inside.operation(name)
-    harness.conductor.waker._rates.update((-number, 1 / 30) for number in range(1, 3001))
+    harness.conductor.wait_monitor._rates.update((-number, 1 / 30) for number in range(1, 3001))
     harness.agent.finish_step()
     until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
 
@@ -138,7 +138,7 @@ def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why)
         raise why
 
     with no_database(monkeypatch) as tried:
-        monkeypatch.setattr(poller.Waker, "_commands", fail)
+        monkeypatch.setattr(poller.WaitMonitor, "_commands", fail)
         until(lambda: tried)
     until(lambda: harness.inside.operation(name).watched_until is None, seconds=10)
     assert ("waiting", before.fence) == (
@@ -156,7 +156,7 @@ def test_an_agent_that_is_done_while_another_has_its_node_is_listened_to(polled)
     assert "manageable" == harness.call(node)
 
 
-class Counting(poller.Waker):
+class Counting(poller.WaitMonitor):
     """Looks are counted, and show a command that goes on."""
 
     looks = 0
@@ -191,7 +191,7 @@ def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_t
     """It was recorded by a release that did not look; the loop that polls all agents opens no path."""
     os.mkfifo(tmp_path / "fifo")
     watched = []
-    band.conductor.waker = SimpleNamespace(
+    band.conductor.wait_monitor = SimpleNamespace(
         running=True, watch=lambda *arguments: watched.append(arguments)
     )
     node = band.with_agent()
@@ -205,6 +205,6 @@ def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_t
 
 def test_a_loop_that_polls_agents_does_not_wait_for_a_file_of_certificates(band, tmp_path):  # noqa: F811
     os.mkfifo(tmp_path / "fifo")
-    watching = poller.Waker(band.inside.runtime)
+    watching = poller.WaitMonitor(band.inside.runtime)
     polling = watching._until_ended(1, 1, "https://127.0.0.1:1", None, str(tmp_path / "fifo"))
     assert False is asyncio.run(asyncio.wait_for(polling, 10))

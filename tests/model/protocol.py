@@ -137,7 +137,7 @@ class World:
     ) -> Iterator[State]:
         """One state for each conductor that the row's new message may go to."""
         kept = {
-            OperationEvent.WAKE: "raising the fence at waking",
+            OperationEvent.RESUME: "raising the fence at waking",
             OperationEvent.TAKE_OVER: "raising the fence at takeover",
         }
         raised = OPERATIONS[event].new_fence and not (
@@ -218,7 +218,7 @@ class World:
     def look_after_the_wait(self, state: State) -> Iterator[Edge]:
         row = state.row
         if row.called:
-            woken = self.handed_out(state, row, OperationEvent.WAKE, Actor.RECONCILER)
+            woken = self.handed_out(state, row, OperationEvent.RESUME, Actor.RECONCILER)
             yield from (Edge("wake", True, to) for to in woken)
         if self.without == "deadline of the wait":
             return

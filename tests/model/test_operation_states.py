@@ -23,9 +23,9 @@ WORLDS = (
 )
 #: Rows that the model reaches there: the state before, and the event.
 MODELLED = {
-    (None, E.SUBMIT), (S.QUEUED, E.CLAIM), (S.QUEUED, E.HAND_OUT), (S.QUEUED, E.RESTORE),
+    (None, E.SUBMIT), (S.QUEUED, E.CLAIM), (S.QUEUED, E.DISPATCH), (S.QUEUED, E.RESTORE),
     (S.RUNNING, E.ADVANCE), (S.RUNNING, E.WAIT), (S.RUNNING, E.TAKE_OVER), (S.RUNNING, E.SUCCEED),
-    (S.RUNNING, E.FAIL), (S.RUNNING, E.RESTORE), (S.WAITING, E.WAKE), (S.WAITING, E.FAIL),
+    (S.RUNNING, E.FAIL), (S.RUNNING, E.RESTORE), (S.WAITING, E.RESUME), (S.WAITING, E.FAIL),
 }  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def test_the_model_notices_that_a_row_leads_to_another_state(monkeypatch, event)
         explored(worlds_with(event))
 
 
-@pytest.mark.parametrize("event", [E.WAKE, E.TAKE_OVER])
+@pytest.mark.parametrize("event", [E.RESUME, E.TAKE_OVER])
 def test_the_model_notices_that_an_event_raises_no_fence(monkeypatch, event):
     changed(monkeypatch, event, new_fence=False)
     with pytest.raises(Broken, match="each handing out has a fence of its own"):

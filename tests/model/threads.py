@@ -211,7 +211,7 @@ def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
         at_once = row.called and world.without != "waking at once"
         outcomes = [after]
         if at_once:
-            woken = world.handed_out(after, waiting, OperationEvent.WAKE, Actor.CONDUCTOR)
+            woken = world.handed_out(after, waiting, OperationEvent.RESUME, Actor.CONDUCTOR)
             outcomes = list(woken)
     elif row.cursor >= world.last:
         outcomes = [world.over(state._replace(row=row), OperationEvent.SUCCEED)]
@@ -244,7 +244,7 @@ def _hand_over(turn: Turn) -> Iterator[Edge]:
     if state.row.state != QUEUED or turn.world.without == "handing over":
         yield turn.now("nothing to hand over", state, at=IDLE)
         return
-    for to in turn.world.handed_out(state, state.row, OperationEvent.HAND_OUT, Actor.CONDUCTOR):
+    for to in turn.world.handed_out(state, state.row, OperationEvent.DISPATCH, Actor.CONDUCTOR):
         yield turn.now("hand over", to, at=IDLE)
     for to in turn.world.sent(state):
         yield turn.now("send what was handed over", to, at=IDLE)

@@ -17,7 +17,7 @@ from workers.conductor.attempts import Conductor as Claimant
 class AlwaysGiven:
     """Leases that anybody gets: what is left is what the rows decide."""
 
-    def take(self, node, fence, still_ours):
+    def take(self, node, fence, has_valid_fence):
         return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None)
 
     def give_back(self, lease):

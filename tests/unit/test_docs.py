@@ -208,7 +208,7 @@ def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_lef
     assert "docs/protocol.md" not in generate.stale(tmp_path)
     assert text.startswith("By hand.\n")
     assert text.endswith("By hand, too.\n")
-    assert "| `waiting` | wake | `queued` |" in text
+    assert "| `waiting` | resume | `queued` |" in text
 
 
 def test_the_tests_that_the_specs_page_names_exist():

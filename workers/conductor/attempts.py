@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app import killpoints, log
 from app.broker.chain import RUN
 from app.db.clock import after
-from app.db.diagnosis import reason, trouble
+from app.db.diagnosis import database_problem, reason
 from app.db.transactions import call_after_commit
 from app.engine import (
     child_nodes,
@@ -42,7 +42,7 @@ from drivers.core import reserved
 from drivers.core.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
 from drivers.core.steps import Done, Failed, Flow, Hold, Outcome, Wait
 from drivers.core.target import Target
-from drivers.tls import announced
+from drivers.tls import valid_pem
 from workers import retry
 from workers.conductor import claims, drain, results
 from workers.conductor.claims import Attempt, Conductor
@@ -66,7 +66,7 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
     if not conductor.witness.note(node):
         return None  # the reconciler sends again
     if conductor.leaving.is_set():
-        drain.hand_over(conductor, operation)
+        drain.redispatch(conductor, operation)
         return None
     lease = conductor.leases.take(
         node,
@@ -111,7 +111,7 @@ def _follow(conductor: Conductor, message: Message, position: int) -> None:
     """Send the step at `position`: the rest of the chain, or a new chain if that differs."""
     rest = message.rest
     if conductor.leaving.is_set():
-        drain.hand_over(conductor, message.operation)
+        drain.redispatch(conductor, message.operation)
     elif rest is None or rest.cursor != position:
         with retry.log_outages(RUN):
             send_again(conductor.runtime, message.operation)
@@ -143,7 +143,7 @@ def _act(
     except (LeaseLost, *OUT_OF_REACH) as error:
         logger.warning("claim.given_up", detail=reason(error))
         with suppress(*OUT_OF_REACH):  # the reconciler then waits for the step's deadline
-            claims.give_up(conductor, attempt)
+            claims.expire(conductor, attempt)
         return None
     except HardwareError as error:
         outcome = results.failure(step.label, error)
@@ -172,7 +172,7 @@ def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], N
         node,
         attempt.ports,
         attempt.agent,
-        **targets.more_of(conductor.runtime, node, attempt.agent),
+        **targets.volumes_and_traits(conductor.runtime, node, attempt.agent),
         **inspection_findings.material_of(conductor.runtime, attempt.node, step),
         step_id=f"{attempt.operation.uuid}:{step.position}",
         progress=step.progress,
@@ -276,7 +276,7 @@ def _record_or_fail(conductor: Conductor, attempt: Attempt, outcome: Outcome) ->
     try:
         return until_available(lambda: _record(conductor, attempt, outcome))
     except Exception as error:
-        if isinstance(error, OUT_OF_REACH) and trouble(error) is not None:
+        if isinstance(error, OUT_OF_REACH) and database_problem(error) is not None:
             raise
         logger.exception("step.not_recorded")
         failed = results.failure(attempt.step.label, error)
@@ -284,7 +284,7 @@ def _record_or_fail(conductor: Conductor, attempt: Attempt, outcome: Outcome) ->
     try:
         return until_available(lambda: _record(conductor, attempt, failed))
     except Exception:
-        claims.give_up(conductor, attempt)  # the reconciler takes over before the deadline
+        claims.expire(conductor, attempt)  # the reconciler takes over before the deadline
         raise
 
 
@@ -298,7 +298,7 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
     locked = operations.drafted if _ends_plainly(attempt, outcome) else operations.mapped
     named = attempt.node.id, attempt.operation.id
     with conductor.transaction() as session, locked(session, *named) as (node, operation):
-        if claims.is_over(operation, attempt):
+        if claims.is_recorded(operation, attempt):
             return operation.cursor if operation.state == OperationState.QUEUED else None
         if not claims.holds(session, conductor, operation, attempt):
             operation.refused += 1
@@ -310,8 +310,10 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
             driver_reports.apply(session, child or node, attempt.reports)
         except InspectionFailed as error:
             outcome = Failed(str(error), error.code)
-        outcome = timeouts.tolerant(step, outcome)
-        attempt.outcome = outcome = timeouts.in_time(session, node, step, outcome, attempt.seconds)
+        outcome = timeouts.retry_transient(step, outcome)
+        attempt.outcome = outcome = timeouts.charge_budget(
+            session, node, step, outcome, attempt.seconds
+        )
         match outcome:
             case Done(result):
                 continues = transitions.done(session, node, operation, step, result)
@@ -343,14 +345,14 @@ def _watch(
     operation_id, fence = operation.id, operation.fence
     if outcome.poll_after is not None:
         delay = outcome.poll_after
-        call_after_commit(session, lambda: conductor.waker.poll(operation_id, fence, delay))
+        call_after_commit(session, lambda: conductor.wait_monitor.poll(operation_id, fence, delay))
         return
     agent = session.get(AgentRecord, operation.node_id)
     if agent is not None and agent.url and outcome.progress.get("command"):
         url, token = agent.url, agent.token
-        ca = announced(agent.verify_ca) or node.driver_info.get("agent_verify_ca")
-        if conductor.waker.running:
-            operation.watched_until = after(resume.WATCHED)
+        ca = valid_pem(agent.verify_ca) or node.driver_info.get("agent_verify_ca")
+        if conductor.wait_monitor.running:
+            operation.watched_until = after(resume.POLLING_PERIOD)
         call_after_commit(
-            session, lambda: conductor.waker.watch(operation_id, fence, url, token, ca)
+            session, lambda: conductor.wait_monitor.watch(operation_id, fence, url, token, ca)
         )

@@ -38,13 +38,13 @@ from app.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_m
 from app.runtime import Runtime
 from drivers.core.steps import Outcome
 from workers.conductor.lease import Leases
-from workers.conductor.poller import Waker
+from workers.conductor.poller import WaitMonitor
 from workers.conductor.redispatch import forward_newer
 from workers.restore_guard import Witness
 from workers.retry import until_available
 
 
-class OutOfTouch(OperationalError):
+class StaleWatermark(OperationalError):
     """
     The conductor has not checked its watermark recently, so it must not write.
 
@@ -65,7 +65,7 @@ class Conductor:
     runtime: Runtime
     leases: Leases
     witness: Witness
-    waker: Waker
+    wait_monitor: WaitMonitor
     #: Set while the conductor drains: it claims no more steps.
     leaving: threading.Event = field(default_factory=threading.Event)
     #: Highest watermark seen; a database with a lower one is not written to.
@@ -106,7 +106,7 @@ class Conductor:
     def _require_valid_mark(self) -> None:
         # called after the first statement: the connection is bound to one database from then on
         if not self.has_valid_mark(time.monotonic()):
-            raise OutOfTouch(self.name)
+            raise StaleWatermark(self.name)
 
 
 @dataclass(slots=True)
@@ -323,7 +323,7 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
 _GIVE_UP = Typed(update(_operations).where(*_HELD).values(deadline_at=now()))
 
 
-def give_up(conductor: Conductor, attempt: Attempt) -> None:
+def expire(conductor: Conductor, attempt: Attempt) -> None:
     """Expire a claim without an outcome: its deadline passes now, and the reconciler takes over."""
     with conductor.writing() as connection:
         _GIVE_UP.count(connection, _held(conductor, attempt))
@@ -342,7 +342,7 @@ def holds(session: Session, conductor: Conductor, operation: Operation, attempt:
 _IS_NEWEST = Typed(select(literal(1)).where(_NEWEST))
 
 
-def is_over(operation: Operation, attempt: Attempt) -> bool:
+def is_recorded(operation: Operation, attempt: Attempt) -> bool:
     """Whether an attempt's outcome is recorded already: the answer to its commit was lost."""
     return (
         operation.state != OperationState.RUNNING

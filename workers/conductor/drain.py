@@ -18,7 +18,7 @@ from workers.conductor.claims import Conductor
 logger = log.get(__name__)
 
 
-def hand_over(conductor: Conductor, operation: str) -> None:
+def redispatch(conductor: Conductor, operation: str) -> None:
     """
     Redispatch an operation, by its UUID, to its next owner, unless its next step is claimed.
 
@@ -41,13 +41,13 @@ def _redispatch(conductor: Conductor, uuid: str) -> bool:
         if operation.state != OperationState.QUEUED or operation.admitted_at is None:
             return False
         if operation.sent_to == conductor.incarnation:
-            operations.hand_out(session, node, operation, OperationEvent.HAND_OUT)
+            operations.dispatch(session, node, operation, OperationEvent.DISPATCH)
         else:  # redispatched already, but the new owner may have dropped it for our lease
             operations.send(session, node, operation)
     return True
 
 
-def hand_over_all(conductor: Conductor) -> None:
+def redispatch_all(conductor: Conductor) -> None:
     """Redispatch the operations that were sent to this conductor and are not claimed."""
     query = select(Operation.uuid).where(
         Operation.state == OperationState.QUEUED, Operation.sent_to == conductor.incarnation
@@ -59,4 +59,4 @@ def hand_over_all(conductor: Conductor) -> None:
         logger.warning("conductor.no_database", detail=reason(error))
         return
     for operation in unclaimed:
-        hand_over(conductor, operation)
+        redispatch(conductor, operation)

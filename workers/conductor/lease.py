@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import redis
 
-from app.broker.redis_broker import reach
-from app.kit.reach import Reach
+from app.broker.redis_broker import circuit_breaker
+from app.kit.reach import CircuitBreaker
 from drivers.core.errors import LeaseLost
 
 _RENEW = """
@@ -36,7 +36,7 @@ class Lease:
     key: str
     value: str
     #: Reads from the database whether the holder's fence is still the node's.
-    still_ours: Callable[[], bool]
+    has_valid_fence: Callable[[], bool]
     leases: "Leases"
     #: Fence of the work that the lease was taken for.
     fence: int = 0
@@ -57,7 +57,7 @@ class Lease:
         """
         if time.monotonic() < self.valid_until:
             return
-        if not self.leases.regain(self) or not self.still_ours():
+        if not self.leases.regain(self) or not self.has_valid_fence():
             raise LeaseLost("another conductor has taken over this node")
 
 
@@ -69,7 +69,7 @@ class Leases:
     holder: str  # incarnation of the process
     ttl: float  # seconds
     prefix: str  # of the keys
-    _reach: Reach = field(default_factory=reach)
+    _reach: CircuitBreaker = field(default_factory=circuit_breaker)
     _held: set[Lease] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -85,7 +85,7 @@ class Leases:
         if self._renewing is not None:
             self._renewing.join(self.ttl)
 
-    def take(self, node: str, fence: int, still_ours: Callable[[], bool]) -> Lease | None:
+    def take(self, node: str, fence: int, has_valid_fence: Callable[[], bool]) -> Lease | None:
         """
         Take the lease of a node, by its UUID; None: another holder has it.
 
@@ -93,7 +93,7 @@ class Leases:
         deadline) is revoked: it sends no further order, and its lease expires.
         """
         key = f"{self.prefix}:lease:{node}"
-        lease = Lease(key, f"{self.holder}:{fence}", still_ours, self, fence)
+        lease = Lease(key, f"{self.holder}:{fence}", has_valid_fence, self, fence)
         try:
             taken = self._set(lease)
         except redis.RedisError:  # the node's row decides alone, before each order

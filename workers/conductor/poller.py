@@ -36,23 +36,23 @@ ERRORS = 5
 POLLS = 50
 
 
-def wake(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
+def resume_operation(runtime: Runtime, operation_id: int, fence: int | None = None) -> bool:
     """Resume an operation if it still waits (under this fence); whether this call did."""
     killpoints.reach("waking")
     with runtime.transaction(Actor.CONDUCTOR) as session:
         node, operation = operations.lock_operation(session, operation_id)
         if fence is not None and operation.fence != fence:
             return False
-        return resume.wake(session, node, operation)
+        return resume.resume_operation(session, node, operation)
 
 
-def end_watch(runtime: Runtime, operation_id: int, fence: int) -> None:
+def resume_or_unwatch(runtime: Runtime, operation_id: int, fence: int) -> None:
     """Resume an operation; if its node is locked just now, resume it by heartbeats from now on."""
-    if not wake(runtime, operation_id, fence):
+    if not resume_operation(runtime, operation_id, fence):
         resume.leave_to_agent(runtime, operation_id, fence)
 
 
-class Waker:
+class WaitMonitor:
     """Wait monitor. `poll` and `watch` return at once and may be called from any thread."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -88,17 +88,17 @@ class Waker:
         some steps only wait for a fixed time.
         """
         while self._watched:
-            wake(self._runtime, *self._watched.popitem())
+            resume_operation(self._runtime, *self._watched.popitem())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.call_later(resume.WATCHED / 3, self._keep_watch)
+        self._loop.call_later(resume.POLLING_PERIOD / 3, self._keep_watch)
         self._loop.run_forever()
 
     def _keep_watch(self) -> None:
         """Renew the mark on watched operations, which keeps heartbeats from resuming them."""
-        self._submit(lambda: self._do(resume.keep_watch, list(self._watched.items())))
-        self._loop.call_later(resume.WATCHED / 3, self._keep_watch)
+        self._submit(lambda: self._do(resume.extend_polling, list(self._watched.items())))
+        self._loop.call_later(resume.POLLING_PERIOD / 3, self._keep_watch)
 
     def _submit(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
         def start() -> None:
@@ -110,7 +110,7 @@ class Waker:
 
     async def _poll(self, operation_id: int, fence: int, delay: float) -> None:
         await asyncio.sleep(delay)
-        await self._do(wake, operation_id, fence)
+        await self._do(resume_operation, operation_id, fence)
 
     async def _watch(
         self, operation_id: int, fence: int, url: str, token: str | None, ca: str | None
@@ -149,7 +149,9 @@ class Waker:
             try:
                 document = await self._commands(url, token, trusted)
                 errors = 0
-                if command_ended(document) and await self._do(end_watch, operation_id, fence):
+                if command_ended(document) and await self._do(
+                    resume_or_unwatch, operation_id, fence
+                ):
                     return True  # else the database is away: poll again, as no heartbeat resumes it
             except (HardwareError, aiohttp.ClientError, TimeoutError, ValueError):
                 errors += 1  # the agent restarts or is gone: a heartbeat or the deadline decides

@@ -42,7 +42,7 @@ from workers import retry
 from workers.conductor import attempts, drain, rpc_server
 from workers.conductor.claims import Conductor
 from workers.conductor.lease import Leases
-from workers.conductor.poller import Waker
+from workers.conductor.poller import WaitMonitor
 from workers.conductor.redispatch import forward
 from workers.periodic import schedule
 from workers.restore_guard import Witness
@@ -50,7 +50,7 @@ from workers.supervisor import permissions
 
 T = TypeVar("T")
 logger = log.get(__name__)
-seldom = log.Seldom(logger)
+seldom = log.RateLimited(logger)
 
 CONTROL_THREADS = 8
 #: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
@@ -93,7 +93,7 @@ def main(settings: Settings, name: str) -> None:
     # short: each heartbeat reads the watermark from Redis, and must not be late for that
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
     witness = Witness(client(settings.broker.url, timeout), settings.broker.prefix)
-    conductor = Conductor(name, incarnation, runtime, leases, witness, Waker(runtime))
+    conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
 
     @application.task(name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,))
     def run(self: Task, node: str, operation: str, *more: Any) -> str:
@@ -113,7 +113,7 @@ def main(settings: Settings, name: str) -> None:
         return type(outcome).__name__.lower() if outcome else NOT_RUN
 
     leases.start()
-    conductor.waker.start()
+    conductor.wait_monitor.start()
     life = _Life(conductor, control)
     worker = _worker(
         application,
@@ -179,7 +179,7 @@ class _Life:
 
         def register(session: Session) -> int:
             conductors.register(session, name, incarnation, group, interfaces)
-            return restore.rise(session, seen)
+            return restore.advance(session, seen)
 
         self.conductor.set_mark(self._in_newest(register), checked)
         self.registered.set()
@@ -202,7 +202,7 @@ class _Life:
         def beat(session: Session) -> int | None:
             if not conductors.heartbeat(session, conductor.name, conductor.incarnation):
                 return None
-            return restore.rise(session, seen)
+            return restore.advance(session, seen)
 
         mark = self._in_newest(beat)
         if mark is not None and valid:
@@ -216,8 +216,8 @@ class _Life:
             try:
                 with runtime.transaction(Actor.CONDUCTOR) as session:
                     return work(session)
-            except restore.Older as found:
-                self.conductor.witness.testify(runtime, found)
+            except restore.DatabaseRewound as found:
+                self.conductor.witness.declare_restored(runtime, found)
 
     def _stop(self, event: str) -> None:
         """Stop this process as by a signal: it drains, and its supervisor starts a new one."""
@@ -231,7 +231,7 @@ class _Life:
             return
         try:
             with conductor.runtime.transaction() as session:
-                conductors.leave(session, conductor.name, conductor.incarnation)
+                conductors.mark_offline(session, conductor.name, conductor.incarnation)
         except SQLAlchemyError as error:  # the others see that the heartbeats stop
             logger.warning("conductor.no_database", detail=diagnosis.reason(error))
         conductor.leaving.set()
@@ -244,9 +244,9 @@ class _Life:
         last = False
         while not last:
             last = self._ended.is_set()
-            drain.hand_over_all(self.conductor)
+            drain.redispatch_all(self.conductor)
             try:
-                self.conductor.waker.resume_all()
+                self.conductor.wait_monitor.resume_all()
             except SQLAlchemyError as error:  # heartbeats resume the operations, a little later
                 logger.warning("conductor.no_database", detail=diagnosis.reason(error))
             self._ended.wait(REDISPATCH_INTERVAL)
@@ -264,7 +264,7 @@ def _worker(application: Celery, hostname: str, queues: list[str], threads: int)
     warnings.filterwarnings("ignore", category=SecurityWarning)
     application.conf.task_queues = [
         Queue(each, routing_key=each) if isinstance(each, str) else each
-        for each in (queue.addressed(application, name) for name in queues)
+        for each in (queue.queue_for(application, name) for name in queues)
     ]
     return Worker(
         app=application,
@@ -305,13 +305,14 @@ def _run_control(settings: Settings, name: str) -> None:
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
-    schedule.declare(application, runtime, name, broker)
+    schedule.register_tasks(application, runtime, name, broker)
     leases = Leases(broker, f"now-{uuid4()}", settings.conductor.lease_ttl, settings.broker.prefix)
     leases.start()
     threads = ThreadPoolExecutor(settings.conductor.ask_threads, thread_name_prefix="answer")
-    answerer = rpc_server.Answerer(runtime, name, leases)
-    rpc_server.declare(
-        application, rpc_server.Desk(queue.Asks(application, settings), answerer, threads)
+    answerer = rpc_server.CallHandler(runtime, name, leases)
+    rpc_server.register_task(
+        application,
+        rpc_server.CallReceiver(queue.RedisCalls(application, settings), answerer, threads),
     )
     queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
     _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()

@@ -20,10 +20,10 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import errors, log, release
-from app.broker.queue import ASK, Asks
+from app.broker.queue import CALL_TASK, RedisCalls
 from app.db.diagnosis import reason
 from app.engine import driver_reports, operations
-from app.engine.rpc import QUESTIONS, Question
+from app.engine.rpc import METHODS, Method
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.hardware import targets
 from app.inventory import nodes
@@ -54,7 +54,7 @@ STATUS: Mapping[type[HardwareError], int] = {
 
 
 @dataclass(slots=True)
-class Answerer:
+class CallHandler:
     """Executes calls in one conductor."""
 
     runtime: Runtime
@@ -71,7 +71,7 @@ class Answerer:
         seconds: timeout of the caller; no order is sent to a machine after it.
         """
         end = time.monotonic() + seconds
-        call = QUESTIONS.get(document["what"])
+        call = METHODS.get(document["what"])
         if call is None or document.get("version", 0) > release.UNDERSTOOD:
             return {"understands": release.UNDERSTOOD}  # the API calls another conductor
         try:
@@ -88,7 +88,7 @@ class Answerer:
             logger.exception("call.crashed")
             return _error(500, f"{document['what']} has a defect: {type(error).__name__}: {error}")
 
-    def _answer(self, call: Question, document: Mapping[str, Any], end: float) -> Any:
+    def _answer(self, call: Method, document: Mapping[str, Any], end: float) -> Any:
         with self.runtime.reading() as session:
             node = nodes.find(session, document["node"])
             if call.locked and node.reservation is not None:
@@ -170,11 +170,11 @@ class Answerer:
 
 
 @dataclass(slots=True)
-class Desk:
+class CallReceiver:
     """Reads calls from Redis, and runs them in threads, one at a time per node."""
 
-    asks: Asks
-    answerer: Answerer
+    asks: RedisCalls
+    answerer: CallHandler
     threads: ThreadPoolExecutor
     _waiting: dict[str, deque[str]] = field(default_factory=dict)  # node UUID -> keys of calls
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -205,13 +205,13 @@ class Desk:
                 logger.warning("answer.lost", node=node, detail=str(error))
 
 
-def declare(application: Celery, desk: Desk) -> None:
+def register_task(application: Celery, desk: CallReceiver) -> None:
     """Register the Celery task in the control process."""
 
     def take(key: str, node: str) -> None:
         desk.take(key, node)
 
-    application.task(name=ASK, acks_late=False, ignore_result=True, shared=False)(take)
+    application.task(name=CALL_TASK, acks_late=False, ignore_result=True, shared=False)(take)
 
 
 def _unchanged(node: Node) -> tuple[Any, ...]:

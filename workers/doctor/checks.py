@@ -13,7 +13,7 @@ from app.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Installation:
     """The installation that is examined."""
 
     runtime: Runtime
@@ -36,8 +36,8 @@ class Finding:
     key: Any = None  # the repair's reference to the subject
 
 
-Find = Callable[[Patient], Iterable[Finding]]
-Repair = Callable[[Patient, Finding], None]
+Find = Callable[[Installation], Iterable[Finding]]
+Repair = Callable[[Installation, Finding], None]
 
 
 @dataclass(frozen=True, slots=True)

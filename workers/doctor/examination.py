@@ -20,7 +20,7 @@ from app.config.settings import Settings, masked
 from app.db.diagnosis import reason
 from app.runtime import make
 from workers.doctor import rows, surroundings
-from workers.doctor.checks import Check, Finding, Patient
+from workers.doctor.checks import Check, Finding, Installation
 
 logger = log.get(__name__)
 
@@ -38,7 +38,7 @@ CHECKS: Sequence[Check] = (
     Check("duplicate names", surroundings.names, broker=True),
     Check("unserved nodes", rows.unserved),
     Check("orphan rows", rows.orphans, rows.delete_orphans),
-    Check("inconsistent operations", rows.inconsistent, rows.give_up),
+    Check("inconsistent operations", rows.inconsistent, rows.fail),
     Check("stalled operations", rows.stalled, rows.reconcile),
     Check("stuck nodes", rows.stuck, rows.enter_failed),
     Check("orphan reservations", rows.reservations, rows.release),
@@ -72,7 +72,7 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
     found: list[Result] = []
     url = settings.broker.url
     application = queue.celery(settings)
-    patient = Patient(
+    patient = Installation(
         make(settings, queue.sender(application)),
         client(url, settings.broker.connect_timeout) if url else None,
         application,
@@ -86,7 +86,7 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
             if (has_rows or not each.rows) and (has_broker or not each.broker)
         ]
         if not has_broker:
-            patient = Patient(patient.runtime, None, None)
+            patient = Installation(patient.runtime, None, None)
         found += _examine(patient, checks, fix=fix)
     finally:
         patient.runtime.engine.dispose()
@@ -108,7 +108,7 @@ def scope(settings: Settings) -> list[str]:
     ]
 
 
-def _examine(patient: Patient, checks: Sequence[Check], *, fix: bool) -> list[Result]:
+def _examine(patient: Installation, checks: Sequence[Check], *, fix: bool) -> list[Result]:
     found: list[Result] = []
     for check in checks:
         if found and found[-1].check == "schema":
@@ -132,14 +132,14 @@ def _examine(patient: Patient, checks: Sequence[Check], *, fix: bool) -> list[Re
     return found
 
 
-def _find(check: Check, patient: Patient) -> list[Finding]:
+def _find(check: Check, patient: Installation) -> list[Finding]:
     try:
         return list(check.find(patient))
     except (SQLAlchemyError, redis.RedisError, OperationalError, OSError) as error:
         return [Finding(check.name, f"the check failed: {reason(error)}")]
 
 
-def _repair(check: Check, patient: Patient, findings: Sequence[Finding]) -> set[str]:
+def _repair(check: Check, patient: Installation, findings: Sequence[Finding]) -> set[str]:
     """Repair findings, run the check again, and return the repaired subjects."""
     if check.repair is None:
         return set()
@@ -174,7 +174,7 @@ def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool
     return True
 
 
-def _ping_database(patient: Patient) -> None:
+def _ping_database(patient: Installation) -> None:
     url = patient.runtime.engine.url
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         raise FileNotFoundError(f"{url.database}: no such file")
@@ -182,6 +182,6 @@ def _ping_database(patient: Patient) -> None:
         connection.execute(text("SELECT 1"))
 
 
-def _ping_redis(patient: Patient) -> None:
+def _ping_redis(patient: Installation) -> None:
     assert patient.broker is not None
     patient.broker.ping()

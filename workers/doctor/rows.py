@@ -17,7 +17,7 @@ from app.operation_states import Actor, OperationEvent, StepEvent, step_transiti
 from app.ring import owner
 from app.states import Kind, of_kind
 from drivers.core.errors import FailureCode
-from workers.doctor.checks import Finding, Patient
+from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
 
 TRANSIENT = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
@@ -28,7 +28,7 @@ _has_operation = exists().where(
 )
 
 
-def reservations(patient: Patient) -> Iterator[Finding]:
+def reservations(patient: Installation) -> Iterator[Finding]:
     """Find reserved nodes without an active operation."""
     holder = exists().where(Operation.id == Node.operation_id, Operation.state.in_(ACTIVE))
     query = select(Node.id, Node.uuid, Node.reservation).where(
@@ -43,7 +43,7 @@ def reservations(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def release(patient: Patient, finding: Finding) -> None:
+def release(patient: Installation, finding: Finding) -> None:
     """Release the reservation, with a new fence."""
     with patient.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
@@ -54,7 +54,7 @@ def release(patient: Patient, finding: Finding) -> None:
         node.reservation = node.operation_id = None
 
 
-def stuck(patient: Patient) -> Iterator[Finding]:
+def stuck(patient: Installation) -> Iterator[Finding]:
     """Find nodes in a busy, wait or hold state without an active operation."""
     query = select(Node.id, Node.uuid, Node.provision_state).where(
         Node.provision_state.in_(TRANSIENT), ~_has_operation
@@ -64,7 +64,7 @@ def stuck(patient: Patient) -> Iterator[Finding]:
             yield Finding(f"node {uuid}", f"it is {state} without an active operation", key)
 
 
-def enter_failed(patient: Patient, finding: Finding) -> None:
+def enter_failed(patient: Installation, finding: Finding) -> None:
     """Move the node to the failed state of its flow, with a new fence."""
     with patient.runtime.transaction(Actor.COMMAND) as session:
         node = operations.lock(session, finding.key)
@@ -75,7 +75,7 @@ def enter_failed(patient: Patient, finding: Finding) -> None:
         restore.enter_failed(session, node, "conductor", reason)
 
 
-def inconsistent(patient: Patient) -> Iterator[Finding]:
+def inconsistent(patient: Installation) -> Iterator[Finding]:
     """Find active operations of a flow whose node is in a state without an operation."""
     query = (
         select(Operation.id, Operation.uuid, Operation.kind, Node.uuid, Node.provision_state)
@@ -101,7 +101,7 @@ def _inconsistent() -> tuple[Any, ...]:
     )
 
 
-def give_up(patient: Patient, finding: Finding) -> None:
+def fail(patient: Installation, finding: Finding) -> None:
     """Fail the operation, and release its node."""
     with patient.runtime.transaction(Actor.COMMAND) as session:
         node, operation = operations.lock_operation(session, finding.key)
@@ -111,7 +111,7 @@ def give_up(patient: Patient, finding: Finding) -> None:
         for row in operations.pending(session, operation):
             step_transition(row, StepEvent.SKIP)
         reason = f"The node was {node.provision_state}, a state without an operation"
-        operation.error = failures.described(FailureCode.INCONSISTENT, reason) | {
+        operation.error = failures.describe(FailureCode.INCONSISTENT, reason) | {
             "step": None,
             "retryable": False,
         }
@@ -121,10 +121,10 @@ def give_up(patient: Patient, finding: Finding) -> None:
             node.reservation = node.operation_id = None
 
 
-def stalled(patient: Patient) -> Iterator[Finding]:
+def stalled(patient: Installation) -> Iterator[Finding]:
     """Find operations that the reconciler should have dispatched."""
     with patient.runtime.reading() as session:
-        living = conductors.living(session, patient.grace)
+        living = conductors.living_incarnations(session, patient.grace)
         alive = conductors.alive(session, patient.runtime.settings.conductor.heartbeat_timeout)
         service = _service(session, len(alive))
         query = (
@@ -174,12 +174,12 @@ def _late(living: Iterable[str], grace: float) -> Any:
     )
 
 
-def reconcile(patient: Patient, _finding: Finding) -> None:
+def reconcile(patient: Installation, _finding: Finding) -> None:
     """Run one pass of the reconciler, which dispatches all stalled operations."""
     reconciler.reconcile(patient.runtime, reconciler.Contact(timeout=0))
 
 
-def beat(patient: Patient) -> Iterator[Finding]:
+def beat(patient: Installation) -> Iterator[Finding]:
     """Find a service without a leading beat, in which no periodic task runs."""
     with patient.runtime.reading() as session:
         alive = conductors.alive(session, patient.runtime.settings.conductor.heartbeat_timeout)
@@ -191,7 +191,7 @@ def beat(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def lost(patient: Patient) -> Iterator[Finding]:
+def lost(patient: Installation) -> Iterator[Finding]:
     """Find dead conductors, and a service without any live conductor."""
     timeout = patient.runtime.settings.conductor.heartbeat_timeout
     with patient.runtime.reading() as session:
@@ -214,7 +214,7 @@ def lost(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def unserved(patient: Patient) -> Iterator[Finding]:
+def unserved(patient: Installation) -> Iterator[Finding]:
     """Find nodes whose driver no live conductor of their group has loaded."""
     timeout = patient.runtime.settings.conductor.heartbeat_timeout
     with patient.runtime.reading() as session:
@@ -234,7 +234,7 @@ def unserved(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def unchecked(patient: Patient) -> Iterator[Finding]:
+def unchecked(patient: Installation) -> Iterator[Finding]:
     """Find nodes with fault `restored`: not yet compared with their machines after a restore."""
     query = select(Node.uuid, Node.provision_state).where(Node.fault == Fault.RESTORED)
     with patient.runtime.reading() as session:
@@ -246,7 +246,7 @@ def unchecked(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def orphans(patient: Patient) -> Iterator[Finding]:
+def orphans(patient: Installation) -> Iterator[Finding]:
     """Find rows with a reference to a missing row, such as the history of a missing node."""
     with patient.runtime.reading() as session:
         for table, column, missing in REFERENCES:
@@ -271,7 +271,7 @@ def _references() -> Iterator[tuple[Table, Any, Any]]:
 REFERENCES = tuple(_references())
 
 
-def delete_orphans(patient: Patient, finding: Finding) -> None:
+def delete_orphans(patient: Installation, finding: Finding) -> None:
     """Clear the references if their column may be null; else delete the rows."""
     table, column, missing = finding.key
     change = update(table).values({column: None}) if column.nullable else delete(table)
@@ -279,7 +279,7 @@ def delete_orphans(patient: Patient, finding: Finding) -> None:
         session.execute(change.where(missing), execution_options={"synchronize_session": False})
 
 
-def future_heartbeats(patient: Patient) -> Iterator[Finding]:
+def future_heartbeats(patient: Installation) -> Iterator[Finding]:
     """Find heartbeats in the future: the database's clock was set back."""
     query = select(Conductor.hostname, age(Conductor.heartbeat_at)).where(
         age(Conductor.heartbeat_at) < -1

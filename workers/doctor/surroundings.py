@@ -21,7 +21,7 @@ from app.models import Conductor
 from app.models.base import Base
 from drivers.images import files
 from workers.conductor.lease import RELEASE
-from workers.doctor.checks import Finding, Patient
+from workers.doctor.checks import Finding, Installation
 from workers.periodic import boot_files
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
@@ -32,7 +32,7 @@ SKEW = 5.0
 PING_TIMEOUT = 1.0
 
 
-def schema(patient: Patient) -> Iterator[Finding]:
+def schema(patient: Installation) -> Iterator[Finding]:
     """Find a database schema of another release, or one that lacks a table or column."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
@@ -62,7 +62,7 @@ def schema(patient: Patient) -> Iterator[Finding]:
                 )
 
 
-def clocks(patient: Patient) -> Iterator[Finding]:
+def clocks(patient: Installation) -> Iterator[Finding]:
     """Find a clock of the database or of Redis that differs from this host's."""
     with patient.runtime.reading() as session:
         before = utcnow()
@@ -88,7 +88,7 @@ def _skew(whose: str, theirs: datetime, ours: datetime) -> Iterator[Finding]:
         )
 
 
-def restored(patient: Patient) -> Iterator[Finding]:
+def restored(patient: Installation) -> Iterator[Finding]:
     """Find a restored database: its watermark is lower than the highest one in Redis."""
     assert patient.broker is not None
     with patient.runtime.reading() as session:
@@ -103,7 +103,7 @@ def restored(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def queues(patient: Patient) -> Iterator[Finding]:
+def queues(patient: Installation) -> Iterator[Finding]:
     """Find queues of missing conductors; their operations are sent again from the database."""
     broker = patient.broker
     assert broker is not None
@@ -124,12 +124,12 @@ def queues(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def delete_queue(patient: Patient, finding: Finding) -> None:
+def delete_queue(patient: Installation, finding: Finding) -> None:
     assert patient.broker is not None
     patient.broker.delete(finding.key)
 
 
-def leases(patient: Patient) -> Iterator[Finding]:
+def leases(patient: Installation) -> Iterator[Finding]:
     """Find leases that outlive their holder, and so block a node."""
     broker = patient.broker
     assert broker is not None
@@ -149,12 +149,12 @@ def leases(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _orphan_leases(patient: Patient) -> Mapping[str, str]:
+def _orphan_leases(patient: Installation) -> Mapping[str, str]:
     """Return key -> value of leases without expiry, and of those without a live holder."""
     broker = patient.broker
     assert broker is not None
     with patient.runtime.reading() as session:
-        living = conductors.living(session, patient.grace)
+        living = conductors.living_incarnations(session, patient.grace)
     found = {}
     for key in broker.scan_iter(f"{patient.runtime.settings.broker.prefix}:lease:*"):
         value = broker.get(key)
@@ -167,12 +167,12 @@ def _orphan_leases(patient: Patient) -> Mapping[str, str]:
     return found
 
 
-def delete_lease(patient: Patient, finding: Finding) -> None:
+def delete_lease(patient: Installation, finding: Finding) -> None:
     assert patient.broker is not None
     patient.broker.eval(RELEASE, 1, *finding.key)
 
 
-def names(patient: Patient) -> Iterator[Finding]:
+def names(patient: Installation) -> Iterator[Finding]:
     """Find names that several conductor processes have."""
     assert patient.messages is not None
     answers = patient.messages.control.ping(timeout=PING_TIMEOUT)
@@ -186,19 +186,19 @@ def names(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def stale_files(patient: Patient) -> Iterator[Finding]:
+def stale_files(patient: Installation) -> Iterator[Finding]:
     """Find folders on this host with files that their node no longer needs."""
-    for folder in boot_files.useless(patient.runtime):
+    for folder in boot_files.unused_folders(patient.runtime):
         node = files.node_of(folder)
         yield Finding(str(folder), f"node {node} no longer needs these files", folder)
 
 
-def delete_files(patient: Patient, finding: Finding) -> None:
-    if finding.key in boot_files.useless(patient.runtime):
+def delete_files(patient: Installation, finding: Finding) -> None:
+    if finding.key in boot_files.unused_folders(patient.runtime):
         files.remove(patient.runtime.settings.options(), finding.key)
 
 
-def readable_files(patient: Patient) -> Iterator[Finding]:
+def readable_files(patient: Installation) -> Iterator[Finding]:
     """Find private files that other users of this host may read."""
     settings = patient.runtime.settings
     for each in permissions.too_wide(settings) if settings.default.data_dir else ():
@@ -210,5 +210,5 @@ def readable_files(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def restrict(patient: Patient, finding: Finding) -> None:
+def restrict(patient: Installation, finding: Finding) -> None:
     finding.key.restrict()

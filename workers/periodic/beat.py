@@ -28,11 +28,11 @@ from app.db.prepared import Prepared
 from app.models import BeatLease
 from app.runtime import Call
 from workers.periodic import schedule
-from workers.periodic.lost_conductors import Lookout
+from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
 
 logger = log.get(__name__)
-seldom = log.Seldom(logger)
+seldom = log.RateLimited(logger)
 
 #: Seconds after which another beat may lead if the leader does not renew its lease.
 LEASE = 5.0
@@ -81,7 +81,7 @@ class LeasedScheduler(Scheduler):
     engine: ClassVar[Engine]
     holder: ClassVar[str]
     send: ClassVar[Callable[[Call], bool]]
-    lookout: ClassVar[Lookout]
+    lookout: ClassVar[DeadConductorLog]
     leading: ClassVar[bool] = False
 
     def setup_schedule(self) -> None:
@@ -129,7 +129,7 @@ def main(settings: Settings) -> None:
         settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
     )
     timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
-    LeasedScheduler.lookout = Lookout(
+    LeasedScheduler.lookout = DeadConductorLog(
         LeasedScheduler.engine,
         client(broker.url, min(broker.connect_timeout, LEASE / 5)),
         broker.prefix,

@@ -22,7 +22,7 @@ PAGE = 500
 
 def sweep(runtime: Runtime) -> dict[str, int]:
     """Remove unused folders and cached images of this host; return how many of each."""
-    folders = useless(runtime)
+    folders = unused_folders(runtime)
     for folder in folders:
         files.remove(runtime.settings.options(), folder)
     pxe = runtime.settings.pxe
@@ -37,10 +37,10 @@ def sweep(runtime: Runtime) -> dict[str, int]:
     return counts
 
 
-def useless(runtime: Runtime) -> list[Path]:
+def unused_folders(runtime: Runtime) -> list[Path]:
     """Return the folders of this host that no machine boots or fetches from."""
     # listed before the rows are read, so that folders which are created meanwhile are kept
-    held = files.held(runtime.settings.options())
+    held = files.published_folders(runtime.settings.options())
     nodes = sorted({files.node_of(folder) for folder in held})
     needed: dict[str, set[str]] = {}
     with runtime.reading() as session:

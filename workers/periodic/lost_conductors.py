@@ -22,7 +22,7 @@ KEPT = 14 * 86400
 
 
 @dataclass(slots=True)
-class Lookout:
+class DeadConductorLog:
     """Logs dead conductors."""
 
     engine: Engine

@@ -31,7 +31,7 @@ from app.runtime import Runtime
 from app.states import Kind, State, of_kind
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
-from drivers.redfish.sweep import asking
+from drivers.redfish.sweep import power_state_reader
 
 logger = log.get(__name__)
 
@@ -128,7 +128,7 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
 
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(min(workers, THREADS)) as threads:
-        async with asking(workers, timeout) as poll_redfish:
+        async with power_state_reader(workers, timeout) as poll_redfish:
             await asyncio.gather(*(worker() for _ in range(workers)))
     return written
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from app import killpoints, log
 from app.db.clock import age, now
-from app.db.diagnosis import is_away, reason
+from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import admission, operations, resume, transitions
@@ -34,7 +34,7 @@ from app.models import (
     OperationStep,
 )
 from app.operation_states import Actor, OperationEvent
-from app.runtime import Runtime, of
+from app.runtime import Runtime, runtime_of
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Failed, Resume
 
@@ -102,14 +102,18 @@ def reconcile(
     killpoints.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
     with runtime.looking() as connection:
-        in_touch = contact.made(conductors.silence(connection))
+        in_touch = contact.made(conductors.seconds_since_heartbeat(connection))
         if not _UNDER_WAY.first(connection, {}):
             return dict.fromkeys(COUNTS, 0)
     with runtime.reading() as session:
         alive = conductors.alive(session, timeout)
         online = {each.incarnation for each in alive}
         behind = {each.incarnation for each in alive if backlog(each.name)}
-        living = partial(conductors.living, timeout=timeout) if in_touch else conductors.known
+        living = (
+            partial(conductors.living_incarnations, timeout=timeout)
+            if in_touch
+            else conductors.registered_incarnations
+        )
         found = (
             ("taken_over", _take_over(living), _abandoned(living(session)), Operation.deadline_at),
             ("expired", _expire, _expired(), Operation.deadline_at),
@@ -174,13 +178,13 @@ def _each(runtime: Runtime, act: Act, *ids: int) -> int:
 
     def work() -> int:
         with runtime.transaction(Actor.RECONCILER) as session:
-            free = operations.lock_free(session, ids)
+            free = operations.lock_available(session, ids)
             return sum(act(session, node, operation) for node, operation in free)
 
     try:
         return retrying(work)
     except Exception as error:
-        if isinstance(error, SQLAlchemyError) and is_away(error):
+        if isinstance(error, SQLAlchemyError) and is_unavailable(error):
             raise
         if len(ids) > 1:
             return sum(_each(runtime, act, operation_id) for operation_id in ids)
@@ -241,7 +245,7 @@ def _missed_heartbeat(timeout: float) -> tuple[object, ...]:
     return (
         Operation.state == OperationState.WAITING,
         Operation.wake_at.is_(None),
-        resume.unwatched(timeout),
+        resume.not_polled(timeout),
         has_called,
     )
 
@@ -300,7 +304,7 @@ def _expire(session: Session, node: Node, operation: Operation) -> bool:
 
 
 def _wake(session: Session, node: Node, operation: Operation) -> bool:
-    return resume.wake(session, node, operation)
+    return resume.resume_operation(session, node, operation)
 
 
 def _resend(session: Session, node: Node, operation: Operation) -> bool:
@@ -354,17 +358,17 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
             cause="died" if dead else "deadline",
         )
         event = OperationEvent.TAKE_OVER
-        most = of(session).settings.conductor.max_step_deaths
+        most = runtime_of(session).settings.conductor.max_step_deaths
         if step.deaths >= most:
             cause = "the conductor died" if dead else "its deadline passed"
             reason = f"{step.label}: {cause} {step.deaths} times while it ran"
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
             if not transitions.fail(session, node, operation, step, failure):
                 return True
-            event = OperationEvent.HAND_OUT  # of the cleanup steps
+            event = OperationEvent.DISPATCH  # of the cleanup steps
         elif step.resume == Resume.RESTART:
             _go_back(session, operation, step)
-        operations.hand_out(session, node, operation, event)
+        operations.dispatch(session, node, operation, event)
         return True
 
     return take_over
@@ -380,4 +384,4 @@ def _go_back(session: Session, operation: Operation, step: OperationStep) -> Non
         for row in operations.steps_of(session, operation)
         if row.position <= step.position and row.label == "boot.prepare_ramdisk"
     ]
-    operations.go_back(session, operation, max(boots, default=0))
+    operations.rewind(session, operation, max(boots, default=0))

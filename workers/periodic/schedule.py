@@ -75,10 +75,12 @@ def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
     }
 
 
-def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis) -> None:
+def register_tasks(
+    application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
+) -> None:
     """Register the tasks in the control process of `conductor`."""
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
-    held = backlog.of(application, runtime.settings, broker)
+    held = backlog.messages_of(application, runtime.settings, broker)
     witness = Witness(broker, runtime.settings.broker.prefix)
 
     def reconcile() -> None:
@@ -101,11 +103,11 @@ def declare(application: Celery, runtime: Runtime, conductor: str, broker: redis
         POWER_SYNC: _at_most(1, partial(power_sync.sync, runtime, conductor)),
         POWER_RECOVERY: _at_most(1, partial(power_sync.recover, runtime, conductor)),
         PRUNE_HISTORY: partial(prune_history, runtime),
-        CHECK_ALLOCATIONS: partial(scheduling.announce_due, runtime),
-        scheduling.TASK: partial(scheduling.seek, runtime),
+        CHECK_ALLOCATIONS: partial(scheduling.resend_due, runtime),
+        scheduling.TASK: partial(scheduling.allocate, runtime),
         PRUNE_ANSWERED: partial(prune_answered, runtime),
         FORGET_CONDUCTORS: partial(forget_conductors, runtime),
-        BOOT_AGAIN: partial(silent_boots.boot_silent_again, runtime),
+        BOOT_AGAIN: partial(silent_boots.retry_silent_boots, runtime),
         SWEEP_BOOT_FILES: partial(boot_files.sweep, runtime),
     }
     for name, work in tasks.items():
@@ -197,7 +199,9 @@ def _delete(
 def forget_conductors(runtime: Runtime) -> int:
     """Delete conductors dead for over `[conductor]conductor_cleanup_timeout` s; return how many."""
     with runtime.transaction() as session:
-        names = conductors.forget(session, runtime.settings.conductor.conductor_cleanup_timeout)
+        names = conductors.remove_silent(
+            session, runtime.settings.conductor.conductor_cleanup_timeout
+        )
     if names:
         logger.info("conductors.forgotten", conductors=names)
     return len(names)

@@ -23,7 +23,7 @@ from werkzeug.wrappers import Request
 from app import log
 from app.config.settings import Settings
 from app.parent import die_with_parent
-from app.serve import LOGGING, PATIENCE
+from app.serve import LOGGING, STOP_TIMEOUT
 
 logger = log.get(__name__)
 
@@ -59,7 +59,7 @@ def main(settings: Settings) -> None:
         log_dictconfig=LOGGING,
         respawn_failed_workers=True,
         respawn_interval=0,
-        workers_kill_timeout=PATIENCE,
+        workers_kill_timeout=STOP_TIMEOUT,
     )
     logger.info("files.started", root=str(root), port=settings.deploy.http_port)
     server.serve(target_loader=load, wrap_loader=False)

@@ -315,7 +315,7 @@ class _Supervisor:
             wait = self.children.start_due()
             if self.settings.database.connection.startswith("sqlite"):
                 wait = min(wait or 1.0, 1.0)
-                sqlite.free_database(self.settings.database.connection)
+                sqlite.release_stopped_writer(self.settings.database.connection)
         return 0
 
     def stop(self) -> None:

@@ -12,7 +12,16 @@ from app.agents.lookup import MAC
 from app.api import auth, idempotency, versions
 from app.api.answers import JSON
 from app.api.openapi.returns import Returns
-from app.api.openapi.shapes import TEXT, WHOLE, Component, Shape, exactly, maybe, one_of, versioned
+from app.api.openapi.shapes import (
+    INTEGER,
+    TEXT,
+    Component,
+    Shape,
+    exactly,
+    one_of,
+    or_null,
+    versioned,
+)
 from app.api.routes import PARAMETER, Route
 from app.api.schemas.common import NAME, CommaSeparated, Flag, Ident, Mac, Name, Uuid
 
@@ -86,8 +95,8 @@ HEADERS = {
 }
 FAULT = Component("Fault", {
     "anyOf": [
-        exactly({"faultcode": TEXT, "faultstring": TEXT, "debuginfo": maybe(TEXT)}),
-        exactly({"code": WHOLE, "title": TEXT, "description": TEXT}),
+        exactly({"faultcode": TEXT, "faultstring": TEXT, "debuginfo": or_null(TEXT)}),
+        exactly({"code": INTEGER, "title": TEXT, "description": TEXT}),
     ]
 })  # fmt: skip
 ENCODED = {

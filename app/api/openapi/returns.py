@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from marshmallow import Schema
 
 from app.api.answers import JSON
-from app.api.openapi.shapes import ANYTHING, Shape, exactly, many, one_of, page
+from app.api.openapi.shapes import ANYTHING, Shape, array, exactly, one_of, page
 from app.kit.json_patch import OPERATIONS
 
 
@@ -44,4 +44,4 @@ def json_patch(schema: Schema) -> Shape:
         "path": {"type": "string", "pattern": f"^/({fields})(/.+)?$"},
         "value": ANYTHING,
     }
-    return many(exactly(change, optional=["value"]))
+    return array(exactly(change, optional=["value"]))

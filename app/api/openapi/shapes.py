@@ -14,13 +14,13 @@ TEXT: Shape = {"type": "string"}
 UUID: Shape = {"type": "string", "format": "uuid"}
 TIME: Shape = {"type": "string", "format": "date-time"}
 NUMBER: Shape = {"type": "number"}
-WHOLE: Shape = {"type": "integer"}
-FLAG: Shape = {"type": "boolean"}
+INTEGER: Shape = {"type": "integer"}
+BOOLEAN: Shape = {"type": "boolean"}
 ANYTHING: Shape = {}
 DOCUMENT: Shape = {"type": "object"}
 
 #: Type of a column -> its schema; columns of other types are text.
-TYPES = ((Boolean, FLAG), (Integer, WHOLE), (Float, NUMBER), (DateTime, TIME))
+TYPES = ((Boolean, BOOLEAN), (Integer, INTEGER), (Float, NUMBER), (DateTime, TIME))
 
 
 class Component(dict[str, Any]):
@@ -41,11 +41,11 @@ class Component(dict[str, Any]):
         return joined
 
 
-def many(item: Shape) -> Shape:
+def array(item: Shape) -> Shape:
     return {"type": "array", "items": item}
 
 
-def mapped(value: Shape) -> Shape:
+def map_of(value: Shape) -> Shape:
     """Object with any keys, and values of one shape."""
     return {"type": "object", "additionalProperties": value}
 
@@ -54,7 +54,7 @@ def one_of(words: Iterable[str]) -> Shape:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
-def maybe(shape: Shape) -> Shape:
+def or_null(shape: Shape) -> Shape:
     """Make a shape nullable."""
     if "$ref" in shape:
         return {"anyOf": [shape, {"type": "null"}]}
@@ -80,7 +80,7 @@ def some(properties: Mapping[str, Shape], *, always: Iterable[str] = ()) -> Shap
 
 def page(name: str, item: Shape) -> Shape:
     """Object with one page of a list, and the link to the next page."""
-    return exactly({name: many(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
+    return exactly({name: array(item), "next": TEXT | {"format": "uri"}}, optional=["next"])
 
 
 def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Shape:
@@ -90,14 +90,14 @@ def column_shape(name: str, column: ColumnElement[Any], *, nullable: bool) -> Sh
     else:
         known = (shape for kind, shape in TYPES if isinstance(column.type, kind))
         shape = next(known, UUID if name.endswith("uuid") else TEXT)
-    return maybe(shape) if nullable else shape
+    return or_null(shape) if nullable else shape
 
 
 def _document(column: ColumnElement[Any]) -> Shape:
     """Shape of a JSON column: an array if its default is an empty list, otherwise an object."""
     default = column.default if isinstance(column, Column) else None
     empty = default.arg(None) if default is not None and default.is_callable else {}  # type: ignore[attr-defined]
-    return many(ANYTHING) if isinstance(empty, list) else DOCUMENT
+    return array(ANYTHING) if isinstance(empty, list) else DOCUMENT
 
 
 def column_shapes(model: type[Base], names: Iterable[str]) -> dict[str, Shape]:
@@ -119,4 +119,4 @@ def versioned(name: str, shape: Shape) -> Shape:
 
 
 LINK = exactly({"href": TEXT, "rel": TEXT, "type": TEXT}, optional=["type"])
-LINKS = Component("Links", many(LINK))
+LINKS = Component("Links", array(LINK))

@@ -156,7 +156,7 @@ def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
     return selected.where(theirs)
 
 
-def own(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def with_owner(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     Add the owner to the fields of a new resource: the caller's project, unless any is allowed.
 
@@ -189,7 +189,7 @@ def check_new_owner(node: Node) -> None:
         raise Conflict(f"owner: cannot be changed while node {node.uuid} is active ({rule})")
 
 
-def hidden(owner: str | None, lessee: str | None) -> frozenset[str]:
+def hidden_fields(owner: str | None, lessee: str | None) -> frozenset[str]:
     """Return the fields that the caller must not see of a node of this owner and lessee."""
     if not caller().restricted:
         return _NONE
@@ -199,7 +199,7 @@ def hidden(owner: str | None, lessee: str | None) -> frozenset[str]:
     return frozenset(name for name in REDACTED if not _allows(f"{SEE_NODE}:{name}", facts))
 
 
-def shows(rule: str) -> bool:
+def shows_secrets(rule: str) -> bool:
     """Return whether the caller sees secrets: passes one of the rules in `SECRETS`."""
     policy = current_app.extensions[POLICY]
     return policy is not None and policy.allows(rule, caller(), NOTHING)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from app.agents.lookup import normal_mac
+from app.agents.lookup import normalize_mac
 from app.inventory.traits import is_trait
 from app.kit.identifiers import is_uuid
 
@@ -226,7 +226,7 @@ def not_a_trait(text: str) -> str:
 
 def is_mac(text: str) -> bool:
     """Return whether a text is a MAC address with colons."""
-    return normal_mac(text) == text.lower()
+    return normalize_mac(text) == text.lower()
 
 
 def is_host_name(text: str) -> bool:

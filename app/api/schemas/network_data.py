@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from app.agents.lookup import normal_mac
+from app.agents.lookup import normalize_mac
 
 Check = Callable[[Any], bool]
 Checks = Mapping[str, Check]
@@ -21,7 +21,7 @@ def _number(value: Any) -> bool:
 
 
 def _mac(value: Any) -> bool:
-    return _text(value) and ":" in value.replace("-", ":") and normal_mac(value) is not None
+    return _text(value) and ":" in value.replace("-", ":") and normalize_mac(value) is not None
 
 
 def _mtu(value: Any) -> bool:

@@ -56,7 +56,7 @@ def test_a_flow_names_effects_for_those_ends_only_that_it_has(flow):
     aborted = any(Event.ABORT in MACHINE[state].moves for state in flow.under_way.values())
     assert aborted or not flow.on_abort
     assert Event.ABORT in MACHINE[flow.failed].moves or not flow.on_abandon
-    faults = {Effect.SET_FAULT, Effect.SET_FAULT_IF_BEGUN, Effect.CLEAR_FAULT}
+    faults = {Effect.SET_FAULT, Effect.SET_FAULT_IF_ATTEMPTED, Effect.CLEAR_FAULT}
     named = {*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon}
     assert flow.fault or not named & faults
 

@@ -24,7 +24,7 @@ S, E = OperationState, OperationEvent
 @pytest.mark.parametrize(
     ("state", "event", "actor"),
     [("waiting", E.CLAIM, Actor.CONDUCTOR), ("queued", E.CLAIM, Actor.API),
-     ("succeeded", E.FAIL, Actor.CONDUCTOR), ("held", E.WAKE, Actor.API),
+     ("succeeded", E.FAIL, Actor.CONDUCTOR), ("held", E.RESUME, Actor.API),
      ("failed", E.TAKE_OVER, Actor.RECONCILER), ("running", E.REPAIR, Actor.API)],
 )  # fmt: skip
 def test_a_change_of_an_operation_that_is_not_in_the_table_raises(state, event, actor):

@@ -102,7 +102,7 @@ def sweep_of(node, *, secure_boot: bool = False):
     """What a power sweep reads of a machine: its state or an error."""
 
     async def run():
-        async with sweep.asking() as ask:
+        async with sweep.power_state_reader() as ask:
             return await ask(node, secure_boot=secure_boot)
 
     return asyncio.run(run())

@@ -178,10 +178,10 @@ def test_a_delete_without_cleaning_still_passes_through_it():
 def test_what_tidies_up_after_a_failure_is_marked_as_such():
     ours, planned = runtime(), node()
     target = targets.build(ours, planned)
-    rows = planning.tidy(target, "clean")
+    rows = planning.cleanup(target, "clean")
     assert ["boot.clean_up_ramdisk", "power.power_off"] == labels(rows)
     assert {"tidy"} == {row.source for row in rows}
-    assert [] == planning.tidy(target, "rescue")
+    assert [] == planning.cleanup(target, "rescue")
 
 
 def agent_step(interface, name, priority, **more):

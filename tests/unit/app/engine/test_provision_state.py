@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.config.settings import load
-from app.engine.provision_state import forget_agent, settle
+from app.engine.provision_state import apply_effects, forget_agent
 from app.models import AgentRecord, Fault, Node
 from app.runtime import RUNTIME
 from app.states import Event, State
@@ -29,7 +29,7 @@ class Agents:
 def settled(node, state, event, agent=None):
     node.id = 7
     node.driver_info = {}
-    settle(Agents(agent), node, state, event, None)
+    apply_effects(Agents(agent), node, state, event, None)
     return node
 
 

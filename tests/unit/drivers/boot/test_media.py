@@ -58,7 +58,7 @@ def node(fleet, images, options):
 
 def medium(node):
     """The file behind the URL that the BMC has been given."""
-    (folder,) = files.held(node.options, node.uuid)
+    (folder,) = files.published_folders(node.options, node.uuid)
     return folder / "boot.iso"
 
 
@@ -118,7 +118,7 @@ def test_it_is_made_and_inserted_once_for_one_token_and_gone_after_use(node, fle
     boot.prepare_ramdisk(replace(node, reports={}))  # nobody knows the token any more
     assert medium(node).parent.name
     boot.clean_up_ramdisk(node)
-    assert [] == files.held(node.options)
+    assert [] == files.published_folders(node.options)
     assert "" == fleet.machines[0].media["Cd"]
 
 
@@ -138,7 +138,7 @@ def test_an_image_made_elsewhere_gets_no_token(node, fleet):
     node.driver.boot.prepare_ramdisk(rescuing)
     assert None is rescuing.reports["agent_token"]
     assert ([], "http://x/rescue.iso") == (
-        files.held(node.options), fleet.machines[0].media["Cd"],
+        files.published_folders(node.options), fleet.machines[0].media["Cd"],
     )  # fmt: skip
 
 
@@ -201,10 +201,12 @@ def test_a_ramdisk_that_is_the_instance_gets_an_image_for_as_long_as_it_lives(no
     )
     it.driver.deploy.validate(it)
     it.driver.boot.prepare_instance(it)
-    assert ["instance"] == [files.use_of(each) for each in files.held(it.options, it.uuid)]
+    assert ["instance"] == [
+        files.use_of(each) for each in files.published_folders(it.options, it.uuid)
+    ]
     assert b"append root=/dev/ram0 root=live\n" in on(medium(it), "/isolinux/isolinux.cfg")[0]
     it.driver.boot.clean_up_instance(it)
-    assert [] == files.held(it.options)
+    assert [] == files.published_folders(it.options)
 
 
 def test_uefi_finds_the_loader_on_the_partition():

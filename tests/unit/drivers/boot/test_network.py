@@ -148,11 +148,11 @@ def test_a_deployed_machine_boots_its_disk(node, ordered, fallback, offered):
     it.driver.boot.prepare_ramdisk(it)
     it.driver.boot.prepare_instance(it)
     assert ("disk", True) == ordered[-1]
-    assert offered == {files.use_of(each) for each in files.held(it.options, it.uuid)}
+    assert offered == {files.use_of(each) for each in files.published_folders(it.options, it.uuid)}
     if fallback:
         assert "sanboot --no-describe" in (root(it, "http") / "pxelinux.cfg" / MAC).read_text()
     it.driver.boot.clean_up_instance(it)
-    assert [] == files.held(it.options)
+    assert [] == files.published_folders(it.options)
 
 
 def test_a_live_image_that_its_server_does_not_have_is_not_offered(node, images, ordered):
@@ -176,11 +176,13 @@ def test_a_machine_whose_agent_was_booted_late_in_a_deployment_boots_its_disk(no
     deploy.prepare_instance_boot(it)
     it = then(it)
     it.driver.boot.boot_agent_next(it)
-    assert {"ramdisk"} == {files.use_of(each) for each in files.held(it.options, it.uuid)}
+    assert {"ramdisk"} == {
+        files.use_of(each) for each in files.published_folders(it.options, it.uuid)
+    }
     it = then(it)
     for again in (it, replace(it, resumed=True)):  # the second time after a death
         deploy.tear_down_agent(again)
-        assert [] == files.held(it.options)
+        assert [] == files.published_folders(it.options)
         assert ("disk", True) == ordered[-1]
     it, before = then(it), len(ordered)
     deploy.tear_down_agent(it)
@@ -262,7 +264,7 @@ def test_an_installer_gets_its_kickstart_file_and_a_token_to_be_believed_by(node
     assert "/openstack/latest/meta_data.json" in kickstart
     assert ("pxe", False) == ordered[-1]
     it.driver.boot.clean_up_instance(it)
-    assert [] == files.held(it.options)
+    assert [] == files.published_folders(it.options)
 
 
 def test_a_template_of_a_tenant_runs_no_code(node, images):

@@ -188,7 +188,7 @@ def swept(*nodes, **limits):
     """uuid -> power state, or why it could not be read; all are asked at once."""
 
     async def run():
-        async with sweep.asking(**limits) as ask:
+        async with sweep.power_state_reader(**limits) as ask:
             return await asyncio.gather(*(ask(node) for node in nodes))
 
     return dict(zip((node.uuid for node in nodes), asyncio.run(run()), strict=True))

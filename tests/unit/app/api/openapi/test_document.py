@@ -5,7 +5,7 @@ import pytest
 from app.api.conductors import CONDUCTOR, FULL
 from app.api.openapi.document import components
 from app.api.openapi.returns import NO_CONTENT, Returns
-from app.api.openapi.shapes import LINKS, TEXT, UUID, Component, exactly, many, maybe, versioned
+from app.api.openapi.shapes import LINKS, TEXT, UUID, Component, array, exactly, or_null, versioned
 from app.api.resources import Resource
 from app.api.routes import Routes
 from app.models import Chassis
@@ -22,10 +22,10 @@ def test_a_route_that_does_not_say_what_it_answers_cannot_be_declared():
 
 def test_a_route_has_the_answers_that_stand_at_its_handler():
     things = Routes("things", "Things")
-    things.at("GET", "/things", returns=many(UUID))(view)
+    things.at("GET", "/things", returns=array(UUID))(view)
     things.at("DELETE", "/things", returns=NO_CONTENT, name="forget", summary="Forget")(view)
     shown, forgotten = things.declared
-    assert Returns({200: many(UUID)}) == shown.returns
+    assert Returns({200: array(UUID)}) == shown.returns
     assert ("view", "Do something") == (shown.handler, shown.summary)
     assert NO_CONTENT is forgotten.returns
     assert ("forget", "Forget") == (forgotten.handler, forgotten.summary)
@@ -33,8 +33,8 @@ def test_a_route_has_the_answers_that_stand_at_its_handler():
 
 def test_the_document_has_each_schema_that_is_referred_to_and_no_other():
     inner = Component("Inner", exactly({"uuid": UUID}))
-    outer = Component("Outer", exactly({"inner": maybe(inner), "links": LINKS}))
-    found = components({"responses": [{"200": outer}, {"200": many(outer)}]})
+    outer = Component("Outer", exactly({"inner": or_null(inner), "links": LINKS}))
+    found = components({"responses": [{"200": outer}, {"200": array(outer)}]})
     assert ["Inner", "Links", "Outer"] == list(found)
     assert {"$ref": "#/components/schemas/Inner"} == inner
     assert inner.schema is found["Inner"]
