@@ -195,6 +195,19 @@ def test_pages_that_are_missing_or_changed_are_named(tmp_path):
     assert ["docs/api.md", "app/cli/node_fields.py"] == generate.stale(tmp_path)
 
 
+def test_paths_of_the_tree_that_pages_name_exist():
+    path = re.compile(r"`((?:app|workers|drivers|tests|docs|migrations)/[\w./-]*)`")
+    missing = {
+        (page.name, name)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for name in path.findall(page.read_text())
+        if not (ROOT / name).exists()
+        and not (ROOT / name).with_suffix(".py").exists()  # a function of a module
+    }
+    assert set() == missing
+
+
 def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_left_alone(
     tmp_path, monkeypatch
 ):
