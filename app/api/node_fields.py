@@ -29,7 +29,7 @@ UPDATE = "baremetal:node:update"
 
 
 def equal(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
-    """Compare with a value; a truth value is part of the statement, as partial indexes require."""
+    """Compare with a value; a boolean is part of the statement, as partial indexes require."""
     if isinstance(value, bool):
         return column if value else ~column
     matches: ColumnElement[bool] = column == value
@@ -64,7 +64,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The option of `ingot node create`, `set` and `unset`."""
+    """The command line option of `ingot node create`, `set` and `unset`."""
 
     help: str
     #: The flag; empty: the name of the field.
@@ -84,7 +84,7 @@ class Field:
     created: bool = True
     #: Part of the patches of PATCH.
     changed: bool = True
-    #: The rule for changing it; of a check, the field gets a rule of its own; None: `UPDATE`.
+    #: The policy rule for changing it. A check declares a separate rule; None: `UPDATE`.
     update: Rule | str | None = None
     filter: Filter | None = None
     option: Option | None = None
@@ -130,17 +130,18 @@ FIELDS = (
           option=Option("A name that no other node has")),
     Field("driver", Text(shortest=1), update=_INTERFACES, filter=Filter(Text(), since=16),
           option=Option("The hardware type, as redfish")),
-    Field("driver_info", Document(), update=OWN, option=Option("How to reach its BMC")),
-    Field("properties", Properties(), update=OWN, option=Option("What it is made of", "property")),
+    Field("driver_info", Document(), update=OWN, option=Option("BMC address and credentials")),
+    Field("properties", Properties(), update=OWN,
+          option=Option("Hardware properties", "property")),
     Field("extra", Document(), update=_EXTRA,
-          option=Option("Anything else that is worth remembering")),
-    Field("instance_info", Document(), update=_INSTANCE, option=Option("What to deploy")),
+          option=Option("Arbitrary metadata")),
+    Field("instance_info", Document(), update=_INSTANCE, option=Option("Deploy parameters")),
     Field("instance_uuid", Uuid(allow_none=True), update=OWN, filter=Filter(Uuid()), varies=True,
-          option=Option("The instance that it is given to")),
+          option=Option("The instance that runs on it")),
     Field("instance_name", Text(shortest=1, allow_none=True), since=104, update=_INSTANCE,
           filter=Filter(Text()), varies=True, option=Option("The name of that instance")),
     Field("resource_class", Text(80, allow_none=True), since=21, filter=Filter(Text()),
-          option=Option("What kind of machine it is, for scheduling")),
+          option=Option("The resource class, for scheduling")),
     Field("conductor_group", _group, since=46, update=SYSTEM_WORK,
           filter=Filter(Text(), matches=lowered),
           option=Option("The conductors that may work on it")),
@@ -162,14 +163,14 @@ FIELDS = (
     Field("protected", Flag(allow_none=True), since=48, created=False,
           option=Option("Nothing may destroy its instance")),
     Field("protected_reason", Text(4096, allow_none=True), since=48, created=False,
-          option=Option("Why it is protected")),
+          option=Option("The reason for its protection")),
     Field("retired", Flag(allow_none=True), since=61, update=_RETIRE,
           filter=Filter(Flag(), since=1),
-          option=Option("It is to leave: no instance is put on it any more")),
+          option=Option("It is retired: no new instance is deployed on it")),
     Field("retired_reason", Text(4096, allow_none=True), since=61, update=_RETIRE,
-          option=Option("Why it is retired")),
+          option=Option("The reason for its retirement")),
     Field("network_data", NetworkData(), since=66, update=OWN,
-          option=Option("The network of its agent", whole=True)),
+          option=Option("Static network configuration of its agent", whole=True)),
     Field("disable_power_off", Flag(allow_none=True), since=95, update=SYSTEM_ADMIN,
           option=Option("It must never be switched off"), place="deploy"),
     Field("maintenance", Flag(allow_none=True), filter=Filter(Flag())),
@@ -205,7 +206,7 @@ FIELDS = (
     Field("allocation_uuid", since=52),
 )  # fmt: skip
 
-#: Links to what a node has, shown beside its fields -> their microversions.
+#: Link to a sub-collection of a node -> its microversion.
 LINKS = {"ports": 1, "states": 14, "portgroups": 24, "volume": 32}
 
 #: Fields before and after all others in Ironic's order.
@@ -220,7 +221,7 @@ def _order(field: Field) -> tuple[int, int, str]:
     return 1, 0, field.place or field.name
 
 
-#: The names in the order in which Ironic shows the fields: clients print what they are given.
+#: The names in Ironic's order: clients print the fields in the order of the document.
 FULL = tuple(field.name for field in sorted(FIELDS, key=_order))
 #: Field or link -> the microversion that introduced it, where that is not the first.
 SINCE: Mapping[str, int] = {

@@ -1,5 +1,5 @@
 """
-The node that a path names, by UUID or by name, as far as the request's version knows names.
+Lookup of the node that a path identifies, by UUID, or by name from microversion 1.5.
 """
 
 from typing import Any
@@ -17,12 +17,16 @@ from app.kit import identifiers
 from app.models import Node
 
 NAMES_SINCE = 5
-#: Before it, a name is that of a host.
+#: Before it, a name must be a valid host name.
 ANY_NAMES_SINCE = 10
 
 
 def key_of(ident: str) -> tuple[str, str]:
-    """The unique column to look in, and its value. Raises Misaddressed, NotFound."""
+    """
+    Return the unique column of the identifier, and its value.
+
+    Raises Misaddressed, NotFound.
+    """
     if not is_ident(ident) or (not identifiers.is_uuid(ident) and not is_name(ident)):
         raise Misaddressed(f"Expected UUID or name for node: {ident}")
     return identifiers.key_of(ident, by_name=versions.current() >= NAMES_SINCE)
@@ -34,13 +38,13 @@ def is_name(text: str) -> bool:
 
 
 def identified(ident: str) -> Any:
-    """The SQL condition that selects the node. Raises Misaddressed, NotFound."""
+    """Return the SQL condition that selects the node. Raises Misaddressed, NotFound."""
     column, value = key_of(ident)
     return Node.__table__.c[column] == value
 
 
 def id_of(ident: str) -> int:
-    """The id of the node. Raises Misaddressed, NotFound."""
+    """Return the primary key of the node. Raises Misaddressed, NotFound."""
     with runtime().reading() as session:
         found = session.scalar(select(Node.id).where(identified(ident)))
     if found is None:
@@ -49,14 +53,14 @@ def id_of(ident: str) -> int:
 
 
 def node_of(session: Session, ident: str) -> Node:
-    """The node. Raises Misaddressed, NotFound."""
+    """Load the node. Raises Misaddressed, NotFound."""
     key_of(ident)
     return nodes.find(session, ident)
 
 
 def locked(session: Session, ident: str) -> Node:
     """
-    The node, its row locked until the transaction ends.
+    Load the node and lock its row until the transaction ends.
 
     Raises Misaddressed, NotFound, and PreconditionFailed when the request's If-Match is not met.
     """

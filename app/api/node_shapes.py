@@ -1,5 +1,5 @@
 """
-The JSON Schemas of nodes, as `node_view` shows them.
+JSON Schemas of nodes, as `node_view` shows them.
 """
 
 from app.api import node_view
@@ -29,7 +29,7 @@ STEP = {
 }  # fmt: skip
 _FIELDS = {
     **column_shapes(Node, (*node_view.PLAIN, *node_view.OPEN, *DOCUMENTS)),
-    # null in versions that do not have a state
+    # null in microversions that lack a state
     "provision_state": or_null(one_of(State)),
     "target_provision_state": or_null(one_of(State)),
     **{name: some(STEP) for name in node_view.STEPS},
@@ -46,4 +46,4 @@ NODE_STATES = Component("NodeStates", versioned("node", some(
 
 NODES = listed("nodes", NODE, node_view.FULL, node_view.SORTABLE)
 #: Header of one node.
-TAG = {"ETag": "Stands for all that callers can change of the node; for `If-Match`"}
+TAG = {"ETag": "Changes with every field of the node that callers can change; for `If-Match`"}

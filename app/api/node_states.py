@@ -1,4 +1,4 @@
-"""The states of a node: power, provisioning."""
+"""Routes below /v1/nodes/{node}/states: power and provision state."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -39,19 +39,19 @@ from app.states import VERBS, State, allows
 from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
 from drivers.core.steps import Flow
 
-node_states = Routes("states", "What a node is doing, and what it should do")
+node_states = Routes("states", "Power and provision states of a node")
 
 Fields = dict[str, Any]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
-#: part of a configdrive -> the first minor version that has it, and of which types it may be
+#: Key of a configdrive -> the minor version that introduced it, and the accepted types.
 CONFIGDRIVE: Mapping[str, tuple[int, tuple[type, ...]]] = {
     "meta_data": (56, (dict,)),
     "network_data": (56, (dict,)),
     "user_data": (56, (dict, list, str, NoneType)),
     "vendor_data": (59, (dict,)),
 }
-#: argument -> the verbs that take it
+#: Argument -> the verbs that accept it.
 TAKEN_BY: Mapping[str, tuple[str, ...]] = {
     "clean_steps": ("clean",),
     "deploy_steps": ("active", "deploy", "rebuild"),
@@ -80,7 +80,7 @@ REHEARSAL = Component("Rehearsal", exactly(
 )
 @node_states.arguments(StatesQuery, location="query")
 def show_states(query: Fields, ident: str) -> Response:
-    """Show the states of a node; with `wait`, once nothing is under way any more"""
+    """Show the states of a node; with `wait`, once no operation is in progress"""
     wanted = versions.visible("node", node_view.STATES)
     seconds = query.get("wait", 0)
     if seconds:
@@ -141,23 +141,23 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
     return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
-#: What can be put below the states is known: there is no other method for anything else.
+# Writes to unknown paths below the states are answered with 405, not with 404.
 node_states.refused("/nodes/<ident>/states/<other>", lambda: MethodNotAllowed(["GET"]))
 
 
 def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
-    """What a verb would do: its steps in their order, or why it would be refused."""
+    """Document of a dry run: the steps of the verb, or the reasons of its refusal."""
     with runtime().reading() as session:
         node = node_of(session, ident)
-        told: Fields = {"node_uuid": node.uuid, "target": verb, "from": node.provision_state}
+        document: Fields = {"node_uuid": node.uuid, "target": verb, "from": node.provision_state}
         try:
             check_arguments(verb, arguments)
             check_state(verb, node.provision_state)
             intent = provisioning.decide(session, node, verb, arguments)
         except ServiceError as error:
             refusal = {"status": error.status, "reason": str(error)}
-            return told | {"accepted": False, "refused": [refusal], "steps": []}
-        return told | {
+            return document | {"accepted": False, "refused": [refusal], "steps": []}
+        return document | {
             "accepted": True,
             "to": provisioning.leads_to(intent),
             "refused": [{"status": None, "reason": each} for each in intent.wrong],
@@ -170,7 +170,7 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
 
 
 def check_state(verb: str, state: str) -> None:
-    """What a verb needs of the version beyond being known, in a state. Raises NotAcceptable."""
+    """Check the microversion that the verb requires in this state. Raises NotAcceptable."""
     if verb == "abort":
         versions.require(versions.ABORTS.get(state, versions.MIN), f"abort in {state}")
     if verb in versions.LATE_VERBS and allows(state, VERBS[verb]):
@@ -178,7 +178,11 @@ def check_state(verb: str, state: str) -> None:
 
 
 def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR0912 - one branch per argument
-    """What comes with a verb fits it, and is whole. Raises Invalid, NotAcceptable."""
+    """
+    Check that the verb takes the arguments, and that none which it requires is missing.
+
+    Raises Invalid, NotAcceptable.
+    """
     if arguments.get("configdrive") not in (None, {}, ""):
         check_configdrive(verb, arguments["configdrive"])
     if "runbook" in arguments:
@@ -211,7 +215,7 @@ def check_arguments(verb: str, arguments: Fields) -> None:  # noqa: C901, PLR091
 
 
 def check_allowed(name: str, steps: Sequence[Mapping[str, Any]]) -> None:
-    """No step that the operator forbids. Raises Invalid."""
+    """Refuse steps that the settings forbid. Raises Invalid."""
     setting = flows.of_steps(Flow(name.removesuffix("_steps"))).forbidden_steps
     forbidden = getattr(runtime().settings.api, setting) if setting else ()
     for step in steps:
@@ -221,7 +225,11 @@ def check_allowed(name: str, steps: Sequence[Mapping[str, Any]]) -> None:
 
 
 def check_configdrive(verb: str, value: Any) -> None:
-    """A configuration drive may come along, in a form that the version knows."""
+    """
+    Check that the verb takes a configuration drive, in a form of the request's version.
+
+    Raises Invalid.
+    """
     if verb not in ("active", "rebuild") or (verb == "rebuild" and versions.current() < 35):
         raise Invalid(f"configdrive: not taken by {verb}")
     if isinstance(value, dict):

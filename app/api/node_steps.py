@@ -1,6 +1,6 @@
 """
-The steps of a node's operation and its agent, as a node shows them: `clean_step` and its kin, and
-the keys of `driver_internal_info` that Ironic keeps there and this service in other tables.
+Steps and agent in the document of a node: `clean_step`, `deploy_step`, `service_step`, and the keys
+of `driver_internal_info` that Ironic stores in the node and this service in other tables.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ FLOWS = (Flow.CLEAN, Flow.DEPLOY, Flow.SERVICE)
 
 
 def step_view(step: OperationStep) -> View:
-    """A step as Ironic shows it."""
+    """Document of a step, in Ironic's format."""
     return {
         "interface": step.interface,
         "step": step.name,
@@ -35,16 +35,16 @@ def step_view(step: OperationStep) -> View:
 
 
 def current_step(progress: Progress, flow: Flow) -> View:
-    """The current step, if it belongs to the flow; else empty."""
+    """Document of the current step; empty if it belongs to another flow."""
     current = progress[1]
     return step_view(current) if current is not None and current.flow == flow else {}
 
 
 def internal_info(document: str, agent: Mapping[str, Any], progress: Progress | None) -> str:
     """
-    The JSON text of `driver_internal_info` with the agent and the steps in progress.
+    Add the agent and the steps in progress to the JSON text of `driver_internal_info`.
 
-    document: the text without them. agent: keys of the agent, None for those without a value.
+    agent: keys of the agent; None means no value, and the key is omitted.
     """
     facts = {name: value for name, value in agent.items() if value is not None}
     if "agent_secret_token" in facts:

@@ -1,10 +1,10 @@
 """
-What a caller sees of nodes: columns as they are, and what is computed beside them.
+Documents of nodes, with the fields that the caller may see.
 
-A page costs one query for the nodes, their agents and traits, and two for the operations in
-progress, those only if a field needs them. The database writes most columns as JSON; what is
-computed is added to that text, and documents that hold no secret pass through it undecoded. All of
-that goes by columns, not by rows: then nearly all loops over a page are not Python's.
+A page costs one query for the nodes, their agents and traits, and two more for the operations in
+progress, only if a field needs them. The database encodes most columns as JSON text; computed
+fields are spliced into it, and documents without secrets are never decoded. The work is done per
+column, not per row, so that most loops over a page run in C.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,11 +44,11 @@ from app.kit import conductors
 from app.models import AgentRecord, Allocation, Node, NodeTrait
 from app.states import Kind, of_kind
 
-#: A unique column, and the value in it.
+#: A unique column, and its value.
 Key = tuple[str, str]
-#: A row, whoever has read it.
+#: A row of a query, read with or without the ORM.
 Found = Sequence[Any]
-#: Column -> what the nodes of a page have there.
+#: Column -> its values, one for each node of a page.
 Columns = Mapping[str, Sequence[Any]]
 
 _NODES = Node.__table__.c
@@ -71,18 +71,18 @@ JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid"
 LINKED = tuple(node_fields.LINKS)
 SHORT = ("uuid", "instance_uuid", "maintenance", "power_state", "provision_state", "name")
 FULL = node_fields.FULL
-#: Those that stand before or after all others, whatever was asked for first.
+#: Field -> its place: negative before all others, positive after them.
 _PLACES = {
     **{name: place for place, name in enumerate(node_fields.HEAD, -len(node_fields.HEAD))},
     **{name: place for place, name in enumerate(("links", *node_fields.TAIL, *LINKED), 1)},
 }
 PLAIN = tuple(name for name in FULL if name in _NODES and not _has_type(name, JSON))
 SORTABLE = frozenset(PLAIN)
-#: Fields that are the same in many nodes, or empty in most.
+#: Fields that have equal values in many nodes, or are empty in most.
 RECURRING = frozenset(
     name for name in PLAIN if name not in node_fields.VARYING and not _has_type(name, DateTime)
 )
-#: The version from which every state is told.
+#: The version from which every provision state is shown by its own name.
 AGED = 39
 STATES = (
     "console_enabled", "last_error", "power_state", "provision_state", "target_power_state",
@@ -90,7 +90,7 @@ STATES = (
     "boot_mode", "secure_boot",
 )  # fmt: skip
 
-#: Documents that are read as text: those that are shown as they are, then those that are masked.
+#: Documents that are read as JSON text: unmasked ones, then masked ones.
 _TEXTS: Mapping[str, ColumnElement[str]] = {
     **{name: cast(_NODES[name], Text) for name in OPEN},
     "traits": json_rows.array(
@@ -106,39 +106,39 @@ _AGENT = (
     _AGENTS.token.label("agent_secret_token"),
 )
 _AGENT_FACTS = tuple(each.name for each in _AGENT)
-#: Columns that what is computed is computed from.
+#: Columns from which fields are computed.
 _SOURCES = ("id", "uuid", "provision_state", "driver", "conductor_group")
-#: An operation with steps is in progress only in these.
+#: Provision states in which an operation with steps can be in progress.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
-#: Stands for what differs from node to node, in a text that has none of it: no URL has.
+#: Placeholder of a UUID in a link; no URL contains this character.
 _GAP = "\x7f"
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """
-    What is read to show some fields of nodes.
-
-    names: those of its columns. recurring: those that are read as one, the first. moments: columns
-    of times. documents: those that hold JSON text, which is shown as it is. computed: the fields
-    that no column shows as they are. wanted: all of the fields and `links`, in their order.
-    """
+    """A query for nodes, and the rules for building their documents from its rows."""
 
     query: Select[Any]
+    #: Names of the query's columns.
     names: Sequence[str]
+    #: Columns that are read as one, the first of the query.
     recurring: Sequence[ColumnElement[Any]]
+    #: Columns with times.
     moments: frozenset[str]
+    #: Columns with JSON text that is shown unchanged.
     documents: frozenset[str]
+    #: Fields whose value no column has.
     computed: frozenset[str]
+    #: All fields of the document and `links`, in their order.
     wanted: Sequence[str]
 
     def columns(self, rows: Sequence[Found]) -> Columns:
-        """Column -> what the rows have there."""
+        """Turn rows into columns."""
         return dict(zip(self.names, zip(*rows, strict=False) if rows else repeat(()), strict=False))
 
     @cached_property
     def gaps(self) -> Sequence[str]:
-        """What differs from node to node, in order: fields, and the UUID in each of its links."""
+        """Parts that vary from node to node, in order: fields, and the UUID in each link."""
         shared = {column.name for column in self.recurring}
         gaps: list[str] = []
         for name in self.wanted:
@@ -150,7 +150,7 @@ class Reading:
 
     @cached_property
     def by(self) -> Mapping[str, Prepared]:
-        """Unique column -> how to read the node that has `value` there, with its entity tag."""
+        """Unique column -> the query for the node with this `value`, and for its entity tag."""
         query = self.query.add_columns(*etags.PARTS)
         return {
             name: Prepared(query.where(_NODES[name] == bindparam("value")))
@@ -160,14 +160,14 @@ class Reading:
 
 def reading(wanted: Iterable[str], *, linked: bool = True) -> Reading:
     """
-    How to read the wanted fields, in the request's version.
+    Prepare the query for the wanted fields, in the request's version.
 
-    linked: with links to the node and to what it has.
+    linked: include links to the node and to its sub-collections.
     """
     return _reading(tuple(wanted), linked, versions.current() < AGED, caller().restricted)
 
 
-@lru_cache(maxsize=512)  # SQLAlchemy looks through a query only once, if it is the same object
+@lru_cache(maxsize=512)  # SQLAlchemy caches the compiled form of a query object
 def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
     fields = dict.fromkeys((*asked, "links"))
     wanted = sorted(fields, key=lambda name: _PLACES.get(name, 0))
@@ -207,47 +207,47 @@ def views(
     connection: Connection, rows: Sequence[Found], read: Reading, *, conductor: str | None = None
 ) -> list[orjson.Fragment]:
     """
-    The rows of a `Reading` as the caller sees them, each a ready JSON object.
+    Build the documents of the rows of a `Reading`, as JSON text.
 
-    conductor: only nodes that belong to it.
+    conductor: only nodes that it is responsible for.
     """
     columns = read.columns(rows)
-    told: dict[str, Sequence[str]] = {}  # field -> its texts
+    encoded: dict[str, Sequence[str]] = {}  # field -> JSON text of each value
     if conductor is not None or "conductor" in read.computed:
         owners = _owners(columns, conductors.members(runtime(), connection))
         if conductor is not None:
             rows = [row for row, owner in zip(rows, owners, strict=True) if owner == conductor]
             columns, owners = read.columns(rows), [conductor] * len(rows)
         texts = {name: _text(name) for name in set(owners)}
-        told["conductor"] = [texts[name] for name in owners]
+        encoded["conductor"] = [texts[name] for name in owners]
     if not rows:
         return []
-    told |= _computed(connection, columns, read)
-    for name in {*read.gaps} - told.keys():
-        told[name] = _texts(name, columns[name], read)
+    encoded |= _computed(connection, columns, read)
+    for name in {*read.gaps} - encoded.keys():
+        encoded[name] = _texts(name, columns[name], read)
     base = host() if "links" in read.wanted else ""
     shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
-    same = {name: texts[0] for name, texts in told.items() if texts.count(texts[0]) == len(rows)}
+    same = {name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)}
     lines = {text: _filled(_line(read, base, text), read.gaps, same) for text in set(shared)}
     first, *fixed = zip(*map(lines.__getitem__, shared), strict=True)
     woven: list[Iterable[str]] = [first]
     for name, text in zip((name for name in read.gaps if name not in same), fixed, strict=True):
-        woven += (told[name], text)
+        woven += (encoded[name], text)
     return list(map(orjson.Fragment, map("".join, zip(*woven, strict=True))))
 
 
 def _texts(name: str, values: Sequence[Any], read: Reading) -> Sequence[str]:
-    """The JSON texts of what is in a column."""
-    if name in read.documents or name == "uuid":  # which has no quotes: links have it, too
+    """Encode the values of a column as JSON."""
+    if name in read.documents or name == "uuid":  # a UUID without quotes: links contain it, too
         return values
     if name in read.moments:
         return ["null" if each is None else f'"{json_rows.iso(each)}"' for each in values]
-    texts = {each: _text(each) for each in set(values)}  # most are the same, or nothing
+    texts = {each: _text(each) for each in set(values)}  # most are equal, or null
     return [texts[each] for each in values]
 
 
 def _filled(line: Sequence[str], gaps: Sequence[str], same: Mapping[str, str]) -> Sequence[str]:
-    """A line with what is the same in all nodes of a page in place of its gaps."""
+    """Fill the gaps of a line whose value is equal in all nodes of the page."""
     pieces = [line[0]]
     for name, text in zip(gaps, line[1:], strict=True):
         if name in same:
@@ -260,7 +260,7 @@ def _filled(line: Sequence[str], gaps: Sequence[str], same: Mapping[str, str]) -
 @lru_cache(maxsize=1024)
 def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
     """
-    The document of a node, cut at each of its gaps.
+    JSON template of a node, split at its variable parts.
 
     base: the URL that links begin with. shared: the values of recurring fields, as JSON text.
     """
@@ -286,7 +286,7 @@ def _line(read: Reading, base: str, shared: str) -> Sequence[str]:
 
 
 def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None]:
-    """The names of the conductors that nodes belong to."""
+    """Names of the conductors that are responsible for the nodes."""
     serving = cache(partial(ring.serving, members=members))
     nodes = zip(columns["uuid"], columns["driver"], columns["conductor_group"], strict=True)
     found = [ring.winner(uuid, serving(driver, group)) for uuid, driver, group in nodes]
@@ -294,42 +294,42 @@ def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None
 
 
 def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[str, list[str]]:
-    """Computed field but `conductor` -> the text of its value, of each node."""
-    told = {}
+    """Computed field, without `conductor` -> JSON text of its value in each node."""
+    encoded = {}
     for name in read.computed & {*DOCUMENTS}:
         shown = enforce.shows_secrets(SHOWN_BY[name])
         masked = {text: mask_text(text, name, shown=shown) for text in set(columns[name])}
-        told[name] = [masked[text] for text in columns[name]]
+        encoded[name] = [masked[text] for text in columns[name]]
     for name in read.computed & {*TEXTS}:
-        told[name] = [_text(value) for value in columns[name]]
+        encoded[name] = [_text(value) for value in columns[name]]
     for name in read.computed & {*STEPS}:
-        told[name] = ["{}"] * len(columns["id"])
+        encoded[name] = ["{}"] * len(columns["id"])
     if "provision_state" in read.computed:
         aged = partial(_aged, version=versions.current())
-        told["provision_state"] = [_text(aged(each)) for each in columns["provision_state"]]
+        encoded["provision_state"] = [_text(aged(each)) for each in columns["provision_state"]]
     if read.computed & {*STEPS, "driver_internal_info"}:
-        _add_work(connection, columns, told)
+        _add_work(connection, columns, encoded)
     if caller().restricted:
         for number, whose in enumerate(zip(columns["owner"], columns["lessee"], strict=True)):
             for name in enforce.hidden_fields(*whose) & read.computed:
-                told[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
-    return told
+                encoded[name][number] = _text(redacted(f"{SEE_NODE}:{name}"))
+    return encoded
 
 
-def _add_work(connection: Connection, columns: Columns, told: Mapping[str, list[str]]) -> None:
-    """What is under way, and what agents said, into the texts of the nodes that it is about."""
+def _add_work(connection: Connection, columns: Columns, encoded: Mapping[str, list[str]]) -> None:
+    """Add the steps in progress and the facts of the agents to the texts of their nodes."""
     states = zip(columns["id"], columns["provision_state"], strict=True)
     progress: Mapping[int, Progress] = {}
     if working := [key for key, state in states if state in _AT_WORK]:
         with Session(connection) as session:
             progress = operations.current(session, working)
-    flows = [(name, flow) for name, flow in STEPS.items() if name in told]
-    internal, urls = told.get("driver_internal_info"), columns.get("agent_url", ())
+    flows = [(name, flow) for name, flow in STEPS.items() if name in encoded]
+    internal, urls = encoded.get("driver_internal_info"), columns.get("agent_url", ())
     for number, key in enumerate(columns["id"]):
         current = progress.get(key)
         if current:
             for name, flow in flows:
-                told[name][number] = _text(current_step(current, flow))
+                encoded[name][number] = _text(current_step(current, flow))
         if internal and (current or urls[number] is not None):
             facts = {name: columns[name][number] for name in _AGENT_FACTS}
             internal[number] = internal_info(internal[number], facts, current)
@@ -340,14 +340,14 @@ def _text(value: Any) -> str:
 
 
 def one(key: Key, wanted: Iterable[str], *, linked: bool = True) -> orjson.Fragment | None:
-    """The node that a key means, or None."""
+    """Read the document of a node; None if there is no such node."""
     with runtime().looking() as connection:
         found = _found(connection, key, reading(wanted, linked=linked))
     return found[0] if found else None
 
 
 def tagged(key: Key, wanted: Iterable[str]) -> Response:
-    """The answer that shows a node, with its entity tag. Raises NotFound."""
+    """Return the response with a node and its entity tag. Raises NotFound."""
     with runtime().looking() as connection:
         found = _found(connection, key, reading(wanted))
     if found is None:
@@ -356,7 +356,7 @@ def tagged(key: Key, wanted: Iterable[str]) -> Response:
 
 
 def written(session: Session, node: Node, status: int = 200) -> Response:
-    """The same, of the node as its transaction leaves it; where it is new, with its location."""
+    """Return the response with a node as its transaction leaves it; with its URL if it is new."""
     session.flush()
     found = _found(session.connection(), ("uuid", node.uuid), reading(whole()))
     assert found  # its row is locked
@@ -380,7 +380,7 @@ def _found(connection: Connection, key: Key, read: Reading) -> tuple[orjson.Frag
 
 
 def whole() -> Sequence[str]:
-    """Every field that the request's version has."""
+    """Every field of a node in the request's version."""
     return _whole(versions.current())
 
 
@@ -390,7 +390,7 @@ def _whole(_version: int) -> Sequence[str]:
 
 
 def _aged(state: str, version: int) -> str | None:
-    """A state in the words of a version that did not know all of them."""
+    """Name of a provision state in a version that lacks some of the states."""
     if state == "inspect wait":
         return "inspecting"
     return None if state == "available" and version < 2 else state

@@ -1,4 +1,4 @@
-"""Nodes."""
+"""Routes of /v1/nodes: nodes, their maintenance and validation."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -41,13 +41,13 @@ from app.states import State
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 
-nodes = Routes("nodes", "Machines, and what is done to them")
+nodes = Routes("nodes", "Nodes: the managed machines")
 
 Query = Mapping[str, Any]
 
 CHANGE = NodeChange()
 CHANGEABLE = frozenset(CHANGE.fields)
-#: Kinds of interfaces that a validation shows first.
+#: Kinds of interfaces that come first in the document of a validation.
 CORE = {"boot", "deploy", "management", "network", "power"}
 
 VALIDATION = Component(
@@ -70,7 +70,11 @@ def list_node_details(query: Query) -> Response:
 
 
 def listing(query: Query, *, detail: bool = False) -> Response:
-    """The nodes that a query leaves, the page of them that it asks for. Raises as `Resource`'s."""
+    """
+    Return a page of the nodes that match a query.
+
+    Raises Invalid, NotAcceptable, NotFound for an unknown marker.
+    """
     full = node_view.FULL
     wanted: Collection[str] = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
@@ -191,7 +195,7 @@ def change_node(query: Query, ident: str) -> Response:
 @nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
-    """Forget a node"""
+    """Delete a node"""
     service.retry_while_locked(
         runtime(), lambda session: service.remove(session, locked(session, ident))
     )
@@ -240,7 +244,7 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
 )
 @nodes.arguments(NoQuery, location="query")
 def list_children(_query: Query, ident: str) -> Response:
-    """List the nodes that are parts of a node"""
+    """List the child nodes of a node"""
     with runtime().reading() as session:
         node = session.execute(select(Node.uuid).where(identified(ident))).one_or_none()
         if node is None:
@@ -293,7 +297,7 @@ def _validate(ident: str) -> Response:
 
 
 def _refused_deployment(session: Session, node: Node, target: Target) -> str | None:
-    """Why the node would not be deployed, whatever its interfaces say."""
+    """Reason that prevents a deployment beside those of the interfaces; None if there is none."""
     try:
         provisioning.check_deployment(session, node, target)
     except Invalid as error:

@@ -1,4 +1,4 @@
-"""Operations: what was, is and will be done to a node, step by step. Additive to Ironic's API."""
+"""Routes of operations and their steps: an addition to Ironic's API."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ from app.models import (
     StepState,
 )
 
-operations = Routes("operations", "What is done to nodes, step by step")
+operations = Routes("operations", "Operations of nodes and their steps")
 
 View = dict[str, Any]
 

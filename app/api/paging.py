@@ -1,5 +1,5 @@
 """
-Pages and shapes of lists: what a caller asked for, and the link to the next page.
+Paging of lists: query parameters, selected fields, and the link to the next page.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,14 +18,14 @@ Query = Mapping[str, Any]
 Item = dict[str, Any]
 
 DETAIL_SINCE = 43
-#: Resources that have `detail` in older versions, too.
+#: Resources that take `detail` in older versions, too.
 OLD_DETAIL = {"driver", "volume connector", "volume target"}
 
 
 def page_of(
     query: Query, resource: str, *, sortable: Collection[str], by_uuid: bool = True
 ) -> Page:
-    """The page that was asked for. Raises Invalid, NotAcceptable."""
+    """Return the page that the query requests. Raises Invalid, NotAcceptable."""
     descending = query.get("sort_dir") == "desc"
     largest = runtime().settings.api.max_limit
     marker, sort_key = query.get("marker"), query.get("sort_key") or "id"
@@ -47,9 +47,11 @@ def shape(
     detail: bool = False,
 ) -> list[str]:
     """
-    The fields to show of each item: those asked for, or the full or the short form.
+    Return the fields to show of each item: the requested ones, or the full or the short form.
 
-    detail: the route is that of the full form. Raises Invalid, NotAcceptable.
+    detail: the route is the one for details, as /v1/nodes/detail.
+
+    Raises Invalid, NotAcceptable.
     """
     fields, wants_detail = query.get("fields_"), query.get("detail")
     if "detail" in query and versions.current() < DETAIL_SINCE and resource not in OLD_DETAIL:
@@ -66,7 +68,7 @@ def shape(
 
 
 def chosen(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[str]:
-    """The fields that were asked for by name. Raises Invalid, NotAcceptable."""
+    """Check the fields that the query names. Raises Invalid, NotAcceptable."""
     unknown = [field for field in fields if field not in full and field != "links"]
     if unknown:
         raise Invalid(
@@ -79,7 +81,9 @@ def chosen(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[st
 
 def collection(name: str, items: Sequence[Any], page: Page, *, last: str | None) -> Item:
     """
-    The document of a list. last: the identity of its last row; the next page begins after it.
+    Build the document of a list.
+
+    last: UUID or name of its last item, after which the next page begins; None: no next page.
     """
     document: Item = {name: items}
     if last is not None:

@@ -19,7 +19,7 @@ from app.api.errors import TooDeep
 from app.api.wording import told
 from app.errors import Invalid, TooLarge
 
-#: Largest bodies in bytes, by how the path ends.
+#: End of the path -> largest body in bytes.
 DEFAULT_LIMIT = 1024 << 10
 LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
@@ -30,7 +30,7 @@ TOO_DEEP = (
 
 
 class Json(JSONProvider):
-    """JSON by orjson, for flask's own use too."""
+    """Make Flask encode and decode JSON with orjson."""
 
     def dumps(self, obj: Any, **_kwargs: Any) -> str:
         return orjson.dumps(obj, option=OPTIONS).decode()
@@ -40,17 +40,17 @@ class Json(JSONProvider):
 
 
 class Parser(FlaskParser):
-    """Checks what comes in; whatever is wrong is a 400."""
+    """Load arguments by schema; unknown or invalid ones are a 400."""
 
     DEFAULT_VALIDATION_STATUS = 400
     DEFAULT_UNKNOWN_BY_LOCATION = {"query": RAISE, "json": RAISE, "json_or_query": RAISE}
 
     def get_default_request(self) -> Request:
-        return request_ctx.request  # to ask flask's stand-in for it costs more at every turn
+        return request_ctx.request  # Flask's proxy is slower
 
     def parse(self, argmap: Any, req: Any = None, *, location: Any = None, **how: Any) -> Any:
         if location == "query" and not request_ctx.request.query_string and is_optional(argmap):
-            return {}  # most requests have none, and to check nothing costs as much as a query
+            return {}  # the schema would cost as much time as a query of the database
         return super().parse(argmap, req, location=location, **how)
 
     def load_json(self, req: Request, schema: Schema) -> Any:
@@ -70,7 +70,7 @@ class Parser(FlaskParser):
 
 @cache
 def is_optional(schema: Schema) -> bool:
-    """Whether a schema makes nothing of nothing."""
+    """Whether a schema loads an empty document as an empty document."""
     return not any(
         each.required or each.load_default is not missing for each in schema.fields.values()
     )
@@ -81,7 +81,7 @@ parser = Parser()
 
 @parser.location_loader("json_or_query")
 def _json_or_query(req: Request, schema: Schema) -> Any:
-    """A simple body may come as query arguments instead."""
+    """Merge the body with query arguments, as some routes of Ironic take both."""
     document = body(req) if req.content_length or req.is_json else {}
     if not req.query_string or not isinstance(document, dict):
         return document
@@ -91,7 +91,7 @@ def _json_or_query(req: Request, schema: Schema) -> Any:
 
 
 def body(req: Request) -> Any:
-    """The JSON document of a request. Raises Invalid, TooLarge, TooDeep."""
+    """Decode the JSON body of a request. Raises Invalid, TooLarge, TooDeep."""
     limit = limit_of(req.path)
     if (req.content_length or 0) > limit:
         raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
@@ -113,12 +113,12 @@ def body(req: Request) -> Any:
 
 
 def limit_of(path: str) -> int:
-    """The most bytes of a body."""
+    """Return the size limit of a body, in bytes."""
     return next((size for end, size in LIMITS.items() if path.endswith(end)), DEFAULT_LIMIT)
 
 
 def depth(document: Any) -> int:
-    """Levels of nesting; 0 for a plain value."""
+    """Count the levels of nesting; 0 for a scalar."""
     level, deepest = [document], 0
     while level := [each for each in level if isinstance(each, dict | list)]:
         deepest += 1

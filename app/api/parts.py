@@ -1,5 +1,5 @@
 """
-Lists of what belongs to nodes: what those of ports, port groups and volumes have in common.
+Parent and filters that the lists of ports, port groups and volumes have in common.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _NODES = Node.__table__.c
 
 
 def node_parent(model: type[Base], since: int) -> Parent:
-    """The node that a path names, as the parent of rows of `model`. since: of their list."""
+    """Node as the parent of rows of `model`. since: minor version of their list below a node."""
     return Parent(
         "/nodes/<ident>",
         "node",
@@ -27,10 +27,11 @@ def node_parent(model: type[Base], since: int) -> Parent:
 
 def filtered(selected: Select[Any], query: Mapping[str, Any], model: type[Base]) -> Select[Any]:
     """
-    The rows of `model`, joined with their nodes, that a query leaves.
+    Apply a list's filters to rows of `model`, joined with their nodes.
 
-    query: of `node` (or `node_uuid`), `address`, `shard`, `conductor_groups`. Raises NotFound for
-    an unknown node.
+    query: may have `node` (or `node_uuid`), `address`, `shard`, `conductor_groups`.
+
+    Raises NotFound: the node of the filter is unknown.
     """
     columns = model.__table__.c
     for name in ("node", "node_uuid"):

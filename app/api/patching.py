@@ -1,5 +1,5 @@
 """
-JSON patches: read from a request, and applied to a row.
+JSON patches: parsing of the request, and application to a row.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from app.kit import json_patch
 from app.models import Base
 from app.models.base import kind_of
 
-#: The version from which keys may have any letter.
+#: The version from which keys in paths may contain escaped characters.
 ESCAPES_SINCE = 98
 
 
 def asked(resource: str, schema: Schema) -> list[json_patch.Change]:
     """
-    What the request wants changed: fields of the schema, none newer than its version.
+    Parse the patch of the request: fields of the schema, none newer than its version.
 
     Raises Invalid, NotAcceptable.
     """
@@ -34,7 +34,7 @@ def asked(resource: str, schema: Schema) -> list[json_patch.Change]:
 
 def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> dict[str, Any]:
     """
-    field -> new value of what the changes touch, checked; None for one that was removed.
+    Apply the changes to a row's fields: field -> validated new value, None for a removed field.
 
     Raises Invalid.
     """
@@ -54,7 +54,9 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
     try:
         loaded: dict[str, Any] = schema.load(
             {name: value for name, value in values.items() if value is not None},
-            partial=tuple(schema.fields),  # by name: what is inside of them must be whole
+            partial=tuple(
+                schema.fields
+            ),  # by name, so that required keys inside of a field are still checked
         )
     except ValidationError as error:
         raise Invalid(told(error, schema, _changed(row))) from error

@@ -1,4 +1,4 @@
-"""Port groups."""
+"""Routes of /v1/portgroups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from app.errors import Invalid
 from app.inventory import portgroups as service
 from app.models import Node, Portgroup
 
-portgroups = Routes("portgroups", "Ports of a node that are used as one")
+portgroups = Routes("portgroups", "Port groups: bonded ports of a node")
 
 Query = Mapping[str, Any]
 

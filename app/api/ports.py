@@ -1,4 +1,4 @@
-"""Ports."""
+"""Routes of /v1/ports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,11 +43,11 @@ PORT = Resource(
     source=lambda: Port.__table__.join(Node.__table__),
     named=versions.MIN,
 )  # fmt: skip
-#: Fields of a new port that name its node.
+#: Fields of a new port that identify its node; exactly one of them is required.
 NODE = ("node_uuid", "node_ident")
-#: The version from which the physical network of a port is that of its group.
+#: The version from which a port in a group takes the physical network of the group.
 GROUPED_SINCE = 102
-#: Of these filters at most one can be given, and none of GROUPED along with `conductor_groups`.
+#: Mutually exclusive filters. GROUPED: filters that exclude `conductor_groups`.
 WHOSE = ({"node", "node_uuid"}, {"portgroup"}, {"shard"})
 GROUPED = {"node", "node_uuid", "portgroup", "address"}
 

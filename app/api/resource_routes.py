@@ -1,5 +1,5 @@
 """
-The routes that resources have alike: lists, one item, how it is created, changed and deleted.
+Common routes of resources: lists, and an item's creation, display, change and deletion.
 
     PORT_ROUTES = ResourceRoutes(PORT, ports, "port", "ports", rule="baremetal:port")
     PORT_ROUTES.lists(PortFilters, narrow, details=True)
@@ -33,21 +33,21 @@ Narrow = Callable[[Select[Any], Query], Select[Any]]
 
 @dataclass(frozen=True, eq=False)
 class ResourceRoutes(Generic[Model]):
-    """
-    Declares the routes of a resource, each by a call of its own.
-
-    routes: the blueprint. one, many: the nouns in the names of handlers. rule: the prefix of the
-    policy's rules. since, gone: as in `Routes.at`; gone: of requests that write. label: the noun
-    in summaries; by default the resource's name.
-    """
+    """Declaration of a resource's routes, by one method call for each."""
 
     resource: Resource[Model]
+    #: The blueprint.
     routes: Routes
+    #: Nouns in the names of handlers.
     one: str
     many: str
+    #: Prefix of the policy rules.
     rule: str
+    #: First minor version of the routes, as in `Routes.at`.
     since: int = versions.MIN
+    #: Status of write requests in older versions, as in `Routes.at`.
     gone: int = 404
+    #: Noun in summaries; None: the resource's name.
     label: str | None = None
 
     def lists(
@@ -62,10 +62,10 @@ class ResourceRoutes(Generic[Model]):
         query: str | None = None,
     ) -> None:
         """
-        A list: of all rows, or of those of a parent, which can only be read.
+        Declare GET of the collection, or of the part of it that belongs to a parent.
 
-        schema: of the query. narrow: the rows that the query leaves. check: raises for a query
-        whose parameters do not go together. details: there is a list of the full form, too.
+        schema: of the query. narrow: applies the query's filters. check: raises for parameters that
+        exclude each other. details: declare a second list with all fields, at `/detail`.
         """
         path = f"{parent.path if parent else ''}/{self.resource.path}"
         since = parent.since if parent else self.since
@@ -113,9 +113,11 @@ class ResourceRoutes(Generic[Model]):
         summary: str | None = None,
     ) -> None:
         """
-        POST to the collection. schema: of the body. create: makes the row in a transaction, which
-        may be tried several times. prepare: checks the fields before it, and gives those to use; by
-        default, none may be newer than the request's version.
+        Declare POST to the collection.
+
+        schema: of the body. create: adds the row, in a transaction that may be retried. prepare:
+        checks the fields before it, and returns those to use; by default it refuses fields that are
+        newer than the request's version.
         """
 
         @self.routes.at(
@@ -137,7 +139,7 @@ class ResourceRoutes(Generic[Model]):
             return json(view, 201, location=view["links"][0]["href"])
 
     def shows(self, *, rule: str = "get", query: str | None = None) -> None:
-        """GET of an item."""
+        """Declare GET of an item."""
 
         @self.routes.at(
             "GET",
@@ -161,8 +163,10 @@ class ResourceRoutes(Generic[Model]):
         since: int | None = None,
     ) -> None:
         """
-        PATCH of an item. schema: of the fields that may be changed. apply: changes the row, from
-        field -> new value, None for removed.
+        Declare PATCH of an item.
+
+        schema: of the fields that may be changed. apply: changes the row, from field -> new value;
+        None for a removed field.
         """
 
         @self.routes.at(
@@ -189,7 +193,7 @@ class ResourceRoutes(Generic[Model]):
             return json(retry_while_locked(runtime(), work))
 
     def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
-        """DELETE of an item. by_name: a path may name it, where it may do so to show it."""
+        """Declare DELETE of an item. by_name: accept a name in the path, where GET does."""
 
         @self.routes.at(
             "DELETE",
@@ -199,7 +203,7 @@ class ResourceRoutes(Generic[Model]):
             rule=f"{self.rule}:delete",
             returns=NO_CONTENT,
             name=f"delete_{self.one}",
-            summary=f"Forget {self._an_item}",
+            summary=f"Delete {self._an_item}",
         )
         @self.routes.arguments(NoQuery, location="query")
         def answer(_query: Query, **path: str) -> Response:
@@ -216,7 +220,7 @@ class ResourceRoutes(Generic[Model]):
         return fields
 
     def _written(self, session: Session, row: Any) -> View:
-        """The whole item as the transaction leaves it, before another one changes it."""
+        """Read the item inside the transaction, before another one can change it."""
         session.flush()
         written = self.resource.model.__table__.c.uuid == row.uuid
         wanted = self.resource.whole()
@@ -225,7 +229,7 @@ class ResourceRoutes(Generic[Model]):
 
     @property
     def _item(self) -> str:
-        """The path of an item."""
+        """Path of an item."""
         return f"/{self.resource.path}/<{'uuid' if self.resource.named is None else 'ident'}>"
 
     @property

@@ -1,9 +1,9 @@
 """
-Resources: what a kind of thing shows of its rows, and the answers that are the same for every kind.
+Resources: declaration of the fields that a collection of the API shows, and its responses.
 
 A `Resource` is declared once, as a table of its fields; lists, single items, their links and their
-JSON Schema follow from it, and `resource_routes` makes its routes. A page costs one query, whatever
-it shows; documents go from the database to the answer without being decoded.
+JSON Schema derive from it, and `resource_routes` declares its routes. A page costs one query,
+regardless of its fields; JSON documents are passed from the database to the response undecoded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,60 +57,60 @@ Narrow = Callable[[Select[Any]], Select[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """
-    A thing to which rows belong, and which the path of their list names.
+    """Owner of rows, identified in the path of their list: the node of `/nodes/<ident>/ports`."""
 
-    path: of one. one: the noun in the names of handlers. label: the noun in summaries. condition:
-    that of its rows, from the identifier in the path; raises Misaddressed, NotFound. since: the
-    version of the list.
-    """
-
+    #: Path of the owner.
     path: str
+    #: Noun in the names of handlers.
     one: str
+    #: Noun in summaries.
     label: str
+    #: SQL condition for its rows, from the identifier in the path. Raises Misaddressed, NotFound.
     condition: Callable[[str], ColumnElement[bool]]
+    #: First minor version of the list.
     since: int = versions.MIN
 
 
 @dataclass(frozen=True, eq=False)
 class Resource(Generic[Model]):
-    """
-    One kind of thing.
+    """A collection of the API, its fields and their sources."""
 
-    name: as in `versions.FIELDS` and in messages. path: of the collection under /v1. short: the
-    fields of a list's items. shown: every field, and `links`, in the order in which Ironic shows
-    them; columns of `model` but for those that follow. joined: columns of other tables, which
-    `source` joins, and subqueries. computed: field -> its value, from a row and the URL that links
-    begin with; what it needs of the row is in `sources`. masked: column -> what makes its document
-    fit to be seen. links: sub-collections that an item links to. named: the minor version from
-    which a path may name an item instead of giving its UUID; None for never. schema: the name of
-    an item's JSON Schema. shapes: field -> its schema, for computed fields, and for others of which
-    more is known than their column tells.
-    """
-
+    #: Name as in `versions.FIELDS` and in messages.
     name: str
+    #: Path of the collection under /v1.
     path: str
+    #: Name of an item's JSON Schema.
     schema: str
     model: type[Model]
+    #: Fields of a list's items.
     short: tuple[str, ...]
+    #: Every field and `links`, in Ironic's order; columns of `model` unless declared below.
     shown: tuple[str, ...]
+    #: Columns of tables that `source` joins, and subqueries.
     joined: Mapping[str, ColumnElement[Any]] = field(default_factory=dict)
+    #: FROM clause of queries; None: the model's table.
     source: Callable[[], FromClause] | None = None
+    #: Field -> function of its value, from a row and the URL that links begin with.
     computed: Mapping[str, Callable[[Row[Any], str], Any]] = field(default_factory=dict)
+    #: Computed field -> the columns that it reads.
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Column -> function that masks its secrets.
     masked: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    #: Sub-collections that an item links to.
     links: tuple[str, ...] = ()
+    #: First minor version that accepts names beside UUIDs in paths; None: none does.
     named: int | None = None
+    #: Field -> JSON Schema, for computed fields and where the column's type is less precise.
     shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     @cached_property
     def full(self) -> tuple[str, ...]:
-        """Every field that may be asked for."""
+        """Every field that a query may select."""
         return tuple(name for name in self.shown if name != "links")
 
     @cached_property
     def plain(self) -> tuple[str, ...]:
-        """Columns of the model that are shown as they are."""
+        """Fields that are columns of the model."""
         others = {*self.joined, *self.computed, *self.links}
         return tuple(name for name in self.full if name not in others)
 
@@ -130,7 +130,7 @@ class Resource(Generic[Model]):
 
     @cached_property
     def component(self) -> Component:
-        """The JSON Schema of an item."""
+        """JSON Schema of an item."""
         source = self.source() if self.source else None
         inner = isinstance(source, Join) and not source.isouter
         properties = column_shapes(self.model, self.plain)
@@ -146,20 +146,20 @@ class Resource(Generic[Model]):
 
     @cached_property
     def item(self) -> Returns:
-        """The answer that shows an item."""
+        """Response that shows an item."""
         return Returns({200: self.component}, fields=(*self.full, "links"))
 
     @cached_property
     def items(self) -> Returns:
-        """The answer that lists items."""
+        """Response that lists items."""
         return listed(self.collection, self.component, self.full, self.sortable)
 
     def whole(self) -> list[str]:
-        """Every field that the request's version has."""
+        """Every field of the request's version."""
         return versions.visible(self.name, self.full)
 
     def query(self, wanted: Sequence[str]) -> Select[Any]:
-        """A query for all that the wanted fields are made of; `id` and `uuid` are always there."""
+        """Select the columns that the wanted fields need, always with `id` and `uuid`."""
         columns = self.model.__table__.c
         needed = {"id", "uuid", *wanted}
         needed.update(source for name in wanted for source in self.sources.get(name, ()))
@@ -172,7 +172,7 @@ class Resource(Generic[Model]):
         return select(*selected).select_from(self.source() if self.source else self.model.__table__)
 
     def views(self, rows: Sequence[Row[Any]], wanted: Sequence[str]) -> list[View]:
-        """The rows of such a query, as the caller sees them."""
+        """Build the documents of rows that `query` selected."""
         base, asked = host(), frozenset(wanted)
         raw = [name for name in self._documents if name in asked and name not in self.masked]
         masked = [(name, mask) for name, mask in self.masked.items() if name in asked]
@@ -198,8 +198,9 @@ class Resource(Generic[Model]):
         self, query: Query, narrow: Narrow = lambda query: query, *, detail: bool = False
     ) -> Response:
         """
-        A page of the rows that `narrow` leaves. query: what `ListQuery` gives; `detail` among it.
-        detail: the route is that of the full form.
+        Return a page of the rows that `narrow` selects.
+
+        query: as loaded by `ListQuery`. detail: the route is the one for details.
 
         Raises Invalid, NotAcceptable, NotFound for an unknown marker.
         """
@@ -212,7 +213,7 @@ class Resource(Generic[Model]):
         return json(collection(self.collection, self.views(rows, wanted), page, last=last))
 
     def show(self, query: Query, ident: str) -> Response:
-        """One item, whole or only the `fields` of the query. Raises Misaddressed, NotFound."""
+        """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
         wanted = self.whole()
         if "fields_" in query:
             wanted = chosen(query["fields_"], self.name, self.full)
@@ -222,7 +223,7 @@ class Resource(Generic[Model]):
         return json(found)
 
     def identified(self, ident: str) -> ColumnElement[bool]:
-        """The condition for the item that a path means. Raises Misaddressed."""
+        """Return the SQL condition for the item that a path identifies. Raises Misaddressed."""
         columns = self.model.__table__.c
         if is_uuid(ident):
             return columns.uuid == str(UUID(ident))
@@ -233,7 +234,7 @@ class Resource(Generic[Model]):
         return columns.name == ident
 
     def id_of(self, ident: str) -> int:
-        """The id of the item that a path or a filter names. Raises Misaddressed, NotFound."""
+        """Return the primary key of the identified item. Raises Misaddressed, NotFound."""
         with runtime().reading() as session:
             found = session.scalar(select(self.model.__table__.c.id).where(self.identified(ident)))
         if found is None:
@@ -241,7 +242,11 @@ class Resource(Generic[Model]):
         return int(found)
 
     def find(self, session: Session, ident: str) -> Model:
-        """The row that a path means, locked until the transaction ends. Raises NotFound."""
+        """
+        Load the row that a path identifies, and lock it until the transaction ends.
+
+        Raises Misaddressed, NotFound.
+        """
         condition = self.identified(ident)
         row = session.scalar(select(self.model).where(condition).with_for_update())
         if row is None:

@@ -1,4 +1,4 @@
-"""What there is: the documents from which clients find out about the service."""
+"""Discovery documents of the API, and the health check."""
 
 from functools import cache
 from importlib.metadata import version
@@ -15,9 +15,9 @@ from app.api.routes import Route, Routes, summary_of
 from app.api.schemas.common import TRUE
 from app.kit import health
 
-root = Routes("root", "What there is")
+root = Routes("root", "Discovery of the API")
 
-#: The release of the service; a header, as clients know every field of the document.
+#: Release of the service: a header, because clients know the fields of the document.
 RELEASE = "X-Ingot-Release"
 
 VERSION = Component("Version", exactly(
@@ -69,11 +69,11 @@ def discover() -> Response:
 
 @cache
 def _release() -> str:
-    """Of the installed package."""
+    """Return the version of the installed package."""
     return version("ingot")
 
 
-#: Collections that stand before the version, as in Ironic.
+#: Collections that precede the version in the document, as in Ironic.
 OLDEST = ("chassis", "nodes", "ports", "drivers")
 
 
@@ -107,11 +107,11 @@ def show_v1() -> Response:
 
 def healthcheck() -> Response:
     """
-    Whether requests can be answered: the database is within reach.
+    Check whether the API can answer requests: the database is reachable.
 
-    With `detailed=true` whether the service as a whole works: 503 if no conductor is alive, or
-    nothing does periodic work. Load balancers ask without it: the API of a service whose conductors
-    are down still answers, and writes down what is asked for.
+    With `detailed=true` the whole service is checked: 503 if no conductor is alive, or no process
+    runs the periodic tasks. Load balancers omit it: the API accepts and records requests while all
+    conductors are down.
     """
     detailed = request.args.get("detailed", "").lower() in TRUE
     with runtime().reading() as session:
@@ -126,7 +126,7 @@ def healthcheck() -> Response:
     return json({"detailed": True, "reasons": reasons}, 200 if well else 503)
 
 
-#: The routes outside of /v1.
+#: Routes outside of /v1.
 DISCOVER = Route("GET", "/", "discover", summary_of(discover), "root", Returns({200: VERSIONS}))
 HEALTHCHECK = Route(
     "GET", "/healthcheck", "healthcheck", summary_of(healthcheck), "root", Returns({200: HEALTH})

@@ -1,5 +1,5 @@
 """
-Routes: how a handler says where it is, since when, what it takes and what it answers.
+Declaration of routes: path, microversion, policy rule, arguments and responses of a handler.
 
     @nodes.at("GET", "/nodes/<ident>/history", since=78, returns=ENTRIES)
     @nodes.arguments(HistoryQuery, location="query")
@@ -32,13 +32,13 @@ View = Callable[..., Any]
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 PARAMETER = re.compile(r"<(?:[^>:]*:)?(\w+)>")
-#: endpoint -> the minor version before which there is nothing at its path
+#: Endpoint -> the minor version before which its path is a 404.
 _HIDDEN_BEFORE: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a handler is, and who may ask it; see `Routes.at`."""
+    """Declared route of a handler; `Routes.at` describes the attributes."""
 
     method: str
     path: str
@@ -55,16 +55,16 @@ class Route:
 
 
 class Routes(flask_smorest.Blueprint):
-    """Handlers of one kind of resource. declared: where they are."""
+    """Blueprint with the routes of one kind of resource."""
 
     ARGUMENTS_PARSER = parser
 
     def __init__(self, name: str, description: str) -> None:
         super().__init__(name, f"app.api.{name}", url_prefix="/v1", description=description)
-        self.declared: list[Route] = []
+        self.declared: list[Route] = []  # for the documentation
 
     def arguments(self, schema: Any, **kwargs: Any) -> Any:
-        """As flask-smorest's, with one schema for all requests: to make one is dear."""
+        """Load arguments by a schema that is built once, not for each request: building is slow."""
         return super().arguments(schema() if isinstance(schema, type) else schema, **kwargs)
 
     def at(  # noqa: C901 - its decorator counts as part of it
@@ -83,14 +83,17 @@ class Routes(flask_smorest.Blueprint):
         summary: str | None = None,
     ) -> Callable[[View], View]:
         """
-        Answer `method` on `path` (and HEAD with GET) from a minor version on; older requests get
-        `gone`: 404, 405 or 406. query: whose parameters' versions are checked. rule: of the
-        policy, that callers must pass; None for what anybody may call. What it is asked about is
-        what the path's first parameter names.
+        Answer `method` on `path` (and HEAD with GET).
 
-        returns: the answers of success, or the JSON Schema of the only one, a 200. takes: that of a
-        body which no marshmallow schema reads. parameters: required query parameters that no schema
-        reads, name -> meaning. name, summary: those of the handler, if its function has others.
+        since: first minor version of the route. gone: status in older versions: 404, 405 or 406.
+        query: key in `versions.QUERIES` for the versions of query parameters; None: no check. rule:
+        policy rule for callers, checked for the object that the first parameter of the path
+        identifies; None: open to every caller.
+
+        returns: the responses of success, or the JSON Schema of a 200. takes: JSON Schema of a body
+        that no marshmallow schema loads. parameters: required query parameters that no schema
+        loads, name -> description. name, summary: of the handler, unless those of its function are
+        used.
         """
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
         itself = owned if path.endswith(f"<{named}>") else None
@@ -104,7 +107,9 @@ class Routes(flask_smorest.Blueprint):
                 if itself and versions.DROPPED in request.environ:
                     kwargs[named] = itself.full_name(kwargs[named])
                 restricted = rule is not None and caller().restricted
-                if rule and restricted:  # who may not, is not told of versions either
+                if (
+                    rule and restricted
+                ):  # before the version check, whose message would disclose the route
                     enforce.check(rule, owned, kwargs.get(named), lambda: body(request))
                 if versions.current() < since:
                     if gone == 406:
@@ -150,10 +155,7 @@ class Routes(flask_smorest.Blueprint):
         return decorate
 
     def closed(self, path: str, since: int = versions.MIN) -> None:
-        """
-        A list of what belongs to something can only be read: whatever else is asked of it, or of
-        an item below it, is a 400 that says so.
-        """
+        """Answer writes to a list below another resource, and requests for its items, with 400."""
         why = f"{path} can only be listed; the items have routes of their own."
         self.refused(path, lambda: Invalid(why), since)
         self.refused(f"{path}/<item>", lambda: Invalid(why), since, ("GET", *WRITING))
@@ -165,7 +167,7 @@ class Routes(flask_smorest.Blueprint):
         since: int = versions.MIN,
         methods: tuple[str, ...] = WRITING,
     ) -> None:
-        """Whatever some methods ask of a path is refused, in versions that have it."""
+        """Raise `why()` for these methods of a path; in versions older than `since` a 404."""
 
         def refuse(**_parameters: str) -> Never:
             raise NoSuchRoute if versions.current() < since else why()
@@ -176,27 +178,28 @@ class Routes(flask_smorest.Blueprint):
 
 
 def _what(path: str) -> str:
-    """What a path is about: "runbook traits"."""
+    """Noun for a path, as "runbook traits"."""
     *whose, what = [part for part in path.replace("_", " ").split("/")[1:] if "<" not in part]
     return " ".join([*(word.removesuffix("s") for word in whose), what])
 
 
 def _places(view: View) -> set[str]:
-    """Where a handler says that its arguments are: query, json, json_or_query."""
+    """Locations of a handler's arguments: query, json, json_or_query."""
     documented = getattr(view, "_apidoc", {}).get("arguments", {})
     return {each["in"] for each in documented.get("parameters", ())}
 
 
 def _others(method: str) -> list[str]:
-    """The methods of the request's path without one that is too new."""
+    """Methods of the request's path, without one that is too new."""
     adapter = request_ctx.url_adapter
     return sorted(set(adapter.allowed_methods()) - {method}) if adapter else []
 
 
 def hidden() -> bool:
     """
-    Whether the request's path, which does not have its method, is a part of something and too new
-    for the request's version by any other method.
+    Whether a 405 must be a 404: all methods of the path are newer than the request's version.
+
+    Collections at the top, as /v1/runbooks, stay a 405.
     """
     adapter, minor = request_ctx.url_adapter, versions.current()
     if adapter is None or adapter.path_info.count("/") < 3:
@@ -206,5 +209,5 @@ def hidden() -> bool:
 
 
 def summary_of(view: View) -> str:
-    """What a handler does: the first line of its docstring."""
+    """Summary of a handler: the first line of its docstring."""
     return (view.__doc__ or "").strip().partition("\n")[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""Runbooks, and the traits of the nodes that they fit."""
+"""Routes of /v1/runbooks: runbooks, and the traits that their nodes need."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,12 +24,12 @@ from app.inventory import runbooks as service
 from app.inventory.traits import is_trait
 from app.models import Runbook
 
-runbooks = Routes("runbooks", "Steps to clean or to service nodes with")
+runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps")
 
 Query = Mapping[str, Any]
 
 SINCE = 92
-#: From here on a runbook has traits, and a name that need not be one.
+#: The version from which a runbook has traits, and a name that need not be a trait.
 TRAITS_SINCE = 112
 RUNBOOK = Resource(
     name="runbook",
@@ -104,7 +104,7 @@ def set_runbook_traits(fields: Query, ident: str) -> Response:
 )
 @runbooks.arguments(NoQuery, location="query")
 def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
-    """Give a runbook one more trait"""
+    """Add a trait to a runbook"""
     checked(trait)
     _set(ident, lambda traits: [*traits, trait])
     return empty(204, location=f"{host()}/v1/runbooks/{ident}/traits/{trait}")
@@ -119,7 +119,7 @@ def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
 )
 @runbooks.arguments(NoQuery, location="query")
 def remove_runbook_traits(_query: Query, ident: str) -> Response:
-    """Take all traits from a runbook"""
+    """Remove all traits of a runbook"""
     _set(ident, lambda _traits: [])
     return empty(204)
 
@@ -133,13 +133,13 @@ def remove_runbook_traits(_query: Query, ident: str) -> Response:
 )
 @runbooks.arguments(NoQuery, location="query")
 def remove_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
-    """Take a trait from a runbook, if it has it"""
+    """Remove a trait of a runbook, if it has it"""
     _set(ident, lambda traits: [each for each in traits if each != trait])
     return empty(204)
 
 
 def _set(ident: str, change: Any) -> None:
-    """Set the traits to what `change` makes of them."""
+    """Replace the traits by `change(traits)`. Raises Misaddressed, NotFound."""
 
     def work(session: Session) -> None:
         runbook = RUNBOOK.find(session, ident)

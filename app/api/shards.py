@@ -1,4 +1,4 @@
-"""Shards: how nodes are divided among those who look after them."""
+"""Routes of /v1/shards."""
 
 from typing import Any
 
@@ -11,7 +11,9 @@ from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.models import Node
 
-shards = Routes("shards", "How nodes are divided among those who look after them")
+shards = Routes(
+    "shards", "Shards: disjoint sets of nodes, one for each client such as nova-compute"
+)
 
 
 @shards.at(

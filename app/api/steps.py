@@ -1,5 +1,7 @@
-"""The steps that a node offers. Additive to Ironic's API (specs implement-cleaning-states and
-manual-cleaning)."""
+"""
+Routes of the steps that a node offers: an addition to Ironic's API (specs
+implement-cleaning-states and manual-cleaning).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +17,10 @@ from app.api.routes import Routes
 from app.engine import available_steps
 from drivers.core.steps import Arg, Flow
 
-steps = Routes("steps", "What nodes can do, step by step")
+steps = Routes("steps", "Steps that nodes offer")
 
 RETRY = "Retry-Request-After"
-#: in the path -> in the driver
+#: Name in the path -> flow of the driver.
 FLOWS: Mapping[str, Flow] = {
     "cleaning": Flow.CLEAN, "deploy": Flow.DEPLOY, "service": Flow.SERVICE, "verify": Flow.VERIFY,
 }  # fmt: skip
@@ -34,7 +36,7 @@ OFFERED_STEP = Component("OfferedStep", exactly({
 
 
 class StepsQuery(Schema):
-    """Which steps to list."""
+    """Filter of the listed steps."""
 
     min_priority = fields.Float(metadata={"description": "Only steps of at least this priority"})
 
@@ -45,7 +47,7 @@ class StepsQuery(Schema):
     rule="baremetal:node:get",
     returns=Returns(
         {200: array(OFFERED_STEP), 202: exactly({"message": TEXT})},
-        {RETRY: "Of 202: in how many seconds to ask again; -1: unknown"},
+        {RETRY: "Of 202: seconds until the next request; -1: unknown"},
     ),
 )
 @steps.arguments(StepsQuery, location="query")

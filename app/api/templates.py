@@ -1,4 +1,4 @@
-"""Deploy templates."""
+"""Routes of /v1/deploy_templates."""
 
 from sqlalchemy.orm import Session
 
@@ -12,7 +12,9 @@ from app.inventory import templates as service
 from app.kit import crud
 from app.models import DeployTemplate
 
-templates = Routes("deploy_templates", "Steps of the deployments that ask for a trait")
+templates = Routes(
+    "deploy_templates", "Deploy templates: deploy steps for a trait that an instance requires"
+)
 
 SINCE = 55
 TEMPLATE = Resource(

@@ -1,4 +1,4 @@
-"""The traits of nodes."""
+"""Routes of the traits of nodes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from app.errors import Invalid
 from app.inventory import nodes
 from app.inventory import traits as service
 
-traits = Routes("traits", "What nodes are good for")
+traits = Routes("traits", "Traits of nodes, for scheduling")
 
 Query = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ TRAITS = exactly({"traits": array(TEXT)})
 
 
 def checked(trait: str) -> None:
-    """The trait that a path names is one, and nothing comes in the body. Raises Invalid."""
+    """Check that the trait in a path is valid, and that the body is empty. Raises Invalid."""
     if not service.is_trait(trait):
         raise Invalid(f"Schema error for trait: {not_a_trait(trait)}")
     if body(request) not in ({}, None):
@@ -83,7 +83,7 @@ def set_traits(fields: Query, ident: str) -> Response:
 )
 @traits.arguments(NoQuery, location="query")
 def add_trait(_query: Query, ident: str, trait: str) -> Response:
-    """Give a node one more trait"""
+    """Add a trait to a node"""
     checked(trait)
 
     def work(session: Session) -> None:
@@ -102,7 +102,7 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
 )
 @traits.arguments(NoQuery, location="query")
 def remove_traits(_query: Query, ident: str) -> Response:
-    """Take all traits from a node"""
+    """Remove all traits of a node"""
 
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), ())
@@ -120,7 +120,7 @@ def remove_traits(_query: Query, ident: str) -> Response:
 )
 @traits.arguments(NoQuery, location="query")
 def remove_trait(_query: Query, ident: str, trait: str) -> Response:
-    """Take a trait from a node"""
+    """Remove a trait of a node"""
 
     def work(session: Session) -> None:
         service.remove(session, locked(session, ident), trait)

@@ -1,4 +1,4 @@
-"""Vendor passthru: functions that only one vendor's interface has, called by name."""
+"""Routes of vendor passthru: functions of a vendor interface, called by name."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from app.errors import Invalid
 from app.hardware import drivers
 from drivers.core import passthru
 
-vendor = Routes("vendor", "Functions that only one vendor has")
+vendor = Routes("vendor", "Vendor passthru: functions of vendor interfaces")
 
 NODE = "/nodes/<ident>/vendor_passthru"
 DRIVER = "/drivers/<name>/vendor_passthru"
@@ -87,7 +87,7 @@ def _shown(function: passthru.Passthru, answer: Any) -> Response:
 
 
 def _routes_for(method: str) -> None:
-    """Each method has handlers of its own, for the documentation to tell them apart."""
+    """Declare handlers for one HTTP method: OpenAPI requires a unique name for each operation."""
 
     def call_function(ident: str, function: str) -> Response:
         """Call a vendor function of a node"""

@@ -1,8 +1,8 @@
 """
-Microversions: what appeared when, and which one a request speaks.
+Microversions: negotiation, and the version that introduced each field, parameter and verb.
 
-The tables are all there is to a version: a field, query parameter or verb that is not listed is
-as old as the API itself. Routes name their version where they are declared.
+A field, query parameter or verb that no table lists exists from version 1.1 on. Routes declare
+their version themselves (`Routes.at`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,21 +19,21 @@ MIN, MAX = 1, 115
 HEADER = "X-OpenStack-Ironic-API-Version"
 STANDARD_HEADER = "OpenStack-API-Version"
 SERVICE = "baremetal"
-#: What every answer says of the versions that there are.
+#: Headers of every response: the supported versions.
 RANGE = {
     "X-OpenStack-Ironic-API-Minimum-Version": f"1.{MIN}",
     "X-OpenStack-Ironic-API-Maximum-Version": f"1.{MAX}",
 }
-#: Headers of every answer that name the request.
+#: Headers of every response with the ID of the request.
 REQUEST_ID = ("Openstack-Request-Id", "X-Openstack-Request-Id")
-#: From here on, `.json` at the end of a path is part of a name.
+#: The version from which `.json` at the end of a path is part of a name.
 SUFFIX_IS_NAME = 91
-#: In the WSGI environment of a request whose path has lost it.
+#: Key in the WSGI environment of a request from whose path the suffix was removed.
 DROPPED = "ingot.dropped_suffix"
 _VARIABLE = f"HTTP_{HEADER.upper().replace('-', '_')}"
 
 # fmt: off
-#: resource -> field -> minor version that it appeared in
+#: Resource -> field -> minor version that introduced it.
 FIELDS: Mapping[str, Mapping[str, int]] = {
     "node": node_fields.SINCE,
     "port": {
@@ -71,7 +71,7 @@ FIELDS: Mapping[str, Mapping[str, int]] = {
     },
 }
 
-#: collection -> query parameter -> minor version that it appeared in
+#: Collection -> query parameter -> minor version that introduced it.
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "nodes": {
         "fields": 8, "reset_interfaces": 45, "conductor": 49, "sharded": 82,
@@ -84,20 +84,20 @@ QUERIES: Mapping[str, Mapping[str, int]] = {
     "drivers": {"type": 30, "detail": 30, "fields": 77},
 }
 
-#: `target` of PUT states/provision -> minor version that it appeared in
+#: `target` of PUT states/provision -> minor version that introduced it.
 VERBS: Mapping[str, int] = {
     "manage": 4, "provide": 4, "inspect": 6, "abort": 13, "clean": 15, "adopt": 17, "rescue": 38,
     "unrescue": 38, "deploy": 73, "undeploy": 73, "unhold": 85, "service": 87,
 }
 
-#: provision state -> minor version from which `abort` is possible in it
+#: Provision state -> minor version from which it allows `abort`.
 ABORTS: Mapping[str, int] = {
     "inspecting": 41, "inspect wait": 41, "deploying": 110, "wait call-back": 110,
 }  # fmt: skip
-#: Verbs whose version is looked at only where the node's state allows them.
+#: Verbs whose version is checked only if the node's state allows them.
 LATE_VERBS = ("unhold", "service")
 
-#: link of the /v1 document -> minor version that it appeared in
+#: Link of the /v1 document -> minor version that introduced it.
 COLLECTIONS: Mapping[str, int] = {
     "chassis": 1, "nodes": 1, "ports": 1, "drivers": 1, "portgroups": 23, "volume": 32,
     "lookup": 22, "heartbeat": 22, "conductors": 49,
@@ -108,7 +108,7 @@ COLLECTIONS: Mapping[str, int] = {
 
 
 def negotiate(headers: Headers) -> int:
-    """The minor version that a request asks for. Raises NotAcceptable."""
+    """Return the minor version that the headers request. Raises NotAcceptable."""
     asked = _standard(headers.get(STANDARD_HEADER, "")) or headers.get(HEADER)
     if not asked:
         return MIN
@@ -133,19 +133,19 @@ def negotiate(headers: Headers) -> int:
 
 
 def signature(request_id: str, minor: int | None) -> list[tuple[str, str]]:
-    """Headers of every answer; minor: the version that the request speaks, None if none."""
+    """Return the headers of every response. minor: negotiated version; None: none was."""
     signed = [*RANGE.items(), *((name, request_id) for name in REQUEST_ID)]
     return signed if minor is None else [*signed, (HEADER, f"1.{minor}")]
 
 
 def drops_suffix(environ: Mapping[str, Any]) -> bool:
-    """Whether `.json` at the end of a path is no part of it, from a request's WSGI environment."""
+    """Whether `.json` at the end of the path is a suffix, in the version of a WSGI request."""
     major, _, minor = environ.get(_VARIABLE, "").strip().partition(".")
     return major == "1" and _is_number(minor) and int(minor) < SUFFIX_IS_NAME
 
 
 def _standard(header: str) -> str | None:
-    """The version in "baremetal 1.N"; other services may be named beside it."""
+    """Return the version in "baremetal 1.N", between entries of other services."""
     for part in header.split(","):
         service, _, version = part.strip().partition(" ")
         if service.lower() == SERVICE:
@@ -158,7 +158,7 @@ def _is_number(text: str) -> bool:
 
 
 def current() -> int:
-    """The minor version of the request that is being answered."""
+    """Minor version of the current request."""
     return int(g.version)
 
 
@@ -167,13 +167,13 @@ def since(resource: str, field: str) -> int:
 
 
 def visible(resource: str, fields: Iterable[str]) -> list[str]:
-    """Those of the fields that the request's version has."""
+    """Filter the fields by the request's version."""
     known, minor = FIELDS[resource], current()
     return [field for field in fields if known.get(field, MIN) <= minor]
 
 
 def require(minor: int, what: str) -> None:
-    """Raises NotAcceptable when the request's version is older."""
+    """Raise NotAcceptable if the request's version is older."""
     if current() < minor:
         raise NotAcceptable(
             f"Request not acceptable. The minimal required API version should be 1.{minor}: {what}"
@@ -182,20 +182,20 @@ def require(minor: int, what: str) -> None:
 
 
 def check_body(resource: str, body: Mapping[str, Any]) -> None:
-    """No field with a value is newer than the request. Raises NotAcceptable."""
+    """Refuse fields with a value that are newer than the request. Raises NotAcceptable."""
     for field, value in body.items():
         if value != ("" if field == "conductor_group" else None):
             require(since(resource, field), f"field {field}")
 
 
 def check_fields(resource: str, fields: Iterable[str]) -> None:
-    """No field asked for is newer than the request. Raises NotAcceptable."""
+    """Refuse fields that are newer than the request. Raises NotAcceptable."""
     for field in fields:
         require(since(resource, field), f"field {field}")
 
 
 def check_query(collection: str, arguments: Iterable[str]) -> None:
-    """No query parameter is newer than the request. Raises NotAcceptable."""
+    """Refuse query parameters that are newer than the request. Raises NotAcceptable."""
     gates = QUERIES.get(collection, {})
     for name in arguments:
         require(gates.get(name, MIN), f"parameter {name}")

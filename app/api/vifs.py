@@ -1,4 +1,4 @@
-"""VIFs: virtual network interfaces of nodes."""
+"""Routes of VIFs, the virtual network interfaces of nodes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +23,7 @@ vifs = Routes("vifs", "Virtual network interfaces of nodes")
 Query = Mapping[str, Any]
 
 SINCE = 28
+#: The version from which a VIF may name its port or port group.
 PLACED_SINCE = 67
 
 

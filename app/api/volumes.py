@@ -1,4 +1,4 @@
-"""Volume connectors and targets."""
+"""Routes of /v1/volume: volume connectors and targets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ from app.api.schemas.volumes import (
 from app.inventory import volumes as service
 from app.models import Node, VolumeConnector, VolumeTarget
 
-volumes = Routes("volume", "Remote storage that nodes boot from or use")
+volumes = Routes("volume", "Remote volumes of nodes, and the connectors for them")
 
 Query = Mapping[str, Any]
 
@@ -57,7 +57,7 @@ TARGET: Resource[VolumeTarget] = Resource(
     source=lambda: VolumeTarget.__table__.join(Node.__table__),
     masked={"properties": enforce.target_properties},
 )  # fmt: skip
-#: The collections of volumes, as links.
+#: Document with links to both collections.
 OVERVIEW = exactly(dict.fromkeys(("connectors", "targets", "links"), LINKS))
 
 
@@ -85,7 +85,7 @@ def show_volume_of_node(_query: Query, ident: str) -> Response:
 
 
 def _declare(resource: Resource[Any], one: str, create: type[Schema], change: type[Schema]) -> None:
-    """Connectors and targets have the same routes."""
+    """Declare the routes of connectors or targets, which differ in schemas only."""
     model = resource.model
 
     def narrow(selected: Select[Any], query: Query) -> Select[Any]:

@@ -1,4 +1,4 @@
-"""Why a node is where it is. Additive to Ironic's API."""
+"""Route that explains the current state of a node. An addition to Ironic's API."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from app.kit.refused_lookups import Refusal
 from app.models import Node, Operation
 from app.states import State
 
-why = Routes("why", "Why nodes are where they are")
+why = Routes("why", "Explanations of the states of nodes")
 
 WHY = Component("Why", exactly(
     {
@@ -46,8 +46,9 @@ WHY = Component("Why", exactly(
 
 def _refused(session: Session, node: Node) -> list[Refusal]:
     """
-    Refused lookups since the node's newest operation began: of this node, and of machines that no
-    port tells of, which those who may only see nodes of their own are not told about.
+    Refused lookups since the creation of the node's newest operation.
+
+    Lookups of machines without a port are included for callers without a project.
     """
     refusals = runtime().refusals
     newest = session.scalar(
@@ -62,7 +63,7 @@ def _refused(session: Session, node: Node) -> list[Refusal]:
 @why.at("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
 @why.arguments(NoQuery, location="query")
 def show_why(_query: Any, ident: str) -> Response:
-    """Show what a node waits for, who holds it, since when, and what happens next"""
+    """Explain a node's state: the awaited event, the holder of its reservation, the next action"""
     with runtime().reading() as session:
         node = node_of(session, ident)
         answer = explain(session, node, ident, _refused(session, node))

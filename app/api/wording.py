@@ -1,10 +1,11 @@
 """
-The texts of what is wrong with a document: Ironic's words, which scripts match on, then the place.
+Texts of validation errors: Ironic's words first, which scripts match on, then the field.
 
     Schema error for node: 'xxx' is too long: at most 80 characters (resource_class)
 
-Ironic checks some bodies as a whole, by JSON schema; the members of others, and parameters, are
-arguments to it. Fields may say `{name}` for their own name, and `{naming}` for what a name is for.
+Ironic checks some bodies as a whole, by JSON schema; it checks members of other bodies and query
+parameters as arguments. Messages of schema fields may contain `{name}`, the name of the field, and
+`{naming}`, the beginning of Ironic's text for an invalid name.
 """
 
 import re
@@ -15,7 +16,7 @@ from marshmallow import Schema, ValidationError, fields
 
 from app.api.schemas.common import Document, Flag
 
-#: Schemas of bodies that Ironic checks as a whole -> what it calls them; some have no name.
+#: Schemas of bodies that Ironic checks as a whole -> its name for them; empty: it has none.
 WHOLE: Mapping[str, str] = {
     "NodeCreate": "node", "PortCreate": "port", "PortgroupCreate": "portgroup",
     "ChassisCreate": "chassis", "ConnectorCreate": "connector", "TargetCreate": "target",
@@ -23,16 +24,16 @@ WHOLE: Mapping[str, str] = {
     "VirtualMedium": "vmedia", "Report": "data", "AllocationCreate": "", "RuleCreate": "",
     "Events": "",
 }  # fmt: skip
-#: Where webargs has found a document: the first part of the place of what is wrong with it.
+#: Locations of webargs: the first key of its error messages, left out of the texts.
 LOCATIONS = {"query", "json", "json_or_query"}
-#: What marshmallow says of a value of the wrong type.
+#: Messages of marshmallow for a value of the wrong type.
 MISTYPED = {
     "Not a valid string.", "Not a valid list.", "Not a valid mapping type.", "Not a valid integer.",
     "Not a valid number.", "Not a valid boolean.", "Invalid type.", "Invalid input type.",
     "Field may not be null.",
 }  # fmt: skip
 REQUIRED, UNKNOWN = "Missing data for required field.", "Unknown field."
-#: The first of these that a field is, and what JSON schema calls its values.
+#: Class of a field, and the JSON schema type of its values; the first match counts.
 TYPES: tuple[tuple[type, str], ...] = (
     (Document, "object"), (fields.Dict, "object"), (fields.List, "array"), (Flag, "boolean"),
     (fields.Integer, "integer"), (fields.Float, "number"), (fields.String, "string"),
@@ -47,9 +48,9 @@ Place = tuple[str | int, ...]
 
 def told(error: ValidationError, schema: Schema, changed: str = "") -> str:
     """
-    What is wrong with a document, on one line.
+    Format the errors of a document, on one line.
 
-    changed: what a patch is to change, as "Node UUID"; empty where something is made.
+    changed: the object of a patch, as "Node UUID"; empty for the creation of an object.
     """
     whole = "patch" if changed else WHOLE.get(type(schema).__name__)
     problems = []
@@ -71,7 +72,7 @@ def _naming(kind: str | None, changed: str) -> str:
 
 
 def _leaves(messages: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Marshmallow's tree of complaints as (where, what)."""
+    """Flatten marshmallow's tree of messages to (place, message)."""
     if isinstance(messages, Mapping):
         for name, inner in messages.items():
             left_out = name == "_schema" or (not place and name in LOCATIONS)
@@ -108,7 +109,7 @@ def _words(message: str, place: Place, data: Any, schema: Schema, *, whole: bool
 
 
 def _value(data: Any, place: Place) -> Any:
-    """What is at a place of a document."""
+    """Return the value at a place of a document; None if there is none."""
     for part in place:
         try:
             data = data[part]
@@ -118,7 +119,7 @@ def _value(data: Any, place: Place) -> Any:
 
 
 def _types(schema: Schema, place: Place) -> list[str]:
-    """The types of JSON schema that a value at a place may have."""
+    """Return the JSON schema types that are valid at a place."""
     found: Any = schema
     for part in place:
         if isinstance(found, fields.Nested):

@@ -1,8 +1,8 @@
 """
-One command for many nodes: named one after the other, or chosen by what they are.
+Commands for many nodes, which are named or selected by filters.
 
-A few are asked at a time. Each node has its line of result as soon as it is known; failures stand
-together at the end.
+Several threads send the requests. The result of each node is printed as soon as it is known;
+failures are printed together at the end.
 """
 
 import sys
@@ -24,12 +24,12 @@ from app.cli.rest import Api
 from app.cli.screen import console, text
 
 JOBS, MOST_JOBS = 8, 64
-#: Parameters of a list that choose nothing.
+#: Parameters of a list that are no filters.
 NO_FILTERS = ("fields", "limit", "marker", "sort_key", "sort_dir", "detail")
 
 
 def _names_and_words(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Nodes, and the words of the argument behind them."""
+    """Complete names of nodes, and the values of the argument after them."""
     words = [
         item.value
         for each in ctx.command.params
@@ -51,31 +51,33 @@ OPTIONS = (
             list[str] | None,
             typer.Option(
                 metavar="FIELD=VALUE",
-                help="In place of names: every node with this value; may be repeated",
+                help="Instead of names: every node with this value; repeatable",
             ),
         ],
     ),
     option(
         "jobs",
-        Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="How many nodes at a time")],
+        Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Number of parallel requests")],
         JOBS,
     ),
-    option("yes", Annotated[bool, typer.Option("--yes", "-y", help="Confirm beforehand")], False),
+    option(
+        "yes", Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation")], False
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The nodes of a command line: named, or chosen by filters. yes: confirmed beforehand."""
+    """The nodes of a command line: named, or selected by filters."""
 
     names: Sequence[str]
-    where: Sequence[str] = ()
+    where: Sequence[str] = ()  # FIELD=VALUE of each filter
     jobs: int = JOBS
-    yes: bool = False
+    yes: bool = False  # skip the confirmation
 
     @classmethod
     def of(cls, nodes: Sequence[str] | None, options: dict[str, Any]) -> "Chosen":
-        """Takes its own options out of all that were given. Raises Usage."""
+        """Remove its options from `options` and parse them. Raises Usage."""
         values = {each.name: options.pop(each.name) for each in OPTIONS}
         chosen = cls(nodes or (), values["where"] or (), values["jobs"], values["yes"])
         if bool(chosen.names) == bool(chosen.where):
@@ -84,11 +86,11 @@ class Chosen:
 
     @property
     def single(self) -> str | None:
-        """The only node that was named."""
+        """The named node, if it is the only one."""
         return self.names[0] if len(self.names) == 1 else None
 
     def nodes(self, api: Api) -> list[str]:
-        """The name of each, or its UUID. Raises Failure."""
+        """Return the name of each node, or its UUID if it has none. Raises Failure."""
         if not self.where:
             return list(dict.fromkeys(self.names))
         filters = given.texts_of("--where", self.where)
@@ -103,7 +105,7 @@ class Chosen:
 
 
 class Told(NamedTuple):
-    """The result for one node: for scripts, and for people."""
+    """Result for one node: for scripts, and for people."""
 
     document: Document
     text: str
@@ -122,14 +124,16 @@ def each(
     destroys: str = "",
 ) -> None:
     """
-    Do the same to every node. Raises Failure if a node failed, NotYet if all failures are NotYet.
+    Run `act` for every node.
 
-    then: the second half, called with the result of `act` once all nodes have been asked.
-    destroys: names the action if it needs confirmation for nodes that filters chose.
+    then: second phase, called with the result of `act` after all nodes have passed the first.
+    destroys: name of the action if nodes that filters selected need a confirmation; else empty.
+
+    Raises NotYet: every failed node failed with NotYet. Raises Failure: a node failed otherwise.
     """
     if chosen.single:
-        told = act(api, chosen.single)
-        out.told(*(then(api, chosen.single, told) if then else told))
+        single = act(api, chosen.single)
+        out.told(*(then(api, chosen.single, single) if then else single))
         return
     nodes = chosen.nodes(api)
     if destroys and chosen.where and nodes and not chosen.yes:
@@ -138,7 +142,7 @@ def each(
     going = nodes
     if then:
         results = dict(_parallel(api, nodes, chosen.jobs, act))
-        asked = {node: told for node, told in results.items() if isinstance(told, Told)}
+        asked = {node: result for node, result in results.items() if isinstance(result, Told)}
         going, follow = list(asked), then
 
         def act(api: Api, node: str) -> Told:
@@ -155,9 +159,9 @@ def _parallel(
     api: Api, nodes: Sequence[str], jobs: int, act: Act
 ) -> Iterator[tuple[str, Told | Failure]]:
     """
-    The result for each node, in order of completion.
+    Yield the result of each node, in order of completion.
 
-    Its threads are daemons: an executor would wait for them after Ctrl-C.
+    The threads are daemons: an executor would wait for them after Ctrl-C.
     """
     waiting, results = SimpleQueue[str](), SimpleQueue[tuple[str, Told | Exception]]()
     for node in nodes:
@@ -183,8 +187,8 @@ def _parallel(
 
 
 def _conclude(out: Output, nodes: Sequence[str], results: Mapping[str, Told | Failure]) -> None:
-    """Report failures, and to scripts all results. Raises Failure, NotYet."""
-    failed = {node: told for node in nodes if isinstance(told := results[node], Failure)}
+    """Print the failures, and for scripts all results. Raises Failure, NotYet."""
+    failed = {node: result for node in nodes if isinstance(result := results[node], Failure)}
     if not out.people:
         documents = (_document(node, results[node]) for node in nodes)
         out.items(documents, ("node", "ok", "error"))
@@ -206,7 +210,11 @@ def _document(node: str, result: Told | Failure) -> Document:
 
 
 def _confirm(doing: str, names: Sequence[str]) -> None:
-    """Ask for confirmation. Raises Usage without a terminal, Failure for a refusal."""
+    """
+    Ask for a confirmation.
+
+    Raises Usage: there is no terminal. Raises Failure: the user refused.
+    """
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     what = f"{doing}: {len(names)} nodes ({shown})"
     if not sys.stdin.isatty():

@@ -1,5 +1,5 @@
 """
-How a function becomes a command: with the options that all have, and failures told in one line.
+Turn a function into a command, with the common options and one-line error messages.
 """
 
 import inspect
@@ -18,44 +18,44 @@ from app.cli.failures import Failure
 from app.cli.forms import Form
 
 DEFAULT_URL = "http://127.0.0.1:6385"
-#: Seconds that are longer than anything takes.
+#: Timeout in seconds of a `--wait` without a value.
 FOREVER = 10.0**9
 
-Url = Annotated[str, typer.Option(envvar=["INGOT_URL", "OS_ENDPOINT"], help="Where the service is")]
-Token = Annotated[
-    str | None, typer.Option("--os-token", envvar="OS_TOKEN", help="A token of Keystone's")
-]
+Url = Annotated[str, typer.Option(envvar=["INGOT_URL", "OS_ENDPOINT"], help="URL of the service")]
+Token = Annotated[str | None, typer.Option("--os-token", envvar="OS_TOKEN", help="Keystone token")]
 Bundle = Annotated[
     str | None,
     typer.Option(
         "--os-cacert", "--cacert", envvar="OS_CACERT", metavar="FILE",
-        help="The certificates to trust",
+        help="CA certificates to trust",
     ),
 ]  # fmt: skip
-Insecure = Annotated[bool, typer.Option("--insecure", help="Check no certificate")]
-Written = Annotated[Form, typer.Option("--output", "-o", "-f", help="How to write the answer")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Skip the verification of certificates")]
+Written = Annotated[Form, typer.Option("--output", "-o", "-f", help="Output format")]
 Fields = Annotated[
-    str | None, typer.Option("--fields", "-c", help="What to show, separated by commas")
+    str | None, typer.Option("--fields", "-c", help="Fields to show, separated by commas")
 ]
 Colour = Annotated[
     bool | None,
-    typer.Option("--color/--no-color", help="Use colours; else on a terminal, without NO_COLOR"),
+    typer.Option(
+        "--color/--no-color", help="Use colours; default: on a terminal, unless NO_COLOR is set"
+    ),
 ]
 
 
 def option(name: str, annotation: Any, default: Any = None) -> Parameter:
-    """An option that a table, not a function's signature, declares."""
+    """Declare an option outside of a function's signature."""
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-#: How the service is reached.
+#: Options for the connection to the service.
 CONNECTION = (
     option("url", Url, DEFAULT_URL),
     option("os_token", Token),
     option("os_cacert", Bundle),
     option("insecure", Insecure, False),
 )
-#: How the answer is written.
+#: Options for the output.
 WRITING = (
     option("output", Written, Form.TABLE),
     option("fields", Fields),
@@ -65,14 +65,14 @@ WRITING = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A function, and the options that it takes as `**values`, beside those of its signature."""
+    """A function, and the options that it takes as `**values`, in addition to its signature."""
 
     function: Callable[..., None]
     options: Sequence[Parameter] = ()
 
 
 def connect(values: dict[str, Any]) -> Any:
-    """The API that the options of CONNECTION mean; takes them out of the values. Raises Failure."""
+    """Create the API client, and remove the CONNECTION options from the values. Raises Failure."""
     from app.cli.rest import Api, Credentials, trusted  # requests is slow to import
 
     url, token, bundle, insecure = (values.pop(each.name, each.default) for each in CONNECTION)
@@ -81,7 +81,7 @@ def connect(values: dict[str, Any]) -> Any:
 
 
 def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The nodes whose name or UUID begins so; none if the service cannot be reached."""
+    """Complete the name or UUID of a node; nothing if the service is unreachable."""
     try:
         found = connect(dict(ctx.params)).every("nodes", fields="name,uuid")
         known = [each["name"] or each["uuid"] for each in found]
@@ -96,7 +96,7 @@ Node = Annotated[
 
 
 class Waiting(TyperCommand):
-    """A command whose --wait may stand alone: then it waits for as long as it takes."""
+    """A command whose --wait has an optional value: without one it waits without a limit."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)
@@ -111,15 +111,15 @@ def quicken(command: Any, ctx: Any) -> None:
     """
     Let a command skip conversions that change nothing.
 
-    Typer converts every value with pydantic, even text to text, and importing pydantic takes as
-    long as everything else.
+    Typer converts every value with pydantic, even text to text; the import of pydantic would double
+    the start time.
     """
     for parameter in command.get_params(ctx):
         parameter.process_value = partial(_process, parameter)
 
 
 def _process(parameter: Any, ctx: Any, value: Any) -> Any:
-    """`process_value` of a parameter; typer's own only where a value needs conversion."""
+    """Replace `process_value` of a parameter; call typer's only if a value needs conversion."""
     kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     if value is None and not parameter.required:
         value = () if parameter.multiple or parameter.nargs == -1 else None
@@ -135,14 +135,14 @@ def _is_number(words: list[str]) -> bool:
 
 
 def add(group: typer.Typer, name: str, command: Command) -> None:
-    """Make a function a command of a group. It is called with the API and the output first."""
+    """Add a function to a group as a command; its first arguments are the API and the output."""
     function = command.function
     own = list(inspect.signature(function, eval_str=True).parameters.values())[2:]
     named = [each for each in own if each.kind is not Parameter.VAR_KEYWORD]
 
     @wraps(function)
     def run(**values: Any) -> None:
-        from app.cli.output import Output  # so is rich
+        from app.cli.output import Output  # rich is slow to import
 
         form, fields, colour = (values.pop(each.name) for each in WRITING)
         try:

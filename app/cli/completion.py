@@ -1,4 +1,4 @@
-"""What a shell reads to complete commands, options, and the names of nodes."""
+"""Shell completion of commands, options and names of nodes."""
 
 from enum import StrEnum
 
@@ -8,12 +8,12 @@ from typer.completion import (  # type: ignore[attr-defined]  # not exported, in
     get_completion_script,
 )
 
-#: Through this variable the shell asks us for what a word may become.
+#: Variable in which the shell passes its request for completions.
 VARIABLE = "_INGOT_COMPLETE"
 
 
 class Shell(StrEnum):
-    """The shells that completion is written for."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -21,11 +21,11 @@ class Shell(StrEnum):
 
 
 def completion(shell: Shell) -> None:
-    """Print the completion of a shell, as in `eval "$(ingot completion bash)"`."""
+    """Print the completion script of a shell, as in `eval "$(ingot completion bash)"`."""
     script = get_completion_script(prog_name="ingot", complete_var=VARIABLE, shell=shell)
     typer.echo(script)
 
 
 def answer_shells() -> None:
-    """From now on, a command that a shell calls through `VARIABLE` answers it."""
+    """Enable the response to requests in `VARIABLE`."""
     completion_init()

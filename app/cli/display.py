@@ -1,4 +1,4 @@
-"""An operation on a terminal: a line for each finished step, and a bar for the current one."""
+"""Progress display of an operation: a line for each finished step, and a progress bar."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -16,14 +16,14 @@ STEP_ENDED = ("done", "failed", "skipped", "aborted")
 
 class Display:
     """
-    On standard error: a line for each step that has ended, and on a terminal a bar below them.
+    Print a line for each finished step to standard error, and on a terminal a bar below them.
 
-    A step that is run again is told again.
+    A step that ran again is printed again.
     """
 
     def __init__(self, node: str, console: Console) -> None:
         self._console = console
-        self._told: set[tuple[int, str | None]] = set()
+        self._printed: set[tuple[int, str | None]] = set()
         self._queued = False
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -46,23 +46,23 @@ class Display:
         self._bar.stop()
 
     def show(self, operation: Mapping[str, Any]) -> None:
-        """What has become of an operation since it was shown last."""
+        """Print the steps that finished since the last call, and update the bar."""
         steps = operation["steps"]
         ended = [step for step in steps if step["state"] in STEP_ENDED]
         for step in ended:
             known = (step["position"], step["finished_at"])
-            if known not in self._told:
-                self._told.add(known)
+            if known not in self._printed:
+                self._printed.add(known)
                 style = styles.TROUBLE if step["state"] == "failed" else ""
                 self._console.print(text(_line(step, len(steps)), style))
         now, queued = under_way(operation), operation.get("admission")
-        told = f"{label(now)}: {progress_of(now)}{clock_of(operation, now)}" if now else ""
+        status = f"{label(now)}: {progress_of(now)}{clock_of(operation, now)}" if now else ""
         if queued:
-            told = place_of(queued)
+            status = place_of(queued)
             if not self._queued:
-                self._console.print(told)
+                self._console.print(status)
         self._queued = bool(queued)
-        self._bar.update(self._task, total=len(steps), completed=len(ended), now=told)
+        self._bar.update(self._task, total=len(steps), completed=len(ended), now=status)
 
 
 def _line(step: Mapping[str, Any], of: int) -> str:

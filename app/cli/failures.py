@@ -1,14 +1,14 @@
 """
-How commands fail: with one line, and an exit status.
+Errors of commands, with their exit statuses.
 
-Failure        1   the service refused, is out of reach, or what was asked for failed
-├─ Usage       2   the command is not written as it should be; the service was not asked
-└─ NotYet      3   nothing failed, but what was waited for is not there
+Failure        1   the service refused the request, is unreachable, or the operation failed
+├─ Usage       2   the command line is wrong; no request was sent
+└─ NotYet      3   the operation is not over yet, and has not failed
 """
 
 
 class Failure(Exception):
-    """The command failed; the message is one line."""
+    """Error of a command; its message is one line."""
 
     exit_status = 1
 
@@ -20,6 +20,6 @@ class Usage(Failure):
 
 
 class NotYet(Failure):
-    """The awaited result is not there yet, and may still come."""
+    """The awaited result is not available yet."""
 
     exit_status = 3

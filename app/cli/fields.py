@@ -1,6 +1,6 @@
 """
-Fields that an operator sets: of one table per kind of thing `create`, `set` and `unset` have their
-options, and what they send.
+Fields that operators set. The options of `create`, `set` and `unset`, and the bodies of their
+requests, derive from one table for each resource.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from app.cli.output import Document
 
 
 class Kind(Enum):
-    """What a field holds, and so how it is given."""
+    """Type of a field, which determines the form of its option."""
 
     TEXT = "--field VALUE"
     FLAG = "--field / --no-field"
@@ -29,19 +29,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """name: as the API has it. said: the option, where it is not the field's name."""
+    """A field and its option."""
 
-    name: str
-    about: str
+    name: str  # as in the API
+    about: str  # help text of the option
     kind: Kind = Kind.TEXT
-    said: str = ""
+    said: str = ""  # name of the option; empty: that of the field
 
     @property
     def flag(self) -> str:
         return f"--{(self.said or self.name).replace('_', '-')}"
 
     def setting(self) -> Parameter:
-        """The option that sets it."""
+        """Option of `create` and `set`."""
         match self.kind:
             case Kind.FLAG:
                 flags = f"{self.flag}/--no-{self.flag[2:]}"
@@ -65,7 +65,7 @@ class Field:
         return option(self.name, Annotated[str | None, typer.Option(self.flag, help=about)])
 
     def unsetting(self) -> Parameter:
-        """The option that takes it, or keys of it, away."""
+        """Option of `unset`, which removes the field or keys of it."""
         if self.kind is Kind.PAIRS:
             about = f"A key of its {self.about[0].lower()}{self.about[1:]}, several times"
             return option(
@@ -74,7 +74,7 @@ class Field:
         return option(self.name, Annotated[bool, typer.Option(self.flag, help=self.about)], False)
 
     def value(self, text: Any) -> Any:
-        """The value to send for the text of an option. Raises Usage."""
+        """Parse the text of an option. Raises Usage."""
         match self.kind:
             case Kind.PAIRS:
                 return given.pairs(self.flag, text)
@@ -86,15 +86,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """
-    All fields of a kind of thing. required: those that something new must have. later: those that
-    can only be set of what is there; first: those that can only be given to something new.
-    """
+    """All fields of a resource."""
 
     all: Sequence[Field]
-    required: Sequence[str] = ()
-    later: Sequence[str] = ()
-    first: Sequence[str] = ()
+    required: Sequence[str] = ()  # on creation
+    later: Sequence[str] = ()  # cannot be set on creation
+    first: Sequence[str] = ()  # can only be set on creation
 
     @property
     def creating(self) -> list[Parameter]:
@@ -110,7 +107,7 @@ class Fields:
         return [each.unsetting() for each in self.all if each.name not in fixed]
 
     def body(self, values: Mapping[str, Any]) -> Document:
-        """The document of something new, of the options that were given. Raises Usage."""
+        """Build the body of a creation from the given options. Raises Usage."""
         for each in self.all:
             if each.name in self.required and not _given(values, each):
                 raise Usage(f"{each.flag} is needed: {each.about}")
@@ -119,7 +116,7 @@ class Fields:
         }
 
     def additions(self, values: Mapping[str, Any]) -> list[Document]:
-        """The JSON patch that sets what was given; of documents only their keys. Raises Usage."""
+        """Build the JSON patch that sets the given fields, or single keys of them. Raises Usage."""
         patch = []
         for field in self.all:
             if not _given(values, field):
@@ -132,7 +129,7 @@ class Fields:
         return patch
 
     def removals(self, values: Mapping[str, Any]) -> list[Document]:
-        """The JSON patch that takes away what was named."""
+        """Build the JSON patch that removes the given fields, or single keys of them."""
         patch = []
         for field in self.all:
             if not _given(values, field) or values[field.name] is False:

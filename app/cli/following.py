@@ -1,4 +1,4 @@
-"""Following an operation to its end, and what is known of its steps."""
+"""Follow an operation to its end, and format the state of its steps."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,17 +11,17 @@ from app.cli.rest import Api
 from app.cli.tables import UUID
 from app.sentences import joined
 
-#: Seconds between two looks, unless the node comes to rest before.
+#: Seconds between two polls, unless the node becomes idle earlier.
 LOOK = 1.0
-#: Between two looks at least, whatever is answered.
+#: Shortest time between two polls, in seconds.
 BREATH = 0.05
 ENDED = ("succeeded", "failed", "aborted")
-#: Verbs that go on with, or end, an operation that is there already.
+#: Verbs that act on the current operation and create none.
 OF_ANOTHER = ("abort", "unhold")
 
 
 def asked_for(api: Api, node: str, verb: str, request_id: str | None) -> Document | None:
-    """The operation that a request led to, or that it was about; None if it needed none."""
+    """Find the operation that a request created, or acted on; None if there is none."""
     for operation in api.get("nodes", node, "operations")["operations"]:
         if verb in OF_ANOTHER or operation["request_id"] == request_id:
             found: Document = operation
@@ -33,9 +33,11 @@ def follow(
     api: Api, node: str, uuid: str, seconds: float, show: Callable[[Document], None]
 ) -> Document:
     """
-    The operation with its steps, once it has ended or is held. Raises NotYet, Failure.
+    Poll an operation until it has ended or is held, and return it with its steps.
 
-    show: called with the operation at every look.
+    seconds: timeout. show: called with the operation after every poll.
+
+    Raises NotYet: the timeout has passed. Raises Failure: the service refused a request.
     """
     api, end = api.another(patient=True), time.monotonic() + seconds
     while True:
@@ -55,7 +57,7 @@ def follow(
 
 
 def judge(operation: Document, node: str, verb: str) -> None:
-    """Raise Failure unless an operation came to what was asked for; NotYet if it is held."""
+    """Raise NotYet if an operation is held, Failure if it failed or was aborted unexpectedly."""
     state, kind, error = operation["state"], operation["kind"], operation["error"] or {}
     if state == "held":
         raise NotYet(
@@ -72,7 +74,7 @@ def label(step: Mapping[str, Any]) -> str:
 
 
 def under_way(operation: Mapping[str, Any]) -> Document | None:
-    """The step that an operation is at; None once it has ended."""
+    """Return the current step of an operation; None once it has ended."""
     if operation["state"] in ENDED:
         return None
     at = operation["cursor"]
@@ -80,7 +82,7 @@ def under_way(operation: Mapping[str, Any]) -> Document | None:
 
 
 def seconds_of(step: Mapping[str, Any]) -> float | None:
-    """How long a step took; None while it runs."""
+    """Return the duration of a step in seconds; None while it runs."""
     if not step["started_at"] or not step["finished_at"]:
         return None
     began, ended = (datetime.fromisoformat(step[name]) for name in ("started_at", "finished_at"))
@@ -88,30 +90,30 @@ def seconds_of(step: Mapping[str, Any]) -> float | None:
 
 
 def progress_of(step: Mapping[str, Any]) -> str:
-    """The tries of a step, and its last report without marks and UUIDs."""
-    told = [f"try {step['attempts']}"] if step["attempts"] > 1 else []
-    told += [
+    """Format the state of a step, its attempts, and its progress without flags and UUIDs."""
+    words = [f"try {step['attempts']}"] if step["attempts"] > 1 else []
+    words += [
         f"{name} {value}"
         for name, value in (step["progress"] or {}).items()
         if isinstance(value, str | int | float)
         and not isinstance(value, bool)
         and not UUID.fullmatch(str(value))
     ]
-    return ", ".join([step["state"], *told])
+    return ", ".join([step["state"], *words])
 
 
 def clock_of(operation: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     """
-    How long a step has been under way, and how long it may be: no agent tells how far it is.
+    Format the elapsed time of a step and the time until its deadline.
 
-    Times are the service's; where its clock and ours differ, so does what is told.
+    Start and deadline are times of the service's clock; a different local clock shifts both.
     """
     if not step["started_at"]:
         return ""
     now, began = datetime.now(UTC), _moment(step["started_at"])
-    told = f", for {_duration(now - began)}"
+    elapsed = f", for {_duration(now - began)}"
     limit = step["deadline_at"] or operation["deadline_at"]
-    return told + (f", at most {_duration(_moment(limit) - now)} more" if limit else "")
+    return elapsed + (f", at most {_duration(_moment(limit) - now)} more" if limit else "")
 
 
 def _moment(text: str) -> datetime:
@@ -126,7 +128,7 @@ def _duration(span: timedelta) -> str:
 
 
 def place_of(queued: Mapping[str, Any]) -> str:
-    """Where an operation stands that has not yet begun."""
+    """Format the position of an operation in the admission queue."""
     return (
         f"number {queued['place']} of {queued['queued']} in the queue for one of"
         f" {queued['limit']} slots ({queued['class']})"

@@ -1,10 +1,10 @@
-"""The forms that an answer can be written in."""
+"""Output formats."""
 
 from enum import StrEnum
 
 
 class Form(StrEnum):
-    """How an answer is written."""
+    """Value of `--output`."""
 
     TABLE = "table"
     JSON = "json"

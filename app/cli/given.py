@@ -1,5 +1,5 @@
 """
-Documents as they are given on a command line: in place, in a file, or on standard input.
+Parsing of documents on a command line: in place, in a file, or on standard input.
 """
 
 import base64
@@ -17,7 +17,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def document(option: str, text: str) -> Any:
-    """The JSON of an option: itself, or that of a file, or "-" for standard input."""
+    """Parse JSON in place, in a file, or on standard input ("-"). Raises Usage."""
     source = (
         text if text.lstrip()[:1] in ("[", "{") else _read(option, text).decode(errors="replace")
     )
@@ -28,7 +28,11 @@ def document(option: str, text: str) -> Any:
 
 
 def config_drive(option: str, text: str) -> Any:
-    """A configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image."""
+    """
+    Read a configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image.
+
+    Raises Usage.
+    """
     if text.lstrip()[:1] == "{":
         return document(option, text)
     if "://" in text:
@@ -43,7 +47,7 @@ def config_drive(option: str, text: str) -> Any:
 
 
 def pairs(option: str, texts: Iterable[str]) -> Document:
-    """KEY=VALUE of each; a value that is JSON is taken as that, anything else as text."""
+    """Parse KEY=VALUE; a value that is no JSON is taken as text. Raises Usage."""
     result = {}
     for key, value in texts_of(option, texts).items():
         try:
@@ -54,7 +58,7 @@ def pairs(option: str, texts: Iterable[str]) -> Document:
 
 
 def texts_of(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """KEY=VALUE of each, as it is written. Raises Usage."""
+    """Parse KEY=VALUE; every value is text. Raises Usage."""
     result = {}
     for text in texts:
         key, equals, value = text.partition("=")

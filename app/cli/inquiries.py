@@ -1,4 +1,4 @@
-"""Operations, history, conductors, releases: commands that only read."""
+"""Commands that only read: state, operations, history, conductors, versions."""
 
 from importlib.metadata import version as installed
 from typing import Annotated
@@ -28,7 +28,7 @@ RELEASE = "X-Ingot-Release"
 
 
 def why(api: Api, out: Output, node: Node) -> None:
-    """Tell what a node waits for, who holds it, since when, and what happens next."""
+    """Explain a node's state: the awaited event, the holder of its reservation, the next action."""
     found = api.get("nodes", node, "why")
     out.told(
         found,
@@ -43,7 +43,7 @@ def why(api: Api, out: Output, node: Node) -> None:
 
 
 def operations(api: Api, out: Output, node: Node) -> None:
-    """List what was asked of a node, the newest first."""
+    """List the operations of a node, the newest first."""
     out.items(api.get("nodes", node, "operations")["operations"], OPERATION, BRIEFLY)
 
 
@@ -51,12 +51,12 @@ def list_operations(
     api: Api,
     out: Output,
     *,
-    active: Annotated[bool | None, typer.Option(help="Only those that go on")] = None,
+    active: Annotated[bool | None, typer.Option(help="Only those that have not ended")] = None,
     state: Annotated[
         str | None, typer.Option(help="Only those in this state, as failed, held, running")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Only those of this kind, as clean")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many")] = NEWEST,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of items")] = NEWEST,
 ) -> None:
     """List the operations of all nodes, the newest first."""
     found = api.every("operations", limit=limit, active=active, state=state, kind=kind)
@@ -77,8 +77,8 @@ def operation(api: Api, out: Output, uuid: Annotated[str, typer.Argument(metavar
 
 
 def _row(step: Document, of: int) -> Document:
-    """A row of the table of steps; note: its error, or its progress while it runs."""
-    told = progress_of(step) if step["started_at"] and not step["finished_at"] else ""
+    """Build a row of the table of steps. `note` is the error, or the progress of a running step."""
+    progress = progress_of(step) if step["started_at"] and not step["finished_at"] else ""
     return {
         "number": f"{step['position'] + 1}/{of}",
         "step": label(step),
@@ -86,7 +86,7 @@ def _row(step: Document, of: int) -> Document:
         "tries": step["attempts"],
         "seconds": seconds_of(step),
         "conductor": step["conductor"],
-        "note": step["error"] or told,
+        "note": step["error"] or progress,
     }
 
 
@@ -94,9 +94,9 @@ def history(
     api: Api,
     out: Output,
     node: Node,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
 ) -> None:
-    """List what happened to a node."""
+    """List the history of a node."""
     out.items(api.every("nodes", node, "history", limit=limit, detail=True), HISTORY, EVENTS)
 
 
@@ -106,7 +106,7 @@ def list_conductors(api: Api, out: Output) -> None:
 
 
 def version(api: Api, out: Output) -> None:
-    """Tell the release of this command, and of the service."""
+    """Print the versions of this command and of the service."""
     answer = api.root()
     served = answer.json()["default_version"]
     found = {

@@ -1,10 +1,10 @@
-"""The kinds of things beside nodes, and what of them an operator sees and sets."""
+"""Resources beside nodes, and the fields of them that operators see and set."""
 
 from app.cli.fields import Field, Fields
 from app.cli.fields import Kind as Given
 from app.cli.resources import Kind
 
-_EXTRA = Field("extra", "Anything else that is worth remembering", Given.PAIRS)
+_EXTRA = Field("extra", "Arbitrary metadata", Given.PAIRS)
 _ABOUT = Field("description", "A few words about it")
 
 PORT = Kind(
@@ -14,16 +14,20 @@ PORT = Kind(
     ("address", "name", "node_uuid", "pxe_enabled", "physical_network", "uuid"),
     Fields(
         (
-            Field("node_ident", "The node that it is of", said="node"),
+            Field("node_ident", "The node that it belongs to", said="node"),
             Field("address", "Its MAC address"),
             Field("name", "A name that no other port has"),
             Field("pxe_enabled", "The machine boots from it", Given.FLAG),
-            Field("local_link_connection", "Where it is plugged in", Given.PAIRS),
-            Field("physical_network", "The network that it is plugged into"),
+            Field(
+                "local_link_connection",
+                "Switch and switch port that it is connected to",
+                Given.PAIRS,
+            ),
+            Field("physical_network", "The physical network that it is connected to"),
             Field("portgroup_uuid", "The port group that it belongs to", said="portgroup"),
             Field("is_smartnic", "It is a smart NIC", Given.FLAG),
-            Field("vendor", "Who made it"),
-            Field("category", "What kind of port it is"),
+            Field("vendor", "Its manufacturer"),
+            Field("category", "Its category"),
             _ABOUT,
             _EXTRA,
         ),
@@ -82,10 +86,10 @@ ALLOCATION = Kind(
     Fields(
         (
             Field("name", "A name that no other allocation has"),
-            Field("resource_class", "What kind of machine is needed"),
-            Field("traits", "A trait that it must have", Given.WORDS, "trait"),
-            Field("candidate_nodes", "A node that it may be", Given.WORDS, "candidate-node"),
-            Field("node", "The node, where it is in use already"),
+            Field("resource_class", "The resource class of the node"),
+            Field("traits", "A trait that the node must have", Given.WORDS, "trait"),
+            Field("candidate_nodes", "A node to choose from", Given.WORDS, "candidate-node"),
+            Field("node", "The node, if it is in use already"),
             Field("owner", "The project that it is for"),
             _EXTRA,
         ),

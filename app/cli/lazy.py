@@ -1,6 +1,5 @@
 """
-Groups whose commands are imported when they are used, so that a command starts without the imports
-of all others.
+Groups that import their commands on use, so that no command waits for the imports of the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,14 +18,14 @@ Entry = Union[Loader, "Group"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Commands, and groups, by name."""
+    """Commands and groups, by name."""
 
-    about: str
+    about: str  # help text
     entries: Mapping[str, Entry]
 
 
 def at(module: str, name: str, options: Callable[[Any], Any] = lambda _module: ()) -> Loader:
-    """A function of a module of this package. options: those of the module that it takes."""
+    """Load a function of a module in this package. options: gets its options from the module."""
 
     def load() -> Command:
         found = import_module(f"app.cli.{module}")
@@ -36,7 +35,7 @@ def at(module: str, name: str, options: Callable[[Any], Any] = lambda _module: (
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands by name, each made at its first use."""
+    """Commands by name, each created at its first use."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self._entries, self._made = entries, dict[str, Any]()
@@ -54,9 +53,9 @@ class _Commands(Mapping[str, Any]):
 
 
 class _Lazy(TyperGroup):
-    """A group that loads its commands on use. entries: set by a subclass."""
+    """A group that loads its commands on use."""
 
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, Entry] = {}  # set by a subclass
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -71,7 +70,7 @@ class _Lazy(TyperGroup):
 
 
 def application(group: Group) -> typer.Typer:
-    """A group as an application of its own, or for `add_typer`."""
+    """Create a typer application for a group, to run or for `add_typer`."""
     lazy = type("Lazy", (_Lazy,), {"entries": group.entries})
     made = typer.Typer(
         help=group.about, cls=lazy, no_args_is_help=True, add_completion=False,

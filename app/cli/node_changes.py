@@ -41,17 +41,17 @@ def set_fields(
     *,
     nodes: Nodes = None,
     reset_interfaces: Annotated[
-        bool, typer.Option("--reset-interfaces", help="With --driver: its default interfaces")
+        bool, typer.Option("--reset-interfaces", help="With --driver: use its default interfaces")
     ] = False,
     **values: Any,
 ) -> None:
-    """Set fields of nodes; of each all or none."""
+    """Set fields of nodes; for each node all of them or none."""
     chosen = Chosen.of(nodes, values)
     _change(api, out, chosen, FIELDS.additions(values), reset_interfaces or None)
 
 
 def unset_fields(api: Api, out: Output, *, nodes: Nodes = None, **values: Any) -> None:
-    """Take fields of nodes away; of each all or none."""
+    """Remove fields of nodes; for each node all of them or none."""
     chosen = Chosen.of(nodes, values)
     _change(api, out, chosen, FIELDS.removals(values))
 
@@ -71,7 +71,7 @@ def _change(
 
 
 def delete(api: Api, out: Output, *, nodes: Nodes = None, **choosing: Any) -> None:
-    """Forget nodes."""
+    """Delete nodes."""
 
     def act(api: Api, node: str) -> Told:
         api.ask("DELETE", "nodes", node)
@@ -86,7 +86,7 @@ def maintenance(
     *,
     nodes: Nodes = None,
     switch: Switch,
-    reason: Annotated[str | None, typer.Option(help="Why nothing may be done to it")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason for the maintenance")] = None,
     **choosing: Any,
 ) -> None:
     """Put nodes into maintenance, or take them out."""

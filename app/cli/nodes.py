@@ -12,13 +12,13 @@ from app.cli.rest import Api
 
 #: Columns of the table: name, state and trouble first.
 TABLE = ("name", "provision_state", "power_state", "maintenance", "last_error", "uuid")
-#: Fields that a single node is shown with first.
+#: First fields in the document of a node.
 FIRST = (
     "name", "uuid", "provision_state", "target_provision_state", "power_state", "last_error",
     "maintenance", "maintenance_reason", "fault",
 )  # fmt: skip
 COLUMNS = ("uuid", "name", "provision_state", "power_state", "maintenance")
-#: Fields that show trouble.
+#: Fields that indicate a failure.
 SIGNS = ("provision_state", "fault", "last_error")
 LONG = (
     *COLUMNS, "instance_uuid", "target_provision_state", "driver", "resource_class", "owner",
@@ -34,24 +34,28 @@ def list_nodes(
         bool,
         typer.Option("--failed", help="Only those in a failed state, with a fault or a last error"),
     ] = False,
-    retired: Annotated[bool | None, typer.Option(help="Only those that are to leave")] = None,
+    retired: Annotated[bool | None, typer.Option(help="Only retired ones")] = None,
     maintenance: Annotated[bool | None, typer.Option(help="Only those in maintenance")] = None,
     associated: Annotated[bool | None, typer.Option(help="Only those with an instance")] = None,
     state: Annotated[str | None, typer.Option(help="Only those in this provision state")] = None,
     fault: Annotated[str | None, typer.Option(help="Only those with this fault")] = None,
     driver: Annotated[str | None, typer.Option(help="Only those of this hardware type")] = None,
     resource_class: Annotated[str | None, typer.Option(help="Only those of this class")] = None,
-    conductor: Annotated[str | None, typer.Option(help="Only those that belong to it")] = None,
+    conductor: Annotated[
+        str | None, typer.Option(help="Only those that this conductor is responsible for")
+    ] = None,
     conductor_group: Annotated[str | None, typer.Option(help="Only those of this group")] = None,
     owner: Annotated[str | None, typer.Option(help="Only those of this project")] = None,
     lessee: Annotated[str | None, typer.Option(help="Only those lent to this project")] = None,
-    shard: Annotated[str | None, typer.Option(help="Only those of these shards, by commas")] = None,
-    description: Annotated[
-        str | None, typer.Option(help="Only those described so, in part")
+    shard: Annotated[
+        str | None, typer.Option(help="Only those of these shards, separated by commas")
     ] = None,
-    sort: Annotated[str | None, typer.Option(metavar="FIELD[:desc]", help="The order")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many")] = None,
-    long: Annotated[bool, typer.Option("--long", help="More about each")] = False,
+    description: Annotated[
+        str | None, typer.Option(help="Only those whose description contains this text")
+    ] = None,
+    sort: Annotated[str | None, typer.Option(metavar="FIELD[:desc]", help="Sort key")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of items")] = None,
+    long: Annotated[bool, typer.Option("--long", help="Show more fields")] = False,
 ) -> None:
     """List nodes."""
     columns = out.fields or (LONG if long else COLUMNS)

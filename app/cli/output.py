@@ -1,5 +1,5 @@
 """
-How answers are written: tables for people, JSON or bare values for scripts.
+Output of commands: tables for people, JSON or bare values for scripts.
 """
 
 import json
@@ -20,27 +20,24 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """
-    fields: those that are shown, in this order; none: those that the command shows. colour: None
-    decides by the terminal.
-    """
+    """Writer of results in the format that the options select."""
 
     form: Form = Form.TABLE
-    fields: tuple[str, ...] = ()
-    colour: bool | None = None
+    fields: tuple[str, ...] = ()  # in this order; empty: the command's choice
+    colour: bool | None = None  # None: only on a terminal
 
     @property
     def people(self) -> bool:
-        """Whether it is read by people, who want few words."""
+        """Whether people read the output, not scripts."""
         return self.form is Form.TABLE and not self.fields
 
     def items(
         self, items: Iterable[Document], columns: Sequence[str], table: Sequence[str] = ()
     ) -> None:
         """
-        Write a list; without chosen fields JSON has all there are.
+        Write a list; JSON has all fields unless the options select some.
 
-        table: the columns of a table, where they are not those of `columns`.
+        table: columns of a table; empty: `columns`.
         """
         found = list(items)
         names = self.fields or tuple(columns)
@@ -59,7 +56,7 @@ class Output:
                 tables.draw(console, names, rows, whole=bool(self.fields))
 
     def item(self, document: Document, columns: Sequence[str] = ()) -> None:
-        """Write one thing; without chosen fields all of it, but tables only the columns, if any."""
+        """Write one document; tables show only `columns`, if there are any. Raises Failure."""
         names = self.fields or tuple(columns) or tuple(sorted(set(document) - {"links"}))
         _check(self.fields, set(document))
         match self.form:
@@ -72,13 +69,13 @@ class Output:
                 self._page(document, names)
 
     def _page(self, document: Document, names: Sequence[str]) -> None:
-        """One thing as a table: on a terminal without what is empty, or only leads elsewhere."""
+        """Write a document as a table; on a terminal without empty fields and links."""
         console = screen.console(self.colour)
         shown = names
         if console.is_terminal and not self.fields:
             shown = [name for name in names if not _says_nothing(document.get(name))]
-        told = [(name, cell(name, document.get(name), indent=2)) for name in shown]
-        tables.pairs(console, told)
+        cells = [(name, cell(name, document.get(name), indent=2)) for name in shown]
+        tables.pairs(console, cells)
         if left := len(names) - len(shown):
             console.print(f"{left} empty fields are not shown; -o json has them", style="dim")
 
@@ -95,7 +92,7 @@ class Output:
 
 
 def plain(value: Any) -> str:
-    """A value in one line, as scripts want it: nothing for null."""
+    """Format a value for scripts: on one line; empty for null."""
     match value:
         case None:
             return ""
@@ -106,16 +103,15 @@ def plain(value: Any) -> str:
 
 
 def moment(text: str) -> str:
-    """A time of the API's to the second, in UTC."""
+    """Format a time of the API to the second, in UTC."""
     return text[:19].replace("T", " ")
 
 
 def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> Text:
     """
-    A value as people read it: times to the second, in UTC; an error as its sentences; documents
-    indented.
+    Format a value for people: times to the second, in UTC; an error as its sentences.
 
-    style: of its row, before its own.
+    style: of the row; it overrides that of the value. indent: of documents; None: on one line.
     """
     match value:
         case None:
@@ -150,7 +146,7 @@ def _chosen(document: Document, fields: Sequence[str]) -> Document:
 
 
 def _check(names: Iterable[str], known: set[str]) -> None:
-    """Every name is a field of some item. Raises Failure."""
+    """Check that every name is a known field. Raises Failure."""
     for name in names:
         if name not in known:
             raise Failure(f"there is no field {name!r}; there are {', '.join(sorted(known))}")

@@ -1,4 +1,4 @@
-"""Commands for the parts of a node: traits, VIFs, boot device, console; and its validation."""
+"""Commands for traits, VIFs, boot device, console and validation of a node."""
 
 from typing import Annotated
 
@@ -10,11 +10,11 @@ from app.cli.output import Output
 from app.cli.rest import Api
 
 Traits = Annotated[list[str], typer.Argument(metavar="TRAIT...", help="As HW_CPU_X86_VMX")]
-Vif = Annotated[str, typer.Argument(metavar="VIF", help="Its id, a port's of Neutron")]
+Vif = Annotated[str, typer.Argument(metavar="VIF", help="Its ID: that of a Neutron port")]
 
 
 def validate(api: Api, out: Output, node: Node) -> None:
-    """Tell for each interface whether the driver has all that it needs of a node."""
+    """Validate the settings of each interface of a node."""
     found = api.get("nodes", node, "validate")
     lines = [{"interface": name, **said} for name, said in found.items()]
     out.items(lines, ("interface", "result", "reason"))
@@ -27,14 +27,14 @@ def list_traits(api: Api, out: Output, node: Node) -> None:
 
 
 def add_traits(api: Api, out: Output, node: Node, traits: Traits) -> None:
-    """Give a node traits beside those that it has."""
+    """Add traits to a node."""
     for each in traits:
         api.ask("PUT", "nodes", node, "traits", each)
     _done(out, node, f"has {', '.join(traits)}")
 
 
 def remove_traits(api: Api, out: Output, node: Node, traits: Traits) -> None:
-    """Take traits of a node away."""
+    """Remove traits of a node."""
     for each in traits:
         api.ask("DELETE", "nodes", node, "traits", each)
     _done(out, node, f"has lost {', '.join(traits)}")
@@ -46,7 +46,7 @@ def set_traits(
     node: Node,
     traits: Annotated[list[str] | None, typer.Argument(metavar="[TRAIT]...")] = None,
 ) -> None:
-    """Give a node these traits and no others; none: none at all."""
+    """Replace the traits of a node; without arguments remove all."""
     api.ask("PUT", "nodes", node, "traits", body={"traits": traits or []})
     _done(out, node, f"has {', '.join(traits or ['no traits'])}")
 
@@ -64,7 +64,8 @@ def attach_vif(
     *,
     port: Annotated[str | None, typer.Option(help="The UUID of a port to attach it to")] = None,
     info: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="More about it, several times")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Further fields of the VIF, several times"),
     ] = None,
 ) -> None:
     """Attach a VIF to a node."""
@@ -84,10 +85,10 @@ def show_boot_device(
     out: Output,
     node: Node,
     supported: Annotated[
-        bool, typer.Option("--supported", help="Those that the machine can boot from")
+        bool, typer.Option("--supported", help="List the supported devices")
     ] = False,
 ) -> None:
-    """Show what a machine boots from."""
+    """Show the boot device of a machine."""
     below = ("management", "boot_device", *(("supported",) if supported else ()))
     out.item(api.get("nodes", node, *below))
 
@@ -98,34 +99,34 @@ def set_boot_device(
     node: Node,
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="As pxe, disk, cdrom")],
     persistent: Annotated[
-        bool, typer.Option("--persistent", help="From now on, not only once")
+        bool, typer.Option("--persistent", help="For every boot, not only the next one")
     ] = False,
 ) -> None:
-    """Choose what a machine boots from next."""
+    """Set the boot device of a machine."""
     body = {"boot_device": device, "persistent": persistent}
     api.ask("PUT", "nodes", node, "management", "boot_device", body=body)
     _done(out, node, f"boots from {device}{'' if persistent else ', once'}")
 
 
 def show_console(api: Api, out: Output, node: Node) -> None:
-    """Show whether the console of a node can be reached, and where."""
+    """Show the console of a node: whether it is enabled, and its address."""
     out.item(api.get("nodes", node, "states", "console"))
 
 
 def enable_console(api: Api, out: Output, node: Node) -> None:
-    """Open the console of a node."""
+    """Enable the console of a node."""
     _switch(api, out, node, on=True)
 
 
 def disable_console(api: Api, out: Output, node: Node) -> None:
-    """Close the console of a node."""
+    """Disable the console of a node."""
     _switch(api, out, node, on=False)
 
 
 def driver_properties(
     api: Api, out: Output, driver: Annotated[str, typer.Argument(metavar="DRIVER")]
 ) -> None:
-    """List what a driver needs to know of a node, in its driver_info."""
+    """List the keys of driver_info that a driver reads."""
     found = api.get("drivers", driver, "properties")
     lines = [{"name": name, "description": said} for name, said in found.items()]
     out.items(lines, ("name", "description"))

@@ -1,6 +1,6 @@
 """
-Commands for things that the API has as a collection: list, show, create, set, unset and delete are
-the same for all kinds.
+Commands for resources beside nodes: list, show, create, set, unset and delete, derived from one
+table for each resource.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,27 +19,21 @@ from app.cli.tables import UUID
 
 Ident = Annotated[str, typer.Argument(metavar="WHICH", help="UUID, or name")]
 Idents = Annotated[list[str], typer.Argument(metavar="WHICH...", help="UUIDs, or names")]
-Limit = Annotated[int | None, typer.Option(min=1, help="At most so many")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of items")]
 NO_FIELDS = Fields(())
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """
-    A kind of thing.
+    """A resource, and the attributes of its commands."""
 
-    path: of its collection. columns: of its list. fields: that can be set. filters: of its list,
-    with what each chooses. called: a field that identifies one beside its UUID, which the list can
-    be asked for.
-    """
-
-    one: str
-    many: str
-    path: str
-    columns: Sequence[str]
-    fields: Fields = NO_FIELDS
-    filters: Sequence[tuple[str, str]] = ()
-    called: str = ""
+    one: str  # in help texts: "a port"
+    many: str  # in help texts: "ports"
+    path: str  # of the collection
+    columns: Sequence[str]  # of the list
+    fields: Fields = NO_FIELDS  # that can be set
+    filters: Sequence[tuple[str, str]] = ()  # of the list: (parameter, help text)
+    called: str = ""  # field that identifies an item beside its UUID, and filters the list
     paged: bool = True
 
     def listing(self) -> Command:
@@ -75,7 +69,7 @@ class Kind:
             body = self.fields.body(values) | ({"uuid": uuid} if uuid else {})
             out.item(api.ask("POST", self.path, body=body).json(), self.columns)
 
-        return self._command(create, f"Make {self.one}.", self.fields.creating)
+        return self._command(create, f"Create {self.one}.", self.fields.creating)
 
     def setting(self) -> Command:
         def change(api: Api, out: Output, which: Ident, **values: Any) -> None:
@@ -87,7 +81,7 @@ class Kind:
         def change(api: Api, out: Output, which: Ident, **values: Any) -> None:
             self._change(api, out, which, self.fields.removals(values))
 
-        about = f"Take fields of {self.one} away, all or none."
+        about = f"Remove fields of {self.one}, all or none."
         return self._command(change, about, self.fields.unsetting)
 
     def deleting(self) -> Command:
@@ -96,7 +90,7 @@ class Kind:
                 api.ask("DELETE", self.path, self._found(api, each))
                 out.told({"which": each, "deleted": True}, f"{each}: deleted")
 
-        return self._command(delete, f"Forget {self.many}.")
+        return self._command(delete, f"Delete {self.many}.")
 
     def _change(self, api: Api, out: Output, which: str, patch: list[Document]) -> None:
         if not patch:
@@ -106,7 +100,7 @@ class Kind:
         out.told(answer.json(), f"{which}: changed {changed}")
 
     def _found(self, api: Api, which: str) -> str:
-        """The UUID, where a kind has another identification that only its list, or GET, takes."""
+        """Return the UUID for an identification that the API accepts in GET or as a filter only."""
         if not self.called or UUID.fullmatch(which.lower()):
             return which
         if ":" not in which:

@@ -1,4 +1,4 @@
-"""The REST API as the command line asks it."""
+"""Client of the REST API."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,23 +17,24 @@ from app.cli.commands import DEFAULT_URL
 from app.cli.failures import Failure, Usage
 from app.cli.output import Document
 
-#: What this command line was written against; a service that is older says so.
+#: Microversion of all requests; an older service refuses it with a message.
 HEADERS = {"X-OpenStack-Ironic-API-Version": "1.115", "User-Agent": "ingot"}
+#: Timeouts, in seconds.
 CONNECT, READ = 10.0, 60.0
-#: Who follows an operation outlives a restart of the API.
+#: Retries of GET, so that following an operation survives a restart of the API.
 AGAIN = Retry(
     20, backoff_factor=0.2, backoff_max=2, status_forcelist=(502, 503), allowed_methods={"GET"},
     raise_on_status=False,
 )  # fmt: skip
-#: As large as a page may be asked for; the service may give less.
+#: Requested page size; the service may return fewer items.
 PAGE = 1000
-#: Variables that name the certificates to trust, in place of those of the system.
+#: Environment variables with the path of CA certificates that replace those of the system.
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How the caller proves who it is: a token, else a user and a password, else not at all."""
+    """Credentials of the caller: a token, else a user and a password, else none."""
 
     token: str | None = None
     user: str | None = None
@@ -42,10 +43,9 @@ class Credentials:
     @classmethod
     def of(cls, environ: Mapping[str, str], token: str | None = None) -> "Credentials":
         """
-        Those of the environment.
+        Read the credentials from the environment.
 
-        OS_USERNAME is often there for Keystone: it is for this service only if OS_AUTH_TYPE says
-        so.
+        OS_USERNAME is often set for Keystone; it is used only if OS_AUTH_TYPE is http_basic.
         """
         prefixes = ("INGOT", "OS") if environ.get("OS_AUTH_TYPE") == "http_basic" else ("INGOT",)
         for prefix in prefixes:
@@ -58,8 +58,9 @@ def trusted(
     environ: Mapping[str, str], bundle: str | None = None, *, insecure: bool = False
 ) -> bool | str:
     """
-    How to verify the certificate of the service: by a file, by the default bundle (True), or not
-    at all (False). Raises Usage.
+    Return the CA certificates to trust: a file, the default bundle (True), or no check (False).
+
+    Raises Usage.
     """
     if insecure:
         return False
@@ -74,10 +75,12 @@ def trusted(
 
 class Api:
     """
-    The API at `url`. Paths are given as their parts: `api.get("nodes", node, "states", wait=5)`.
+    Client of the API at `url`. Paths are passed in parts: `api.get("nodes", node, "states")`.
 
-    Every method raises Failure with what the service, or the network, said. One thread uses it at
-    a time. trust: see `trusted`. patient: a GET is repeated while the service is out of reach.
+    Not thread-safe; `another` makes a client for another thread. trust: result of `trusted`.
+    patient: retry GET while the service is unreachable.
+
+    Every method raises Failure with the error message of the service or of the network.
     """
 
     def __init__(
@@ -93,9 +96,9 @@ class Api:
         if where.scheme not in ("http", "https") or not where.netloc:
             raise Usage(f"{url!r} is no URL of a service; it looks like {DEFAULT_URL}")
         if trust is False:
-            disable_warnings(InsecureRequestWarning)  # --insecure says that it is known
+            disable_warnings(InsecureRequestWarning)  # --insecure is deliberate
         self._session = requests.Session()
-        # no proxy leads to this host
+        # a proxy cannot reach this host
         self._session.trust_env = where.hostname not in ("127.0.0.1", "localhost", "::1")
         self._session.headers.update(HEADERS)
         if credentials.token:
@@ -107,14 +110,14 @@ class Api:
                 self._session.mount(scheme, HTTPAdapter(max_retries=AGAIN))
 
     def another(self, *, patient: bool = False) -> "Api":
-        """The same with a connection of its own, for a thread, or for waiting."""
+        """Create a client with a connection of its own, for another thread or for polling."""
         return Api(self._url, self._credentials, self._trust, patient=patient)
 
     def get(self, *path: str, **query: Any) -> Any:
         return self.ask("GET", *path, query=query).json()
 
     def every(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Document]:
-        """The items of a collection, page after page, at most `limit`."""
+        """Yield the items of a collection, page after page, at most `limit`."""
         collection, query = path[-1], {"limit": min(limit or PAGE, PAGE), **query}
         while True:
             page = self.get(*path, **query)
@@ -128,14 +131,14 @@ class Api:
     def ask(
         self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None
     ) -> requests.Response:
-        """An answer that is no error."""
+        """Send a request. Raises Failure: the status is not 2xx, or there is no response."""
         asked = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         wait = float((query or {}).get("wait") or 0)
         where = "/".join(("v1", *map(_part, path)))
         return self._answer(method, where, params=asked, json=body, timeout=(CONNECT, READ + wait))
 
     def root(self) -> requests.Response:
-        """The root document, which needs no credentials."""
+        """Get the root document, which needs no credentials."""
         return self._answer("GET", "", timeout=(CONNECT, READ))
 
     def _answer(self, method: str, path: str, **options: Any) -> requests.Response:
@@ -170,7 +173,7 @@ def _word(value: Any) -> str:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason that an error knows, without the objects around it."""
+    """Return the text of the innermost cause of an error."""
     found: Any = error
     while True:
         wrapped = (getattr(found, "reason", None), *found.args[:1], found.__cause__)
@@ -181,7 +184,7 @@ def _cause(error: BaseException) -> str:
 
 
 def told(answer: requests.Response) -> str:
-    """What an answer says is wrong, as one line: all of the service's shapes, and anybody's."""
+    """Format an error response as one line, in each error format of the service or of a proxy."""
     try:
         fault = answer.json()
         if isinstance(inner := fault.get("error_message"), str):

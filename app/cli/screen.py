@@ -1,4 +1,4 @@
-"""Consoles: as wide as the terminal, in colour or not."""
+"""Consoles for standard output and standard error."""
 
 import os
 import sys
@@ -6,15 +6,15 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-#: Wider than any table: what is not read on a terminal is not wrapped.
+#: Width without a terminal: output to files and pipes is not wrapped.
 ENDLESS = 100_000
 
 
 def console(colour: bool | None = None, *, stderr: bool = False) -> Console:
     """
-    Standard output, or standard error.
+    Create a console for standard output, or for standard error.
 
-    colour: None for "on a terminal", unless NO_COLOR is set or the terminal is a dumb one.
+    colour: None: only on a terminal, unless NO_COLOR is set or TERM is `dumb`.
     """
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream.isatty()
@@ -28,6 +28,6 @@ def console(colour: bool | None = None, *, stderr: bool = False) -> Console:
 
 
 def text(said: str, style: str = "") -> Text:
-    """Text without control characters: an error of a BMC must not control the terminal."""
+    """Remove control characters: an error text of a BMC must not control the terminal."""
     harmless = (each if each.isprintable() or each == "\n" else " " for each in said)
     return Text("".join(harmless), style)

@@ -1,5 +1,5 @@
 """
-Colours, one table for the command line and the demo: of states, and of values that mean trouble.
+Colours of states and of values that indicate a failure, for the command line and the demo.
 """
 
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from typing import Any
 from app.states import MACHINE, Kind, State
 
 TROUBLE = "bold red"
-#: Of bars: rich's own are red.
+#: Progress bars; the defaults of rich are red.
 UNDER_WAY, OVER = "cyan", "green"
-#: Of provision states, by their kind.
+#: Kinds of provision states.
 KINDS: Mapping[Kind, str] = {
     Kind.STABLE: "green",
     Kind.BUSY: "cyan",
@@ -18,18 +18,18 @@ KINDS: Mapping[Kind, str] = {
     Kind.HOLD: "yellow",
     Kind.FAILED: TROUBLE,
 }
-#: Of provision states; "error" counts as stable, but is the result of a failure.
+#: Provision states; "error" is a stable state, but the result of a failure.
 STATES: Mapping[str, str] = {
     **{state.value: KINDS[row.kind] for state, row in MACHINE.items()},
     State.ERROR.value: TROUBLE,
 }
-#: Of the states of operations, steps and allocations, and of severities.
+#: States of operations, steps and allocations, and severities.
 WORDS: Mapping[str, str] = {
     "queued": "blue", "running": "cyan", "waiting": "blue", "held": "yellow",
     "succeeded": "green", "done": "green", "failed": TROUBLE, "aborted": TROUBLE,
     "allocating": "cyan", "error": TROUBLE, "ERROR": TROUBLE, "WARNING": "yellow",
 }  # fmt: skip
-#: Of flags.
+#: Boolean fields.
 FLAGS: Mapping[tuple[str, bool], str] = {
     ("alive", True): "green", ("alive", False): TROUBLE, ("result", False): TROUBLE,
     ("maintenance", True): "yellow",
@@ -40,7 +40,7 @@ PROVISION = ("provision_state", "target_provision_state")
 
 
 def of(field: str, value: Any) -> str:
-    """The style of a field's value, "" for none."""
+    """Return the style of a field's value; empty: the default."""
     if isinstance(value, bool):
         return FLAGS.get((field, value), "")
     if field in ERRORS:
@@ -53,5 +53,5 @@ def of(field: str, value: Any) -> str:
 
 
 def of_row(item: Mapping[str, Any]) -> str:
-    """The style of a whole row; "" if each field has its own."""
+    """Return the style of a whole row; empty: each field has its own."""
     return TROUBLE if item.get("severity") == "ERROR" or item.get("alive") is False else ""

@@ -1,11 +1,11 @@
 """
-Tables that fit the terminal that they are shown on.
+Tables that fit the width of the terminal.
 
-A list that is too wide loses, in this order: the UUID of things that have a name; the end of an
-error, while other text goes on below itself; the year and the seconds of its times, and the tails
-of UUIDs that are not its own. If its text then has too little room it stands below its row; what is
-too wide even so is shown as records, one below the other. Nothing is left out where no terminal is
-written to.
+A list that is too wide is reduced in this order: the UUID of items with a name is dropped; an error
+is cut, other text is wrapped; times lose the year and the seconds, and UUIDs of other objects all
+but their first digits. Text that then has too little room is printed below its row. A list that is
+still too wide is printed as records, one field on a line. Output that goes to no terminal is
+complete.
 """
 
 import re
@@ -21,7 +21,7 @@ ERRORS = ("last_error", "error")
 NOTES = (*ERRORS, "event", "note", "reason", "description", "args", "drivers", "hosts")
 #: Columns that name the row, beside its UUID.
 CALLED = ("name", "node_name")
-#: With less room than this it stands below its row.
+#: Least width of a text column; with less, the text is printed below its row.
 LEAST = 24
 INDENT = 4
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -32,9 +32,9 @@ Rows = Sequence[Sequence[Text]]
 
 def draw(console: Console, names: Sequence[str], rows: Rows, *, whole: bool = False) -> None:
     """
-    Write a list.
+    Print a list.
 
-    names: of the fields that are its columns. whole: show all of each, as records if need be.
+    names: of the columns. whole: cut nothing; print records if the table is too wide.
     """
     flat = [[_flat(each) for each in row] for row in rows]
     if not console.is_terminal or console.width >= _sum(_widths(names, flat)):
@@ -49,7 +49,7 @@ def draw(console: Console, names: Sequence[str], rows: Rows, *, whole: bool = Fa
             return
         if note is None:
             continue
-        room += widths[note]  # what the note can have
+        room += widths[note]  # width that is left for the note
         if room >= LEAST:
             _lines(console, shown, cells, cut=(note, room))
             return
@@ -59,23 +59,23 @@ def draw(console: Console, names: Sequence[str], rows: Rows, *, whole: bool = Fa
     for number, row in enumerate(rows):
         if number:
             console.print()
-        told = [(name, cell) for name, cell in zip(names, row, strict=True) if cell.plain]
-        pairs(console, told)
+        filled = [(name, cell) for name, cell in zip(names, row, strict=True) if cell.plain]
+        pairs(console, filled)
 
 
 def pairs(console: Console, fields: Sequence[tuple[str, Text]]) -> None:
-    """Write one thing: a line for each field, as the API calls it, and more for a long value."""
+    """Print a document: a line for each field, and more lines for a long value."""
     indent = max((len(name) for name, _ in fields), default=0) + GAP
     for name, value in fields:
-        told = value.wrap(console, max(console.width - indent, LEAST), overflow="fold") or [Text()]
-        for at, line in enumerate(told):
+        lines = value.wrap(console, max(console.width - indent, LEAST), overflow="fold") or [Text()]
+        for at, line in enumerate(lines):
             line.rstrip()
             head = ("" if at else name).ljust(indent if line.plain else 0)
             console.print(Text().append(head, "bold").append_text(line), soft_wrap=True)
 
 
 def _narrower(names: Sequence[str], rows: Rows) -> Iterable[tuple[Sequence[str], Rows]]:
-    """A list without what can be spared, and then shortened, too."""
+    """Yield the list without dispensable UUIDs, then with shortened cells."""
     called = [at for at, name in enumerate(names) if name in CALLED]
     if called and "uuid" in names and all(row[called[0]].plain for row in rows):
         at = names.index("uuid")
@@ -104,7 +104,11 @@ def _lines(
     cut: tuple[int, int] | None = None,
     below: int | None = None,
 ) -> None:
-    """A line for each row, with the column `cut` (number, width), or that number `below`."""
+    """
+    Print a line for each row.
+
+    cut: (number, width) of a narrowed column. below: number of a column to print below its row.
+    """
     widths = _widths(names, rows)
     if cut:
         widths[cut[0]] = cut[1]
@@ -126,7 +130,7 @@ def _lines(
 
 
 def _fit(console: Console, name: str, cell: Text, width: int) -> Sequence[Text]:
-    """A cell in so many columns: an error in one line, other text in as many as it needs."""
+    """Fit a cell into a width: an error is cut to one line, other text is wrapped."""
     if cell.cell_len <= width:
         return [cell]
     if name not in ERRORS:
@@ -137,7 +141,7 @@ def _fit(console: Console, name: str, cell: Text, width: int) -> Sequence[Text]:
 
 
 def _flat(cell: Text) -> Text:
-    """In one line."""
+    """Join the lines of a cell."""
     return Text(" ".join(cell.plain.split()), cell.style) if "\n" in cell.plain else cell
 
 

@@ -1,4 +1,4 @@
-"""The operator's commands: which there are, and under which name."""
+"""Tree of the operator's commands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -11,12 +11,12 @@ from app.cli.lazy import Entry, Group, Loader, application, at
 
 
 def _bulk(module: str, name: str) -> Loader:
-    """A command for many nodes."""
+    """Load a command for many nodes."""
     return at(module, name, lambda found: found.bulk.OPTIONS)
 
 
 def _of(kind: str, method: str) -> Loader:
-    """A command for a kind of thing."""
+    """Load a command for a resource."""
 
     def load() -> Command:
         from app.cli import kinds  # imports requests and rich
@@ -28,7 +28,7 @@ def _of(kind: str, method: str) -> Loader:
 
 
 def _all_of(kind: str) -> Mapping[str, Entry]:
-    """All commands for a kind that can be created and changed."""
+    """Load all commands for a resource that can be created and changed."""
     methods = {
         "list": "listing", "show": "showing", "create": "creating", "set": "setting",
         "unset": "unsetting", "delete": "deleting",
@@ -60,7 +60,7 @@ NODE: Mapping[str, Entry] = {
     "operation": at("inquiries", "operation"),
     "history": at("inquiries", "history"),
     "trait": Group(
-        "What a machine can do, for scheduling.",
+        "Traits of a node, for scheduling.",
         {
             "list": at("parts", "list_traits"),
             "add": at("parts", "add_traits"),
@@ -69,7 +69,7 @@ NODE: Mapping[str, Entry] = {
         },
     ),
     "vif": Group(
-        "The networks of an instance.",
+        "Virtual network interfaces (VIFs) of a node.",
         {
             "list": at("parts", "list_vifs"),
             "attach": at("parts", "attach_vif"),
@@ -77,11 +77,11 @@ NODE: Mapping[str, Entry] = {
         },
     ),
     "boot-device": Group(
-        "What a machine boots from.",
+        "Boot device of a machine.",
         {"show": at("parts", "show_boot_device"), "set": at("parts", "set_boot_device")},
     ),
     "console": Group(
-        "The console of a machine.",
+        "Console of a machine.",
         {
             "show": at("parts", "show_console"),
             "enable": at("parts", "enable_console"),
@@ -90,36 +90,40 @@ NODE: Mapping[str, Entry] = {
     ),
 }
 GROUPS: Mapping[str, Group] = {
-    "node": Group("Machines, and what is done to them.", NODE),
+    "node": Group("Nodes: the managed machines.", NODE),
     "operation": Group(
-        "What is done to machines.",
+        "Operations of nodes.",
         {"list": at("inquiries", "list_operations"), "show": at("inquiries", "operation")},
     ),
-    "port": Group("The network interfaces of machines.", _all_of("PORT")),
+    "port": Group("Network interfaces of nodes.", _all_of("PORT")),
     "driver": Group(
-        "The hardware types that can be used.",
+        "Hardware types of the live conductors.",
         {
             "list": _of("DRIVER", "listing"),
             "show": _of("DRIVER", "showing"),
             "properties": at("parts", "driver_properties"),
         },
     ),
-    "runbook": Group("Steps of cleaning and servicing, under a name.", _all_of("RUNBOOK")),
-    "template": Group("Steps of deployments that ask for a trait.", _all_of("TEMPLATE")),
-    "allocation": Group("Requests for nodes.", _all_of("ALLOCATION")),
+    "runbook": Group("Named lists of clean or service steps.", _all_of("RUNBOOK")),
+    "template": Group("Deploy steps for a required trait.", _all_of("TEMPLATE")),
+    "allocation": Group("Allocations: requests for nodes.", _all_of("ALLOCATION")),
 }
-#: In a group that the service's commands have, too.
+#: Commands of a group to which the service's commands belong, too.
 CONDUCTOR: Mapping[str, Loader] = {"list": at("inquiries", "list_conductors")}
-#: Outside of any group.
+#: Commands outside of any group.
 ALONE: Mapping[str, Loader] = {"version": at("inquiries", "version")}
-#: All of them, without the commands that run the service.
+#: All operator's commands, without those that run the service.
 OPERATORS = Group(
     "Bare-metal provisioning that loses nothing.",
-    {**GROUPS, **ALONE, "conductor": Group("The workers that nodes belong to.", CONDUCTOR)},
+    {
+        **GROUPS,
+        **ALONE,
+        "conductor": Group("Conductors: the processes that manage nodes.", CONDUCTOR),
+    },
 )
 
 
-def _tell_release(asked: bool) -> None:
+def _print_release(asked: bool) -> None:
     if asked:
         from importlib.metadata import version  # slow to import
 
@@ -130,14 +134,14 @@ def _tell_release(asked: bool) -> None:
 def options(
     _version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_tell_release, help="Tell the release"),
+        typer.Option("--version", is_eager=True, callback=_print_release, help="Print the version"),
     ] = False,
 ) -> None:
     """Bare-metal provisioning that loses nothing."""
 
 
 def join(app: typer.Typer, conductor: typer.Typer) -> None:
-    """Give an application the operator's commands; `conductor` is a group that it has."""
+    """Add the operator's commands to an application and to its group `conductor`."""
     for name, group in GROUPS.items():
         app.add_typer(application(group), name=name)
     for name, load in CONDUCTOR.items():
@@ -150,7 +154,7 @@ def join(app: typer.Typer, conductor: typer.Typer) -> None:
 
 
 def operators() -> typer.Typer:
-    """An application of the operator's commands alone, which starts quickly."""
+    """Create an application with the operator's commands only; it starts faster."""
     app = application(OPERATORS)
     app.callback()(options)
     completion.answer_shells()
@@ -158,7 +162,7 @@ def operators() -> typer.Typer:
 
 
 def knows(words: Sequence[str]) -> bool:
-    """Whether that application has the command of a command line, as far as it goes."""
+    """Whether the application of `operators` has the command of a command line."""
     first, second = (*words, "", "")[:2]
     if first == "conductor":
         return second in CONDUCTOR

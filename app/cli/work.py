@@ -1,4 +1,4 @@
-"""Provisioning verbs and power: requests, dry runs, and waiting for the end."""
+"""Commands for provision and power states: requests, dry runs, and waiting for the end."""
 
 import time
 from enum import StrEnum
@@ -17,7 +17,7 @@ from app.sentences import joined
 
 
 class Verb(StrEnum):
-    """As the API has them; what a node's state allows, the service says."""
+    """Provisioning verbs of the API; the service checks them against the node's state."""
 
     MANAGE = "manage"
     PROVIDE = "provide"
@@ -37,14 +37,14 @@ class Verb(StrEnum):
 
 
 class Power(StrEnum):
-    """What can be done to a machine's power."""
+    """Power actions."""
 
     ON = "on"
     OFF = "off"
     REBOOT = "reboot"
 
 
-#: (at once, softly)
+#: Action -> (hard, soft) target of the API.
 POWER = {
     Power.ON: ("power on", None),
     Power.OFF: ("power off", "soft power off"),
@@ -57,11 +57,9 @@ STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
 
 Wait = Annotated[
     float | None,
-    typer.Option(metavar="[SECONDS]", min=0, help="Wait for the end, and tell each step"),
+    typer.Option(metavar="[SECONDS]", min=0, help="Wait for the end, and print each step"),
 ]
-StepsGiven = Annotated[
-    str | None, typer.Option(metavar="FILE|JSON|-", help="Steps to run, a list of them")
-]
+StepsGiven = Annotated[str | None, typer.Option(metavar="FILE|JSON|-", help="List of steps to run")]
 
 
 def provision_state(
@@ -73,19 +71,20 @@ def provision_state(
     clean_steps: StepsGiven = None,
     deploy_steps: StepsGiven = None,
     service_steps: StepsGiven = None,
-    runbook: Annotated[str | None, typer.Option(help="The steps of this runbook")] = None,
+    runbook: Annotated[str | None, typer.Option(help="Run the steps of this runbook")] = None,
     config_drive: Annotated[
-        str | None, typer.Option(metavar="FILE|JSON|URL", help="For the instance")
+        str | None,
+        typer.Option(metavar="FILE|JSON|URL", help="Configuration drive of the instance"),
     ] = None,
-    rescue_password: Annotated[str | None, typer.Option(help="For who logs in to rescue")] = None,
+    rescue_password: Annotated[str | None, typer.Option(help="Password of the rescue user")] = None,
     disable_ramdisk: Annotated[
-        bool | None, typer.Option("--disable-ramdisk", help="Run no agent for the steps")
+        bool | None, typer.Option("--disable-ramdisk", help="Run the steps without an agent")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the steps")] = False,
     wait: Wait = None,
     **choosing: Any,
 ) -> None:
-    """Ask nodes for a verb: manage, provide, clean, deploy, ..."""
+    """Request a provisioning verb for nodes: manage, provide, clean, deploy, ..."""
     chosen = Chosen.of(nodes, choosing)
     lists = {
         "clean_steps": clean_steps, "deploy_steps": deploy_steps, "service_steps": service_steps,
@@ -110,7 +109,7 @@ def provision_state(
 def abort(
     api: Api, out: Output, *, nodes: Nodes = None, wait: Wait = None, **choosing: Any
 ) -> None:
-    """Stop what is done to nodes."""
+    """Abort the operations of nodes."""
     ask(api, out, Chosen.of(nodes, choosing), "provision", {"target": "abort"}, wait=wait)
 
 
@@ -120,8 +119,8 @@ def power(
     *,
     nodes: Nodes = None,
     state: Power,
-    soft: Annotated[bool, typer.Option("--soft", help="Let the system shut down")] = False,
-    timeout: Annotated[int | None, typer.Option(min=1, help="Seconds that it may take")] = None,
+    soft: Annotated[bool, typer.Option("--soft", help="Shut the operating system down")] = False,
+    timeout: Annotated[int | None, typer.Option(min=1, help="Timeout in seconds")] = None,
     wait: Wait = None,
     **choosing: Any,
 ) -> None:
@@ -145,7 +144,14 @@ def ask(
     wait: float | None,
     destroys: str = "",
 ) -> None:
-    """Ask nodes for a state; with `wait`, follow to the end. Raises NotYet, Failure."""
+    """
+    Request a state for nodes, and follow the operations.
+
+    `what`: path of the state, as power. wait: timeout in seconds; None: do not wait.
+    destroys: as in `bulk.each`.
+
+    Raises NotYet, Failure.
+    """
     verb = body["target"]
     end = time.monotonic() + (wait or 0)
 
@@ -158,11 +164,11 @@ def ask(
         said = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
         return Told(operation, said)
 
-    def then(api: Api, node: str, told: Told) -> Told:
-        if "uuid" not in told.document:
-            return told
+    def then(api: Api, node: str, result: Told) -> Told:
+        if "uuid" not in result.document:
+            return result
         left = max(end - time.monotonic(), 0)
-        operation = watch(api, out, node, told.document["uuid"], left, bar=bool(chosen.single))
+        operation = watch(api, out, node, result.document["uuid"], left, bar=bool(chosen.single))
         following.judge(operation, node, verb)
         return stands(api, node, operation)
 
@@ -170,32 +176,32 @@ def ask(
 
 
 def watch(api: Api, out: Output, node: str, uuid: str, seconds: float, *, bar: bool) -> Document:
-    """The operation once it has ended. bar: show its steps and a progress bar."""
+    """Return the operation once it has ended. bar: show its steps and a progress bar."""
     if not bar:
         return following.follow(api, node, uuid, seconds, lambda _operation: None)
-    from app.cli.display import Display  # of all commands, only those with --wait need it
+    from app.cli.display import Display  # slow to import, and only for --wait
 
     with Display(node, console(out.colour, stderr=True)) as display:
         return following.follow(api, node, uuid, seconds, display.show)
 
 
 def stands(api: Api, node: str, operation: Document | None = None) -> Told:
-    """The state of a node after a request; scripts get its states, or the operation."""
+    """Read the state of a node after a request; scripts get its states, or the operation."""
     states = api.get("nodes", node, "states")
     power = f", {states['power_state']}" if operation else ""
     return Told(operation or states, f"{node}: {states['provision_state']}{power}")
 
 
 def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
-    """Print the dry run of a verb with its steps. Raises Failure with the reasons if refused."""
-    told = rehearsal(api, node, body)
-    if told["accepted"]:
-        out.told(*accepted(node, told))
+    """Print the dry run of a verb with its steps. Raises Failure: the verb is refused."""
+    result = rehearsal(api, node, body)
+    if result["accepted"]:
+        out.told(*accepted(node, result))
         if out.people:
-            out.items(told["steps"], STEP_COLUMNS)
+            out.items(result["steps"], STEP_COLUMNS)
     elif not out.people:
-        out.item(told)
-    accepted(node, told)
+        out.item(result)
+    accepted(node, result)
 
 
 def rehearsal(api: Api, node: str, body: Document) -> Document:
@@ -204,15 +210,21 @@ def rehearsal(api: Api, node: str, body: Document) -> Document:
     return found
 
 
-def accepted(node: str, told: Document) -> Told:
-    """The result of a dry run that was accepted. Raises Failure with the reasons otherwise."""
-    if told["refused"]:
-        raise Failure(joined(*(each["reason"] for each in told["refused"])))
-    return Told(told, f"{node}: {told['from']} -> {told['to']}, in {len(told['steps'])} steps")
+def accepted(node: str, result: Document) -> Told:
+    """Format the result of a dry run. Raises Failure: the verb is refused."""
+    if result["refused"]:
+        raise Failure(joined(*(each["reason"] for each in result["refused"])))
+    return Told(
+        result, f"{node}: {result['from']} -> {result['to']}, in {len(result['steps'])} steps"
+    )
 
 
 def offered(api: Api, out: Output, node: str, flow: str, min_priority: float | None) -> None:
-    """List the steps that a node offers in a flow. Raises NotYet, Failure."""
+    """
+    List the steps that a node offers in a flow.
+
+    Raises NotYet: the agent has not listed its steps yet. Raises Failure.
+    """
     answer = api.ask("GET", "nodes", node, flow, "steps", query={"min_priority": min_priority})
     if answer.status_code == 202:
         seconds = int(answer.headers.get("Retry-Request-After", -1))
@@ -229,20 +241,20 @@ def _argument(arg: Document) -> str:
 
 
 Least = Annotated[
-    float | None, typer.Option(metavar="N", help="Only steps of this priority and above")
+    float | None, typer.Option(metavar="N", help="Only steps of at least this priority")
 ]
 
 
 def clean_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
-    """List the steps that can clean a node; --min-priority 1: those of automated cleaning."""
+    """List the clean steps of a node; --min-priority 1: those of automated cleaning."""
     offered(api, out, node, "cleaning", min_priority)
 
 
 def deploy_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
-    """List the steps that can deploy a node."""
+    """List the deploy steps of a node."""
     offered(api, out, node, "deploy", min_priority)
 
 
 def service_steps(api: Api, out: Output, node: Node, min_priority: Least = None) -> None:
-    """List the steps that can serve a node in use."""
+    """List the service steps of a node."""
     offered(api, out, node, "service", min_priority)
