@@ -14,26 +14,10 @@ from app.cli.output import Document, Output
 from app.cli.rest import Api
 from app.cli.screen import console
 from app.sentences import joined
+from app.states import VERBS
 
-
-class Verb(StrEnum):
-    """Provisioning verbs of the API; the service checks them against the node's state."""
-
-    MANAGE = "manage"
-    PROVIDE = "provide"
-    INSPECT = "inspect"
-    CLEAN = "clean"
-    ADOPT = "adopt"
-    ACTIVE = "active"
-    DEPLOY = "deploy"
-    REBUILD = "rebuild"
-    DELETED = "deleted"
-    UNDEPLOY = "undeploy"
-    RESCUE = "rescue"
-    UNRESCUE = "unrescue"
-    SERVICE = "service"
-    ABORT = "abort"
-    UNHOLD = "unhold"
+#: Provisioning verbs of the API; the service checks them against the node's state.
+Verb = StrEnum("Verb", {verb.upper(): verb for verb in VERBS})  # type: ignore[misc]
 
 
 class Power(StrEnum):
@@ -51,7 +35,7 @@ POWER = {
     Power.REBOOT: ("rebooting", "soft rebooting"),
 }
 #: Verbs that destroy the data on the disks of a machine.
-DESTROY = (Verb.CLEAN, Verb.REBUILD, Verb.DELETED, Verb.UNDEPLOY)
+DESTROY = ("clean", "rebuild", "deleted", "undeploy")
 STEP_COLUMNS = ("interface", "step", "source", "in_band", "args")
 
 

@@ -15,6 +15,7 @@ from app.config.settings import Settings
 from app.main import create_app
 from app.models import Base, Conductor, Node
 from app.runtime import Message, Runtime
+from tests.support.tree_copy import Copy
 
 NEWEST = "1.115"
 
@@ -109,3 +110,10 @@ def api(applications, kind):
             session.execute(table.delete())
         session.add(Conductor(hostname="rack-1", incarnation="1", interfaces=loaded))
     return Api(app.test_client(), runtime, sent)
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A copy of the tree with the additions of docs/contributing.md, and the service in it."""
+    with Copy.extended(tmp_path_factory.mktemp("extended")).serving() as copy:
+        yield copy

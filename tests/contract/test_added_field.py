@@ -1,127 +1,8 @@
-"""A field of a node is one row: a copy of the tree gets a column, a migration and a row."""
-
-import os
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+"""A field of a node is one row: docs/contributing.md adds `rack`, and all else derives from it."""
 
 import pytest
-import requests
 
-from app.api import node_fields
-from app.models import node as model
-
-ROOT = Path(__file__).parents[2]
-SINCE, BEFORE = "1.110", "1.109"
-COLUMN = "    rack: Mapped[str | None] = mapped_column(String(8))\n"
-ROW = """\
-    Field("rack", Text(8, allow_none=True), since=110, update=SYSTEM_ADMIN, filter=Filter(Text()),
-          option=Option("Where it stands")),
-"""
-MIGRATION = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "rack"
-down_revision = "{head}"
-branch_labels = None
-depends_on = None
-
-
-def upgrade():
-    op.add_column("nodes", sa.Column("rack", sa.String(length=8), nullable=True))
-"""
-#: Serve the API on a migrated database; the first line of the output is the port.
-SERVE = """
-import sys
-from dataclasses import replace
-
-from werkzeug.serving import make_server
-
-from app import runtime
-from app.config.settings import Settings
-from app.db import schema
-from app.main import create_app
-from app.models import Conductor
-
-base, url = Settings(), f"sqlite:///{sys.argv[1]}"
-schema.upgrade(url)
-settings = replace(
-    base,
-    database=replace(base.database, connection=url),
-    conductor=replace(base.conductor, heartbeat_timeout=3600),
-)
-made = runtime.make(settings, send=lambda _: True)
-loaded = {
-    name: {kind: list(names) for kind, names in kinds.items()}
-    for name, kinds in made.drivers.types.items()
-}
-with made.transaction() as session:
-    session.add(Conductor(hostname="rack-1", incarnation="1", interfaces=loaded))
-server = make_server("127.0.0.1", 0, create_app(made))
-print(server.port, flush=True)
-server.serve_forever()
-"""
-
-
-@dataclass
-class Extended:
-    """The copy, and the API that runs from it."""
-
-    folder: Path
-    environ: dict[str, str]
-    url: str = ""
-
-    def ask(self, method, path, body=None, version=SINCE):
-        headers = {"X-OpenStack-Ironic-API-Version": version}
-        return requests.request(method, self.url + path, json=body, headers=headers, timeout=30)
-
-    def run(self, *words):
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=self.folder, env=self.environ, capture_output=True, text=True, check=False,
-            timeout=60,
-        )  # fmt: skip
-
-    def cli(self, *words):
-        done = self.run("-m", "workers.ingot", *words)
-        assert 0 == done.returncode, done.stderr
-        return done.stdout
-
-
-def within(module):
-    """The path of a module in the tree."""
-    return Path(module.__file__).relative_to(ROOT)
-
-
-def insert(path, before, text):
-    found = path.read_text()
-    assert 1 == found.count(before), path
-    path.write_text(found.replace(before, text + before))
-
-
-@pytest.fixture(scope="module")
-def extended(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("extended")
-    for name in ("app", "docs", "drivers", "migrations", "workers"):
-        shutil.copytree(ROOT / name, folder / name)
-    head = max(path.stem[:4] for path in (folder / "migrations/versions").glob("[0-9]*.py"))
-    insert(folder / within(model), "    shard: Mapped", COLUMN)
-    insert(folder / within(node_fields), '    Field("shard"', ROW)
-    (folder / "migrations/versions/rack.py").write_text(MIGRATION.format(head=head))
-    copy = Extended(folder, {**os.environ, "PYTHONPATH": str(folder)})
-    command = [sys.executable, "-c", SERVE, str(folder / "ingot.db")]
-    with subprocess.Popen(command, cwd=folder, env=copy.environ, stdout=subprocess.PIPE) as serving:
-        try:
-            generated = copy.run("-m", "docs.generate")
-            assert 0 == generated.returncode, generated.stderr
-            copy.url = f"http://127.0.0.1:{int(serving.stdout.readline())}"
-            copy.environ["INGOT_URL"] = copy.url
-            yield copy
-        finally:
-            serving.kill()
+from tests.support.tree_copy import BEFORE, SINCE
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +68,7 @@ def test_an_added_field_is_refused_below_its_version(extended, nodes):
         ),
     ):
         assert 406 == answer.status_code
-        assert "1.110" in answer.text
+        assert SINCE in answer.text
 
 
 def test_an_added_field_is_an_option_and_a_column_of_the_command_line(extended, nodes):

@@ -81,7 +81,7 @@ class Contact:
         return moment - self.since >= self.timeout
 
 
-#: What a pass counts.
+#: Results of a pass, each with its count.
 COUNTS = ("taken_over", "expired", "woken", "called", "resent", "admitted")
 #: An operation that has not ended: without one there is nothing to reconcile.
 _UNDER_WAY = Prepared(

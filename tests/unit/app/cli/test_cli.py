@@ -20,10 +20,8 @@ from app.cli.lazy import Group
 from app.cli.node_fields import FIELDS
 from app.cli.output import Output, cell
 from app.cli.rest import Api, Credentials, told
-from app.cli.work import Verb
 from app.config.settings import SettingsError
 from app.sentences import joined
-from app.states import VERBS
 from tests.support.web import Handler, serving
 from workers import cli
 
@@ -225,10 +223,6 @@ def test_progress_is_told_without_what_only_programs_read():
     report = {"percent": 40, "file": "disk.raw", "done": True, "command": str(uuid4())}
     step = {"attempts": 2, "state": "waiting", "progress": report}
     assert "waiting, try 2, percent 40, file disk.raw" == following.progress_of(step)
-
-
-def test_every_verb_of_the_api_can_be_asked_for():
-    assert set(VERBS) == {each.value for each in Verb}
 
 
 def commands(entries, *above):

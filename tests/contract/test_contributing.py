@@ -1,0 +1,127 @@
+"""
+The additions of docs/contributing.md work in a copy of the tree; test_added_field.py has the field.
+"""
+
+import json
+
+import pytest
+
+from tests.support.tree_copy import BEFORE, additions, change
+
+VERB, STEP, FIELD, TASK, SETTING = additions()
+OPTION = "maintenance_report_interval"
+VARIABLE = f"INGOT_CONDUCTOR_{OPTION.upper()}"
+#: Print the beat's schedule, then run the task as a conductor's control process does.
+PERIODIC = """
+import json, sys
+
+from app import log, runtime
+from app.broker import queue, redis_broker
+from app.config.settings import load
+from workers.periodic import schedule
+
+url = "redis://127.0.0.1:1"
+settings = load({"INGOT_DATABASE_CONNECTION": f"sqlite:///{sys.argv[1]}", "INGOT_BROKER_URL": url})
+log.set_up("info", "json")
+application = queue.celery(settings)
+made = runtime.make(settings, lambda _: True)
+schedule.register_tasks(application, made, "copy-1", redis_broker.client(url, 1))
+print(json.dumps(dict(schedule.schedule(settings))))
+application.tasks["ingot.report_maintenance"]()
+"""
+
+
+@pytest.fixture
+def node(extended):
+    """The path of a manageable node."""
+    made = extended.ask("POST", "/v1/nodes", {"driver": "fake-hardware"}).json()
+    path = f"/v1/nodes/{made['uuid']}"
+    provision(extended, path, "manage")
+    return path
+
+
+def provision(extended, path, verb, **arguments):
+    """Request a verb; return the node after it."""
+    answer = extended.ask("PUT", f"{path}/states/provision", {"target": verb, **arguments})
+    assert 202 == answer.status_code, answer.text
+    return extended.ask("GET", path).json()
+
+
+def steps_of(extended, path):
+    """The steps of the node's newest operation: (interface, name, state)"""
+    uuid = extended.ask("GET", f"{path}/operations").json()["operations"][0]["uuid"]
+    steps = extended.ask("GET", f"/v1/operations/{uuid}").json()["steps"]
+    return [(step["interface"], step["step"], step["state"]) for step in steps]
+
+
+def test_an_added_verb_takes_an_active_node_through_its_flow(extended, node):
+    assert "active" == provision(extended, node, "adopt")["provision_state"]
+    body = {"target": "restart", "dry_run": True}
+    rehearsed = extended.ask("PUT", f"{node}/states/provision", body).json()
+    assert (True, "restarting") == (rehearsed["accepted"], rehearsed["to"])
+    after = provision(extended, node, "restart")
+    assert ("active", None) == (after["provision_state"], after["last_error"])
+    assert "power on" == after["power_state"]
+    expected = [("power", "power_off", "done"), ("power", "power_on", "done")]
+    assert expected == steps_of(extended, node)
+
+
+def test_an_added_verb_is_refused_below_its_version_and_in_other_states(extended, node):
+    path, body = f"{node}/states/provision", {"target": "restart"}
+    assert 406 == extended.ask("PUT", path, body, BEFORE).status_code
+    refused = extended.ask("PUT", path, body)
+    assert 400 == refused.status_code
+    assert "restart" in refused.text
+
+
+def test_an_added_verb_is_known_to_the_command_line_and_the_docs(extended, node):
+    provision(extended, node, "adopt")
+    extended.cli("node", "provision-state", node.rpartition("/")[2], "restart")
+    assert "power_on" in {name for _, name, _ in steps_of(extended, node)}
+    assert "### restarting" in (extended.folder / "docs/states.md").read_text()
+
+
+def test_an_added_verb_changes_six_files():
+    changed = {name for name, _ in additions()[VERB]}
+    assert len(changed) == 6
+
+
+def test_an_added_clean_step_is_listed_and_run(extended, node):
+    listed = extended.ask("GET", f"{node}/cleaning/steps").json()
+    assert ("management", "reset_nmi_count") in [
+        (each["interface"], each["step"]) for each in listed
+    ]
+    steps = [{"interface": "management", "step": "reset_nmi_count"}]
+    after = provision(extended, node, "clean", clean_steps=steps)
+    assert ("manageable", 0) == (
+        after["provision_state"], after["driver_internal_info"]["fake"]["nmis"]
+    )  # fmt: skip
+    assert [("management", "reset_nmi_count", "done")] == steps_of(extended, node)
+    assert "`reset_nmi_count`" in (extended.folder / "docs/drivers-reference.md").read_text()
+
+
+def test_an_added_task_is_scheduled_and_runs(extended, node):
+    assert extended.ask("PUT", f"{node}/maintenance").ok
+    done = extended.run("-c", PERIODIC, str(extended.folder / "ingot.db"))
+    assert 0 == done.returncode, done.stderr
+    entry = json.loads(done.stdout)["ingot.report_maintenance"]
+    assert ("ingot.report_maintenance", 3600) == (entry["task"], entry["schedule"])
+    events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    (event,) = [each for each in events if each["event"] == "maintenance.reported"]
+    assert 1 == event["nodes"]
+
+
+def test_an_added_setting_is_shown_and_checked(extended):
+    shown = extended.run("-m", "workers.ingot", "config", "conductor", **{VARIABLE: "60"})
+    assert f"# {VARIABLE}, default 3600" in shown.stdout
+    assert f"{OPTION} = 60" in shown.stdout
+    refused = extended.run("-m", "workers.ingot", "config", **{VARIABLE: "soon"})
+    assert 0 != refused.returncode
+    assert VARIABLE in refused.stderr
+    assert f"`{OPTION}`" in (extended.folder / "docs/settings.md").read_text()
+
+
+@pytest.mark.parametrize("diff", [" twice\n+new\n", " absent\n+new\n", "+a new file\n"])
+def test_a_diff_that_does_not_fit_the_file_is_refused(diff):
+    with pytest.raises(AssertionError):
+        change("twice\ntwice\nonce\n", diff)

@@ -1,0 +1,99 @@
+"""A copy of the tree with the additions of docs/contributing.md, and the service in it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/contributing.md"
+#: Newest microversion, that of the additions, and the one before it.
+SINCE, BEFORE = "1.115", "1.114"
+_SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```diff\n\+\+\+ (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def additions(page=PAGE):
+    """title of a section of the page -> its diffs: (path of the file, hunks)"""
+    return {title: _BLOCK.findall(text) for title, text in _SECTION.findall(page.read_text())}
+
+
+def change(text, diff):
+    """
+    Return a text after the hunks of a diff, which `@@` separates.
+
+    Lines of context and removed lines must occur exactly once; a hunk without any is a new file.
+    """
+    for hunk in re.split(r"^@@\n", diff, flags=re.MULTILINE):
+        lines = hunk.splitlines(keepends=True)
+        assert all(line[0] in " +-\n" for line in lines), hunk
+        before = "".join(line[1:] or line for line in lines if line[0] != "+")
+        after = "".join(line[1:] or line for line in lines if line[0] != "-")
+        found = text.count(before) if before else int(text == "")
+        assert found == 1, f"{found} times in the file:\n{before}"
+        text = text.replace(before, after) if before else after
+    return text
+
+
+@dataclass
+class Copy:
+    """The copy of the tree, and the API that runs in it."""
+
+    folder: Path
+    environ: dict[str, str]
+    url: str = ""
+
+    @classmethod
+    def extended(cls, folder):
+        """Copy the tree, and make all additions of the page."""
+        for name in ("app", "docs", "drivers", "migrations", "workers", "tests/support"):
+            shutil.copytree(ROOT / name, folder / name)
+        shutil.copy(ROOT / "tests/__init__.py", folder / "tests")
+        newest = max(path.stem[:4] for path in (folder / "migrations/versions").glob("[0-9]*.py"))
+        for diffs in additions().values():
+            for name, diff in diffs:
+                path = folder / name
+                before = path.read_text() if path.exists() else ""
+                path.write_text(change(before, diff).replace("NEWEST_REVISION", newest))
+        return cls(folder, {**os.environ, "PYTHONPATH": str(folder)})
+
+    def ask(self, method, path, body=None, version=SINCE):
+        headers = {"X-OpenStack-Ironic-API-Version": version}
+        return requests.request(method, self.url + path, json=body, headers=headers, timeout=30)
+
+    def run(self, *words, **environ):
+        """Run Python in the copy, with these variables in its environment."""
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=self.folder, env={**self.environ, **environ}, capture_output=True, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+
+    def cli(self, *words):
+        done = self.run("-m", "workers.ingot", *words)
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def serving(self):
+        """Run `make docs` and the service in the copy."""
+        command = [
+            sys.executable, "-m", "tests.support.serve_copy", str(self.folder / "ingot.db"),
+        ]  # fmt: skip
+        with subprocess.Popen(
+            command, cwd=self.folder, env=self.environ, stdout=subprocess.PIPE
+        ) as service:
+            try:
+                generated = self.run("-m", "docs.generate")
+                assert 0 == generated.returncode, generated.stderr
+                self.url = f"http://127.0.0.1:{int(service.stdout.readline())}"
+                self.environ["INGOT_URL"] = self.url
+                yield self
+            finally:
+                service.kill()
