@@ -8,12 +8,20 @@ from importlib.metadata import entry_points
 
 import pytest
 import structlog
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from sqlalchemy import create_engine
 
 from app.db import schema
 from drivers.core import registry
 from tests.support import postgresql
 from tests.support.prerequisites import NOT_RUN, not_run
+
+# a busy machine makes the same examples more slowly
+hypothesis_settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("busy")
 
 pytest_plugins = ["tests.support.rings"]
 
