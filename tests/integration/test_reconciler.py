@@ -130,7 +130,7 @@ def test_a_name_that_is_registered_anew_orphans_the_old_claims_at_once(inside, c
 
 def test_a_claim_by_one_that_came_meanwhile_is_not_taken_for_a_dead_one(inside, cleaning):
     _, name = cleaning
-    act = reconciler._take_over(reconciler.conductors.known)
+    act = reconciler._take_over(reconciler.conductors.registered_incarnations)
     reborn = inside.conductor("c-1")
     attempt = claim(inside, reborn, name)
     assert not reconciler._each(inside.runtime, act, attempt.operation.id)
