@@ -334,7 +334,7 @@ def test_the_server_compiles_none_of_our_queries(postgres):
 
 @pytest.fixture
 def round_trips(monkeypatch):
-    """One entry for each wait for the server; psycopg also calls `wait` for what needs none."""
+    """Waits for an answer of the server; psycopg calls `wait` also without one."""
     found, wait = [], psycopg.Connection.wait
 
     def noted(connection, waits):

@@ -57,7 +57,7 @@ def test_an_item_is_created_shown_changed_and_deleted_by_routes_of_the_same_form
             "PATCH", item, "change_thing", "Change an odd thing by a JSON patch", 6, 405,
             "baremetal:thing:update",
         ),
-        ("DELETE", item, "delete_thing", "Forget an odd thing", 5, 405, "baremetal:thing:delete"),
+        ("DELETE", item, "delete_thing", "Delete an odd thing", 5, 405, "baremetal:thing:delete"),
     ]  # fmt: skip
     created, shown, changed, deleted = (route.returns for route in things.declared)
     assert declare.resource.component is created.bodies[201]
