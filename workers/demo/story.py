@@ -262,7 +262,3 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("demo: stopped\n")
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

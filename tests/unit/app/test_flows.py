@@ -9,7 +9,7 @@ import pytest
 
 from app import flows
 from app.config.settings import Api, Conductor, load
-from app.engine import provision_state as moves
+from app.engine import provision_state
 from app.engine.admission import limit_of
 from app.engine.failures import KNOWN
 from app.flows import FLOWS, Effect
@@ -67,7 +67,7 @@ def test_every_effect_is_named_by_a_flow_and_has_its_function():
         for flow in FLOWS
         for effect in (*flow.on_done, *flow.on_fail, *flow.on_abort, *flow.on_abandon)
     }
-    assert named == set(Effect) == set(moves._APPLY)
+    assert named == set(Effect) == set(provision_state._APPLY)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_every_effect_is_named_by_a_flow_and_has_its_function():
 )  # fmt: skip
 def test_the_effects_of_an_event_are_those_of_the_end_that_it_is_to_the_flow(state, event, effects):
     flow = flows.under_way_in(state) or flows.failed_in(state)
-    assert effects == moves._effects(flow, state, event)
+    assert effects == provision_state._effects(flow, state, event)
 
 
 def test_every_setting_that_a_flow_names_exists():
