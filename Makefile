@@ -9,10 +9,13 @@ RUN := $(VENV)/.run-$(KEY)
 DEV := $(VENV)/.dev-$(KEY)
 # The run-time install is enough; the development install includes it.
 READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
+# In the order of the folders: the files with the longest tests are first, so that no worker waits at
+# the end. By default the files with the fewest tests would be last, which are the longest ones.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model chaos compare-ironic lab lab-faults lab-up \
-	lab-down lock clean
+.PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model mutants mutation chaos compare-ironic lab lab-faults lab-up \
+	lab-down lock sbom audit images clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -26,10 +29,10 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 	@$(BIN)/ingot up $(ARGS)
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-fast: $(DEV)  ## Run the tests of a quick loop: unit and contract, against SQLite only
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not postgresql' tests/unit tests/contract $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not postgresql' tests/contract tests/unit $(ARGS)
 
 test-slow: $(DEV)  ## Run the slow tests: more faults, each for half a minute
 	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
@@ -54,6 +57,13 @@ bench: $(DEV)  ## Run the benchmarks
 model: $(DEV)  ## Check the protocol of leases, fences and claims in a larger world (five minutes)
 	$(BIN)/python -m tests.model $(ARGS)
 
+mutants: $(DEV)  ## Break each demand of docs/specs.md: its tests must fail (ARGS="--spec NAME", "--only ID")
+	$(BIN)/python -m tests.mutants $(ARGS)
+
+mutation: $(DEV)  ## Mutate the core with mutmut, list the survivors (ARGS="app.engine.planning*")
+	$(BIN)/mutmut run $(ARGS)
+	$(BIN)/mutmut results
+
 chaos: $(DEV)  ## Kill everything at random, lose nothing (ARGS="--minutes 10 --nodes 300 --seed N")
 	$(BIN)/python -m tests.chaos $(ARGS)
 
@@ -77,6 +87,16 @@ lock:  ## Pin the requirements again (needs uv)
 	  uv pip compile --quiet --generate-hashes --no-annotate --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.txt; \
 	done
+
+sbom: $(DEV)  ## Write build/sbom.json, the bill of materials in CycloneDX
+	@mkdir -p build
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --no-validate -o build/sbom.json requirements/run.txt
+
+audit: $(DEV)  ## Look for packages with a known fix; needs the network, else NOT RUN (exit status not 0)
+	@$(BIN)/python -m tests.supply_chain packages
+
+images: $(DEV)  ## Look for images in compose/.env without a digest
+	@$(BIN)/python -m tests.supply_chain images
 
 clean:  ## Remove installed and cached files
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -8,18 +8,22 @@ from pathlib import Path
 from app.config.settings import Api, SettingsError
 
 
-def files(api: Api) -> tuple[Path, Path] | None:
+def files(
+    api: Api, setting: str = "[api]enable_ssl_api", *, enabled: bool | None = None
+) -> tuple[Path, Path] | None:
     """
     Return the certificate chain and its key; None where the settings select plain HTTP.
 
+    setting, enabled: the setting that selects HTTPS, and its value; None: of the API.
+
     Raises SettingsError: HTTPS is enabled, and a file is missing, unreadable, or they are no pair.
     """
-    if not api.enable_ssl_api:
+    if not (api.enable_ssl_api if enabled is None else enabled):
         return None
     certificate, key = api.cert_file, api.key_file
     if not certificate or not key:
         missing = "cert_file" if not certificate else "key_file"
-        raise SettingsError(f"[api]{missing} is not set, and [api]enable_ssl_api needs it")
+        raise SettingsError(f"[api]{missing} is not set, and {setting} needs it")
     for name, path in (("cert_file", certificate), ("key_file", key)):
         try:
             Path(path).read_bytes()

@@ -17,12 +17,15 @@ ServiceError            500
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
 ├─ PreconditionFailed   412   the resource has changed since it was read
 ├─ TooLarge             413
+├─ TooMany              429   requests of this address in the last minute
 ├─ BadGateway           502   the machine refused the command, or its answer is malformed
 ├─ Unavailable          503   the database or every conductor is out of reach; try again
 └─ GatewayTimeout       504   a conductor or a machine did not answer in time
 
 Defects are not in this tree: the API answers 500 without details, and logs the traceback.
 """
+
+import math
 
 
 class ServiceError(Exception):
@@ -144,7 +147,7 @@ class AlreadyExists(Conflict):
         known = _MESSAGES.get(
             (kind, field), "{article} {kind} with {field} {value} already exists."
         )
-        article = "An" if kind[0] in "aeiou" else "A"
+        article = "An" if kind[0] in "aeio" else "A"  # a user
         super().__init__(known.format(article=article, kind=kind, field=field, value=value))
 
 
@@ -158,6 +161,16 @@ class TooLarge(ServiceError):
     """The body is too large."""
 
     status = 413
+
+
+class TooMany(ServiceError):
+    """Too many requests of this address were refused; retry later."""
+
+    status = 429
+
+    def __init__(self, seconds: float, message: str | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = math.ceil(seconds)
 
 
 class Unavailable(ServiceError):

@@ -25,6 +25,7 @@ The points, in the order in which a step reaches them:
     admitting    an operation has entered an admission queue, or has ended and freed its slot
     admitted     an operation is admitted, its message not yet sent
     beating      beat is about to send the tasks that are due
+    posted       the receiver of a webhook has answered, the outcome is not yet recorded
 """
 
 import os
@@ -36,7 +37,7 @@ from contextlib import suppress
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
-    "beating",
+    "beating", "posted",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []

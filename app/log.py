@@ -17,17 +17,54 @@ from typing import Any
 import orjson
 import structlog
 
+from app import request_ids
+
 #: Libraries that log at WARNING and above, at any level of this service.
 QUIET = ("alembic", "asyncio", "celery", "kombu", "sqlalchemy", "sushy", "urllib3")
 
+
+def add_trace(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the trace of the request that a line names, if the request is traced."""
+    if trace := request_ids.trace_of(event.get("request_id")):
+        event["trace_id"] = trace
+    return event
+
+
 SHARED: list[structlog.typing.Processor] = [
     structlog.contextvars.merge_contextvars,
+    add_trace,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.stdlib.PositionalArgumentsFormatter(),
     structlog.processors.StackInfoRenderer(),
 ]
+
+
+#: Most characters of a text in a line, and items of a list: both may come from a machine.
+LONGEST, MOST_ITEMS = 4000, 50
+_TRACEBACK = ("exception", "exc_info", "stack")
+
+
+def _cut(value: Any) -> Any:
+    """Shorten long texts and lists."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        return f"{value[:LONGEST]}... ({len(value)} characters)"
+    if isinstance(value, list | tuple):
+        cut = [_cut(each) for each in value[:MOST_ITEMS]]
+        return [*cut, f"... ({len(value)} items)"] if len(value) > MOST_ITEMS else cut
+    if isinstance(value, dict):
+        return {name: _cut(each) for name, each in list(value.items())[:MOST_ITEMS]}
+    return value
+
+
+def bounded(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Shorten long values of a line, except a traceback."""
+    return {name: each if name in _TRACEBACK else _cut(each) for name, each in event.items()}
 
 
 def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
@@ -60,7 +97,7 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=SHARED, processors=[remove, add_facts, *last]
+            foreign_pre_chain=SHARED, processors=[remove, bounded, add_facts, *last]
         )
     )
     handler.addFilter(_rate_limit())
@@ -116,17 +153,17 @@ class RateLimited:
 
 def _rate_limit(seconds: float = 5.0) -> Callable[[logging.LogRecord], bool]:
     """
-    Build a filter that limits the records of Celery and kombu to one per source line and interval.
+    Build a filter that limits the records of some libraries to one per source line and interval.
 
-    While the broker is unreachable, they log at every try. Messages are kept;
-    the traceback of an exception is replaced by its text.
+    While the broker or the collector of traces is unreachable, they log at every try. Messages are
+    kept; the traceback of an exception is replaced by its text.
     """
     passed: dict[tuple[str, int], float] = {}
 
     def passes(record: logging.LogRecord) -> bool:
         if record.name == "py.warnings" and "CPendingDeprecationWarning" in record.getMessage():
             return False  # it repeats for a behaviour that this service relies on
-        if not record.name.startswith(("celery", "kombu")):
+        if not record.name.startswith(("celery", "kombu", "opentelemetry")):
             return True
         place = (record.pathname, record.lineno)
         if record.created < passed.get(place, 0.0) + seconds:
@@ -149,3 +186,18 @@ def bound(**facts: Any) -> Iterator[None]:
     """Add facts to every line logged within, in this thread."""
     with structlog.contextvars.bound_contextvars(**facts):
         yield
+
+
+def bind(**facts: Any) -> None:
+    """Add facts to every line that this thread logs, until `unbind`."""
+    structlog.contextvars.bind_contextvars(**facts)
+
+
+def unbind(*names: str) -> None:
+    """Remove facts that `bind` has added."""
+    structlog.contextvars.unbind_contextvars(*names)
+
+
+def fact(name: str) -> Any:
+    """Return a fact that the lines of this thread have; None: they do not have it."""
+    return structlog.contextvars.get_contextvars().get(name)

@@ -4,10 +4,10 @@ The WSGI application of the API: middleware, blueprints and hooks of all request
 
 import re
 import time
-import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
@@ -18,18 +18,37 @@ from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 from werkzeug.http import HTTP_STATUS_CODES
 
-from app import log
-from app.api import auth, bodies, errors, heartbeats, root, routes, versions
+from app import log, request_ids, tracing
+from app.api import (
+    auditing,
+    auth,
+    bodies,
+    errors,
+    heartbeats,
+    measuring,
+    page_facts,
+    page_files,
+    root,
+    routes,
+    sites,
+    versions,
+)
 from app.api.agents import agents
 from app.api.allocations import allocations
 from app.api.answers import RUNTIME, Wsgi, json
+from app.api.audit import audit
+from app.api.change_events import change_events
 from app.api.chassis import chassis
 from app.api.conductors import conductors
 from app.api.drivers import drivers
 from app.api.events import events
+from app.api.fleet_operations import fleet_operations
+from app.api.following import FOLLOWING, Following
 from app.api.hardware import hardware
 from app.api.history import history
 from app.api.inspection_rules import inspection_rules
+from app.api.limits import LIMITS, Limits
+from app.api.login import login
 from app.api.machine_states import machine_states
 from app.api.management import management
 from app.api.node_states import node_states
@@ -41,19 +60,26 @@ from app.api.policy.enforce import POLICY
 from app.api.policy.file import make as make_policy
 from app.api.portgroups import portgroups
 from app.api.ports import ports
+from app.api.provision_states import provision_states
+from app.api.public_paths import is_of_agents
+from app.api.rollouts import rollouts
 from app.api.routes import Route
 from app.api.runbooks import runbooks
+from app.api.service import service
 from app.api.shards import shards
+from app.api.sites import Sites
 from app.api.steps import steps
 from app.api.templates import templates
 from app.api.traits import traits
 from app.api.vendor import vendor
 from app.api.vifs import vifs
 from app.api.volumes import volumes
+from app.api.webhooks import webhooks
 from app.api.why import why
+from app.config.settings import Api as ApiSettings
 from app.errors import Invalid, NotAcceptable
 from app.kit.caller import Caller
-from app.kit.concurrency import RequestSlots
+from app.kit.concurrency import Busy, RequestSlots
 from app.runtime import Runtime
 
 logger = log.get(__name__)
@@ -62,14 +88,26 @@ BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
     traits, templates, runbooks, allocations, shards, events, steps, why,
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
-    inspection_rules,
+    inspection_rules, change_events, webhooks, audit, rollouts, provision_states,
+    fleet_operations, service, login,
 )  # fmt: skip
+#: Requests of agents that a process handles at once, and those that may wait for it.
+AGENTS_AT_ONCE, AGENTS_QUEUED = 2, 64
+#: Requests of users that may wait for a request slot in a process.
+QUEUED = 256
 #: Excluded from the audit log: read-only methods, and the frequent heartbeats of agents.
 READS, HEARTBEATS = ("GET", "HEAD", "OPTIONS"), "/v1/heartbeat"
 #: Most characters of a header in the log.
 LONGEST_HEADER = 200
+#: Path -> view of the pages: the documentation, and the page of operators.
+PAGES = {
+    **page_files.views("/docs", Path(document.__file__).parent, "page.html"),
+    **page_files.views(
+        "/ui", Path(__file__).parent / "ui", "index.html", facts=page_facts.encoded()
+    ),
+}
 #: Paths without API version; all others are below /v1, with or without that prefix.
-UNVERSIONED = ("/", "/openapi.json", "/docs", "/healthcheck")
+UNVERSIONED = ("/", "/openapi.json", "/healthcheck", *PAGES)
 #: Paths of older clients, with the node last; these first parts are no valid names of nodes.
 NODE_LAST = re.compile(
     r"/v1/nodes/(maintenance|states(?:/(?:power|provision|raid|console|boot_mode|secure_boot))?"
@@ -101,15 +139,28 @@ def create_app(runtime: Runtime) -> Flask:
     for blueprint in BLUEPRINTS:
         api.register_blueprint(blueprint)
     api.outside = root.register(app)
-    app.add_url_rule("/docs", view_func=document.page)
+    for path, view in PAGES.items():
+        app.add_url_rule(path, view_func=view)
     errors.register(app)
-    _register_hooks(app, auth.make(runtime.settings))
-    turns = RequestSlots(
-        runtime.settings.api.blocking_threads, runtime.settings.api.waiting_threads
-    )
-    application = heartbeats.middleware(runtime, _limited(turns, app.wsgi_app))
-    app.wsgi_app = _under_v1(bodies.middleware(runtime.settings.api.body_timeout, application))  # type: ignore[method-assign, assignment]
+    auditing.register(app, runtime)
+    authenticate = app.extensions[auth.AUTHENTICATE] = auth.make(runtime)
+    _register_hooks(app, authenticate, Sites(runtime.settings))
+    app.wsgi_app = _middleware(runtime, app)  # type: ignore[method-assign, assignment]
     return app
+
+
+def _middleware(runtime: Runtime, app: Flask) -> Wsgi:
+    """Return the application within its middleware; the last one sees a request first."""
+    settings = runtime.settings.api
+    limits = app.extensions[LIMITS] = Limits(settings)
+    app.extensions[FOLLOWING] = Following(runtime, limits.clients)
+    client_of = limits.clients.key_of
+    wsgi = _limited(settings, client_of, app.wsgi_app)
+    wsgi = heartbeats.middleware(runtime, wsgi)
+    wsgi = bodies.middleware(settings.body_timeout, client_of, wsgi)
+    wsgi = limits.middleware(wsgi)
+    wsgi = _under_v1(wsgi)
+    return measuring.middleware(sites.with_headers(wsgi))
 
 
 class Application(Flask):
@@ -146,15 +197,18 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         pass
 
 
-def _register_hooks(app: Flask, authenticate: auth.Authenticate) -> None:
+def _register_hooks(app: Flask, authenticate: auth.Authenticate, allowed: Sites) -> None:
     """Register the hooks before and after every request."""
 
     @app.before_request
     def identify() -> Response | None:
-        g.started = time.perf_counter()
-        g.request_id = f"req-{uuid.uuid4()}"
-        g.unrouted = True
         request = request_ctx.request
+        g.started = time.perf_counter()
+        g.span = tracing.begin_request(request.headers.get("Traceparent"))
+        g.request_id = tracing.id_of(g.span) if g.span else request_ids.new()
+        log.bind(request_id=g.request_id)
+        g.unrouted = True
+        measuring.note_route(request)
         try:
             g.version = versions.negotiate(request.headers)
         except NotAcceptable as error:
@@ -163,11 +217,13 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate) -> None:
             return errors.unrouted(406, HTTP_STATUS_CODES[406], str(error))
         g.unrouted = False
         _check_address(request)
+        allowed.check(request)
         g.caller = authenticate(request, g.request_id)
         return None
 
     @app.after_request
     def sign(response: Response) -> Response:
+        response = auditing.finish(response)
         headers = response.headers
         if request.method == "OPTIONS":
             del headers["Content-Type"]  # the answer has no content
@@ -175,7 +231,13 @@ def _register_hooks(app: Flask, authenticate: auth.Authenticate) -> None:
         audited = request.method not in READS and not request.path.startswith(HEARTBEATS)
         if audited or log.debugging():
             _log_response(response, logger.info if audited else logger.debug)
+        if g.span:
+            tracing.end_request(g.span, *measuring.method_and_route(request), response.status_code)
         return response
+
+    @app.teardown_request
+    def forget(_error: BaseException | None) -> None:
+        log.unbind("request_id")
 
 
 def _log_response(response: Response, write: Callable[..., Any]) -> None:
@@ -190,7 +252,6 @@ def _log_response(response: Response, write: Callable[..., Any]) -> None:
         method=request.method,
         path=request.path,
         status=response.status_code,
-        request_id=g.request_id,
         ms=round((time.perf_counter() - g.started) * 1000, 1),
     )
 
@@ -215,12 +276,24 @@ def _check_address(request: Request) -> None:
                 raise Invalid(f"Unexpected arguments: {name}: it is given more than once")
 
 
-def _limited(turns: RequestSlots, inner: Wsgi) -> Wsgi:
-    """Limit the requests that the application handles at once to the number of request slots."""
+def _limited(
+    settings: ApiSettings, client_of: Callable[[Mapping[str, Any]], str], inner: Wsgi
+) -> Wsgi:
+    """
+    Limit the requests that the application handles at once to the number of request slots.
+
+    Agents, which need no credentials, have slots of their own.
+    """
+    callers = RequestSlots(settings.blocking_threads, settings.waiting_threads, QUEUED)
+    machines = RequestSlots(AGENTS_AT_ONCE, AGENTS_QUEUED, AGENTS_QUEUED)
 
     def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        with turns.taken():
-            return inner(environ, start_response)
+        slots = machines if is_of_agents(environ["PATH_INFO"]) else callers
+        try:
+            with slots.hold(client_of(environ)):
+                return inner(environ, start_response)
+        except Busy as busy:
+            return errors.service_error(busy, environ)(environ, start_response)
 
     return serve
 

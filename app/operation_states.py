@@ -142,12 +142,16 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
         "it has failed or was aborted, and the cursor is at a cleanup step",
     ),
     E.SUCCEED: Transition(
-        S.SUCCEEDED, {None: (A.API,), S.RUNNING: (A.CONDUCTOR,)},
+        S.SUCCEEDED, {None: (A.API, A.PERIODIC), S.RUNNING: (A.CONDUCTOR,)},
         "the last step is done; or there was nothing to do",
     ),
     E.FAIL: Transition(
         S.FAILED,
-        {None: (A.API,), S.RUNNING: (A.CONDUCTOR, A.RECONCILER), S.WAITING: (A.RECONCILER,)},
+        {
+            None: (A.API, A.PERIODIC),
+            S.RUNNING: (A.CONDUCTOR, A.RECONCILER),
+            S.WAITING: (A.RECONCILER,),
+        },
         "a step has failed or run out of time, and no cleanup step is left; or the requested steps"
         " were invalid",
     ),
@@ -162,7 +166,7 @@ OPERATIONS: Mapping[OperationEvent, Transition] = {
         "it was aborted, and no cleanup step is left",
     ),
     E.SUPERSEDE: Transition(
-        S.ABORTED, dict.fromkeys((S.QUEUED, S.WAITING, S.HELD), (A.API,)),
+        S.ABORTED, dict.fromkeys((S.QUEUED, S.WAITING, S.HELD), (A.API, A.PERIODIC)),
         "another verb replaces it",
     ),
     E.RESTORE: Transition(

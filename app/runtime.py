@@ -12,9 +12,12 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 
+from app import tracing
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
+from app.kit import data_keys
 from app.kit.refused_lookups import Refusals
+from app.metrics.table import BMC_COMMANDS, BMC_REFUSALS
 from app.operation_states import ACTOR, Actor
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core import registry
@@ -69,7 +72,7 @@ class Call:
     expires: float | None = None  # seconds after which it is dropped; None: never
 
 
-class Asks(Protocol):
+class Calls(Protocol):
     """Transport of synchronous calls to conductors, and of their answers (`app.engine.rpc`)."""
 
     def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
@@ -91,8 +94,10 @@ class Runtime:
     drivers: Registry
     send: Callable[[Message | Call], bool]  # returns whether the broker took it; raises nothing
     cache: dict[str, Any] = field(default_factory=dict)
-    asks: Asks | None = None  # None: this process calls no conductors
+    asks: Calls | None = None  # None: this process calls no conductors
     refusals: Refusals | None = None  # of lookups; None: this process records none
+    # length of a conductor's step queue, by its name; raises Unavailable. None: no broker
+    backlog: Callable[[str], int] | None = None
 
     @contextmanager
     def transaction(self, actor: Actor = Actor.API) -> Iterator[Session]:
@@ -102,13 +107,13 @@ class Runtime:
             session.info[ACTOR] = actor
             yield session
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def write_connection(self) -> AbstractContextManager[Connection]:
         """Open a read-write transaction without a session."""
-        return transactions.writing(self.engine)
+        return transactions.write_connection(self.engine)
 
-    def looking(self) -> AbstractContextManager[Connection]:
+    def read_connection(self) -> AbstractContextManager[Connection]:
         """Open a read-only transaction without a session."""
-        return transactions.looking(self.engine)
+        return transactions.read_connection(self.engine)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -130,9 +135,11 @@ def make(
     """
     Create the runtime of this process, with every hardware type that the settings enable.
 
-    Raises SettingsError: see `load_drivers`.
+    Raises SettingsError: see `load_drivers` and `data_keys.keyring`.
     """
-    engine = connections.connect(settings.database.connection, **settings.database.limits)
+    database = settings.database
+    keyring = data_keys.keyring(database)
+    engine = connections.connect(database.connection, **database.limits, keyring=keyring)
     return Runtime(settings, engine, load_drivers(settings, bmcs), send)
 
 
@@ -155,8 +162,18 @@ def load_drivers(settings: Settings, bmcs: Bmcs | None = None) -> Registry:
                 trip_after=settings.bmc.failure_threshold,
                 cool_down=settings.bmc.retry_after,
                 cool_down_max=settings.bmc.max_retry_after,
+                observe=_observe_bmc,
             ),
             options=settings.options(),
         )
     except registry.UnknownName as error:
         raise SettingsError(str(error)) from None
+
+
+def _observe_bmc(address: str, urgency: str, result: str, seconds: float) -> None:
+    """Record a command to a BMC, or its refusal, in the metrics and in the trace."""
+    tracing.called(f"bmc.{urgency}", address, result, seconds)
+    if result in ("breaker", "busy"):
+        BMC_REFUSALS.add(result)
+    else:
+        BMC_COMMANDS.observe(seconds, urgency, result)

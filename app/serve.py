@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import threading
 from contextlib import suppress
 
 from granian.constants import HTTPModes, Interfaces, Loops
@@ -19,19 +20,25 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
-from app import certificate, killpoints, log, runtime
+from app import certificate, killpoints, log, runtime, tracing
+from app.api import bodies, passwords
 from app.api.answers import Wsgi
-from app.api.bodies import AT_ONCE
+from app.api.following import FOLLOWING
 from app.api.heartbeats import MOST
-from app.broker import queue
+from app.broker import backlog, queue
+from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
-from app.config.settings import Settings
+from app.config.settings import Api, Settings
+from app.db.sealing import keyring_of
+from app.kit.change_tail import Tail
 from app.kit.refused_lookups import Refusals
-from app.main import create_app
+from app.main import AGENTS_AT_ONCE, AGENTS_QUEUED, QUEUED, create_app
+from app.metrics import recording
 from app.parent import die_with_parent
 
 logger = log.get(__name__)
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
 #: Seconds between SIGTERM and SIGKILL for a process.
 STOP_TIMEOUT = 1
 #: Allocations between garbage collections: more than most requests leave behind.
@@ -76,10 +83,15 @@ def main(settings: Settings) -> None:
         application = queue.celery(settings)
         shared.send, shared.asks = (
             queue.sender(application),
-            queue.RedisCalls(application, settings),
+            RedisCalls(application, settings, keyring_of(shared.engine.dialect)),
         )
+        recording.start()
+        tracing.start(settings, "api")
         broker = settings.broker
-        shared.refusals = Refusals(client(broker.url, broker.connect_timeout), broker.prefix)
+        redis = client(broker.url, broker.connect_timeout)
+        shared.refusals = Refusals(redis, broker.prefix)
+        shared.backlog = backlog.reader(backlog.messages_of(application, settings, redis))
+        _close_at_stop(app.extensions[FOLLOWING].tail)
         gc.freeze()  # the collector skips the objects that exist by now
         gc.set_threshold(GC_THRESHOLD)
         _keep_memory()
@@ -91,7 +103,7 @@ def main(settings: Settings) -> None:
         api.port,
         interface=Interfaces.WSGI,
         workers=api.api_workers,
-        blocking_threads=api.blocking_threads + api.waiting_threads + 2 * MOST + AT_ONCE,
+        blocking_threads=_threads(api),
         backlog=api.backlog,
         backpressure=_connections(api.max_connections),
         http1_settings=HTTP1Settings(header_read_timeout=round(api.keep_alive_time * 1000)),
@@ -106,8 +118,39 @@ def main(settings: Settings) -> None:
         respawn_interval=0,
         workers_kill_timeout=STOP_TIMEOUT,
     )
+    if settings.is_open:
+        logger.warning("api.no_authentication", host=api.host_ip, setting="[DEFAULT]auth_strategy")
     logger.info("api.started", host=api.host_ip, port=api.port, processes=api.api_workers)
     server.serve(target_loader=load, wrap_loader=False)
+
+
+def _close_at_stop(tail: Tail) -> None:
+    """
+    Close the tail at SIGTERM or SIGINT, so that requests that follow events end regularly.
+
+    granian sets handlers of its own afterwards, so the signals arrive in a pipe beside them.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while os.read(reading, 1)[0] not in STOPS:
+            pass
+        tail.close()
+
+    threading.Thread(target=wait, name="stop", daemon=True).start()
+
+
+def _threads(api: Api) -> int:
+    """
+    Return the number of threads of a process: those of each kind of request, so that many requests
+    of one kind leave threads for the others.
+    """
+    waiting = api.waiting_threads + api.polling_threads + api.event_streams + passwords.CHECKED
+    agents = AGENTS_AT_ONCE + 2 * AGENTS_QUEUED + 2 * MOST
+    reading = bodies.AT_ONCE + bodies.QUEUED + bodies.LARGE_QUEUED
+    return api.blocking_threads + QUEUED + waiting + agents + reading
 
 
 def _connections(wanted: int) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from app.api.node_fields import CHANGED, CREATED, FIELDS, FILTERS, FILTERS_SINCE, UPDATE, Field
-from app.api.node_view import SORTABLE
+from app.api.node_query import SORTABLE
 from app.api.schemas.common import Document, Flag
 from app.api.schemas.nodes import NodeCreate
 from app.api.versions import MIN

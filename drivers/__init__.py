@@ -5,6 +5,11 @@ The other modules of this package are internal and may change. A driver that nee
 imports it by its path.
 """
 
+from drivers.agent.hooks import (
+    post_clean_step_hook,
+    post_deploy_step_hook,
+    post_service_step_hook,
+)
 from drivers.core import errors
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Frame
@@ -77,6 +82,9 @@ __all__ = [
     "deploy_step",
     "errors",
     "passthru",
+    "post_clean_step_hook",
+    "post_deploy_step_hook",
+    "post_service_step_hook",
     "run_parts",
     "step",
 ]

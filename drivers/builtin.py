@@ -39,7 +39,7 @@ from drivers.redfish.management import RedfishManagement
 from drivers.redfish.power import RedfishPower
 from drivers.redfish.raid import RedfishRaid
 from drivers.redfish.vendor import RedfishVendor
-from drivers.storage import ExternalStorage
+from drivers.storage import CinderStorage, ExternalStorage
 
 #: Interfaces for machines of any vendor.
 _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
@@ -52,7 +52,7 @@ _GENERIC: Mapping[str, Sequence[type[Interface]]] = {
     "network": (NoopNetwork,),
     "raid": (NoRaid, AgentRaid),
     "rescue": (NoRescue, AgentRescue),
-    "storage": (NoopStorage, ExternalStorage),
+    "storage": (NoopStorage, CinderStorage, ExternalStorage),
     "vendor": (NoVendor,),
 }
 
@@ -102,7 +102,7 @@ class FakeHardware(HardwareType):
         "power": (fake.FakePower, RedfishPower, IpmiPower),
         "raid": (fake.FakeRaid, NoRaid, AgentRaid, RedfishRaid),
         "rescue": (fake.FakeRescue, NoRescue, AgentRescue),
-        "storage": (NoopStorage, ExternalStorage, fake.FakeStorage),
+        "storage": (NoopStorage, CinderStorage, ExternalStorage, fake.FakeStorage),
         "vendor": (fake.FakeVendor, NoVendor, RedfishVendor, IpmiVendor),
     }
 

@@ -5,10 +5,16 @@ Safe opening of files whose paths come from users: regular files only, without b
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
+
+
+def is_below(place: str | Path, folders: Iterable[str]) -> bool:
+    """Whether a path lies in one of these directories, with links resolved."""
+    real = Path(os.path.realpath(place))
+    return any(real.is_relative_to(os.path.realpath(each)) for each in folders if each)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 
 from drivers import regular_files
 from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Options
 
 #: Directories of special files: reading one may block or have side effects.
 _NO_FILES = ("/dev", "/proc", "/sys")
@@ -34,6 +35,26 @@ def trust(value: Any) -> bool | str:
     if isinstance(value, bool):
         return value
     return _WORDS.get(str(value).strip().lower(), str(value))
+
+
+def of_node(options: Options, value: Any, where: str) -> bool | str:
+    """
+    Parse the value of a node: as `trust`, but a path only below an allowed directory.
+
+    where: the field, for errors.
+
+    Raises InvalidDriverInfo: the directory is not allowed.
+    """
+    trusted = trust(value)
+    if isinstance(trusted, bool) or "-----BEGIN" in trusted:
+        return trusted
+    allowed = options["conductor"]["verify_ca_allowed_paths"]
+    if "\0" in trusted or not regular_files.is_below(trusted, allowed):
+        raise InvalidDriverInfo(
+            f"{where}: files of certificates may only lie in {', '.join(allowed) or 'no directory'}"
+            " ([conductor]verify_ca_allowed_paths)"
+        )
+    return trusted
 
 
 def is_certificates(text: str) -> bool:

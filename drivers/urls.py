@@ -6,14 +6,14 @@ space or a control character is refused, since parsers disagree about it.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from drivers import regular_files
+from drivers import networks, regular_files
 from drivers.core.errors import BadImage, InvalidDriverInfo
 from drivers.core.target import Options
 
@@ -52,12 +52,21 @@ def readable(options: Options, value: Any, where: str) -> str:
     url = checked(value, where, ALL)
     if is_file(url):
         _check_place(options, _real(url, where), where)
+    else:
+        networks.of_urls(options, where).check_url(url)
     return url
 
 
 def is_file(url: str) -> bool:
     parts = _split(url)
     return parts is not None and parts.scheme == "file"
+
+
+def redacted(url: str) -> str:
+    """Return a URL without credentials and query, for messages."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, place, parts.path, "", ""))
 
 
 @contextmanager
@@ -106,17 +115,13 @@ def _check_place(options: Options, place: Path, where: str) -> None:
     Raises InvalidDriverInfo: it does not.
     """
     allowed = options["conductor"]["file_url_allowed_paths"]
-    if not _is_below(place, allowed):
+    if not regular_files.is_below(place, allowed):
         raise InvalidDriverInfo(
             f"{where}: files may only lie in {', '.join(allowed) or 'no directory'}"
             " ([conductor]file_url_allowed_paths)"
         )
-    if _is_below(place, (*FORBIDDEN, options["DEFAULT"]["data_dir"])):
+    if regular_files.is_below(place, (*FORBIDDEN, options["DEFAULT"]["data_dir"])):
         raise InvalidDriverInfo(
             f"{where}: files below {', '.join(FORBIDDEN)} and the data directory are always"
             " refused, also if [conductor]file_url_allowed_paths has them"
         )
-
-
-def _is_below(place: Path, folders: Iterable[str]) -> bool:
-    return any(place.is_relative_to(os.path.realpath(each)) for each in folders if each)

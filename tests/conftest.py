@@ -1,7 +1,8 @@
-"""What all tests share: databases of both kinds, and the honest report of what was not run."""
+"""Fixtures of all tests: databases of both kinds; and a summary that names unselected tests."""
 
 import os
 import shutil
+import signal
 import sys
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,13 +18,18 @@ from drivers.core import registry
 from tests.support import postgresql
 from tests.support.prerequisites import NOT_RUN, not_run
 
-# a busy machine makes the same examples more slowly
+# on a busy machine, generating the examples takes longer
 hypothesis_settings.register_profile(
     "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 hypothesis_settings.load_profile("busy")
 
 pytest_plugins = ["tests.support.rings"]
+
+
+def pytest_configure():
+    # a background job of a shell script ignores it, and so would the programs that tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -47,7 +53,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True)
 def usual_umask():
-    """Commands that are run inside the test process set its umask for good."""
+    """Restore the umask, which commands that run inside the test process change."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -55,7 +61,7 @@ def usual_umask():
 
 @pytest.fixture(autouse=True)
 def usual_logging(monkeypatch):
-    """Logging that a test configures ends with it, and no logger keeps that configuration."""
+    """Undo a test's configuration of logging, also in loggers that cache it."""
     configure = structlog.configure
     monkeypatch.setattr(
         structlog,
@@ -68,7 +74,7 @@ def usual_logging(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def entry_points_read_once():
-    """Reading the entry points of all installed packages is most of loading the drivers."""
+    """Cache the entry points of all packages: reading them is most of loading the drivers."""
 
     @cache
     def read(_path, group):
@@ -90,7 +96,7 @@ def postgresql_server():
 
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory):
-    """A file with the newest schema, to be copied."""
+    """Template file with the newest schema."""
     path = tmp_path_factory.mktemp("migrated") / "ingot.db"
     schema.upgrade(f"sqlite:///{path}")
     engine = create_engine(f"sqlite:///{path}")
@@ -102,15 +108,20 @@ def migrated_sqlite(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def migrated_postgresql(postgresql_server):
-    """The name of a database with the newest schema, to be copied."""
+    """Name of a template database with the newest schema."""
     url = postgresql_server.database()
     schema.upgrade(url)
     return postgresql.name_of(url)
 
 
+@pytest.fixture(scope="session")
+def postgresql_copies(postgresql_server, migrated_postgresql):
+    return postgresql.Copies(postgresql_server, migrated_postgresql)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty_database(request, tmp_path):
-    """The URL of a database without any table, of either kind."""
+    """URL of a database without tables, of either kind."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'ingot.db'}"
         return
@@ -122,12 +133,13 @@ def empty_database(request, tmp_path):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request, tmp_path):
-    """The URL of a database with the newest schema and no rows, of either kind."""
+    """URL of a database with the newest schema and no rows, of either kind."""
     if request.param == "sqlite":
         shutil.copy(request.getfixturevalue("migrated_sqlite"), tmp_path / "ingot.db")
+        (tmp_path / "ingot.db").chmod(0o600)  # as the service creates it
         yield f"sqlite:///{tmp_path / 'ingot.db'}"
         return
-    server = request.getfixturevalue("postgresql_server")
-    url = server.database(request.getfixturevalue("migrated_postgresql"))
+    copies = request.getfixturevalue("postgresql_copies")
+    url = copies.take()
     yield url
-    server.drop(url)
+    copies.give_back(url)

@@ -1,11 +1,9 @@
 """
 Wording check of docstrings, comments, messages and documentation against docs/style.md.
 
-`python -m tests.prose [path ...]` prints each match with its rule; `--lower` writes the counts of
-the tree to ALLOWED, and refuses if their sum would grow.
+`python -m tests.prose [path ...]` prints each match with its rule, and exits 1 if there is one.
 """
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -13,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ALLOWED = Path(__file__).with_name("prose_allowed.json")
 CODE = ("app", "workers", "drivers", "migrations", "tests", "docs")
 PAGES = ("*.md", "docs/**/*.md", "compose/*", "compose/.env.example")
 #: Files that quote the banned words.
@@ -171,30 +168,14 @@ def counts() -> dict[str, int]:
     return {path: count for path, count in found.items() if count}
 
 
-def allowed() -> dict[str, int]:
-    """Number of banned phrases that each file may still contain."""
-    return json.loads(ALLOWED.read_text())
-
-
-def lower() -> int:
-    """Write the counts of the tree to ALLOWED, unless their sum has grown."""
-    found = counts()
-    if ALLOWED.exists() and sum(found.values()) > sum(allowed().values()):
-        grown = {path: count for path, count in found.items() if count > allowed().get(path, 0)}
-        sys.stderr.write(f"reword these first: {grown}\n")
-        return 1
-    ALLOWED.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
-    return 0
-
-
-def main(arguments: list[str]) -> int:
-    if arguments == ["--lower"]:
-        return lower()
-    for path in [Path(name).resolve() for name in arguments] or files():
+def main(paths: list[str]) -> int:
+    found = False
+    for path in [Path(name).resolve() for name in paths] or files():
         for match in matches(path):
+            found = True
             where = f"{path.relative_to(ROOT)}:{match.line}"
             sys.stdout.write(f"{where}: {match.rule} ({RULES[match.rule][1]}): {match.text}\n")
-    return 0
+    return int(found)
 
 
 if __name__ == "__main__":

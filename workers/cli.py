@@ -4,24 +4,32 @@ All commands of `ingot`: service processes, database, settings, and the API clie
 
 import difflib
 import json
-import os
 import socket
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app import log
 from app.cli import tree
 from app.cli.forms import Form
 from app.cli.output import Output
-from app.config import settings as app_settings
+from app.config import description
 from app.config.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
+from workers import accounts
+from workers.configuration import Config, DatabaseUrl, DataDir, read
 from workers.supervisor import location, permissions
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
+
+if TYPE_CHECKING:  # slow to import
+    from sqlalchemy import Connection
+
+    from app.db.sealing import Master
+
+T = TypeVar("T")
 
 app = typer.Typer(
     help="Bare-metal provisioning that loses nothing.",
@@ -31,10 +39,12 @@ app = typer.Typer(
 )
 db = typer.Typer(help="Manage the database.", no_args_is_help=True)
 app.add_typer(db, name="db")
+keys = typer.Typer(help="Manage the keys that encrypt secrets.", no_args_is_help=True)
+app.add_typer(keys, name="secrets")
 conductors = typer.Typer(invoke_without_command=True)
 app.add_typer(conductors, name="conductor")
-
-Config = Annotated[Path | None, typer.Option(help="TOML file with settings; default: INGOT_CONFIG")]
+for group in accounts.GROUPS:
+    app.add_typer(group)
 
 
 def main() -> None:
@@ -46,23 +56,6 @@ def main() -> None:
         sys.exit(1)
 
 
-def read(config: Path | None, **flags: Any) -> Settings:
-    """
-    Load the settings and set up logging; `flags` (group__name) override them.
-
-    Also sets the umask: files that are created later are private to this user.
-    Raises SettingsError.
-    """
-    permissions.keep_private()
-    settings = app_settings.load(
-        os.environ, config, {name.replace("__", "."): value for name, value in flags.items()}
-    )
-    log.set_up(settings.default.log_level, settings.default.log_format, role="up")
-    for warning in settings.warnings:
-        log.get(__name__).warning("settings.doubtful", detail=warning)
-    return settings
-
-
 @app.command()
 def up(
     *,
@@ -72,9 +65,7 @@ def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any")] = None,
     conductors: Annotated[int, typer.Option(help="Number of conductors", min=1)] = 1,
-    database: Annotated[
-        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
-    ] = None,
+    database: DatabaseUrl = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     pidfile: Annotated[Path | None, typer.Option(help="File for the pids, as JSON")] = None,
     no_restart: Annotated[
@@ -111,7 +102,7 @@ def read_alone(config: Path | None) -> Settings:
 def api(config: Config = None) -> None:
     """Serve the API."""
     settings = read_alone(config)
-    supervisor.become(settings, "api", supervisor.ROLES["api"])
+    supervisor.become_alone(settings, "api", "api")
 
 
 @conductors.callback()
@@ -128,14 +119,14 @@ def conductor(
     settings = read_alone(config)
     permissions.prepare(settings)
     chosen = name or settings.default.host or socket.gethostname()
-    supervisor.become(settings, chosen, supervisor.ROLES["conductor"], chosen)
+    supervisor.become_alone(settings, chosen, "conductor", chosen)
 
 
 @app.command()
 def beat(config: Config = None) -> None:
     """Run the scheduler of periodic tasks; a second one stands by."""
     settings = read_alone(config)
-    supervisor.become(settings, "beat", supervisor.ROLES["beat"])
+    supervisor.become_alone(settings, "beat", "beat")
 
 
 @app.command()
@@ -166,18 +157,18 @@ def dhcp_config(
 @db.command()
 def upgrade(
     config: Config = None,
-    database: Annotated[
-        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
-    ] = None,
+    database: DatabaseUrl = None,
 ) -> None:
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
     own = not settings.database.connection
+    location.make_key(settings)
     settings = location.complete(settings)
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
         permissions.prepare(settings)
     supervisor.migrate(settings)
+    _record(settings, "update/database/schema")
 
 
 @app.command()
@@ -189,10 +180,8 @@ def doctor(
     output: Annotated[
         Form, typer.Option("--output", "-o", "-f", help="Output format")
     ] = Form.TABLE,
-    data_dir: Annotated[Path | None, typer.Option(help="Data directory of `ingot up`")] = None,
-    database: Annotated[
-        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
-    ] = None,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
     broker: Annotated[str | None, typer.Option(help="Redis URL")] = None,
     config: Config = None,
 ) -> None:
@@ -221,9 +210,7 @@ def doctor(
 @db.command()
 def restored(
     config: Config = None,
-    database: Annotated[
-        str | None, typer.Option(help="URL: sqlite:///FILE or postgresql://...")
-    ] = None,
+    database: DatabaseUrl = None,
 ) -> None:
     """
     Declare the database restored from a backup: end all operations, set maintenance on all nodes.
@@ -234,7 +221,9 @@ def restored(
 
     from app import runtime  # here: it imports nearly all modules
     from app.db.diagnosis import reason
+    from app.db.transactions import connection_of
     from app.engine import restore
+    from app.kit import audit
     from app.operation_states import Actor
 
     settings = location.complete(read(config, database__connection=database))
@@ -242,11 +231,76 @@ def restored(
     try:
         with made.transaction(Actor.COMMAND) as session:
             ended, nodes = restore.quarantine(session)
+            audit.add_command(connection_of(session), settings, "update/database/restored")
     except SQLAlchemyError as error:
         raise StartError(f"database: {reason(error)}") from None
     finally:
         made.engine.dispose()
     typer.echo(f"{ended} operations ended, {nodes} nodes are in maintenance")
+
+
+def _record(settings: Settings, action: str) -> None:
+    """Record a command that has changed the database, in a transaction of its own."""
+    from app.db import connections, transactions  # here: SQLAlchemy is slow to import
+    from app.kit import audit
+
+    engine = connections.connect(settings.database.connection, **settings.database.limits)
+    try:
+        with transactions.write_connection(engine) as connection:
+            audit.add_command(connection, settings, action)
+    finally:
+        engine.dispose()
+
+
+def _with_data_keys(
+    config: Path | None, work: "Callable[[Settings, Connection, Sequence[Master]], T]"
+) -> T:
+    """Run `work` in a transaction, with the master keys. Raises StartError, SettingsError."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app import runtime  # here: it imports nearly all modules
+    from app.db.diagnosis import reason
+    from app.db.sealing import keyring_of
+
+    made = runtime.make(location.complete(read(config)), send=lambda _message: False)
+    try:
+        with made.write_connection() as connection:
+            return work(made.settings, connection, keyring_of(connection.dialect).masters)
+    except SQLAlchemyError as error:
+        raise StartError(f"database: {reason(error)}") from None
+    finally:
+        made.engine.dispose()
+
+
+@keys.command()
+def status(config: Config = None) -> None:
+    """Show master keys and data keys by their names, and tables with rows to encrypt, as JSON."""
+    from app.kit import data_keys
+
+    def work(_: Settings, connection: "Connection", masters: "Sequence[Master]") -> Any:
+        return data_keys.status(connection, masters)
+
+    found = _with_data_keys(config, work)
+    typer.echo(json.dumps(found, indent=2))
+
+
+@keys.command()
+def rotate(config: Config = None) -> None:
+    """
+    Encrypt the data keys with the first master key, and add a data key for new secrets.
+
+    The first run starts the encryption of a database; all processes must have the key by then.
+    """
+    from app.kit import audit, data_keys
+
+    def work(settings: Settings, connection: "Connection", masters: "Sequence[Master]") -> None:
+        if not masters:
+            raise SettingsError("[database]secrets_key_file is needed: it has the master key")
+        data_keys.rotate(connection, masters)
+        audit.add_command(connection, settings, "update/database/secrets")
+
+    _with_data_keys(config, work)
+    typer.echo("new secrets are encrypted with a new key within a minute")
 
 
 @app.command("config")
@@ -261,7 +315,7 @@ def show_config(
     config: Config = None,
 ) -> None:
     """Print every setting as a TOML file: value, default, meaning, origin."""
-    settings = list(app_settings.describe(read(config)))
+    settings = list(description.describe(read(config)))
     sections = list(dict.fromkeys(each.group for each in settings))
     if section and section not in sections:
         near = difflib.get_close_matches(section, sections, 1)

@@ -14,7 +14,7 @@ from app.cli.completion import VARIABLE
 
 
 def main() -> None:
-    if tree.knows(_words()):
+    if tree.has_command(_words()):
         tree.operators()(prog_name="ingot")
     else:
         from workers import cli  # here: it imports nearly all modules

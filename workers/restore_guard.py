@@ -93,7 +93,7 @@ class Witness:
         with self._reach.trying():
             return int(self.client.get(self._mark) or 0)
 
-    def look(self, runtime: Runtime) -> None:
+    def check(self, runtime: Runtime) -> None:
         """
         Record the watermark of the database; if it is too low, declare the database restored.
 
@@ -129,7 +129,7 @@ class Witness:
         names = cast("list[bytes]", self.client.zrange(self._record, 0, 0))
         if not (names and names[0].startswith(run_id.encode())):
             return None
-        entries = cast("list[bytes]", self.client.lrange(self._looks, 0, -1))
+        entries = cast("list[bytes]", self.client.lrange(self._check_key, 0, -1))
         pairs = (entry.split() for entry in entries)
         numbers = [last for of, mark, last in pairs if of == names[0] and int(mark) <= level]
         if len(numbers) <= MARGIN:
@@ -155,9 +155,9 @@ class Witness:
         return f"{self.prefix}:touched"
 
     @property
-    def _looks(self) -> str:
+    def _check_key(self) -> str:
         return f"{self.prefix}:looks"
 
     @property
     def _keys(self) -> tuple[str, str]:
-        return self._record, self._looks
+        return self._record, self._check_key

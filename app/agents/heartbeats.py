@@ -7,15 +7,18 @@ once, and run without the ORM.
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Text, bindparam, func, literal, select, update
+from sqlalchemy import Connection, Text, bindparam, func, literal, select, type_coerce, update
 
 from app import killpoints, log
 from app.agents.lookup import fast_track
+from app.config.machine_settings import Agent as AgentSettings
 from app.config.settings import Settings
 from app.db.clock import now
 from app.db.prepared import Prepared
+from app.db.sealing import keyring_of
 from app.db.transactions import retrying
 from app.engine import resume
 from app.errors import Invalid, NodeLocked, NotFound
@@ -24,6 +27,8 @@ from app.kit.identifiers import key_of
 from app.models import AgentRecord, Node, Operation, OperationState
 from app.runtime import Runtime
 from app.states import WITHOUT_INSTANCE
+from drivers import networks
+from drivers.core.errors import InvalidDriverInfo
 
 logger = log.get(__name__)
 
@@ -61,7 +66,7 @@ def heartbeat(runtime: Runtime, ident: str, body: Mapping[str, Any]) -> None:
     """
 
     def record() -> RecordedHeartbeat | None:
-        with runtime.writing() as connection:
+        with runtime.write_connection() as connection:
             node_id = _record(connection, runtime.settings, ident, body)
             return None if node_id is None else _recorded(runtime.settings, connection, node_id)
 
@@ -83,10 +88,11 @@ def record_batch(
     def one(connection: Connection, each: AgentHeartbeat) -> RecordedHeartbeat | None:
         if not _is_complete(each.body, settings.agent.require_tls):
             return None
-        row = _RECORD_REPEATED.first(connection, {**_fields(each.body), "uuid": each.node})
+        values = {**_fields(connection, each.body), "uuid": each.node}
+        row = _RECORD_REPEATED.first(connection, values)
         return _recorded(settings, connection, row[0]) if row else None
 
-    with runtime.writing() as connection:
+    with runtime.write_connection() as connection:
         return [one(connection, each) for each in signs]
 
 
@@ -116,6 +122,7 @@ _KNOWN = select(
     _NODES.reservation,
     _NODES.driver_info,
     _AGENTS.token,
+    type_coerce(_AGENTS.token, Text).label("stored_token"),
     _AGENTS.url,
     _AGENTS.verify_ca,
 ).select_from(Node.__table__.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id))
@@ -126,21 +133,21 @@ _OPTIONAL = {
     "status": "agent_status",
     "status_message": "agent_status_message",
 }
-_RECORD = (
-    update(AgentRecord)
-    .where(_AGENTS.token == bindparam("agent_token"))
-    .values(
-        url=bindparam("callback_url"),
-        heartbeats=_AGENTS.heartbeats + 1,
-        last_heartbeat_at=now(),
-        **{
-            column: func.coalesce(bindparam(key, type_=Text), _AGENTS[column])
-            for column, key in _OPTIONAL.items()
-        },
-    )
+_RECORD = update(AgentRecord).values(
+    token_digest=bindparam("digest"),
+    url=bindparam("callback_url"),
+    heartbeats=_AGENTS.heartbeats + 1,
+    last_heartbeat_at=now(),
+    **{
+        column: func.coalesce(bindparam(key, type_=Text), _AGENTS[column])
+        for column, key in _OPTIONAL.items()
+    },
 )
 _RECORD_BY_ID = Prepared(
-    _RECORD.where(_AGENTS.node_id == bindparam("node")).returning(_AGENTS.node_id)
+    _RECORD.where(
+        _AGENTS.node_id == bindparam("node"),
+        type_coerce(_AGENTS.token, Text) == bindparam("stored_token", type_=Text),
+    ).returning(_AGENTS.node_id)
 )
 _CA, _SENT_CA = _AGENTS.verify_ca, bindparam("agent_verify_ca", type_=Text)
 _UNLOCKED = AgentRecord.__table__.alias("free")
@@ -157,6 +164,7 @@ _RECORD_REPEATED = Prepared(
         )
         .with_for_update(of=_UNLOCKED, skip_locked=True)
         .scalar_subquery(),
+        _AGENTS.token_digest == bindparam("digest"),
         _AGENTS.url == bindparam("callback_url"),
         func.coalesce(_CA, _SENT_CA, "") == func.coalesce(_SENT_CA, _CA, ""),
     ).returning(_AGENTS.node_id)
@@ -173,8 +181,9 @@ _WAITING = Prepared(
 )
 
 
-def _fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: body.get(name) for name in ("callback_url", "agent_token", *_OPTIONAL.values())}
+def _fields(connection: Connection, body: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: body.get(name) for name in ("callback_url", *_OPTIONAL.values())}
+    return values | {"digest": keyring_of(connection.dialect).digest(body["agent_token"])}
 
 
 def _recorded(settings: Settings, connection: Connection, node_id: int) -> RecordedHeartbeat:
@@ -195,7 +204,7 @@ def _record(
         raise Invalid("Agent token is required for heartbeat processing.")
     if not row.token or not secrets.compare_digest(row.token.encode(), token.encode()):
         raise Invalid("Invalid or missing agent token received.")
-    _check(settings.agent.require_tls, body, row.url, row.verify_ca)
+    _check(settings.agent, body, row.url, row.verify_ca)
     if row.url is None and row.reservation is not None:
         raise NodeLocked(row.uuid, row.reservation)
     state = row.provision_state
@@ -203,8 +212,9 @@ def _record(
     if state not in HEARTBEAT_STATES and not kept:
         logger.info("heartbeat.ignored", node=row.uuid, state=row.provision_state)
         return None
-    if not _RECORD_BY_ID.first(connection, {**_fields(body), "node": row.id}):
-        # the agent's token was removed since `_KNOWN` was read
+    values = {**_fields(connection, body), "node": row.id, "stored_token": row.stored_token}
+    if not _RECORD_BY_ID.first(connection, values):
+        # the agent's token was changed since `_KNOWN` was read
         raise Invalid("Invalid or missing agent token received.")
     return int(row.id)
 
@@ -217,7 +227,7 @@ def _is_complete(body: Mapping[str, Any], require_tls: bool) -> bool:
 
 
 def _check(
-    require_tls: bool, body: Mapping[str, Any], known_url: str | None, known_ca: str | None
+    settings: AgentSettings, body: Mapping[str, Any], known_url: str | None, known_ca: str | None
 ) -> None:
     """
     Check a heartbeat against the settings and the recorded address and certificate.
@@ -231,7 +241,11 @@ def _check(
         raise Invalid('An issue with the supplied "callback_url" has been detected.')
     if known_url is not None and url != known_url:
         raise Invalid('Detected change in ramdisk provided "callback_url"')
-    if require_tls and url and not url.startswith("https://"):
+    if settings.require_tls and url and not url.startswith("https://"):
         raise Invalid("TLS is required by configuration")
+    try:
+        networks.of_agents({"agent": asdict(settings)}).check_url(url or "")
+    except InvalidDriverInfo as error:
+        raise Invalid(str(error)) from None
     if known_ca is not None and ca is not None and ca != known_ca:
         raise Invalid("Detected change in ramdisk provided certificate")

@@ -9,17 +9,18 @@ transaction that ends the step.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app import log
 from app.agents import lookup
-from app.db.clock import now
-from app.engine import operations, planning, resume
+from app.db.clock import age, now
+from app.engine import dispatch, operations, planning, resume
 from app.errors import Invalid, NotFound, ServiceError
 from app.flows import INSPECT
 from app.inventory import nodes
 from app.kit.caller import Caller
+from app.kit.refused_lookups import MOST_MACS
 from app.models import (
     ACTIVE,
     AgentRecord,
@@ -29,13 +30,15 @@ from app.models import (
     OperationKind,
     Port,
 )
-from app.runtime import runtime_of
+from app.runtime import Runtime, runtime_of
 from app.states import State
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.errors import HardwareError
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
+HOUR = 3600
 REPORT_STATES = tuple(INSPECT.under_way.values())
 #: BMC addresses in an inventory that mean "none found".
 NO_BMC_ADDRESS = (None, "", "0.0.0.0", "::/0", "::")  # noqa: S104 - nothing listens there
@@ -64,31 +67,54 @@ def receive(
     addresses = {address for address in sent if address not in NO_BMC_ADDRESS}
     if not macs and not addresses and not node_uuid:
         raise Invalid("No lookup information provided")
-    node_id = _look_up(session, macs, addresses, node_uuid)
+    node_id = _find_node(session, macs, addresses, node_uuid)
     discovers = node_id is None and runtime_of(session).settings.auto_discovery.enabled
     known = select(Node).where(Node.id == node_id).with_for_update()
     node = _enroll(session) if discovers else session.scalar(known)
     if node is None or not (discovers or _expects(session, node)):
-        logger.warning("inspection.report_refused", macs=list(macs), bmc=sorted(addresses))
+        seldom.warning(
+            "inspection.report_refused",
+            macs=list(macs[:MOST_MACS]),
+            count=len(macs),
+            bmc=sorted(addresses),
+            address=caller,
+        )
         raise _not_found()
     _store(session, node, report)
     token = lookup.token(session, node, caller) if with_token else None
     session.flush()
     if discovers:
-        plan = planning.single("inspect", "process", {})
-        operations.start(session, node, OperationKind.DISCOVERY, plan, {}, Caller())
+        plan = planning.method_call("inspect", "process", {})
+        dispatch.start(session, node, OperationKind.DISCOVERY, plan, {}, Caller())
     else:
         resume.resume_on_heartbeat(session, node.id)
     return node, token
+
+
+def check_expected(runtime: Runtime) -> None:
+    """
+    Check that some node is inspected, or that unknown machines are enrolled.
+
+    Raises NotFound.
+    """
+    if runtime.settings.auto_discovery.enabled:
+        return
+    with runtime.reading() as session:
+        inspected = select(Node.id).where(Node.provision_state.in_(REPORT_STATES)).limit(1)
+        if session.scalar(inspected) is None:
+            raise _not_found()
 
 
 def _enroll(session: Session) -> Node:
     """
     Create a node for an unknown machine (`[auto_discovery]`).
 
-    Raises NotFound: the settings are wrong; the log has the reason, an unknown caller does not get
-    it.
+    Raises NotFound: too many were created, or the settings are wrong; the log has the reason, an
+    unknown caller does not get it.
     """
+    if limit := _reached_limit(session):
+        seldom.warning("inspection.discovery_limited", setting=f"[auto_discovery]{limit}")
+        raise _not_found()
     fields = {
         "driver": runtime_of(session).settings.auto_discovery.driver,
         "inspect_interface": "agent",
@@ -102,11 +128,28 @@ def _enroll(session: Session) -> Node:
     return node
 
 
+def _reached_limit(session: Session) -> str | None:
+    """Return the setting that forbids to enroll another machine; None: none does."""
+    settings = runtime_of(session).settings.auto_discovery
+    discovered = select(func.count(Operation.node_id.distinct())).where(
+        Operation.kind == OperationKind.DISCOVERY
+    )
+    of_hour = discovered.where(age(Operation.created_at) < HOUR)
+    if settings.max_per_hour and session.scalars(of_hour).one() >= settings.max_per_hour:
+        return "max_per_hour"
+    enrolled = discovered.join(Node, Node.id == Operation.node_id).where(
+        Node.provision_state == State.ENROLL
+    )
+    if settings.max_enrolled and session.scalars(enrolled).one() >= settings.max_enrolled:
+        return "max_enrolled"
+    return None
+
+
 def _not_found() -> NotFound:
     return NotFound("node", "", "Resource could not be found: no node expects this report.")
 
 
-def _look_up(
+def _find_node(
     session: Session, macs: Sequence[str], addresses: set[str], node_uuid: str | None
 ) -> int | None:
     """

@@ -17,7 +17,7 @@ from app.flows import FLOWS
 from app.models import AgentRecord, Node, Port
 from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE
-from drivers.agent.fast_track import chosen
+from drivers.agent.fast_track import is_enabled_by
 
 
 class LookupRefused(NotFound):
@@ -94,7 +94,7 @@ def token(session: Session, node: Node, caller: str | None = None) -> str:
     agent = session.get(AgentRecord, node.id)
     if agent is not None and agent.token:
         repeated = caller is not None and agent.given_to == caller and agent.url is None
-        return agent.token if repeated and _just_given(session, agent) else "******"
+        return agent.token if repeated and _issued_recently(session, agent) else "******"
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
     if agent is None:
@@ -105,7 +105,7 @@ def token(session: Session, node: Node, caller: str | None = None) -> str:
     return agent.token
 
 
-def _just_given(session: Session, agent: AgentRecord) -> bool:
+def _issued_recently(session: Session, agent: AgentRecord) -> bool:
     limit = runtime_of(session).settings.api.lookup_repeat_time
     given = select(AgentRecord.node_id).where(AgentRecord.node_id == agent.node_id)
     return session.scalar(given.where(age(AgentRecord.given_at) < limit)) is not None
@@ -120,4 +120,4 @@ def _expected(settings: Settings, node: Node) -> bool:
 
 def fast_track(settings: Settings, driver_info: Mapping[str, Any]) -> bool:
     """Whether the agent of a node is kept running between operations."""
-    return chosen(driver_info, settings.deploy.fast_track)
+    return is_enabled_by(driver_info, settings.deploy.fast_track)

@@ -1,8 +1,11 @@
 """Routes of the ramdisk agents: lookup, heartbeat, inspection data. They need no authentication."""
 
+import hashlib
 from collections.abc import Mapping
+from functools import wraps
 from typing import Any
 
+import orjson
 from flask import Response, request
 from marshmallow import INCLUDE
 
@@ -15,7 +18,8 @@ from app.api.node_identifiers import key_of
 from app.api.node_shapes import NODE
 from app.api.openapi.returns import ACCEPTED, Returns
 from app.api.openapi.shapes import DOCUMENT, UUID, Component, exactly
-from app.api.routes import Routes
+from app.api.parsing import DEFAULT_LIMIT
+from app.api.routes import Routes, View
 from app.api.schemas.agents import Heartbeat, LookupQuery, NamedHeartbeat
 from app.api.schemas.inspection import Report, ReportQuery
 from app.config.settings import Settings
@@ -34,6 +38,8 @@ SINCE = {
     "agent_version": 36, "agent_token": 62, "agent_verify_ca": 68, "agent_status": 72,
     "agent_status_message": 72,
 }  # fmt: skip
+#: Characters of the column for the address of a lookup.
+LONGEST_ADDRESS = 64
 SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
 
 AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOCUMENT}))
@@ -69,7 +75,7 @@ def look_up(query: Mapping[str, Any]) -> Response:
 
 def _record_refusal(refused: service.LookupRefused, macs: list[str]) -> None:
     """Log a refused lookup, at a limited rate, and store it for `/why`."""
-    address, refusals = _caller_address(), runtime().refusals
+    address, refusals = _addresses()[-LONGEST_ADDRESS:], runtime().refusals
     seldom.warning(
         "lookup.refused", macs=macs[:MOST_MACS], address=address, node=refused.node, why=refused.why
     )
@@ -77,20 +83,35 @@ def _record_refusal(refused: service.LookupRefused, macs: list[str]) -> None:
         refusals.note(macs, address, refused.why, refused.node)
 
 
-def _caller_address() -> str:
+def _addresses() -> str:
     """
     Return the addresses that a request passed: X-Forwarded-For, then the peer.
 
-    Behind a proxy all requests have one peer. The text is cut at its front, because clients can
-    forge all but its end.
+    Behind a proxy all requests have one peer.
     """
-    addresses = [*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""]
-    return ",".join(addresses)[-64:]
+    return ",".join([*request.headers.getlist("X-Forwarded-For"), request.remote_addr or ""])
+
+
+def _caller_address() -> str:
+    """
+    Return the addresses that a request passed, to recognize its sender.
+
+    A long text is replaced by a digest: a part of it would be the same for several senders.
+    """
+    found = _addresses()
+    if len(found) <= LONGEST_ADDRESS:
+        return found
+    return hashlib.blake2b(found.encode(), digest_size=LONGEST_ADDRESS // 2).hexdigest()
 
 
 def _lookup_document(uuid: str, token: str | None, management: str | None) -> dict[str, Any]:
-    """Return a machine's node and the settings of its agent."""
-    node = node_view.one(("uuid", uuid), SHOWN)
+    """
+    Return a machine's node and the settings of its agent.
+
+    The image is left out: callers are unauthenticated, and an agent gets it with the command.
+    """
+    node = orjson.loads(orjson.dumps(node_view.one(("uuid", uuid), SHOWN)))
+    node["driver_internal_info"].pop("image", None)
     return {"node": node, "config": config(runtime().settings, token, management)}
 
 
@@ -165,11 +186,25 @@ def check(settings: Settings, ident: str, fields: Mapping[str, Any], minor: int)
             raise Invalid(f'Field "{name}" not recognised: it needs API version 1.{since}')
 
 
+def _expected_if_large(view: View) -> View:
+    """Refuse a large report before it is parsed, unless a node is inspected."""
+
+    @wraps(view)
+    def checked(*args: Any, **kwargs: Any) -> Response:
+        if (request.content_length or 0) > DEFAULT_LIMIT:
+            inspection_report.check_expected(runtime())
+        answer: Response = view(*args, **kwargs)
+        return answer
+
+    return checked
+
+
 @agents.at(
     "POST",
     "/continue_inspection",
     returns=Returns({202: {"anyOf": [exactly({"uuid": UUID}), AGENT_SETTINGS]}}),
 )
+@_expected_if_large
 @agents.arguments(Report, unknown=INCLUDE)
 @agents.arguments(ReportQuery, location="query")
 def continue_inspection(report: dict[str, Any], query: Mapping[str, Any]) -> Response:

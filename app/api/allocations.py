@@ -18,9 +18,9 @@ from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.allocations import AllocationChange, AllocationCreate, AllocationFilters
 from app.api.schemas.common import FieldsQuery, NoQuery
+from app.api.transactions import in_transaction
 from app.errors import Invalid, NotFound
 from app.inventory import allocations as service
-from app.inventory import nodes
 from app.kit import crud
 from app.models import Allocation, AllocationState, Node
 
@@ -158,4 +158,4 @@ def _remove(condition: ColumnElement[bool], label: str) -> None:
             raise NotFound("allocation", label)
         service.remove(session, *found)
 
-    nodes.retry_while_locked(runtime(), work)
+    in_transaction(work)

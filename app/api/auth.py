@@ -1,26 +1,31 @@
-"""Authentication of callers: none (noauth), an htpasswd file (http_basic), or Keystone."""
+"""
+Authentication of callers: none (noauth), an htpasswd file (http_basic), the database (local), or
+Keystone.
+"""
 
-import hashlib
-import hmac
-import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from flask import Request, g
 
-from app.config.settings import Settings, SettingsError
+from app.api import sessions
+from app.api.local_users import LocalUsers
+from app.api.passwords import PasswordChecks, basic, password_checks
+from app.api.public_paths import is_public
+from app.config.settings import SettingsError
 from app.errors import Unauthorized
 from app.kit.caller import Caller
+from app.runtime import Runtime
 
+#: Extension of the application: its authentication.
+AUTHENTICATE = "authenticate"
 OPTION = "[DEFAULT]http_basic_auth_user_file"
+BCRYPT = re.compile(r"\$2[aby]\$\d\d\$")
 
 Authenticate = Callable[[Request, str], Caller]
-
-#: Paths that need no authentication.
-PUBLIC = (
-    "/", "/v1", "/v1/lookup", "/v1/continue_inspection", "/healthcheck", "/docs", "/openapi.json",
-)  # fmt: skip
-PUBLIC_PREFIXES = ("/v1/heartbeat/",)
+#: Key of the application's extensions: its `Authenticate`.
+AUTHENTICATE = "authenticate"
 
 
 def caller() -> Caller:
@@ -29,57 +34,59 @@ def caller() -> Caller:
     return found
 
 
-def make(settings: Settings) -> Authenticate:
+def make(runtime: Runtime) -> Authenticate:
     """
     Return the authentication of `[DEFAULT]auth_strategy`.
 
     Raises SettingsError.
     """
+    settings = runtime.settings
     strategy = settings.default.auth_strategy
     if strategy == "keystone":
         from app.api.keystone import Keystone  # imported here: half a second
 
         return Keystone(settings.keystone_authtoken)
     if strategy == "http_basic":
-        return HttpBasic(settings.default.http_basic_auth_user_file)
+        return HttpBasic(settings.default.http_basic_auth_user_file, password_checks(settings.api))
+    if strategy == "local":
+        return LocalUsers(runtime, password_checks(settings.api))
     return lambda _request, request_id: Caller(request_id=request_id)
 
 
 class HttpBasic:
-    """
-    HTTP basic authentication with the bcrypt hashes of an htpasswd file, read at start.
+    """HTTP basic authentication with the bcrypt hashes of an htpasswd file, read at start."""
 
-    bcrypt is slow by design, so accepted passwords are cached as keyed digests.
-    """
-
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, checks: PasswordChecks) -> None:
         import bcrypt  # imported here: not needed by other strategies
 
         self._check = bcrypt.checkpw
         self._hashes = read_htpasswd(path)
-        self._key = os.urandom(32)
-        self._accepted: dict[str, bytes] = {}  # user -> digest of the password
+        # for unknown users: the hash that takes longest to check
+        self._decoy = max(self._hashes.values(), key=_cost, default=None)
+        self._checks = checks
 
     def __call__(self, request: Request, request_id: str) -> Caller:
-        given = request.authorization
-        user = given.username if given and given.type == "basic" else None
-        if user is None and is_public(request.path):
+        given = basic(request)
+        if given is None and is_public(request.path):
             return Caller(request_id=request_id)
-        if user is None or not self._verify(user, (given and given.password) or ""):
-            raise Unauthorized("Authorization required.", 'Basic realm="Baremetal API"')
-        return Caller(user_id=user, request_id=request_id)
+        if given is None or not self._verify(request, *given):
+            raise Unauthorized("Authorization required.", sessions.challenge(request))
+        return Caller(user_id=given[0], request_id=request_id)
 
-    def _verify(self, user: str, password: str) -> bool:
+    def _verify(self, request: Request, user: str, password: str) -> bool:
         stored = self._hashes.get(user)
-        if stored is None:
-            return False
-        digest = hmac.digest(self._key, password.encode(), hashlib.sha256)
-        if hmac.compare_digest(self._accepted.get(user, b""), digest):
-            return True
-        if not self._check(password.encode()[:72], stored):
-            return False
-        self._accepted[user] = digest
-        return True
+        return self._checks.verify(
+            request, user, password, stored, lambda: self._is_right(user, password)
+        )
+
+    def _is_right(self, user: str, password: str) -> bool:
+        stored = self._hashes.get(user, self._decoy)
+        matches = stored is not None and self._check(password.encode()[:72], stored)
+        return matches and user in self._hashes
+
+
+def _cost(stored: bytes) -> int:
+    return int(stored.split(b"$")[2])
 
 
 def read_htpasswd(path: str) -> Mapping[str, bytes]:
@@ -97,12 +104,7 @@ def read_htpasswd(path: str) -> Mapping[str, bytes]:
         user, colon, stored = line.strip().partition(":")
         if not line.strip():
             continue
-        if not colon or not stored.startswith(("$2a$", "$2b$", "$2y$")):
+        if not colon or not BCRYPT.match(stored):
             raise SettingsError(f"{OPTION} {path}: line {number} is not user:bcrypt-hash")
         hashes[user] = stored.encode()
     return hashes
-
-
-def is_public(path: str) -> bool:
-    bare = path.removesuffix(".json").removesuffix(".xml")
-    return path in PUBLIC or bare in PUBLIC or path.startswith(PUBLIC_PREFIXES)

@@ -3,54 +3,58 @@ WSGI middleware that reads the complete body before the request is processed, wi
 
 granian has no timeout for bodies, and a started read cannot be cancelled. So another thread reads;
 on a timeout the connection is closed, which ends the read. A request whose body never arrives holds
-no request slot, and a thread no longer than the limit.
+no request slot, and a thread no longer than the limit. The late bodies of a client do not delay
+those of other clients.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
-from threading import BoundedSemaphore
 from typing import Any
 
 from app import log
 from app.api.answers import Wsgi
 from app.api.parsing import DEFAULT_LIMIT, limit_of
+from app.kit.concurrency import Busy, FairSlots, SharedPlaces
 
 logger = log.get(__name__)
 
 #: Bodies read at a time, and how many of them may exceed DEFAULT_LIMIT, which bounds the memory.
-AT_ONCE, LARGE_AT_ONCE = 32, 4
-#: Seconds that a request waits for one of these reads to end.
+AT_ONCE, LARGE_AT_ONCE = 64, 4
+#: Seconds that a request waits for one of these reads to end, and how many may wait.
 QUEUE_TIMEOUT = 1.0
+QUEUED, LARGE_QUEUED = 192, 8
 #: Least rate of a body in bytes per second; the time limit grows by length / rate.
 MIN_RATE = 1 << 20
 CLOSE = ("Connection", "close")
 
 
-def middleware(timeout: float, inner: Wsgi) -> Wsgi:
+def middleware(timeout: float, client_of: Callable[[Mapping[str, Any]], str], inner: Wsgi) -> Wsgi:
     """
     Wrap an application: read each body, then call `inner`.
 
-    timeout: seconds for a body, beside those for its length.
+    timeout: seconds for a body, beside those for its length. client_of: returns the address of a
+    request's client.
     """
     readers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="body")
-    small, large = BoundedSemaphore(AT_ONCE - LARGE_AT_ONCE), BoundedSemaphore(LARGE_AT_ONCE)
+    small = FairSlots(AT_ONCE - LARGE_AT_ONCE, shared=True), SharedPlaces(QUEUED)
+    large = FairSlots(LARGE_AT_ONCE, shared=True), SharedPlaces(LARGE_QUEUED)
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        stated = environ.get("CONTENT_LENGTH")
-        if stated == "0" or not (stated or "HTTP_TRANSFER_ENCODING" in environ):
+        length = length_of(environ)
+        if not length:
             return inner(environ, start_response)
-        limit = limit_of(environ["PATH_INFO"])
-        length = int(stated) if stated else limit + 1  # one byte more shows that it is too long
-        if stated and length > limit:
+        stated = environ.get("CONTENT_LENGTH")
+        if stated and length > limit_of(environ["PATH_INFO"]):
             environ["wsgi.input"] = BytesIO()  # `parsing` refuses it by its Content-Length
             return inner(environ, start_response)
-        slots = large if length > DEFAULT_LIMIT + 1 else small
-        if not slots.acquire(timeout=QUEUE_TIMEOUT):
+        slots, queue = large if length > DEFAULT_LIMIT + 1 else small
+        client = client_of(environ)
+        if not slots.acquire(client, 0) and not _queued(slots, queue, client):
             start_response("503 Service Unavailable", [("Retry-After", "1"), CLOSE])
             return ()
         reading = readers.submit(environ["wsgi.input"].read, length)
-        reading.add_done_callback(lambda _: slots.release())
+        reading.add_done_callback(lambda _: slots.release(client))
         try:
             body = reading.result(timeout + length / MIN_RATE)
         except TimeoutError:
@@ -65,6 +69,22 @@ def middleware(timeout: float, inner: Wsgi) -> Wsgi:
         return inner(environ, start_response)
 
     return application
+
+
+def length_of(environ: Mapping[str, Any]) -> int:
+    """Return the bytes of a body; if they are not stated, one more than may be sent."""
+    if stated := environ.get("CONTENT_LENGTH"):
+        return int(stated)
+    return limit_of(environ["PATH_INFO"]) + 1 if "HTTP_TRANSFER_ENCODING" in environ else 0
+
+
+def _queued(slots: FairSlots, queue: SharedPlaces, client: str) -> bool:
+    """Wait for a slot; return whether it is taken."""
+    try:
+        with queue.hold(client):
+            return slots.acquire(client, QUEUE_TIMEOUT)
+    except Busy:
+        return False
 
 
 def cut_off(start_response: Any) -> Iterable[bytes]:

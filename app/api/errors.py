@@ -5,6 +5,8 @@ Most are `{"error_message": TEXT}`, where TEXT is a JSON document again: clients
 """
 
 import traceback
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 from flask import Flask, Response, current_app, g, request
@@ -67,6 +69,17 @@ def register(app: Flask) -> None:
     app.register_error_handler(Exception, _bug)
 
 
+def service_error(error: ServiceError, environ: Mapping[str, Any]) -> Response:
+    """Return the response to an error of the request `environ`, before Flask processes it."""
+    response = answer(error.status, str(error))
+    client = environ.get("HTTP_USER_AGENT", "")
+    if error.retry_after is not None and NO_RETRY_AFTER not in client:
+        response.headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, Unauthorized) and error.challenge:
+        response.headers["WWW-Authenticate"] = error.challenge
+    return response
+
+
 def _service_error(error: ServiceError) -> Response:
     if isinstance(error, TooLarge | TooDeep):
         g.unrouted = True
@@ -74,12 +87,7 @@ def _service_error(error: ServiceError) -> Response:
     if isinstance(error, Misaddressed):
         g.unrouted = True
         return unrouted(error.status, HTTP_STATUS_CODES[error.status], str(error))
-    response = answer(error.status, str(error))
-    if error.retry_after is not None and NO_RETRY_AFTER not in request.user_agent.string:
-        response.headers["Retry-After"] = str(error.retry_after)
-    if isinstance(error, Unauthorized) and error.challenge:
-        response.headers["WWW-Authenticate"] = error.challenge
-    return response
+    return service_error(error, request.environ)
 
 
 def _invalid_node(error: InvalidDriverInfo) -> Response:

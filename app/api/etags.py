@@ -2,7 +2,8 @@
 Entity tags of nodes, for optimistic locking by `If-Match`.
 
 A tag is a digest of the fields that callers can change. Fields that the service writes (power
-state, errors, progress) are left out, so that running operations do not fail callers' changes.
+state, errors, progress) are left out, so that running operations do not fail callers' changes. The
+digest has a secret key, as the fields include passwords, which callers could guess otherwise.
 """
 
 import hashlib
@@ -16,18 +17,22 @@ from sqlalchemy.orm import Session
 from app.api import json_rows
 from app.api.schemas.nodes import NodeChange
 from app.errors import PreconditionFailed
-from app.models import Node
+from app.models import Node, Secret
+from app.models.secret import ETAG
 
 _COLUMNS = [column for column in Node.__table__.c if column.name in NodeChange().fields]
-#: Columns to select along with a node; its tag is computed from their values.
+_KEY = select(Secret.value).where(Secret.name == ETAG).scalar_subquery()
+#: Columns to select along with a node; its tag is computed from their values, the key first.
 PARTS: Sequence[ColumnElement[Any]] = [
-    part.label(f"etag_{number}") for number, part in enumerate(json_rows.objects(_COLUMNS))
+    part.label(f"etag_{number}") for number, part in enumerate((_KEY, *json_rows.objects(_COLUMNS)))
 ]
 
 
 def tag_of(parts: Sequence[str]) -> str:
     """Return the tag, quoted, for the values of `PARTS`."""
-    return f'"{hashlib.blake2b("".join(parts).encode(), digest_size=12).hexdigest()}"'
+    key, *fields = parts
+    digest = hashlib.blake2b("".join(fields).encode(), digest_size=12, key=bytes.fromhex(key))
+    return f'"{digest.hexdigest()}"'
 
 
 def check(session: Session, node: Node) -> None:

@@ -6,7 +6,6 @@ transaction for each. Heartbeats that arrive together are recorded in one transa
 heartbeats are answered here; all others go on to the route (`app.api.agents`) for their error.
 """
 
-import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,10 +15,10 @@ from typing import Any, NamedTuple
 import orjson
 from werkzeug.datastructures import EnvironHeaders
 
-from app import log
+from app import log, request_ids
 from app.agents import heartbeats
 from app.agents.heartbeats import AgentHeartbeat, RecordedHeartbeat
-from app.api import versions
+from app.api import measuring, versions
 from app.api.agents import check
 from app.api.answers import JSON, Wsgi
 from app.api.schemas.agents import Heartbeat
@@ -27,7 +26,7 @@ from app.kit.batching import Batcher
 from app.kit.identifiers import is_uuid
 from app.runtime import Runtime
 
-PATH = "/v1/heartbeat/"
+PATH, ROUTE = "/v1/heartbeat/", "/v1/heartbeat/<ident>"
 #: Variables of the WSGI environment that agents do not set; they may change caller or fields.
 UNUSUAL = ("QUERY_STRING", "HTTP_AUTHORIZATION", "HTTP_X_AUTH_TOKEN", "HTTP_TRANSFER_ENCODING")
 #: Bytes of the largest body that is decoded here.
@@ -59,7 +58,8 @@ def middleware(runtime: Runtime, inner: Wsgi) -> Wsgi:
         if minor is None:
             environ["wsgi.input"] = BytesIO(body)
             return inner(environ, start_response)
-        headers = [("Content-Length", "0"), *versions.signature(f"req-{uuid.uuid4()}", minor)]
+        environ[measuring.ROUTE] = ROUTE
+        headers = [("Content-Length", "0"), *versions.signature(request_ids.new(), minor)]
         start_response("202 ACCEPTED", headers)
         return ()
 

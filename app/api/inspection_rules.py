@@ -7,7 +7,7 @@ from flask import Response
 from sqlalchemy import Row, Select
 from sqlalchemy.orm import Session
 
-from app.api.answers import empty, runtime
+from app.api.answers import empty
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import DOCUMENT, array, or_null
 from app.api.resource_routes import ResourceRoutes
@@ -15,8 +15,8 @@ from app.api.resources import Resource
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.inspection import RuleChange, RuleCreate, RulesQuery
+from app.api.transactions import in_transaction
 from app.inventory import inspection_rules as service
-from app.inventory.nodes import retry_while_locked
 from app.models import InspectionRule
 
 inspection_rules = Routes("inspection_rules", "Rules applied to the results of inspections")
@@ -77,7 +77,7 @@ ROUTES.creates(RuleCreate, service.create)
 @inspection_rules.arguments(NoQuery, location="query")
 def delete_inspection_rules(_query: Query) -> Response:
     """Delete all inspection rules except the built-in ones"""
-    retry_while_locked(runtime(), service.remove_all)
+    in_transaction(service.remove_all)
     return empty(204)
 
 

@@ -18,8 +18,9 @@ from webob.exc import HTTPServiceUnavailable
 
 from app import log
 from app.api.answers import Wsgi
-from app.api.auth import is_public
-from app.config.settings import KeystoneAuthtoken, SettingsError
+from app.api.public_paths import is_public
+from app.config.openstack_settings import KeystoneAuthtoken
+from app.config.settings import SettingsError
 from app.errors import Unauthorized, Unavailable
 from app.kit.caller import Caller, of_token
 

@@ -6,9 +6,9 @@ from typing import Any
 from flask import Response
 from sqlalchemy.orm import Session
 
+from app.api import auditing
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
-from app.api.idempotency import once
 from app.api.management import call_conductor
 from app.api.node_identifiers import locked, node_of
 from app.api.openapi.returns import NO_CONTENT, STARTED
@@ -21,6 +21,7 @@ from app.api.schemas.management import (
     RaidTarget,
     SecureBootTarget,
 )
+from app.api.transactions import once
 from app.engine import management as service
 from app.kit.caller import Caller
 from app.models import Node
@@ -102,6 +103,8 @@ def show_console(_query: Any, ident: str) -> Response:
     with runtime().reading() as session:
         node = node_of(session, ident)
     info = call_conductor(ident, "get_console") if node.console_enabled else None
+    if info is not None:
+        auditing.show_secret("console_info")
     return json({"console_enabled": node.console_enabled, "console_info": info})
 
 

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from flask import Response
+from flask import Response, request
 from sqlalchemy.orm import Session
 
+from app.api import auditing
 from app.api.answers import empty, json, links, runtime
 from app.api.auth import caller
-from app.api.idempotency import once
 from app.api.node_identifiers import identified, locked
 from app.api.openapi.returns import NO_CONTENT
 from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, exactly, one_of, or_null
+from app.api.policy import enforce
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.management import (
@@ -20,9 +21,13 @@ from app.api.schemas.management import (
     IndicatorState,
     VirtualMedium,
 )
+from app.api.sites import WRITING
+from app.api.transactions import once
 from app.engine import management as service
 from app.engine import rpc
-from app.errors import Invalid
+from app.errors import GatewayTimeout, Invalid, ServiceError
+from app.inventory import nodes
+from app.masking import HIDDEN, addresses_in
 
 management = Routes("management", "Boot device, indicators and virtual media of machines")
 
@@ -41,9 +46,31 @@ MEDIUM = exactly({"media_types": array(TEXT), "inserted": BOOLEAN, "image": or_n
 
 
 def call_conductor(ident: str, what: str, /, **arguments: Any) -> Any:
-    """Call a method of the conductor that owns a node; see `app.engine.rpc`."""
+    """
+    Call a method of the conductor that owns a node; see `app.engine.rpc`.
+
+    A request that is no read is recorded for the audit before.
+    """
     identified(ident)
-    return rpc.call(runtime(), ident, what, **arguments)
+    if request.method in WRITING:
+        auditing.announce()
+    try:
+        return rpc.call(runtime(), ident, what, **arguments)
+    except (rpc.RemoteError, GatewayTimeout) as error:
+        _conceal_bmc(error, ident)
+        raise
+
+
+def _conceal_bmc(error: ServiceError, ident: str) -> None:
+    """Mask the address of the BMC in an error if the caller must not see `driver_info`."""
+    with runtime().reading() as session:
+        node = nodes.find(session, ident)
+        if "driver_info" not in enforce.hidden_fields(node.owner, node.lessee):
+            return
+        text = str(error)
+        for address in addresses_in(node.driver_info):
+            text = text.replace(address, HIDDEN)
+        error.args = (text,)
 
 
 @management.at(

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.api import etags, versions
+from app.api import auditing, etags, versions
 from app.api.answers import runtime
 from app.api.errors import Misaddressed
 from app.api.schemas.common import is_host_name, is_ident
@@ -52,6 +52,18 @@ def id_of(ident: str) -> int:
     return found
 
 
+def uuid_of(ident: str) -> str:
+    """Return the node's UUID, also of a deleted node by its UUID. Raises Misaddressed, NotFound."""
+    condition = identified(ident)
+    if identifiers.is_uuid(ident):
+        return ident.lower()
+    with runtime().read_connection() as connection:
+        uuid = connection.scalar(select(Node.uuid).where(condition))
+    if uuid is None:
+        raise NotFound("node", ident)
+    return str(uuid)
+
+
 def node_of(session: Session, ident: str) -> Node:
     """Load the node. Raises Misaddressed, NotFound."""
     key_of(ident)
@@ -66,5 +78,6 @@ def locked(session: Session, ident: str) -> Node:
     """
     key_of(ident)
     node = nodes.lock(session, ident)
+    auditing.concern(node.uuid)
     etags.check(session, node)
     return node

@@ -2,7 +2,7 @@
 JSON Schemas of nodes, as `node_view` shows them.
 """
 
-from app.api import node_view
+from app.api import node_query
 from app.api.masking import DOCUMENTS
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import (
@@ -28,22 +28,22 @@ STEP = {
     "abortable": BOOLEAN, "requires_ramdisk": BOOLEAN,
 }  # fmt: skip
 _FIELDS = {
-    **column_shapes(Node, (*node_view.PLAIN, *node_view.OPEN, *DOCUMENTS)),
+    **column_shapes(Node, (*node_query.PLAIN, *node_query.OPEN, *DOCUMENTS)),
     # null in microversions that lack a state
     "provision_state": or_null(one_of(State)),
     "target_provision_state": or_null(one_of(State)),
-    **{name: some(STEP) for name in node_view.STEPS},
+    **{name: some(STEP) for name in node_query.STEPS},
     "allocation_uuid": or_null(UUID),
     "traits": array(TEXT),
     "conductor": or_null(TEXT),
 }
 NODE = Component("Node", versioned("node", some(
-    {**_FIELDS, **dict.fromkeys((*node_view.LINKED, "links"), LINKS)}
+    {**_FIELDS, **dict.fromkeys((*node_query.LINKED, "links"), LINKS)}
 )))  # fmt: skip
 NODE_STATES = Component("NodeStates", versioned("node", some(
-    {name: shape for name, shape in _FIELDS.items() if name in node_view.STATES}
+    {name: shape for name, shape in _FIELDS.items() if name in node_query.STATES}
 )))  # fmt: skip
 
-NODES = listed("nodes", NODE, node_view.FULL, node_view.SORTABLE)
+NODES = listed("nodes", NODE, node_query.FULL, node_query.SORTABLE)
 #: Header of one node.
 TAG = {"ETag": "Changes with every field of the node that callers can change; for `If-Match`"}

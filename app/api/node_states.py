@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from werkzeug.exceptions import MethodNotAllowed
 
 from app import flows
-from app.api import node_view, versions
+from app.api import auditing, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
-from app.api.idempotency import once
-from app.api.node_identifiers import identified, key_of, locked, node_of
+from app.api.following import wait_until
+from app.api.node_identifiers import identified, key_of, locked, node_of, uuid_of
 from app.api.node_shapes import NODE_STATES, STEP
 from app.api.node_steps import step_view
 from app.api.openapi.returns import PROGRESS, STARTED, Returns
@@ -31,9 +31,10 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
+from app.api.transactions import once
 from app.engine import power, provisioning
 from app.errors import Invalid, NotFound, ServiceError
-from app.kit.wait_idle import wait_until_idle
+from app.inventory.idle import is_idle
 from app.models import StepSource
 from app.states import VERBS, State, allows
 from drivers.core.kinds import SOFT_OFF, SOFT_REBOOT
@@ -80,14 +81,18 @@ REHEARSAL = Component("Rehearsal", exactly(
 )
 @node_states.arguments(StatesQuery, location="query")
 def show_states(query: Fields, ident: str) -> Response:
-    """Show the states of a node; with `wait`, once no operation is in progress"""
-    wanted = versions.visible("node", node_view.STATES)
-    seconds = query.get("wait", 0)
-    if seconds:
-        longest = runtime().settings.api.max_wait
-        if seconds > longest:
-            raise Invalid(f"wait: at most {longest:g} seconds")
-        wait_until_idle(runtime(), identified(ident), seconds)
+    """
+    Show the states of a node; with `wait`, once no operation is in progress
+
+    If too many requests wait already, the answer has the present states, without a wait.
+    """
+    wanted = versions.visible("node", node_query.STATES)
+    if seconds := query.get("wait", 0):
+        condition = identified(ident)
+        uuid = uuid_of(ident)
+        wait_until(
+            lambda: is_idle(runtime(), condition), seconds, lambda event: event.node_uuid == uuid
+        )
     found = node_view.one(key_of(ident), wanted, linked=False)
     if found is None:
         raise NotFound("node", ident)
@@ -101,9 +106,9 @@ def show_states(query: Fields, ident: str) -> Response:
 def change_power(fields: Fields, ident: str) -> Response:
     """Change the power of a node"""
     target, timeout = fields["target"], fields.get("timeout")
-    if target in (SOFT_OFF, SOFT_REBOOT) or timeout is not None:
-        versions.require(27, "soft power, or a timeout,")
+    check_power(target, timeout)
     asking = caller()
+    auditing.specify(target)
 
     def work(session: Session) -> None:
         power.request(session, locked(session, ident), target, timeout, asking)
@@ -128,6 +133,8 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
         for name, value in fields.items()
         if value is not None and (value or not name.endswith("_steps"))
     }
+    if verb in VERBS:
+        auditing.specify(verb)
     if dry_run:
         return json(_rehearsed(ident, verb, arguments))
     check_arguments(verb, arguments)
@@ -167,6 +174,12 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
                 for row in intent.rows
             ],
         }
+
+
+def check_power(target: str, timeout: int | None) -> None:
+    """Check the microversion that a power request requires. Raises NotAcceptable."""
+    if target in (SOFT_OFF, SOFT_REBOOT) or timeout is not None:
+        versions.require(27, "soft power, or a timeout,")
 
 
 def check_state(verb: str, state: str) -> None:

@@ -10,7 +10,7 @@ import orjson
 
 from app.api import json_rows
 from app.api.answers import OPTIONS
-from app.api.masking import HIDDEN, mask
+from app.masking import HIDDEN, mask
 from app.models import Operation, OperationStep
 from drivers.core.steps import Flow
 

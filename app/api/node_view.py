@@ -1,206 +1,51 @@
 """
 Documents of nodes, with the fields that the caller may see.
 
-A page costs one query for the nodes, their agents and traits, and two more for the operations in
-progress, only if a field needs them. The database encodes most columns as JSON text; computed
-fields are spliced into it, and documents without secrets are never decoded. The work is done per
-column, not per row, so that most loops over a page run in C.
+A page costs one query for the nodes (`node_query.py`), and two more for the operations in progress,
+only if a field needs them. Computed fields are spliced into the JSON text of the database, and
+documents without secrets are never decoded. The work is done per column, not per row, so that most
+loops over a page run in C.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache, partial
-from itertools import repeat
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import orjson
 from flask import Response, request
-from sqlalchemy import (
-    JSON,
-    ColumnElement,
-    Connection,
-    DateTime,
-    FromClause,
-    Select,
-    Text,
-    bindparam,
-    cast,
-    select,
-)
+from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from app import ring
-from app.api import etags, json_rows, node_fields, versions
+from app.api import auditing, etags, json_rows, versions
 from app.api.answers import OPTIONS, host, json, links, runtime
 from app.api.auth import caller
 from app.api.masking import DOCUMENTS, SHOWN_BY, TEXTS, mask_text, redacted
-from app.api.node_steps import FLOWS, Progress, current_step, internal_info
+from app.api.node_query import (
+    AGENT_FACTS,
+    LINKED,
+    STEPS,
+    Columns,
+    Found,
+    Key,
+    Reading,
+    reading,
+    visible_fields,
+)
+from app.api.node_steps import Progress, current_step, internal_info
 from app.api.policy import enforce
 from app.api.policy.targets import SEE_NODE
-from app.db.prepared import Prepared
+from app.db.sealing import Keyring, keyring_of
 from app.engine import operations
 from app.errors import NotFound
 from app.kit import conductors
-from app.models import AgentRecord, Allocation, Node, NodeTrait
+from app.models import Node
 from app.states import Kind, of_kind
 
-#: A unique column, and its value.
-Key = tuple[str, str]
-#: A row of a query, read with or without the ORM.
-Found = Sequence[Any]
-#: Column -> its values, one for each node of a page.
-Columns = Mapping[str, Sequence[Any]]
-
-_NODES = Node.__table__.c
-
-
-def _has_type(name: str, kind: type) -> bool:
-    """Whether a field has a column of this type."""
-    return name in _NODES and isinstance(_NODES[name].type, kind)
-
-
-#: Columns that hold JSON documents and need no masking.
-OPEN = tuple(
-    field.name
-    for field in node_fields.FIELDS
-    if field.name not in DOCUMENTS and _has_type(field.name, JSON)
-)
-STEPS = {f"{flow}_step": flow for flow in FLOWS}
-#: Columns of tables with at most one row for a node.
-JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid")}
-LINKED = tuple(node_fields.LINKS)
-SHORT = ("uuid", "instance_uuid", "maintenance", "power_state", "provision_state", "name")
-FULL = node_fields.FULL
-#: Field -> its place: negative before all others, positive after them.
-_PLACES = {
-    **{name: place for place, name in enumerate(node_fields.HEAD, -len(node_fields.HEAD))},
-    **{name: place for place, name in enumerate(("links", *node_fields.TAIL, *LINKED), 1)},
-}
-PLAIN = tuple(name for name in FULL if name in _NODES and not _has_type(name, JSON))
-SORTABLE = frozenset(PLAIN)
-#: Fields that have equal values in many nodes, or are empty in most.
-RECURRING = frozenset(
-    name for name in PLAIN if name not in node_fields.VARYING and not _has_type(name, DateTime)
-)
-#: The version from which every provision state is shown by its own name.
-AGED = 39
-STATES = (
-    "console_enabled", "last_error", "power_state", "provision_state", "target_power_state",
-    "target_provision_state", "provision_updated_at", "raid_config", "target_raid_config",
-    "boot_mode", "secure_boot",
-)  # fmt: skip
-
-#: Documents that are read as JSON text: unmasked ones, then masked ones.
-_TEXTS: Mapping[str, ColumnElement[str]] = {
-    **{name: cast(_NODES[name], Text) for name in OPEN},
-    "traits": json_rows.array(
-        NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
-    ),
-    **{name: cast(_NODES[name], Text) for name in DOCUMENTS},
-}
-_AGENTS = AgentRecord.__table__.c
-_AGENT = (
-    _AGENTS.url.label("agent_url"),
-    _AGENTS.version.label("agent_version"),
-    json_rows.Moment(_AGENTS.last_heartbeat_at).label("agent_last_heartbeat"),
-    _AGENTS.token.label("agent_secret_token"),
-)
-_AGENT_FACTS = tuple(each.name for each in _AGENT)
-#: Columns from which fields are computed.
-_SOURCES = ("id", "uuid", "provision_state", "driver", "conductor_group")
 #: Provision states in which an operation with steps can be in progress.
 _AT_WORK = of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD)
 #: Placeholder of a UUID in a link; no URL contains this character.
 _GAP = "\x7f"
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """A query for nodes, and the rules for building their documents from its rows."""
-
-    query: Select[Any]
-    #: Names of the query's columns.
-    names: Sequence[str]
-    #: Columns that are read as one, the first of the query.
-    recurring: Sequence[ColumnElement[Any]]
-    #: Columns with times.
-    moments: frozenset[str]
-    #: Columns with JSON text that is shown unchanged.
-    documents: frozenset[str]
-    #: Fields whose value no column has.
-    computed: frozenset[str]
-    #: All fields of the document and `links`, in their order.
-    wanted: Sequence[str]
-
-    def columns(self, rows: Sequence[Found]) -> Columns:
-        """Turn rows into columns."""
-        return dict(zip(self.names, zip(*rows, strict=False) if rows else repeat(()), strict=False))
-
-    @cached_property
-    def gaps(self) -> Sequence[str]:
-        """Parts that vary from node to node, in order: fields, and the UUID in each link."""
-        shared = {column.name for column in self.recurring}
-        gaps: list[str] = []
-        for name in self.wanted:
-            if name == "links" or name in LINKED:
-                gaps += ["uuid"] * len(links("", ""))
-            elif name not in shared:
-                gaps.append(name)
-        return gaps
-
-    @cached_property
-    def by(self) -> Mapping[str, Prepared]:
-        """Unique column -> the query for the node with this `value`, and for its entity tag."""
-        query = self.query.add_columns(*etags.PARTS)
-        return {
-            name: Prepared(query.where(_NODES[name] == bindparam("value")))
-            for name in ("uuid", "name")
-        }
-
-
-def reading(wanted: Iterable[str], *, linked: bool = True) -> Reading:
-    """
-    Prepare the query for the wanted fields, in the request's version.
-
-    linked: include links to the node and to its sub-collections.
-    """
-    return _reading(tuple(wanted), linked, versions.current() < AGED, caller().restricted)
-
-
-@lru_cache(maxsize=512)  # SQLAlchemy caches the compiled form of a query object
-def _reading(asked: Sequence[str], linked: bool, aged: bool, restricted: bool) -> Reading:
-    fields = dict.fromkeys((*asked, "links"))
-    wanted = sorted(fields, key=lambda name: _PLACES.get(name, 0))
-    if not linked:
-        wanted = [name for name in wanted if name not in ("links", *LINKED)]
-    computed = {*wanted} & {*DOCUMENTS, *STEPS, "conductor"}
-    if aged:
-        computed |= {*wanted} & {"provision_state"}
-    if restricted:
-        computed |= {*wanted} & {*TEXTS}
-    own = [name for name in wanted if name in _NODES and name not in computed]
-    shared = [_NODES[name] for name in own if name in RECURRING]
-    moments = frozenset(name for name in own if _has_type(name, DateTime))
-    columns: dict[str, ColumnElement[Any]] = {}
-    if shared:
-        columns["recurring"] = json_rows.combined(shared).label("recurring")
-    columns |= {name: _NODES[name] for name in own if name not in RECURRING}
-    columns |= {name: json_rows.Moment(_NODES[name]).label(name) for name in moments}
-    columns |= {name: _NODES[name] for name in _SOURCES}
-    columns |= {name: column.label(name) for name, column in _TEXTS.items() if name in wanted}
-    if restricted:
-        columns |= {name: _NODES[name] for name in ("owner", "lessee", *TEXTS)}
-    source: FromClause = Node.__table__
-    if joined := {name: column for name, column in JOINED.items() if name in wanted}:
-        columns |= joined
-        allocated = Allocation.__table__.c.node_id == _NODES.id
-        source = source.outerjoin(Allocation.__table__, allocated)
-    if "driver_internal_info" in wanted:
-        columns |= {each.name: each for each in _AGENT}
-        source = source.outerjoin(AgentRecord.__table__, _AGENTS.node_id == _NODES.id)
-    query = select(*columns.values()).select_from(source)
-    documents = frozenset(_TEXTS) - {*DOCUMENTS}
-    return Reading(query, [*columns], shared, moments, documents, frozenset(computed), wanted)
 
 
 def views(
@@ -222,9 +67,10 @@ def views(
         encoded["conductor"] = [texts[name] for name in owners]
     if not rows:
         return []
-    encoded |= _computed(connection, columns, read)
+    keyring = keyring_of(connection.dialect)
+    encoded |= _computed(connection, columns, read, keyring)
     for name in {*read.gaps} - encoded.keys():
-        encoded[name] = _texts(name, columns[name], read)
+        encoded[name] = _texts(name, columns[name], read, keyring)
     base = host() if "links" in read.wanted else ""
     shared = columns["recurring"] if read.recurring else ["[]"] * len(rows)
     same = {name: texts[0] for name, texts in encoded.items() if texts.count(texts[0]) == len(rows)}
@@ -236,9 +82,11 @@ def views(
     return list(map(orjson.Fragment, map("".join, zip(*woven, strict=True))))
 
 
-def _texts(name: str, values: Sequence[Any], read: Reading) -> Sequence[str]:
+def _texts(name: str, values: Sequence[Any], read: Reading, keyring: Keyring) -> Sequence[str]:
     """Encode the values of a column as JSON."""
-    if name in read.documents or name == "uuid":  # a UUID without quotes: links contain it, too
+    if name in read.documents:
+        return list(map(keyring.open_text, values))
+    if name == "uuid":  # without quotes: links contain it, too
         return values
     if name in read.moments:
         return ["null" if each is None else f'"{json_rows.iso(each)}"' for each in values]
@@ -293,12 +141,17 @@ def _owners(columns: Columns, members: Sequence[ring.Member]) -> list[str | None
     return [owner.name if owner else None for owner in found]
 
 
-def _computed(connection: Connection, columns: Columns, read: Reading) -> dict[str, list[str]]:
+def _computed(
+    connection: Connection, columns: Columns, read: Reading, keyring: Keyring
+) -> dict[str, list[str]]:
     """Computed field, without `conductor` -> JSON text of its value in each node."""
     encoded = {}
     for name in read.computed & {*DOCUMENTS}:
-        shown = enforce.shows_secrets(SHOWN_BY[name])
-        masked = {text: mask_text(text, name, shown=shown) for text in set(columns[name])}
+        if shown := enforce.shows_secrets(SHOWN_BY[name]):
+            auditing.show_secret(name)
+        masked = {
+            text: mask_text(text, name, shown=shown, keyring=keyring) for text in set(columns[name])
+        }
         encoded[name] = [masked[text] for text in columns[name]]
     for name in read.computed & {*TEXTS}:
         encoded[name] = [_text(value) for value in columns[name]]
@@ -331,7 +184,7 @@ def _add_work(connection: Connection, columns: Columns, encoded: Mapping[str, li
             for name, flow in flows:
                 encoded[name][number] = _text(current_step(current, flow))
         if internal and (current or urls[number] is not None):
-            facts = {name: columns[name][number] for name in _AGENT_FACTS}
+            facts = {name: columns[name][number] for name in AGENT_FACTS}
             internal[number] = internal_info(internal[number], facts, current)
 
 
@@ -341,24 +194,24 @@ def _text(value: Any) -> str:
 
 def one(key: Key, wanted: Iterable[str], *, linked: bool = True) -> orjson.Fragment | None:
     """Read the document of a node; None if there is no such node."""
-    with runtime().looking() as connection:
+    with runtime().read_connection() as connection:
         found = _found(connection, key, reading(wanted, linked=linked))
     return found[0] if found else None
 
 
 def tagged(key: Key, wanted: Iterable[str]) -> Response:
     """Return the response with a node and its entity tag. Raises NotFound."""
-    with runtime().looking() as connection:
+    with runtime().read_connection() as connection:
         found = _found(connection, key, reading(wanted))
     if found is None:
         raise NotFound("node", request.path.rpartition("/")[2])
     return _signed(*found)
 
 
-def written(session: Session, node: Node, status: int = 200) -> Response:
+def respond(session: Session, node: Node, status: int = 200) -> Response:
     """Return the response with a node as its transaction leaves it; with its URL if it is new."""
     session.flush()
-    found = _found(session.connection(), ("uuid", node.uuid), reading(whole()))
+    found = _found(session.connection(), ("uuid", node.uuid), reading(visible_fields()))
     assert found  # its row is locked
     response = _signed(*found)
     if status == 201:
@@ -377,16 +230,6 @@ def _found(connection: Connection, key: Key, read: Reading) -> tuple[orjson.Frag
     column, value = key
     row = read.by[column].first(connection, {"value": value})
     return row and (views(connection, [row], read)[0], row)
-
-
-def whole() -> Sequence[str]:
-    """Every field of a node in the request's version."""
-    return _whole(versions.current())
-
-
-@cache
-def _whole(_version: int) -> Sequence[str]:
-    return tuple(versions.visible("node", (*FULL, *LINKED)))
 
 
 def _aged(state: str, version: int) -> str | None:

@@ -7,7 +7,7 @@ from flask import Response, request
 from sqlalchemy import Select, or_, select
 from sqlalchemy.orm import Session
 
-from app.api import node_fields, node_view, versions
+from app.api import auditing, node_fields, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
 from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
@@ -28,7 +28,8 @@ from app.api.schemas.nodes import (
     NodePatchQuery,
     ValidateQuery,
 )
-from app.engine import provisioning
+from app.api.transactions import in_transaction
+from app.engine import fleet_operations, provisioning
 from app.errors import Invalid, NotFound
 from app.hardware import targets
 from app.inventory import chassis
@@ -36,7 +37,7 @@ from app.inventory import nodes as service
 from app.kit import identifiers
 from app.kit import json_patch as patch
 from app.kit.paging import fetch
-from app.models import Node
+from app.models import Node, Operation
 from app.states import State
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -75,22 +76,23 @@ def listing(query: Query, *, detail: bool = False) -> Response:
 
     Raises Invalid, NotAcceptable, NotFound for an unknown marker.
     """
-    full = node_view.FULL
-    wanted: Collection[str] = shape(query, "node", short=node_view.SHORT, full=full, detail=detail)
+    full = node_query.FULL
+    wanted: Collection[str] = shape(query, "node", short=node_query.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
-        wanted = node_view.whole()
-    page, read = page_of(query, "node", sortable=node_view.SORTABLE), node_view.reading(wanted)
-    with runtime().looking() as connection:
+        wanted = node_query.visible_fields()
+    page, read = page_of(query, "node", sortable=node_query.SORTABLE), node_query.reading(wanted)
+    with runtime().read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
-        selected = _filtered(enforce.narrowed(read.query, Node), query)
+        selected = filtered(enforce.narrowed(read.query, Node), query)
         rows = fetch(connection, selected, Node, page)
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
 
 
-def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
+def filtered(selected: Select[Any], query: Query) -> Select[Any]:
+    """Limit a query for nodes to those that match the filters of a list."""
     columns = Node.__table__.c  # not the model's attributes: lists are read without the ORM
     for name, each in node_fields.FILTERS.items():
         if name in query:
@@ -107,6 +109,13 @@ def _filtered(selected: Select[Any], query: Query) -> Select[Any]:
     if "sharded" in query:
         unsharded = columns.shard.is_(None)
         selected = selected.where(~unsharded if query["sharded"] else unsharded)
+    if "failure_code" in query or "failure_step" in query:
+        failed = fleet_operations.nodes_failed_with(
+            lambda found: enforce.narrowed(found, Operation),
+            query.get("failure_code"),
+            query.get("failure_step"),
+        )
+        selected = selected.where(columns.id.in_(failed))
     if "parent_node" not in query and not query.get("include_children"):
         selected = selected.where(columns.parent_node.is_(None))
     return selected
@@ -125,9 +134,11 @@ def create_node(fields: dict[str, Any]) -> Response:
     state = State.ENROLL if versions.current() >= 11 else State.AVAILABLE
 
     def work(session: Session) -> Response:
-        return node_view.written(session, service.create(session, fields, state), 201)
+        node = service.create(session, fields, state)
+        auditing.concern(node.uuid)
+        return node_view.respond(session, node, 201)
 
-    return service.retry_while_locked(runtime(), work)
+    return in_transaction(work)
 
 
 @nodes.at(
@@ -135,13 +146,15 @@ def create_node(fields: dict[str, Any]) -> Response:
     "/nodes/<ident>",
     query="nodes",
     rule="baremetal:node:get",
-    returns=Returns({200: NODE}, TAG, fields=(*node_view.FULL, "links")),
+    returns=Returns({200: NODE}, TAG, fields=(*node_query.FULL, "links")),
 )
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
     asked = query.get("fields_")
-    wanted = chosen(asked, "node", node_view.FULL) if asked is not None else node_view.whole()
+    wanted = (
+        chosen(asked, "node", node_query.FULL) if asked is not None else node_query.visible_fields()
+    )
     return node_view.tagged(key_of(ident), wanted)
 
 
@@ -187,18 +200,16 @@ def change_node(query: Query, ident: str) -> Response:
                 inspecting_counts=version >= 39,
                 reset_interfaces=reset,
             )
-        return node_view.written(session, node)
+        return node_view.respond(session, node)
 
-    return service.retry_while_locked(runtime(), work)
+    return in_transaction(work)
 
 
 @nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Delete a node"""
-    service.retry_while_locked(
-        runtime(), lambda session: service.remove(session, locked(session, ident))
-    )
+    in_transaction(lambda session: service.remove(session, locked(session, ident)))
     return empty(204)
 
 
@@ -213,7 +224,7 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.set_maintenance(session, locked(session, ident), reason, asking)
 
-    service.retry_while_locked(runtime(), work)
+    in_transaction(work)
     return empty(202)
 
 
@@ -231,7 +242,7 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.clear_maintenance(session, locked(session, ident), asking)
 
-    service.retry_while_locked(runtime(), work)
+    in_transaction(work)
     return empty(202)
 
 

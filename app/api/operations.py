@@ -6,7 +6,6 @@ from flask import Response
 from sqlalchemy import not_, select
 
 from app.api.answers import json, links, runtime
-from app.api.masking import mask
 from app.api.node_identifiers import identified
 from app.api.openapi.returns import listed
 from app.api.openapi.shapes import (
@@ -24,6 +23,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.paging import collection, page_of
+from app.api.policy.enforce import narrowed
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.operations import OperationFilters
@@ -32,6 +32,7 @@ from app.engine import operations as service
 from app.errors import NotFound
 from app.flows import QUEUES
 from app.kit.paging import fetch
+from app.masking import mask
 from app.models import (
     ACTIVE,
     Node,
@@ -123,7 +124,7 @@ def list_operations(_query: Any, ident: str) -> Response:
 @operations.at(
     "GET",
     "/operations",
-    rule="baremetal:node:history:get",
+    rule="baremetal:operation:list",
     returns=listed("operations", OPERATION, (), SORTABLE),
 )
 @operations.arguments(OperationFilters, location="query")
@@ -139,7 +140,7 @@ def list_operations_of_all(query: Any) -> Response:
         active = Operation.state.in_(ACTIVE)
         selected = selected.where(active if query["active"] else not_(active))
     with runtime().reading() as session:
-        rows = fetch(session, selected, Operation, page)
+        rows = fetch(session, narrowed(selected, Operation), Operation, page)
         items = [_view(operation, uuid, name) for operation, uuid, name in rows]
     last = items[-1]["uuid"] if len(rows) == page.limit else None
     return json(collection("operations", items, page, last=last))

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Never
 
 import orjson
-from flask import Request
+from flask import Request, g
 from flask.globals import request_ctx
 from flask.json.provider import JSONProvider
 from marshmallow import RAISE, Schema, ValidationError, missing
@@ -16,13 +16,15 @@ from webargs.multidictproxy import MultiDictProxy
 
 from app.api.answers import OPTIONS
 from app.api.errors import TooDeep
-from app.api.wording import told
+from app.api.wording import format_errors
 from app.errors import Invalid, TooLarge
 
 #: End of the path -> largest body in bytes.
 DEFAULT_LIMIT = 1024 << 10
 LIMITS = {"/states/provision": 65536 << 10, "/continue_inspection": 16384 << 10}
 DEEPEST = 25
+#: Most values in a body: short values take a hundred times as long as their text in a long one.
+MOST_VALUES = 200_000
 TOO_DEEP = (
     "Request body JSON is nested too deeply. Please contact the service administrator: more than"
     f" {DEEPEST} levels."
@@ -65,7 +67,7 @@ class Parser(FlaskParser):
         error_status_code: int | None,
         error_headers: Mapping[str, str] | None,
     ) -> Never:
-        raise Invalid(told(error, schema)) from error
+        raise Invalid(format_errors(error, schema)) from error
 
 
 @cache
@@ -91,7 +93,11 @@ def _json_or_query(req: Request, schema: Schema) -> Any:
 
 
 def body(req: Request) -> Any:
-    """Decode the JSON body of a request. Raises Invalid, TooLarge, TooDeep."""
+    """
+    Decode the JSON body of a request, and keep it as `g.document`, for its audit record.
+
+    Raises Invalid, TooLarge, TooDeep.
+    """
     limit = limit_of(req.path)
     if (req.content_length or 0) > limit:
         raise TooLarge(f"Request body too large: more than {limit >> 10} KiB.")
@@ -101,6 +107,8 @@ def body(req: Request) -> Any:
         raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
     if not data:
         return {}
+    if len(data) > MOST_VALUES and sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise Invalid(f"Request body JSON has too many values: at most {MOST_VALUES}.")
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -109,6 +117,7 @@ def body(req: Request) -> Any:
         raise Invalid(f"Malformed JSON: {error}") from error
     if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
         raise TooDeep(TOO_DEEP)
+    g.document = document
     return document
 
 

@@ -10,7 +10,7 @@ from marshmallow import Schema, ValidationError
 
 from app.api import versions
 from app.api.parsing import body
-from app.api.wording import told
+from app.api.wording import format_errors
 from app.errors import Invalid
 from app.kit import json_patch
 from app.models import Base
@@ -20,7 +20,7 @@ from app.models.base import kind_of
 ESCAPES_SINCE = 98
 
 
-def asked(resource: str, schema: Schema) -> list[json_patch.Change]:
+def parse(resource: str, schema: Schema) -> list[json_patch.Change]:
     """
     Parse the patch of the request: fields of the schema, none newer than its version.
 
@@ -59,7 +59,7 @@ def patched(schema: Schema, row: Base, changes: Sequence[json_patch.Change]) -> 
             ),  # by name, so that required keys inside of a field are still checked
         )
     except ValidationError as error:
-        raise Invalid(told(error, schema, _changed(row))) from error
+        raise Invalid(format_errors(error, schema, _changed(row))) from error
     return {name: loaded.get(name) for name in values}
 
 

@@ -15,15 +15,15 @@ from marshmallow import Schema
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from app.api import versions
-from app.api.answers import empty, json, runtime
+from app.api import auditing, versions
+from app.api.answers import empty, json
 from app.api.errors import Misaddressed
 from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, json_patch
-from app.api.patching import asked, patched
+from app.api.patching import parse, patched
 from app.api.resources import Model, Parent, Query, Resource, View
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
-from app.inventory.nodes import retry_while_locked
+from app.api.transactions import in_transaction
 from app.kit.identifiers import is_uuid
 from app.models import Base
 
@@ -133,9 +133,7 @@ class ResourceRoutes(Generic[Model]):
         @self.routes.arguments(schema)
         def answer(fields: Fields) -> Response:
             used = prepare(fields) if prepare else self._known(fields)
-            view = retry_while_locked(
-                runtime(), lambda session: self._written(session, create(session, used))
-            )
+            view = in_transaction(lambda session: self.read_item(session, create(session, used)))
             return json(view, 201, location=view["links"][0]["href"])
 
     def shows(self, *, rule: str = "get", query: str | None = None) -> None:
@@ -182,15 +180,15 @@ class ResourceRoutes(Generic[Model]):
         )
         @self.routes.arguments(NoQuery, location="query")
         def answer(_query: Query, **path: str) -> Response:
-            changes = asked(self.resource.name, schema)
+            changes = parse(self.resource.name, schema)
 
             def work(session: Session) -> View:
                 row = self.resource.find(session, *path.values())
                 if changes:
                     apply(session, row, patched(schema, row, changes))
-                return self._written(session, row)
+                return self.read_item(session, row)
 
-            return json(retry_while_locked(runtime(), work))
+            return json(in_transaction(work))
 
     def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
         """Declare DELETE of an item. by_name: accept a name in the path, where GET does."""
@@ -210,20 +208,19 @@ class ResourceRoutes(Generic[Model]):
             (ident,) = path.values()
             if not (by_name or is_uuid(ident)):
                 raise Misaddressed(f"Expected UUID for {self.one}_uuid: {ident}")
-            retry_while_locked(
-                runtime(), lambda session: remove(session, self.resource.find(session, ident))
-            )
+            in_transaction(lambda session: remove(session, self.resource.find(session, ident)))
             return empty(204)
 
     def _known(self, fields: Fields) -> Fields:
         versions.check_body(self.resource.name, fields)
         return fields
 
-    def _written(self, session: Session, row: Any) -> View:
+    def read_item(self, session: Session, row: Any) -> View:
         """Read the item inside the transaction, before another one can change it."""
         session.flush()
+        auditing.concern(row.uuid)
         written = self.resource.model.__table__.c.uuid == row.uuid
-        wanted = self.resource.whole()
+        wanted = self.resource.visible_fields()
         rows = session.execute(self.resource.query(wanted).where(written)).all()
         return self.resource.views(rows, wanted)[0]
 

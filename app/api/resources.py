@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from app.api import versions
+from app.api import auditing, versions
 from app.api.answers import host, json, links, runtime
 from app.api.errors import Misaddressed
 from app.api.openapi.returns import Returns, listed
@@ -44,6 +44,7 @@ from app.api.openapi.shapes import (
 from app.api.paging import chosen, collection, page_of, shape
 from app.api.policy import enforce
 from app.api.schemas.common import is_ident
+from app.db.sealing import keyring_of
 from app.errors import NotFound
 from app.kit.identifiers import is_uuid
 from app.kit.paging import fetch
@@ -154,7 +155,7 @@ class Resource(Generic[Model]):
         """Response that lists items."""
         return listed(self.collection, self.component, self.full, self.sortable)
 
-    def whole(self) -> list[str]:
+    def visible_fields(self) -> list[str]:
         """Every field of the request's version."""
         return versions.visible(self.name, self.full)
 
@@ -179,11 +180,12 @@ class Resource(Generic[Model]):
         computed = [(name, make) for name, make in self.computed.items() if name in asked]
         linked = [name for name in self.links if name in asked]
         order = [name for name in self.shown if name in asked or name == "links"]
+        keyring = keyring_of(runtime().engine.dialect)
         result = []
         for row in rows:
             view: View = {name: value for name, value in row._mapping.items() if name in asked}
             for name in raw:
-                view[name] = orjson.Fragment(view[name] or b"null")
+                view[name] = orjson.Fragment(keyring.open_text(view[name] or "null"))
             for name, mask in masked:
                 view[name] = mask(view[name])
             for name, make in computed:
@@ -214,7 +216,7 @@ class Resource(Generic[Model]):
 
     def show(self, query: Query, ident: str) -> Response:
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
-        wanted = self.whole()
+        wanted = self.visible_fields()
         if "fields_" in query:
             wanted = chosen(query["fields_"], self.name, self.full)
         found = self._one(self.identified(ident), wanted)
@@ -251,6 +253,7 @@ class Resource(Generic[Model]):
         row = session.scalar(select(self.model).where(condition).with_for_update())
         if row is None:
             raise NotFound(self.name, ident)
+        auditing.concern(row.uuid)  # type: ignore[attr-defined]
         return row
 
     def _one(self, condition: ColumnElement[bool], wanted: Sequence[str]) -> View | None:

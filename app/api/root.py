@@ -50,10 +50,10 @@ def _version() -> dict[str, Any]:
 
 
 def discover() -> Response:
-    """List the API versions. Redirect browsers to the documentation."""
+    """List the API versions. Redirect browsers to the page of operators."""
     accepted = request.accept_mimetypes
     if accepted.best_match(("application/json", "text/html")) == "text/html":
-        return Response(status=302, headers={"Location": f"{host()}/docs", "Vary": "Accept"})
+        return Response(status=302, headers={"Location": f"{host()}/ui", "Vary": "Accept"})
     served = _version()
     answer = json(
         {
@@ -122,8 +122,8 @@ def healthcheck() -> Response:
     reasons = [
         {"class": each.part, "reason": each.reason, "details": each.details} for each in found
     ]
-    well = all(each.well for each in found)
-    return json({"detailed": True, "reasons": reasons}, 200 if well else 503)
+    healthy = all(each.is_healthy for each in found)
+    return json({"detailed": True, "reasons": reasons}, 200 if healthy else 503)
 
 
 #: Routes outside of /v1.

@@ -18,18 +18,17 @@ from flask.globals import request_ctx
 from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.exceptions import NotFound as NoSuchRoute
 
-from app.api import versions
+from app.api import auditing, versions
 from app.api.auth import caller
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import Shape
 from app.api.parsing import body, parser
 from app.api.policy import enforce
 from app.api.policy.targets import owned_at
+from app.api.sites import WRITING
 from app.errors import Invalid
 
 View = Callable[..., Any]
-
-WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 PARAMETER = re.compile(r"<(?:[^>:]*:)?(\w+)>")
 #: Endpoint -> the minor version before which its path is a 404.
@@ -96,6 +95,7 @@ class Routes(flask_smorest.Blueprint):
         used.
         """
         owned, named = owned_at(path), next(iter(PARAMETER.findall(path)), "")
+        answers = returns if isinstance(returns, Returns) else Returns({200: returns})
         itself = owned if path.endswith(f"<{named}>") else None
 
         def decorate(view: View) -> View:  # noqa: C901 - one branch per kind of refusal
@@ -142,11 +142,12 @@ class Routes(flask_smorest.Blueprint):
                     gone=gone,
                     query=query,
                     rule=rule,
-                    returns=returns if isinstance(returns, Returns) else Returns({200: returns}),
+                    returns=answers,
                     takes=takes,
                     parameters=parameters or {},
                 )
             )
+            auditing.declare(f"{self.name}.{handler}", method, path, next(iter(answers.bodies)))
             if gone == 404:
                 _HIDDEN_BEFORE[f"{self.name}.{handler}"] = since
             self.route(path, methods=[method], endpoint=handler)(checked)

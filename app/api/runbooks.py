@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from app.api import versions
 from app.api.answers import empty, host, json, runtime
-from app.api.masking import mask
 from app.api.openapi.returns import ADDED, NO_CONTENT
 from app.api.policy import enforce
 from app.api.resource_routes import ResourceRoutes
@@ -18,10 +17,11 @@ from app.api.routes import Routes
 from app.api.schemas.common import ListQuery, NoQuery
 from app.api.schemas.templates import RunbookChange, RunbookCreate, Traits
 from app.api.traits import TRAITS, checked
+from app.api.transactions import in_transaction
 from app.errors import Invalid, NotFound
-from app.inventory import nodes
 from app.inventory import runbooks as service
 from app.inventory.traits import is_trait
+from app.masking import mask
 from app.models import Runbook
 
 runbooks = Routes("runbooks", "Runbooks: named lists of clean or service steps")
@@ -145,4 +145,4 @@ def _set(ident: str, change: Any) -> None:
         runbook = RUNBOOK.find(session, ident)
         service.set_traits(runbook, change(runbook.traits))
 
-    nodes.retry_while_locked(runtime(), work)
+    in_transaction(work)

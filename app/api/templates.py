@@ -2,7 +2,6 @@
 
 from sqlalchemy.orm import Session
 
-from app.api.masking import mask
 from app.api.resource_routes import ResourceRoutes
 from app.api.resources import Resource
 from app.api.routes import Routes
@@ -10,6 +9,7 @@ from app.api.schemas.common import ListQuery
 from app.api.schemas.templates import TemplateChange, TemplateCreate
 from app.inventory import templates as service
 from app.kit import crud
+from app.masking import mask
 from app.models import DeployTemplate
 
 templates = Routes(

@@ -14,8 +14,8 @@ from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, not_a_trait
 from app.api.schemas.templates import Traits
+from app.api.transactions import in_transaction
 from app.errors import Invalid
-from app.inventory import nodes
 from app.inventory import traits as service
 
 traits = Routes("traits", "Traits of nodes, for scheduling")
@@ -69,7 +69,7 @@ def set_traits(fields: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), fields["traits"])
 
-    nodes.retry_while_locked(runtime(), work)
+    in_transaction(work)
     return empty(204)
 
 
@@ -89,7 +89,7 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     def work(session: Session) -> None:
         service.add(session, locked(session, ident), trait)
 
-    nodes.retry_while_locked(runtime(), work)
+    in_transaction(work)
     return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
 
 
@@ -107,7 +107,7 @@ def remove_traits(_query: Query, ident: str) -> Response:
     def work(session: Session) -> None:
         service.replace(session, locked(session, ident), ())
 
-    nodes.retry_while_locked(runtime(), work)
+    in_transaction(work)
     return empty(204)
 
 
@@ -125,5 +125,5 @@ def remove_trait(_query: Query, ident: str, trait: str) -> Response:
     def work(session: Session) -> None:
         service.remove(session, locked(session, ident), trait)
 
-    nodes.retry_while_locked(runtime(), work)
+    in_transaction(work)
     return empty(204)

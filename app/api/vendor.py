@@ -5,9 +5,9 @@ from typing import Any
 from flask import Response, request
 from sqlalchemy.orm import Session
 
+from app.api import auditing
 from app.api.answers import JSON, empty, json, runtime
 from app.api.auth import caller
-from app.api.idempotency import once
 from app.api.management import call_conductor
 from app.api.node_identifiers import locked, node_of
 from app.api.openapi.returns import Returns
@@ -25,6 +25,7 @@ from app.api.openapi.shapes import (
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
+from app.api.transactions import once
 from app.engine import management as service
 from app.errors import Invalid
 from app.hardware import drivers
@@ -51,7 +52,7 @@ def list_functions(_query: Any, ident: str) -> Response:
     """List the vendor functions of a node"""
     with runtime().reading() as session:
         found = service.vendor_functions(session, node_of(session, ident))
-    return json({name: function.shown() for name, function in found.items()})
+    return json({name: function.document() for name, function in found.items()})
 
 
 def _call(ident: str, name: str) -> Response:
@@ -63,6 +64,7 @@ def _call(ident: str, name: str) -> Response:
         function = service.vendor_function(session, node, name, request.method, arguments)
     if function.asynchronous and function.exclusive:
         return _begin(ident, name, arguments)
+    auditing.announce()  # GET, too: a function may do anything
     what = "call" if function.exclusive else "call_shared"
     answer = call_conductor(ident, what, function=name, arguments=arguments)
     if function.asynchronous:

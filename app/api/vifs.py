@@ -14,8 +14,8 @@ from app.api.openapi.shapes import TEXT, array, exactly
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery, is_ident
 from app.api.schemas.vifs import Vif
+from app.api.transactions import in_transaction
 from app.errors import Invalid
-from app.inventory import nodes
 from app.inventory import vifs as service
 
 vifs = Routes("vifs", "Virtual network interfaces of nodes")
@@ -50,9 +50,7 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     """Attach a VIF to a node"""
     if versions.current() >= PLACED_SINCE and vif.keys() >= set(service.PLACES):
         raise Invalid("Cannot specify both port_uuid and portgroup_uuid")
-    nodes.retry_while_locked(
-        runtime(), lambda session: service.attach(session, locked(session, ident), vif)
-    )
+    in_transaction(lambda session: service.attach(session, locked(session, ident), vif))
     return empty(204)
 
 
@@ -68,7 +66,5 @@ def detach_vif(_query: Query, ident: str, vif: str) -> Response:
     """Detach a VIF from a node"""
     if not is_ident(vif):
         raise Invalid(f"Expected UUID or name for vif_id: {vif}")
-    nodes.retry_while_locked(
-        runtime(), lambda session: service.detach(session, locked(session, ident), vif)
-    )
+    in_transaction(lambda session: service.detach(session, locked(session, ident), vif))
     return empty(204)

@@ -46,7 +46,7 @@ _OF_SCHEMA = re.compile(
 Place = tuple[str | int, ...]
 
 
-def told(error: ValidationError, schema: Schema, changed: str = "") -> str:
+def format_errors(error: ValidationError, schema: Schema, changed: str = "") -> str:
     """
     Format the errors of a document, on one line.
 

@@ -5,15 +5,20 @@ A mark is stored beside the messages, as a key in Redis or as a queue in RabbitM
 lost together with them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import redis
 from amqp.exceptions import NotFound
 from celery import Celery
+from kombu.exceptions import OperationalError
 
-from app.broker.queue import queue_of
+from app.broker.queue import FAILURES, queue_of
+from app.broker.redis_broker import OUTAGE
 from app.config.settings import Settings
+from app.errors import Unavailable
+from app.kit.reach import CircuitBreaker
 
 
 class Messages(Protocol):
@@ -81,3 +86,21 @@ def messages_of(application: Celery, settings: Settings, client: redis.Redis) ->
     if settings.broker.messages_url:
         return InRabbitMQ(application, settings.broker.prefix)
     return InRedis(client, settings.broker.prefix)
+
+
+def reader(messages: Messages) -> Callable[[str], int]:
+    """
+    Return a function with the length of a conductor's step queue, by the conductor's name.
+
+    The function raises Unavailable: the broker is out of reach, or was a moment ago.
+    """
+    reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
+
+    def backlog(conductor: str) -> int:
+        try:
+            with reach.trying():
+                return messages.backlog(conductor)
+        except FAILURES as error:
+            raise Unavailable(f"the broker is out of reach: {error}") from error
+
+    return backlog

@@ -7,10 +7,12 @@ builds, freezes and routes a signature for each link, which takes three times th
 """
 
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 from celery import Celery
 from kombu import Queue
 
@@ -22,6 +24,9 @@ RUN = "ingot.run"
 #: Headers of each message. Arguments of RUN begin with node and operation in every release; a
 #: release may add arguments at the end.
 HEADERS = {"ingot_version": release.NEEDED}
+_NAME = re.compile(r"[\w-]{1,64}", re.ASCII)
+#: Fences and positions are below this number, the limit of their columns.
+_MOST = 1 << 31
 
 
 def publish(application: Celery, message: Message, queue: str | Queue, timeout: float) -> None:
@@ -50,10 +55,11 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
     )
     with application.producer_pool.acquire(block=True) as producer:
         producer.publish(
-            task.body,
+            orjson.dumps(task.body),
             exchange="",
             routing_key=name,
-            serializer="json",
+            content_type="application/json",
+            content_encoding="utf-8",
             headers=task.headers | HEADERS,
             declare=[] if isinstance(queue, str) else [queue],
             confirm_timeout=timeout,
@@ -61,21 +67,57 @@ def publish(application: Celery, message: Message, queue: str | Queue, timeout: 
         )
 
 
+class Malformed(Exception):
+    """A part of a message, which the text names, has no form that a release of Ingot sends."""
+
+
+def operation_of(arguments: Sequence[Any]) -> str:
+    """
+    Return the operation's UUID in a message of any release.
+
+    Raises Malformed.
+    """
+    operation = arguments[1] if len(arguments) > 1 else None
+    if not _is_name(operation):
+        raise Malformed("the identifier of an operation")
+    return str(operation)
+
+
 def received(conductor: str, request: Any, arguments: Sequence[Any]) -> Message:
     """
     Return the message of a running task, with the later links of its chain.
 
-    Removes the chain from `request`, so that Celery does not publish the next link itself.
+    Removes the chain and all callbacks from `request`, so that Celery publishes nothing itself.
+    Raises Malformed.
     """
-    node, operation, fence, cursor = arguments[:4]
-    links = [Link(request.id, cursor, request.shadow or "")]
-    for signature in reversed(request.chain or ()):
-        options = signature["options"]
-        links.append(Link(options["task_id"], signature["args"][3], options["shadow"]))
-    request.chain = None
+    request.callbacks = request.errbacks = None
+    request.chain, chain = None, request.chain
+    try:
+        node, operation, fence, cursor = arguments[:4]
+        links = [Link(request.id, cursor, request.shadow or "")]
+        for signature in reversed(chain or ()):
+            options = signature["options"]
+            links.append(Link(options["task_id"], signature["args"][3], options["shadow"]))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise Malformed(f"arguments or chain ({type(error).__name__})") from None
+    names = (node, operation, request.root_id, request.parent_id, *(each.task for each in links))
+    if not all(each is None or _is_name(each) for each in names) or None in (node, operation):
+        raise Malformed("the identifier of a node, an operation or a task")
+    if not all(_is_number(each) for each in (fence, *(link.position for link in links))):
+        raise Malformed("fence or position")
+    if not all(isinstance(link.label, str) for link in links):
+        raise Malformed("label of a step")
     return Message(
         conductor, node, operation, fence, tuple(links), request.root_id, request.parent_id
     )
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def _arguments(message: Message, link: Link) -> list[Any]:

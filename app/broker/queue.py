@@ -1,16 +1,14 @@
 """
-Celery configuration, publishing to conductors, and the transport of synchronous calls.
+Celery configuration, and publishing to conductors.
 
 A message is a hint: it may be lost, delayed or delivered twice. A conductor checks it against the
 operation's row before it acts.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
-import orjson
 import redis
 from amqp.exceptions import AMQPError
 from celery import Celery
@@ -19,16 +17,14 @@ from kombu import Connection, Exchange, Queue
 from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import virtual
 
-from app.broker import chain
+from app.broker import chain, redis_transport
 from app.broker.chain import HEADERS
-from app.broker.redis_broker import KEEPALIVE, OUTAGE, client
+from app.broker.redis_broker import KEEPALIVE, OUTAGE, verified
 from app.config.settings import Settings
-from app.errors import Unavailable
 from app.kit.reach import CircuitBreaker
+from app.metrics.table import MESSAGES
 from app.runtime import Call, Message
 
-#: Task that answers one call, in a conductor's control process.
-CALL_TASK = "ingot.ask"
 #: Queue of periodic work that any conductor may do.
 SHARED_QUEUE = "conductor.now"
 #: Exceptions of Redis and of RabbitMQ that mean: the broker is out of reach or refuses messages.
@@ -41,9 +37,20 @@ HEARTBEAT = 10
 QUEUE_LIFETIME = 24 * 3600 * 1000
 
 
+# Kombu keeps the class of a transport from its first connection on.
+redis_transport.register()
+
+
 def version_of(request: Any) -> int:
-    """Version that the receiver of a message must understand (`app.release`)."""
-    return int((request.headers or {}).get("ingot_version", 0))
+    """
+    Version that the receiver of a message must understand (`app.release`).
+
+    Raises chain.Malformed.
+    """
+    try:
+        return int((request.headers or {}).get("ingot_version", 0))
+    except (AttributeError, TypeError, ValueError):
+        raise chain.Malformed("version") from None
 
 
 def queue_of(conductor: str) -> str:
@@ -61,7 +68,7 @@ def celery(settings: Settings) -> Celery:
     # The reconciler dispatches the unacknowledged messages of a worker that ends. Kombu would write
     # them to a file that no process reads if Redis is out of reach.
     virtual.Channel.do_restore = False
-    url = settings.broker.messages_url or settings.broker.url
+    url = settings.broker.messages_url or verified(settings.broker.url)
     application = Celery("ingot", broker=url, amqp=_Amqp, set_as_current=True)
     application.conf.update(
         accept_content=["json"],
@@ -80,13 +87,16 @@ def celery(settings: Settings) -> Celery:
         task_store_errors_even_if_ignored=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_disable_rate_limits=True,
-        worker_enable_remote_control=True,
+        worker_enable_remote_control=settings.broker.remote_control,
         worker_hijack_root_logger=False,
         worker_prefetch_multiplier=1,
         worker_redirect_stdouts=False,
         worker_send_task_events=settings.broker.events,
         task_send_sent_event=False,
     )
+    application.finalize()
+    for name in [each for each in application.tasks if each.startswith("celery.")]:
+        application.tasks.unregister(name)  # they run or send any task that a message names
     return application
 
 
@@ -166,7 +176,9 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
             with reach.trying():
                 call(message) if isinstance(message, Call) else run(message)
         except FAILURES:
+            MESSAGES.add("not_sent")
             return False
+        MESSAGES.add("sent")
         return True
 
     return send
@@ -197,67 +209,3 @@ def _retry_if_stale(publish: Callable[[], object]) -> None:
         if time.monotonic() - start > STALE:
             raise
         publish()
-
-
-class RedisCalls:
-    """
-    Calls to conductors over Redis (`app.runtime.Asks`), for both the caller and the conductor.
-
-    A message carries only a key. The request is stored under the key until a conductor takes it,
-    the caller withdraws it, or its time is over: a call is executed at most once, even if its
-    message is delivered twice.
-
-    The methods of the caller raise Unavailable when Redis is out of reach.
-    """
-
-    def __init__(self, application: Celery, settings: Settings) -> None:
-        self._application = application
-        self._prefix = settings.broker.prefix
-        self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
-        self._reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
-
-    def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
-        with self._reaching():
-            self._client.set(self._question(key), orjson.dumps(question), px=int(seconds * 1000))
-            hint = (key, question["node"])
-            send_task(self._application, CALL_TASK, hint, now_queue_of(conductor), expires=seconds)
-
-    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
-        with self._reaching():
-            found = self._client.blpop([self._answer(key)], timeout=seconds)
-        return cast("Mapping[str, Any]", orjson.loads(found[1])) if found else None
-
-    def withdraw(self, key: str) -> bool:
-        with self._reaching():
-            return bool(self._client.delete(self._question(key)))
-
-    def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
-        """Take a call that no conductor has taken, and the seconds until its timeout."""
-        with self._client.pipeline(transaction=True) as pipeline:
-            name = self._question(key)
-            pipeline.get(name)
-            pipeline.pttl(name)
-            pipeline.delete(name)
-            found, left, _ = pipeline.execute()
-        return (orjson.loads(found), left / 1000) if found else None
-
-    def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
-        """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
-        with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.rpush(self._answer(key), orjson.dumps(answer))
-            pipeline.pexpire(self._answer(key), int(max(seconds, 1.0) * 1000))
-            pipeline.execute()
-
-    def _question(self, key: str) -> str:
-        return f"{self._prefix}:question:{key}"
-
-    def _answer(self, key: str) -> str:
-        return f"{self._prefix}:answer:{key}"
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        try:
-            with self._reach.trying():
-                yield
-        except FAILURES as error:
-            raise Unavailable("The message broker is out of reach, please retry.") from error

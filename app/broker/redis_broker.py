@@ -16,6 +16,17 @@ KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCN
 OUTAGE = ("broker.unreachable", "broker.reached_again")
 
 
+def verified(url: str) -> str:
+    """
+    Return a broker URL that has the server's certificate verified, unless it says otherwise.
+
+    Kombu verifies no certificate of a rediss:// URL without `ssl_cert_reqs`; redis-py does.
+    """
+    if not url.startswith("rediss://") or "ssl_cert_reqs=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}ssl_cert_reqs=required"
+
+
 def client(url: str, seconds: float) -> redis.Redis:
     """
     Create a client for a broker URL in Celery's form; no call lasts longer than twice `seconds`.

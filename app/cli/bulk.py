@@ -85,7 +85,7 @@ class Chosen:
         return chosen
 
     @property
-    def single(self) -> str | None:
+    def only_node(self) -> str | None:
         """The named node, if it is the only one."""
         return self.names[0] if len(self.names) == 1 else None
 
@@ -93,25 +93,30 @@ class Chosen:
         """Return the name of each node, or its UUID if it has none. Raises Failure."""
         if not self.where:
             return list(dict.fromkeys(self.names))
-        filters = given.texts_of("--where", self.where)
-        if len(filters) < len(self.where):
-            raise Usage("--where: a field can be given once")
-        for name, value in filters.items():
-            if name in NO_FILTERS or not value:
-                raise Usage(f"--where: {name}={value} chooses no nodes")
-        query: dict[str, Any] = {**filters, "fields": "uuid,name"}
+        query: dict[str, Any] = {**filters_of(self.where), "fields": "uuid,name"}
         found = api.every("nodes", **query)
         return [each["name"] or each["uuid"] for each in found]
 
 
-class Told(NamedTuple):
+def filters_of(where: Sequence[str]) -> Mapping[str, str]:
+    """Parse the filters of `--where`. Raises Usage."""
+    filters = given.texts_of("--where", where)
+    if len(filters) < len(where):
+        raise Usage("--where: a field can be given once")
+    for name, value in filters.items():
+        if name in NO_FILTERS or not value:
+            raise Usage(f"--where: {name}={value} chooses no nodes")
+    return filters
+
+
+class Outcome(NamedTuple):
     """Result for one node: for scripts, and for people."""
 
     document: Document
     text: str
 
 
-Act = Callable[[Api, str], Told]
+Act = Callable[[Api, str], Outcome]
 
 
 def each(
@@ -119,7 +124,7 @@ def each(
     out: Output,
     chosen: Chosen,
     act: Act,
-    then: Callable[[Api, str, Told], Told] | None = None,
+    then: Callable[[Api, str, Outcome], Outcome] | None = None,
     *,
     destroys: str = "",
 ) -> None:
@@ -131,39 +136,40 @@ def each(
 
     Raises NotYet: every failed node failed with NotYet. Raises Failure: a node failed otherwise.
     """
-    if chosen.single:
-        single = act(api, chosen.single)
-        out.told(*(then(api, chosen.single, single) if then else single))
+    if chosen.only_node:
+        single = act(api, chosen.only_node)
+        out.result(*(then(api, chosen.only_node, single) if then else single))
         return
     nodes = chosen.nodes(api)
     if destroys and chosen.where and nodes and not chosen.yes:
-        _confirm(destroys, nodes)
-    results: dict[str, Told | Failure] = {}
+        shown = ", ".join(nodes[:5]) + (", ..." if len(nodes) > 5 else "")
+        confirm(f"{destroys}: {len(nodes)} nodes ({shown})")
+    results: dict[str, Outcome | Failure] = {}
     going = nodes
     if then:
         results = dict(_parallel(api, nodes, chosen.jobs, act))
-        asked = {node: result for node, result in results.items() if isinstance(result, Told)}
+        asked = {node: result for node, result in results.items() if isinstance(result, Outcome)}
         going, follow = list(asked), then
 
-        def act(api: Api, node: str) -> Told:
+        def act(api: Api, node: str) -> Outcome:
             return follow(api, node, asked[node])
 
     for node, result in _parallel(api, going, chosen.jobs, act):
         results[node] = result
-        if out.people and isinstance(result, Told):
+        if out.people and isinstance(result, Outcome):
             out.say(result.text)
     _conclude(out, nodes, results)
 
 
 def _parallel(
     api: Api, nodes: Sequence[str], jobs: int, act: Act
-) -> Iterator[tuple[str, Told | Failure]]:
+) -> Iterator[tuple[str, Outcome | Failure]]:
     """
     Yield the result of each node, in order of completion.
 
     The threads are daemons: an executor would wait for them after Ctrl-C.
     """
-    waiting, results = SimpleQueue[str](), SimpleQueue[tuple[str, Told | Exception]]()
+    waiting, results = SimpleQueue[str](), SimpleQueue[tuple[str, Outcome | Exception]]()
     for node in nodes:
         waiting.put(node)
 
@@ -186,7 +192,7 @@ def _parallel(
         yield node, result
 
 
-def _conclude(out: Output, nodes: Sequence[str], results: Mapping[str, Told | Failure]) -> None:
+def _conclude(out: Output, nodes: Sequence[str], results: Mapping[str, Outcome | Failure]) -> None:
     """Print the failures, and for scripts all results. Raises Failure, NotYet."""
     failed = {node: result for node in nodes if isinstance(result := results[node], Failure)}
     if not out.people:
@@ -203,20 +209,18 @@ def _conclude(out: Output, nodes: Sequence[str], results: Mapping[str, Told | Fa
     raise kind(f"{len(failed)} of {len(nodes)} nodes failed, for the reasons above")
 
 
-def _document(node: str, result: Told | Failure) -> Document:
+def _document(node: str, result: Outcome | Failure) -> Document:
     if isinstance(result, Failure):
         return {"node": node, "ok": False, "error": str(result), "result": None}
     return {"node": node, "ok": True, "error": None, "result": result.document}
 
 
-def _confirm(doing: str, names: Sequence[str]) -> None:
+def confirm(what: str) -> None:
     """
     Ask for a confirmation.
 
     Raises Usage: there is no terminal. Raises Failure: the user refused.
     """
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    what = f"{doing}: {len(names)} nodes ({shown})"
     if not sys.stdin.isatty():
         raise Usage(f"{what}: needs --yes where there is no terminal")
     if not typer.confirm(f"{what}?", err=True):

@@ -14,14 +14,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from app.cli import DEFAULT_URL
 from app.cli.failures import Failure
 from app.cli.forms import Form
 
-DEFAULT_URL = "http://127.0.0.1:6385"
 #: Timeout in seconds of a `--wait` without a value.
 FOREVER = 10.0**9
 
-Url = Annotated[str, typer.Option(envvar=["INGOT_URL", "OS_ENDPOINT"], help="URL of the service")]
+Url = Annotated[
+    str, typer.Option("--url", envvar=["INGOT_URL", "OS_ENDPOINT"], help="URL of the service")
+]
 Token = Annotated[str | None, typer.Option("--os-token", envvar="OS_TOKEN", help="Keystone token")]
 Bundle = Annotated[
     str | None,
@@ -50,7 +52,7 @@ def option(name: str, annotation: Any, default: Any = None) -> Parameter:
 
 #: Options for the connection to the service.
 CONNECTION = (
-    option("url", Url, DEFAULT_URL),
+    option("service_url", Url, DEFAULT_URL),  # `url` is a field of webhooks
     option("os_token", Token),
     option("os_cacert", Bundle),
     option("insecure", Insecure, False),

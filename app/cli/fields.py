@@ -25,6 +25,7 @@ class Kind(Enum):
     WORDS = "--field VALUE, several times"
     PAIRS = "--field KEY=VALUE, several times"
     JSON = "--field FILE, or JSON, or -"
+    SECRET = "--field FILE, or -"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Field:
                 )
             case Kind.JSON:
                 about = f"{self.about}: a file of JSON, - for standard input, or JSON itself"
+            case Kind.SECRET:
+                about = f"{self.about}: a file, or - for standard input; its first line counts"
             case _:
                 about = self.about
         return option(self.name, Annotated[str | None, typer.Option(self.flag, help=about)])
@@ -80,6 +83,8 @@ class Field:
                 return given.pairs(self.flag, text)
             case Kind.JSON:
                 return given.document(self.flag, text)
+            case Kind.SECRET:
+                return given.first_line(self.flag, text)
             case _:
                 return text
 

@@ -13,14 +13,14 @@ from app.sentences import joined
 
 #: Seconds between two polls, unless the node becomes idle earlier.
 LOOK = 1.0
-#: Shortest time between two polls, in seconds.
+#: Shortest time between two polls, in seconds; it doubles, up to LOOK, while answers come at once.
 BREATH = 0.05
 ENDED = ("succeeded", "failed", "aborted")
 #: Verbs that act on the current operation and create none.
 OF_ANOTHER = ("abort", "unhold")
 
 
-def asked_for(api: Api, node: str, verb: str, request_id: str | None) -> Document | None:
+def find_operation(api: Api, node: str, verb: str, request_id: str | None) -> Document | None:
     """Find the operation that a request created, or acted on; None if there is none."""
     for operation in api.get("nodes", node, "operations")["operations"]:
         if verb in OF_ANOTHER or operation["request_id"] == request_id:
@@ -40,6 +40,7 @@ def follow(
     Raises NotYet: the timeout has passed. Raises Failure: the service refused a request.
     """
     api, end = api.another(patient=True), time.monotonic() + seconds
+    pause = BREATH
     while True:
         operation: Document = api.get("operations", uuid)
         show(operation)
@@ -53,10 +54,12 @@ def follow(
             )
         began = time.monotonic()
         api.get("nodes", node, "states", wait=min(LOOK, left))
-        time.sleep(max(0, BREATH - (time.monotonic() - began)))
+        took = time.monotonic() - began
+        time.sleep(max(0, pause - took))
+        pause = min(2 * pause, LOOK) if took < BREATH else BREATH
 
 
-def judge(operation: Document, node: str, verb: str) -> None:
+def require_success(operation: Document, node: str, verb: str) -> None:
     """Raise NotYet if an operation is held, Failure if it failed or was aborted unexpectedly."""
     state, kind, error = operation["state"], operation["kind"], operation["error"] or {}
     if state == "held":
@@ -110,10 +113,9 @@ def clock_of(operation: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     """
     if not step["started_at"]:
         return ""
-    now, began = datetime.now(UTC), _moment(step["started_at"])
-    elapsed = f", for {_duration(now - began)}"
+    elapsed = f", for {since(step['started_at'])}"
     limit = step["deadline_at"] or operation["deadline_at"]
-    return elapsed + (f", at most {_duration(_moment(limit) - now)} more" if limit else "")
+    return elapsed + (f", at most {until(limit)} more" if limit else "")
 
 
 def _moment(text: str) -> datetime:
@@ -121,7 +123,17 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _duration(span: timedelta) -> str:
+def since(moment: str) -> str:
+    """Format the time from a moment of the API to now."""
+    return duration(datetime.now(UTC) - _moment(moment))
+
+
+def until(moment: str) -> str:
+    """Format the time from now to a moment of the API."""
+    return duration(_moment(moment) - datetime.now(UTC))
+
+
+def duration(span: timedelta) -> str:
     minutes, seconds = divmod(max(int(span.total_seconds()), 0), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -27,6 +27,11 @@ def document(option: str, text: str) -> Any:
         raise Usage(f"{option}: this is not JSON: {error}") from error
 
 
+def first_line(option: str, path: str) -> str:
+    """Read the first line of a file, or of standard input ("-"). Raises Usage."""
+    return _read(option, path).decode(errors="replace").partition("\n")[0].rstrip("\r")
+
+
 def config_drive(option: str, text: str) -> Any:
     """
     Read a configuration drive: JSON or a URL in place; a file of JSON, of base64, or an image.

@@ -30,7 +30,7 @@ RELEASE = "X-Ingot-Release"
 def why(api: Api, out: Output, node: Node) -> None:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action."""
     found = api.get("nodes", node, "why")
-    out.told(
+    out.result(
         found,
         joined(
             found["summary"],
@@ -115,4 +115,4 @@ def version(api: Api, out: Output) -> None:
         "api": f"{served['min_version']} to {served['version']}",
     }
     service = found["service"] or "does not tell"
-    out.told(found, f"client {found['client']}, service {service}, API {found['api']}")
+    out.result(found, f"client {found['client']}, service {service}, API {found['api']}")

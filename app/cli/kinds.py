@@ -78,6 +78,26 @@ TEMPLATE = Kind(
         required=("name", "steps"),
     ),
 )
+WEBHOOK = Kind(
+    "a webhook",
+    "webhooks, receivers of change events",
+    "webhooks",
+    ("name", "url", "owner", "enabled", "last_error", "uuid"),
+    Fields(
+        (
+            Field("name", "A name that no other webhook has"),
+            Field("url", "The URL that events are posted to", said="receiver"),
+            Field("secret", "Key of the signatures", Given.SECRET, "secret-file"),
+            Field("types", "A type of events to post, as node.power_state", Given.WORDS, "type"),
+            Field("node_uuid", "The only node whose events are posted", said="node"),
+            Field("enabled", "Events are posted", Given.FLAG),
+            Field("owner", "The project that it belongs to"),
+        ),
+        required=("name", "url", "secret"),
+        first=("owner",),
+    ),
+    filters=(("owner", "of this project"),),
+)
 ALLOCATION = Kind(
     "an allocation",
     "allocations, requests for nodes",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk
-from app.cli.bulk import Chosen, Nodes, Told
+from app.cli.bulk import Chosen, Nodes, Outcome
 from app.cli.failures import Usage
 from app.cli.node_fields import FIELDS
 from app.cli.output import Document, Output
@@ -31,7 +31,7 @@ def create(
 ) -> None:
     """Enroll a node."""
     body = FIELDS.body(values) | ({"uuid": uuid} if uuid else {})
-    made: Document = api.ask("POST", "nodes", body=body).json()
+    made: Document = api.request("POST", "nodes", body=body).json()
     out.item(made, COLUMNS)
 
 
@@ -63,9 +63,9 @@ def _change(
         raise Usage("nothing to change was named; --help says what there is")
     changed = ", ".join(dict.fromkeys(each["path"].split("/")[1] for each in patch))
 
-    def act(api: Api, node: str) -> Told:
-        answer = api.ask("PATCH", "nodes", node, query={"reset_interfaces": reset}, body=patch)
-        return Told(answer.json(), f"{node}: changed {changed}")
+    def act(api: Api, node: str) -> Outcome:
+        answer = api.request("PATCH", "nodes", node, query={"reset_interfaces": reset}, body=patch)
+        return Outcome(answer.json(), f"{node}: changed {changed}")
 
     bulk.each(api, out, chosen, act)
 
@@ -73,9 +73,9 @@ def _change(
 def delete(api: Api, out: Output, *, nodes: Nodes = None, **choosing: Any) -> None:
     """Delete nodes."""
 
-    def act(api: Api, node: str) -> Told:
-        api.ask("DELETE", "nodes", node)
-        return Told({"node": node, "deleted": True}, f"{node}: deleted")
+    def act(api: Api, node: str) -> Outcome:
+        api.request("DELETE", "nodes", node)
+        return Outcome({"node": node, "deleted": True}, f"{node}: deleted")
 
     bulk.each(api, out, Chosen.of(nodes, choosing), act, destroys="delete")
 
@@ -93,10 +93,10 @@ def maintenance(
     if switch is Switch.OFF and reason is not None:
         raise Usage("--reason: only with on")
 
-    def act(api: Api, node: str) -> Told:
+    def act(api: Api, node: str) -> Outcome:
         method, body = ("PUT", {"reason": reason}) if switch is Switch.ON else ("DELETE", None)
-        api.ask(method, "nodes", node, "maintenance", body=body)
+        api.request(method, "nodes", node, "maintenance", body=body)
         document = {"node": node, "maintenance": switch is Switch.ON, "maintenance_reason": reason}
-        return Told(document, f"{node}: maintenance {switch}")
+        return Outcome(document, f"{node}: maintenance {switch}")
 
     bulk.each(api, out, Chosen.of(nodes, choosing), act)

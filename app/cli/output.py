@@ -55,6 +55,15 @@ class Output:
                 console = screen.console(self.colour)
                 tables.draw(console, names, rows, whole=bool(self.fields))
 
+    def line(self, document: Document, columns: Sequence[str], text: str) -> None:
+        """Write an item of a list without an end: `text` for people, JSON lines or tabs else."""
+        if self.people:
+            self.say(text)
+        elif self.form is Form.JSON:
+            typer.echo(json.dumps(_chosen(document, self.fields)))
+        else:
+            typer.echo("\t".join(plain(document.get(name)) for name in self.fields or columns))
+
     def item(self, document: Document, columns: Sequence[str] = ()) -> None:
         """Write one document; tables show only `columns`, if there are any. Raises Failure."""
         names = self.fields or tuple(columns) or tuple(sorted(set(document) - {"links"}))
@@ -73,13 +82,13 @@ class Output:
         console = screen.console(self.colour)
         shown = names
         if console.is_terminal and not self.fields:
-            shown = [name for name in names if not _says_nothing(document.get(name))]
+            shown = [name for name in names if not _is_empty_value(document.get(name))]
         cells = [(name, cell(name, document.get(name), indent=2)) for name in shown]
         tables.pairs(console, cells)
         if left := len(names) - len(shown):
             console.print(f"{left} empty fields are not shown; -o json has them", style="dim")
 
-    def told(self, document: Document, text: str) -> None:
+    def result(self, document: Document, text: str) -> None:
         """Write the result of a command: a sentence for people, the document for scripts."""
         if self.people:
             self.say(text)
@@ -131,7 +140,7 @@ def cell(name: str, value: Any, style: str = "", indent: int | None = None) -> T
     return screen.text(text, style or styles.of(name, value))
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_empty_value(value: Any) -> bool:
     if isinstance(value, list) and value:
         return all(isinstance(each, dict) and {"href", "rel"} == set(each) for each in value)
     return value in (None, "", [], {})

@@ -29,14 +29,14 @@ def list_traits(api: Api, out: Output, node: Node) -> None:
 def add_traits(api: Api, out: Output, node: Node, traits: Traits) -> None:
     """Add traits to a node."""
     for each in traits:
-        api.ask("PUT", "nodes", node, "traits", each)
+        api.request("PUT", "nodes", node, "traits", each)
     _done(out, node, f"has {', '.join(traits)}")
 
 
 def remove_traits(api: Api, out: Output, node: Node, traits: Traits) -> None:
     """Remove traits of a node."""
     for each in traits:
-        api.ask("DELETE", "nodes", node, "traits", each)
+        api.request("DELETE", "nodes", node, "traits", each)
     _done(out, node, f"has lost {', '.join(traits)}")
 
 
@@ -47,7 +47,7 @@ def set_traits(
     traits: Annotated[list[str] | None, typer.Argument(metavar="[TRAIT]...")] = None,
 ) -> None:
     """Replace the traits of a node; without arguments remove all."""
-    api.ask("PUT", "nodes", node, "traits", body={"traits": traits or []})
+    api.request("PUT", "nodes", node, "traits", body={"traits": traits or []})
     _done(out, node, f"has {', '.join(traits or ['no traits'])}")
 
 
@@ -70,13 +70,13 @@ def attach_vif(
 ) -> None:
     """Attach a VIF to a node."""
     body = {"id": vif, **({"port_uuid": port} if port else {}), **given.pairs("--info", info or ())}
-    api.ask("POST", "nodes", node, "vifs", body=body)
+    api.request("POST", "nodes", node, "vifs", body=body)
     _done(out, node, f"{vif} is attached")
 
 
 def detach_vif(api: Api, out: Output, node: Node, vif: Vif) -> None:
     """Detach a VIF from a node."""
-    api.ask("DELETE", "nodes", node, "vifs", vif)
+    api.request("DELETE", "nodes", node, "vifs", vif)
     _done(out, node, f"{vif} is detached")
 
 
@@ -104,7 +104,7 @@ def set_boot_device(
 ) -> None:
     """Set the boot device of a machine."""
     body = {"boot_device": device, "persistent": persistent}
-    api.ask("PUT", "nodes", node, "management", "boot_device", body=body)
+    api.request("PUT", "nodes", node, "management", "boot_device", body=body)
     _done(out, node, f"boots from {device}{'' if persistent else ', once'}")
 
 
@@ -133,9 +133,9 @@ def driver_properties(
 
 
 def _switch(api: Api, out: Output, node: str, *, on: bool) -> None:
-    api.ask("PUT", "nodes", node, "states", "console", body={"enabled": on})
+    api.request("PUT", "nodes", node, "states", "console", body={"enabled": on})
     _done(out, node, f"the console is {'open' if on else 'closed'}")
 
 
 def _done(out: Output, node: str, text: str) -> None:
-    out.told({"node": node, "done": text}, f"{node}: {text}")
+    out.result({"node": node, "done": text}, f"{node}: {text}")

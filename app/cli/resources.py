@@ -67,7 +67,7 @@ class Kind:
             **values: Any,
         ) -> None:
             body = self.fields.body(values) | ({"uuid": uuid} if uuid else {})
-            out.item(api.ask("POST", self.path, body=body).json(), self.columns)
+            out.item(api.request("POST", self.path, body=body).json(), self.columns)
 
         return self._command(create, f"Create {self.one}.", self.fields.creating)
 
@@ -87,17 +87,17 @@ class Kind:
     def deleting(self) -> Command:
         def delete(api: Api, out: Output, which: Idents) -> None:
             for each in which:
-                api.ask("DELETE", self.path, self._found(api, each))
-                out.told({"which": each, "deleted": True}, f"{each}: deleted")
+                api.request("DELETE", self.path, self._found(api, each))
+                out.result({"which": each, "deleted": True}, f"{each}: deleted")
 
         return self._command(delete, f"Delete {self.many}.")
 
     def _change(self, api: Api, out: Output, which: str, patch: list[Document]) -> None:
         if not patch:
             raise Usage("nothing to change was named; --help says what there is")
-        answer = api.ask("PATCH", self.path, self._found(api, which), body=patch)
+        answer = api.request("PATCH", self.path, self._found(api, which), body=patch)
         changed = ", ".join(dict.fromkeys(each["path"].split("/")[1] for each in patch))
-        out.told(answer.json(), f"{which}: changed {changed}")
+        out.result(answer.json(), f"{which}: changed {changed}")
 
     def _found(self, api: Api, which: str) -> str:
         """Return the UUID for an identification that the API accepts in GET or as a filter only."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from urllib3 import disable_warnings
 from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util import Retry
 
-from app.cli.commands import DEFAULT_URL
+from app.cli import DEFAULT_URL
 from app.cli.failures import Failure, Usage
 from app.cli.output import Document
 
@@ -26,6 +27,8 @@ AGAIN = Retry(
     20, backoff_factor=0.2, backoff_max=2, status_forcelist=(502, 503), allowed_methods={"GET"},
     raise_on_status=False,
 )  # fmt: skip
+#: Tries of a patient GET whose answer breaks off, because the API ends while it sends it.
+BROKEN = 3
 #: Requested page size; the service may return fewer items.
 PAGE = 1000
 #: Environment variables with the path of CA certificates that replace those of the system.
@@ -92,6 +95,7 @@ class Api:
         patient: bool = False,
     ) -> None:
         self._url, self._credentials, self._trust = url.rstrip("/"), credentials, trust
+        self._patient = patient
         where = urlsplit(self._url)
         if where.scheme not in ("http", "https") or not where.netloc:
             raise Usage(f"{url!r} is no URL of a service; it looks like {DEFAULT_URL}")
@@ -114,7 +118,7 @@ class Api:
         return Api(self._url, self._credentials, self._trust, patient=patient)
 
     def get(self, *path: str, **query: Any) -> Any:
-        return self.ask("GET", *path, query=query).json()
+        return self.request("GET", *path, query=query).json()
 
     def every(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Document]:
         """Yield the items of a collection, page after page, at most `limit`."""
@@ -128,7 +132,7 @@ class Api:
                 return
             query["marker"] = parse_qs(urlsplit(page["next"]).query)["marker"][0]
 
-    def ask(
+    def request(
         self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None
     ) -> requests.Response:
         """Send a request. Raises Failure: the status is not 2xx, or there is no response."""
@@ -143,9 +147,7 @@ class Api:
 
     def _answer(self, method: str, path: str, **options: Any) -> requests.Response:
         try:
-            answer = self._session.request(
-                method, f"{self._url}/{path}", allow_redirects=False, verify=self._trust, **options
-            )
+            answer = self._sent(method, path, **options)
         except requests.Timeout as error:
             raise Failure(f"no answer from {self._url} in time") from error
         except requests.exceptions.SSLError as error:
@@ -158,8 +160,17 @@ class Api:
                 f"no answer from {self._url} ({_cause(error)}); --url says where the service is"
             ) from error
         if not 200 <= answer.status_code < 300:
-            raise Failure(told(answer))
+            raise Failure(error_text(answer))
         return answer
+
+    def _sent(self, method: str, path: str, **options: Any) -> requests.Response:
+        """Send a request, and read the whole answer. Raises requests.RequestException."""
+        url, tries = f"{self._url}/{path}", BROKEN if self._patient and method == "GET" else 1
+        options |= {"allow_redirects": False, "verify": self._trust}
+        for _ in range(tries - 1):
+            with suppress(requests.exceptions.ChunkedEncodingError):
+                return self._session.request(method, url, **options)
+        return self._session.request(method, url, **options)
 
 
 def _part(text: str) -> str:
@@ -183,7 +194,7 @@ def _cause(error: BaseException) -> str:
         found = inner
 
 
-def told(answer: requests.Response) -> str:
+def error_text(answer: requests.Response) -> str:
     """Format an error response as one line, in each error format of the service or of a proxy."""
     try:
         fault = answer.json()

@@ -56,6 +56,7 @@ NODE: Mapping[str, Entry] = {
     "deploy-steps": at("work", "deploy_steps"),
     "service-steps": at("work", "service_steps"),
     "why": at("inquiries", "why"),
+    "watch": at("watching", "watch"),
     "operations": at("inquiries", "operations"),
     "operation": at("inquiries", "operation"),
     "history": at("inquiries", "history"),
@@ -95,6 +96,25 @@ GROUPS: Mapping[str, Group] = {
         "Operations of nodes.",
         {"list": at("inquiries", "list_operations"), "show": at("inquiries", "operation")},
     ),
+    "fleet": Group(
+        "Rollouts: a verb for many nodes, in waves.",
+        {
+            "run": at("fleet", "run"),
+            "list": at("fleet", "list_rollouts"),
+            "show": at("fleet", "show"),
+            "nodes": at("fleet", "nodes"),
+            "pause": at("fleet", "pause"),
+            "resume": at("fleet", "resume"),
+            "abort": at("fleet", "abort"),
+        },
+    ),
+    "audit": Group(
+        "Audit records: the requests, their callers and their outcomes.",
+        {
+            "list": at("audit", "list_records", lambda audit: audit.FILTERS),
+            "export": at("audit", "export", lambda audit: audit.FILTERS),
+        },
+    ),
     "port": Group("Network interfaces of nodes.", _all_of("PORT")),
     "driver": Group(
         "Hardware types of the live conductors.",
@@ -106,12 +126,24 @@ GROUPS: Mapping[str, Group] = {
     ),
     "runbook": Group("Named lists of clean or service steps.", _all_of("RUNBOOK")),
     "template": Group("Deploy steps for a required trait.", _all_of("TEMPLATE")),
+    "webhook": Group(
+        "Webhooks: receivers of change events.",
+        {
+            **_all_of("WEBHOOK"),
+            "failures": at("webhooks", "list_failures"),
+            "replay": at("webhooks", "replay"),
+        },
+    ),
     "allocation": Group("Allocations: requests for nodes.", _all_of("ALLOCATION")),
 }
 #: Commands of a group to which the service's commands belong, too.
 CONDUCTOR: Mapping[str, Loader] = {"list": at("inquiries", "list_conductors")}
 #: Commands outside of any group.
-ALONE: Mapping[str, Loader] = {"version": at("inquiries", "version")}
+ALONE: Mapping[str, Loader] = {
+    "events": at("events", "events"),
+    "top": at("top", "top"),
+    "version": at("inquiries", "version"),
+}
 #: All operator's commands, without those that run the service.
 OPERATORS = Group(
     "Bare-metal provisioning that loses nothing.",
@@ -161,7 +193,7 @@ def operators() -> typer.Typer:
     return app
 
 
-def knows(words: Sequence[str]) -> bool:
+def has_command(words: Sequence[str]) -> bool:
     """Whether the application of `operators` has the command of a command line."""
     first, second = (*words, "", "")[:2]
     if first == "conductor":

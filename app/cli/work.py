@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli import bulk, following, given
-from app.cli.bulk import Chosen, Nodes, Told
+from app.cli.bulk import Chosen, Nodes, Outcome
 from app.cli.commands import Node
 from app.cli.failures import Failure, NotYet, Usage
 from app.cli.output import Document, Output
@@ -83,9 +83,9 @@ def provision_state(
     body = {name: value for name, value in body.items() if value is not None}
     if not dry_run:
         destroys = verb.value if verb in DESTROY else ""
-        ask(api, out, chosen, "provision", body, wait=wait, destroys=destroys)
-    elif chosen.single:
-        rehearse(api, out, chosen.single, body)
+        request(api, out, chosen, "provision", body, wait=wait, destroys=destroys)
+    elif chosen.only_node:
+        rehearse(api, out, chosen.only_node, body)
     else:
         bulk.each(api, out, chosen, lambda api, node: accepted(node, rehearsal(api, node, body)))
 
@@ -94,7 +94,7 @@ def abort(
     api: Api, out: Output, *, nodes: Nodes = None, wait: Wait = None, **choosing: Any
 ) -> None:
     """Abort the operations of nodes."""
-    ask(api, out, Chosen.of(nodes, choosing), "provision", {"target": "abort"}, wait=wait)
+    request(api, out, Chosen.of(nodes, choosing), "provision", {"target": "abort"}, wait=wait)
 
 
 def power(
@@ -115,10 +115,10 @@ def power(
         raise Usage("--soft: only with off and reboot")
     body = {"target": target} | ({"timeout": timeout} if timeout else {})
     destroys = "" if state is Power.ON else f"power {state}"
-    ask(api, out, chosen, "power", body, wait=wait, destroys=destroys)
+    request(api, out, chosen, "power", body, wait=wait, destroys=destroys)
 
 
-def ask(
+def request(
     api: Api,
     out: Output,
     chosen: Chosen,
@@ -139,22 +139,22 @@ def ask(
     verb = body["target"]
     end = time.monotonic() + (wait or 0)
 
-    def act(api: Api, node: str) -> Told:
-        answer = api.ask("PUT", "nodes", node, "states", what, body=body)
+    def act(api: Api, node: str) -> Outcome:
+        answer = api.request("PUT", "nodes", node, "states", what, body=body)
         request_id = answer.headers.get("Openstack-Request-Id")
-        operation = following.asked_for(api, node, verb, request_id)
+        operation = following.find_operation(api, node, verb, request_id)
         if operation is None:
-            return stands(api, node)
+            return read_state(api, node)
         said = f"{node}: {verb} accepted, operation {operation['uuid']}; --wait would follow it"
-        return Told(operation, said)
+        return Outcome(operation, said)
 
-    def then(api: Api, node: str, result: Told) -> Told:
+    def then(api: Api, node: str, result: Outcome) -> Outcome:
         if "uuid" not in result.document:
             return result
         left = max(end - time.monotonic(), 0)
-        operation = watch(api, out, node, result.document["uuid"], left, bar=bool(chosen.single))
-        following.judge(operation, node, verb)
-        return stands(api, node, operation)
+        operation = watch(api, out, node, result.document["uuid"], left, bar=bool(chosen.only_node))
+        following.require_success(operation, node, verb)
+        return read_state(api, node, operation)
 
     bulk.each(api, out, chosen, act, then if wait is not None else None, destroys=destroys)
 
@@ -169,18 +169,18 @@ def watch(api: Api, out: Output, node: str, uuid: str, seconds: float, *, bar: b
         return following.follow(api, node, uuid, seconds, display.show)
 
 
-def stands(api: Api, node: str, operation: Document | None = None) -> Told:
+def read_state(api: Api, node: str, operation: Document | None = None) -> Outcome:
     """Read the state of a node after a request; scripts get its states, or the operation."""
     states = api.get("nodes", node, "states")
     power = f", {states['power_state']}" if operation else ""
-    return Told(operation or states, f"{node}: {states['provision_state']}{power}")
+    return Outcome(operation or states, f"{node}: {states['provision_state']}{power}")
 
 
 def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
     """Print the dry run of a verb with its steps. Raises Failure: the verb is refused."""
     result = rehearsal(api, node, body)
     if result["accepted"]:
-        out.told(*accepted(node, result))
+        out.result(*accepted(node, result))
         if out.people:
             out.items(result["steps"], STEP_COLUMNS)
     elif not out.people:
@@ -190,15 +190,15 @@ def rehearse(api: Api, out: Output, node: str, body: Document) -> None:
 
 def rehearsal(api: Api, node: str, body: Document) -> Document:
     query = body | {"dry_run": True}
-    found: Document = api.ask("PUT", "nodes", node, "states", "provision", body=query).json()
+    found: Document = api.request("PUT", "nodes", node, "states", "provision", body=query).json()
     return found
 
 
-def accepted(node: str, result: Document) -> Told:
+def accepted(node: str, result: Document) -> Outcome:
     """Format the result of a dry run. Raises Failure: the verb is refused."""
     if result["refused"]:
         raise Failure(joined(*(each["reason"] for each in result["refused"])))
-    return Told(
+    return Outcome(
         result, f"{node}: {result['from']} -> {result['to']}, in {len(result['steps'])} steps"
     )
 
@@ -209,7 +209,7 @@ def offered(api: Api, out: Output, node: str, flow: str, min_priority: float | N
 
     Raises NotYet: the agent has not listed its steps yet. Raises Failure.
     """
-    answer = api.ask("GET", "nodes", node, flow, "steps", query={"min_priority": min_priority})
+    answer = api.request("GET", "nodes", node, flow, "steps", query={"min_priority": min_priority})
     if answer.status_code == 202:
         seconds = int(answer.headers.get("Retry-Request-After", -1))
         again = f"Retry in {seconds} seconds." if seconds > 0 else "Retry once it has run."

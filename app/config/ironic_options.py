@@ -35,8 +35,18 @@ max_json_body_depth max_json_body_size max_json_body_size_inspection
 max_json_body_size_provision middleware network_data_schema response_validation
 server_tls_ciphers server_tls_minimum_version unix_socket unix_socket_mode
 
+[audit]
+audit_map_file ignore_req_list
+
 [auto_discovery]
 inspection_scope
+
+[cinder]
+action_retries action_retry_interval auth_section certfile collect_timing connect_retry_delay
+default_domain_id default_domain_name domain_id domain_name keyfile max_version min_version
+passcode project_domain_id project_id retriable_status_codes retries service_name service_type
+split_loggers status_code_retries status_code_retry_delay system_scope tenant_id tenant_name
+trust_id url user_domain_id user_id
 
 [conductor]
 cache_clean_up_interval check_provision_state_interval check_rescue_state_interval
@@ -111,7 +121,7 @@ raid_config_status_interval swift_container swift_object_expiry_timeout tls_ciph
 tls_minimum_version use_swift vmedia_insert_poll_interval vmedia_insert_timeout
 
 [*]
-agent_containers ansible audit cifs cinder console cors dhcp disk_utils dnsmasq drac errors
+agent_containers ansible cifs console cors dhcp disk_utils dnsmasq drac errors
 glance ironic_lib ironic_networking ironic_networking_json_rpc json_rpc mdns metrics_statsd
 molds neutron nfs nova oci oslo_concurrency oslo_messaging_kafka oslo_messaging_notifications
 oslo_messaging_rabbit oslo_middleware oslo_reports oslo_versionedobjects profiler pxe_filter

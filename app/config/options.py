@@ -18,9 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-PREFIX = "INGOT_"
+from app.masking import mask_urls
+from drivers.environment import PREFIX
+
 #: Variables that are no settings: path of the file, and options of the command-line client.
 NOT_SETTINGS = frozenset({"INGOT_CONFIG", "INGOT_URL", "INGOT_USERNAME", "INGOT_PASSWORD"})
+
+#: Stands for each secret in examples, such as those of compose/.
+PLACEHOLDER = "change-me"
 
 S = TypeVar("S")
 
@@ -38,7 +43,7 @@ class About:
     minimum: float | None = None  # inclusive; None: no limit
     maximum: float | None = None  # inclusive; None: no limit
     check: Callable[[Any], object] | None = None  # raises ValueError for a wrong value
-    secret: bool = False  # masked in output
+    secret: bool = False  # masked in output; may be read from a file
     deprecated: tuple[str, ...] = ()  # older names, each "group.name"
 
 
@@ -69,6 +74,11 @@ class Option:
     def variable(self) -> str:
         """The environment variable that sets it."""
         return variable(self.group, self.name)
+
+    @property
+    def file_variable(self) -> str:
+        """The environment variable that names a file with its value, if it is a secret."""
+        return f"{self.variable}_FILE"
 
     def __str__(self) -> str:
         return f"[{self.group}]{self.name}"
@@ -145,7 +155,12 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
             else:
                 raise SettingsError(f"{shown}: there is no such setting{_nearest(place, known)}")
 
-    variables = {variable(*place.split(".", 1)): place for place in known}
+    files = {
+        each.file_variable: place
+        for place, each in table.items()
+        if each.about.secret and f"{place}_file" not in table
+    }
+    variables = {variable(*place.split(".", 1)): place for place in known} | files
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in NOT_SETTINGS:
             continue
@@ -155,12 +170,18 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
             warnings.append(f"{name}: there is no such setting, it is ignored{hint}")
             continue
         place = variables[name]
+        if name in files:
+            if table[place].variable in environ:
+                raise SettingsError(f"{name} and {table[place].variable} exclude each other")
+            found[place] = (_content(name, environ[name]), name)
+            continue
         _put(found, current(place, name), environ[name], name, renamed=place in names)
 
     for place, value in (flags or {}).items():
         if place not in table:
             raise SettingsError(f"{place}: there is no such setting{_nearest(place, known)}")
         if value is not None:
+            _refuse_password(table[place], value)
             found[place] = (value, "flag --" + place.partition(".")[2].replace("_", "-"))
 
     loaded = Loaded({name: {} for _, name, _ in groups(settings)}, {}, ())
@@ -171,8 +192,31 @@ def load(  # noqa: C901, PLR0912 - file, environment and flags share their state
             value = value if origin == "default" else convert(each, value)
         except ValueError as error:
             raise SettingsError(f"{origin}: {error}") from None
+        if each.about.secret and PLACEHOLDER in str(value):
+            raise SettingsError(
+                f"{origin}: {each} contains {PLACEHOLDER!r}, the placeholder of the examples:"
+                " replace it by a secret of your own"
+            )
         loaded.values[each.group][each.name] = value
     return dataclasses.replace(loaded, warnings=tuple(warnings))
+
+
+def _content(name: str, path: str) -> str:
+    """Read a secret from a file, without white space around it. Raises SettingsError."""
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise SettingsError(f"{name}: {path}: {why}") from None
+
+
+def _refuse_password(each: Option, value: Any) -> None:
+    """Raise SettingsError for a flag with a password."""
+    if each.about.secret and mask_urls(str(value)) != str(value):
+        raise SettingsError(
+            f"{each}: every user of this host can read a password on a command line: set"
+            f" {each.variable}, or {each.file_variable} to the path of a file with the value"
+        )
 
 
 def _put(

@@ -3,99 +3,52 @@ Settings by group, with defaults and meaning.
 
 An option that Ironic has keeps Ironic's group and name. `INGOT_<GROUP>_<NAME>` sets it from the
 environment (`INGOT_<NAME>` in group DEFAULT), `[group] name = value` from a TOML file. To add
-a setting, add a line here; `app.config.options` reads its value.
+a setting, add a line here, in `machine_settings.py`, in `identity_settings.py` or in
+`openstack_settings.py`; `app.config.options` reads its value.
 """
 
 # ruff: noqa: E501, RUF009 - the groups are a table: an option, a line
 
-import ipaddress
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from typing import Any
 
 from app.config import options
+from app.config.identity_settings import Identity, Oidc
 from app.config.ironic_options import IRONIC_ONLY
+from app.config.machine_settings import (
+    Agent,
+    Anaconda,
+    AutoDiscovery,
+    Bmc,
+    Deploy,
+    Fake,
+    InspectionRules,
+    Inspector,
+    Inventory,
+    Ipmi,
+    Pxe,
+    Redfish,
+)
+from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
+from app.config.openstack_settings import Cinder, KeystoneAuthtoken, OsloPolicy
+from app.config.option_types import (
+    count,
+    database_url,
+    enabled,
+    kill_points,
+    messages_url,
+    preferred,
+    seconds,
+    web_url,
+)
 from app.config.options import SettingsError, group, option
+from drivers import networks
 from drivers.core.kinds import KINDS
-from drivers.inspection import hooks as inspection_hooks
-from drivers.inspection import pci as inspection_pci
-from drivers.inspection import rules as inspection_rules
 
-__all__ = ["Described", "Settings", "SettingsError", "describe", "load"]
-
-#: Accepted schemes of database URLs; the driver is not configurable.
-DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
-
-
-def delay(text: str) -> None:
-    """Check "a" or "a,b" seconds, fractions allowed, 0 <= a <= b."""
-    number = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
-    match = re.fullmatch(rf"{number}(?:,{number})?", text)
-    if not match or float(match[1]) > float(match[2] or match[1]):
-        raise ValueError(f"{text!r} is not a delay: 'a' or 'a,b' seconds with a <= b")
-
-
-def database_url(url: str) -> None:
-    scheme, colon, _ = url.partition("://")
-    if url and (not colon or scheme not in DATABASES):
-        raise ValueError(
-            f"{scheme + colon if colon else 'a text without ://'} is not a supported database:"
-            " expected SQLite (sqlite:///FILE) or PostgreSQL"
-            " (postgresql://USER:PASSWORD@HOST/NAME)"
-        )
-
-
-def messages_url(url: str) -> None:
-    if url and not url.startswith(("amqp://", "amqps://")):
-        raise ValueError("expected a URL that begins with amqp:// or amqps://")
-
-
-def kill_points(points: tuple[str, ...]) -> None:
-    for point in points:
-        if not re.fullmatch(r"[\w.:-]+=[\w.:/-]+", point):
-            raise ValueError(f"{point!r} is not of the form name=action")
-
-
-def must_be_false(value: bool) -> None:
-    if value:
-        raise ValueError("must be false: Ingot has no object store")
-
-
-def cipher_suites(numbers: tuple[str, ...]) -> None:
-    for number in numbers:
-        if not re.fullmatch(r"\d{1,3}", number, re.ASCII) or int(number) > 255:
-            raise ValueError(f"{number!r} is not a cipher suite: a number from 0 to 255")
-
-
-def cidr_map(pairs: tuple[str, ...]) -> None:
-    for pair in pairs:
-        cidr, _, name = pair.rpartition(":")
-        ipaddress.ip_network(cidr)
-        if not name:
-            raise ValueError(f"{pair!r} is not of the form CIDR:physical network")
-
-
-def seconds(default: float, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
-    return option(default, help, **{"minimum": 0, **about})
-
-
-def count(default: int, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
-    return option(default, help, **{"minimum": 0, **about})
-
-
-def enabled(kind: str, but: str = "") -> Any:
-    return option(None, f"{kind} interfaces that nodes may use; empty: all that are installed{but}")
-
-
-def preferred(kind: str) -> Any:
-    return option(None, f"{kind} interface of nodes without one, if their driver has it")
-
-
-def fake_delay(kind: str) -> Any:
-    about = "Duration of fake {} work in seconds: 'a', or 'a,b' for a random time"
-    return option("0", about.format(kind), check=delay)
+__all__ = ["Settings", "SettingsError", "load"]
 
 
 # fmt: off
@@ -106,7 +59,7 @@ class Default:
     data_dir: str = option("", "Data directory of `ingot up`; empty: .ingot in the working directory, if it exists or can be created, else $XDG_STATE_HOME/ingot")
     host: str = option("", "Name of this conductor; empty: the host's name")
     my_ip: str = option("", "Address at which machines reach this host; empty: detected")
-    auth_strategy: str = option("noauth", "Authentication of the API's callers", choices=("noauth", "http_basic", "keystone"))
+    auth_strategy: str = option("noauth", "Authentication of the API's callers; local: the users that `ingot user` manages. Without a value, `ingot up` that other hosts can reach uses local. Not in Ironic: local", choices=("noauth", "http_basic", "local", "keystone"))
     http_basic_auth_user_file: str = option("/etc/ingot/htpasswd", "htpasswd file, bcrypt only")
     debug_tracebacks_in_api: bool = option(False, "Show tracebacks to callers of the API")
     isolinux_bin: str = option("/usr/lib/ISOLINUX/isolinux.bin", "Boot loader for legacy BIOS in boot images")
@@ -153,6 +106,11 @@ class Default:
     default_vendor_interface: str | None = preferred("vendor")
 
     @property
+    def has_roles(self) -> bool:
+        """Whether callers have roles, by which the policy decides."""
+        return self.auth_strategy in ("local", "keystone")
+
+    @property
     def enabled_interfaces(self) -> dict[str, tuple[str, ...]]:
         """Accepted interface names by kind, without the kinds that accept all."""
         named = {kind: getattr(self, f"enabled_{kind}_interfaces") for kind in KINDS}
@@ -175,10 +133,19 @@ class Database:
     connect_timeout: float = seconds(5, "Seconds to reach PostgreSQL", minimum=1)
     statement_timeout: float = seconds(15, "Seconds for PostgreSQL to execute a statement; 0: no limit")
 
+    secrets_key_file: str = option("", "File with the master keys that encrypt secrets, one per line, base64 of 32 bytes; the first one encrypts. Empty: `ingot up` with its own database creates one beside the data directory")
+    secrets_key: str = option("", "Master keys as text, instead of secrets_key_file", secret=True)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there are master keys."""
+        return bool(self.secrets_key_file or self.secrets_key)
+
     @property
     def limits(self) -> dict[str, Any]:
         """Pool sizes and timeouts: keyword arguments of `app.db.connections.connect`."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "connection"}
+        others = ("connection", "secrets_key_file", "secrets_key")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in others}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +155,7 @@ class Broker:
     prefix: str = option("ingot", "Prefix of all keys in Redis")
     connect_timeout: float = seconds(5, "Seconds to connect to Redis or RabbitMQ, and for an answer", minimum=0.1)
     events: bool = option(False, "Send task events to Flower; costs conductors time")
+    remote_control: bool = option(False, "Answer Celery's remote control: `celery inspect`, Flower's workers, the check `duplicate names` of `ingot doctor`. Every client that may publish in Redis can then stop conductors, too")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +164,23 @@ class Api:
     port: int = option(6385, "Port to listen on; 0: any free one", minimum=0, maximum=65535)
     api_workers: int = count(2, "Processes that serve requests", minimum=1)
     blocking_threads: int = count(2, "Threads per process for requests that do not wait for conductors", minimum=1)
-    waiting_threads: int = count(32, "Threads per process for requests that wait for conductors or ?wait=", minimum=1)
+    waiting_threads: int = count(32, "Threads per process for requests that wait for conductors", minimum=1)
+    polling_threads: int = count(64, "Threads per process for requests with ?wait=; further ones are answered at once, with the present state. Not in Ironic", minimum=1)
+    polling_threads_per_caller: int = count(16, "Threads of polling_threads that a user may occupy in a process, or an address without authentication. Not in Ironic", minimum=1)
+    event_streams: int = count(512, "Open streams of change events per process, each a thread; further ones get 503. Not in Ironic")
+    event_streams_per_caller: int = count(16, "Streams of event_streams that a user may have open in a process, or an address without authentication; further ones get 429. Not in Ironic", minimum=1)
+    trusted_proxies: tuple[str, ...] = option(("127.0.0.0/8", "::1/128"), "Networks of proxies whose X-Forwarded-For names the client, for the limits of requests per minute. Not in Ironic", check=networks.parse)
+    refused_lookups_per_minute: int = count(600, "Lookups of an address that a process refuses with their reason in a minute; further ones get 429; 0: no limit. Not in Ironic")
+    refused_heartbeats_per_minute: int = count(600, "As refused_lookups_per_minute, for heartbeats. Not in Ironic")
+    refused_reports_per_minute: int = count(60, "As refused_lookups_per_minute, for inspection reports. Not in Ironic")
+    wrong_passwords_per_minute: int = count(10, "Wrong passwords of an address that a process checks in a minute (http_basic, local); further ones get 429; 0: no limit. Not in Ironic")
     backlog: int = count(1024, "Connections that may wait to be accepted", minimum=1)
     max_connections: int = count(10000, "Connections that a process keeps open at once; others wait until one is closed", minimum=1)
     keep_alive_time: float = seconds(200, "Seconds that a connection is kept open without a request; agents send heartbeats within 0.6 of ramdisk_heartbeat_timeout, on the same connection", minimum=1)
     body_timeout: float = seconds(10, "Seconds for the body of a request to arrive, plus one per MiB; then its connection is closed", minimum=0.1)
     max_limit: int = count(1000, "Most items on a page", minimum=1)
     public_endpoint: str | None = option(None, "Base URL of links; empty: the request's")
+    flower_url: str | None = option(None, "Address of Flower for the link on the page of conductors; empty: no link. Not in Ironic", check=web_url)
     enable_ssl_api: bool = option(False, "Serve HTTPS with cert_file and key_file")
     cert_file: str | None = option(None, "Certificate chain, PEM", deprecated=("ssl.cert_file",))
     key_file: str | None = option(None, "Key of the certificate, PEM, unencrypted", deprecated=("ssl.key_file",))
@@ -212,6 +190,7 @@ class Api:
     ramdisk_heartbeat_timeout: int = seconds(300, "Maximum seconds between heartbeats of an agent")
     ask_timeout: float = seconds(60, "Seconds to wait for a conductor's answer about hardware")
     max_wait: float = seconds(600, "Maximum seconds of ?wait=")
+    allowed_hosts: tuple[str, ...] = option((), "Names of this service in the Host header besides those of loopback, public_endpoint and external_callback_url, for auth_strategy noauth, where other names are refused. Not in Ironic")
     idempotency_key_lifetime: float = seconds(86400, "Seconds for which the answer to a request with an Idempotency-Key is kept")
     disallow_clean_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for cleaning")
     disallow_deploy_steps: tuple[str, ...] = option(("vendor.send_raw",), "interface.step that callers may not request for deploying")
@@ -258,6 +237,7 @@ class Conductor:
     inspect_wait_timeout: float = seconds(1800, "Seconds to wait for the agent in an inspection; 0: for ever. Unlike in Ironic, time in a queue does not count")
     soft_power_off_timeout: float = seconds(600, "Seconds for a system to shut down", minimum=1)
     power_state_change_timeout: float = seconds(60, "Seconds for power to change", minimum=1)
+    advance_rollouts_interval: float = seconds(2, "Seconds between steps of rollouts; 0: none")
     check_allocations_interval: float = seconds(5, "Seconds between searches for lost allocations")
     # power
     sync_power_state_interval: float = seconds(120, "Seconds between power syncs; 0: none")
@@ -276,6 +256,12 @@ class Conductor:
     disable_deep_image_inspection: bool = option(False, "Trust the declared format of images")
     permitted_image_formats: tuple[str, ...] = option(("raw", "gpt", "qcow2", "iso"), "Image formats that may be deployed")
     file_url_allowed_paths: tuple[str, ...] = option(("/var/lib/ingot-images",), "Directories below which file URLs may name regular files; files below /dev, /proc, /sys, /run, /etc, /boot and the data directory are always refused")
+    verify_ca_allowed_paths: tuple[str, ...] = option(("/etc/ingot", "/etc/ssl", "/etc/pki", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"), "Directories below which redfish_verify_ca and agent_verify_ca of nodes may name files. Not in Ironic")
+    fetch_denied_networks: tuple[str, ...] = option(("0.0.0.0/8", "100.100.100.200/32", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.192/32", "224.0.0.0/3", "::/127", "fd00:ec2::/32", "fe80::/10", "ff00::/8"), "Networks to which no URL that conductors read may lead, also not by redirects; the default is loopback, link-local, multicast and the metadata addresses of clouds. Not in Ironic", check=networks.parse)
+    fetch_allowed_networks: tuple[str, ...] = option((), "The only networks to which these URLs may lead; empty: all but fetch_denied_networks. Not in Ironic", check=networks.parse)
+    fetch_max_size: int = count(51200, "Largest file that conductors download or publish, in MiB. Not in Ironic", minimum=1)
+    fetch_min_free_space: int = count(1024, "Space in MiB that a download leaves free. Not in Ironic")
+    fetch_timeout: float = seconds(3600, "Longest duration of a download. Not in Ironic", minimum=1)
     disallowed_deployment_boot_modes: tuple[str, ...] = option((), "Boot modes refused at deployment")
     automatic_lessee: bool = option(True, "Make the project that deploys a node its lessee")
     automatic_lessee_source: str = option("instance", "Source of the lessee", choices=("instance", "request", "none"))
@@ -300,213 +286,7 @@ class Conductor:
     node_history_cleanup_batch_count: int = count(1000, "Entries removed per transaction; 0: none")
     record_step_flows_in_history: bool = option(True, "Record the beginning and end of flows in the history")
     node_history_minimum_days: int = count(0, "Days for which no entry is removed")
-
-
-@dataclass(frozen=True, slots=True)
-class Deploy:
-    http_url: str | None = option(None, "URL at which machines fetch files from this conductor; empty: `ingot up` serves them itself, and other roles expect `ingot files` at http_port")
-    http_root: str = option("", "Directory served at http_url; empty: httpboot in the data directory")
-    served_group: str = option("", "Group with read access to http_root and [pxe]tftp_root, for web and TFTP servers of other users; empty: only the user of the service")
-    http_port: int = option(0, "Port at which `ingot up` and `ingot files` serve http_root; 0: any free one", minimum=0, maximum=65535)
-    external_http_url: str | None = option(None, "URL at which BMCs fetch files from this conductor; empty: http_url")
-    external_callback_url: str | None = option(None, "URL of the API for agents booted from images; empty: [api]public_endpoint")
-    fast_track: bool = option(False, "Use a running agent without a reboot")
-    fast_track_timeout: float = seconds(300, "Maximum age of the last heartbeat of a running agent, in seconds")
-    default_boot_mode: str = option("uefi", "Boot mode of nodes without one", choices=("uefi", "bios"))
-    power_off_after_deploy_failure: bool = option(True, "Power a node off after a failed deployment")
-    erase_devices_priority: float | None = option(None, "Priority of erasing whole disks; empty: the agent's; 0: not at all")
-    erase_devices_metadata_priority: float | None = option(None, "Priority of erasing partition tables; empty: the agent's; 0: not at all")
-    delete_configuration_priority: float | None = option(None, "Priority of deleting RAID; empty: the agent's; 0: not at all")
-    create_configuration_priority: float | None = option(None, "Priority of creating RAID; empty: the agent's; 0: not at all")
-    shred_random_overwrite_iterations: int = count(1, "Random passes over a disk")
-    shred_final_overwrite_with_zeros: bool = option(True, "Overwrite disks with zeros after the random passes")
-    continue_if_disk_secure_erase_fails: bool = option(False, "Overwrite disks if secure erase fails")
-    disk_erasure_concurrency: int = count(4, "Disks erased at once", minimum=1)
-    enable_ata_secure_erase: bool = option(True, "Use ATA secure erase")
-    enable_nvme_secure_erase: bool = option(True, "Use NVMe format")
-    erase_skip_read_only: bool = option(False, "Skip read-only disks instead of failing")
-    configdrive_use_object_store: bool = option(False, "Not available: must stay false", check=must_be_false)
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    require_tls: bool = option(True, "Refuse agents without HTTPS")
-    verify_ca: str = option("True", "CA file for agents that announce no certificate, or True: the system's, or False: no verification")
-    api_ca_file: str | None = option(None, "CA file of the API, put on boot images for agents")
-    command_timeout: float = seconds(60, "Seconds for an agent to accept a command", minimum=1)
-    max_command_attempts: int = count(3, "Attempts of a command after network errors", minimum=1)
-    poll_interval: float = seconds(1, "Seconds between the first polls of a command; the interval grows", minimum=0.05)
-    max_poll_interval: float = seconds(30, "Maximum seconds between polls", minimum=0.05)
-    image_download_source: str = option("http", "http: agents fetch images themselves; local: conductors keep copies", choices=("http", "local"))
-    stream_raw_images: bool = option(True, "Write raw images without a copy in memory")
-    memory_consumed_by_agent: int = count(0, "Memory of the ramdisk itself, in MiB")
-    manage_agent_boot: bool = option(True, "Boot the ramdisk by Ingot; else the site's own boot server does")
-    deploy_logs_collect: str = option("on_failure", "When to keep the agent's logs", choices=("always", "on_failure", "never"))
-    deploy_logs_local_path: str = option("", "Directory of agent logs; empty: in the data directory")
-    post_deploy_get_power_state_retries: int = count(6, "Number of checks for the shutdown of the agent")
-    post_deploy_get_power_state_retry_interval: float = seconds(5, "Seconds between these checks")
-    enable_bios_bootloader_install: bool = option(False, "Install a boot loader for legacy BIOS")
-    tls_minimum_version: str = option("1.3", "Lowest TLS version that agents offer", choices=("1.2", "1.3"))
-    tls_ciphers: str | None = option(None, "OpenSSL cipher list that agents offer")
-    allow_md5_checksum: bool = option(True, "Allow MD5 checksums of images")
-
-
-@dataclass(frozen=True, slots=True)
-class Pxe:
-    tftp_root: str = option("", "Directory of the TFTP server; empty: tftpboot in the data directory")
-    tftp_server: str = option("", "Address of the TFTP server, if it differs from the DHCP server's")
-    kernel_append_params: str = option("nofb vga=normal", "Kernel arguments for network boot", deprecated=("pxe.pxe_append_params",))
-    instance_master_path: str = option("", "Copies of kernels, ramdisks and boot loaders; empty: master_images in the data directory", deprecated=("pxe.tftp_master_path",))
-    image_cache_size: int = count(20480, "Maximum size of instance_master_path, in MiB")
-    image_cache_ttl: int = count(10080, "Minutes for which an unused copy is kept")
-    loader_file_paths: dict[str, str] = option({}, "name:file pairs of boot loaders served by TFTP and HTTP")
-    ipxe_timeout: int = seconds(0, "Seconds for iPXE to download an image; 0: for ever")
-    ipxe_bootfile_name: str = option("undionly.kpxe", "Boot file of iPXE for legacy BIOS")
-    uefi_ipxe_bootfile_name: str = option("snponly.efi", "Boot file of iPXE for UEFI")
-    pxe_bootfile_name: str = option("pxelinux.0", "Boot file without iPXE for legacy BIOS")
-    uefi_pxe_bootfile_name: str = option("bootx64.efi", "Boot file without iPXE for UEFI")
-    pxe_bootfile_name_by_arch: dict[str, str] = option({}, "architecture:name pairs of boot files without iPXE for other architectures")
-    ipxe_bootfile_name_by_arch: dict[str, str] = option({"aarch64": "snponly-arm64.efi"}, "architecture:name pairs of boot files of iPXE for other architectures")
-    pxe_config_subdir: str = option("pxelinux.cfg", "Directory of per-machine boot files")
-    boot_retry_timeout: float | None = option(None, "Seconds without a heartbeat after which a machine is booted again; empty: never", minimum=1)
-    boot_retry_check_interval: float = seconds(90, "Seconds between checks of boot_retry_timeout", minimum=1)
-    boot_file_sweep_interval: float = seconds(300, "Seconds between removals of boot files that no node needs; 0: none")
-    default_ephemeral_format: str = option("ext4", "File system of ephemeral partitions")
-    enable_netboot_fallback: bool = option(False, "Let machines that ignore the boot device continue from the network to their disk")
-
-
-@dataclass(frozen=True, slots=True)
-class Anaconda:
-    default_ks_template: str | None = option(None, "URL of the kickstart template; a file must lie in [conductor]file_url_allowed_paths; empty: the built-in one")
-    insecure_heartbeat: bool = option(False, "Let installers call the API without certificate verification")
-
-
-@dataclass(frozen=True, slots=True)
-class Redfish:
-    auth_type: str = option("auto", "Authentication at BMCs", choices=("basic", "session", "auto"))
-    verify_ca: str | None = option(None, "CA file for nodes without redfish_verify_ca")
-    connect_timeout: float = seconds(10, "Seconds to reach a BMC", minimum=0.1)
-    read_timeout: float = seconds(60, "Seconds for a BMC to answer an order", minimum=0.1)
-    sync_timeout: float = seconds(10, "Seconds for a BMC to return its power state", minimum=0.1)
-    min_command_interval: float = seconds(0, "Minimum seconds between two requests to one BMC")
-    kernel_append_params: str = option("nofb vga=normal", "Kernel arguments of virtual media boots")
-    file_permission: str = option("0o644", "Mode of ISO images made for BMCs")
-    firmware_update_status_interval: float = seconds(5, "Seconds between polls of an update", minimum=0.1)
-    firmware_update_overall_timeout: float = seconds(7200, "Maximum duration of an update, in seconds; 0: no limit")
-    firmware_update_bmc_timeout: float = seconds(300, "Seconds for which a BMC may be silent during its update")
-    firmware_update_required_successes: int = count(3, "Consecutive valid answers after which an updated BMC counts as back; 0: do not wait")
-    firmware_update_validation_interval: float = seconds(30, "Seconds between these answers", minimum=0.1)
-    firmware_update_resource_validation_timeout: float = seconds(480, "Seconds after an update during which malformed answers of the BMC are ignored; later ones fail the step")
-    boot_mode_config_timeout: float = seconds(900, "Seconds for a change of boot mode or secure boot, including a restart; 0: do not wait")
-    inspection_hooks: tuple[str, ...] = option(("validate-interfaces", "ports", "architecture"), "Hooks of out-of-band inspection, in order", check=inspection_hooks.check)
-
-
-@dataclass(frozen=True, slots=True)
-class Ipmi:
-    client: str = option("pyghmi", "IPMI client", choices=("pyghmi", "ipmitool"))
-    min_command_interval: float = seconds(0, "Minimum seconds between two commands to one BMC")
-    command_timeout: float = seconds(20, "Seconds for a command, including login and retries; then its process is killed", minimum=0.1)
-    disable_boot_timeout: bool = option(True, "Disable the BMC's timeout of the boot device")
-    cipher_suite_versions: tuple[str, ...] = option((), "Cipher suites to try for nodes without one, the best last; empty: negotiated", check=cipher_suites)
-
-
-@dataclass(frozen=True, slots=True)
-class Bmc:
-    """Limits of the traffic to every BMC, of any protocol; not in Ironic."""
-
-    failure_threshold: int = count(3, "Consecutive failures after which a BMC is not contacted for retry_after", minimum=1)
-    retry_after: float = seconds(5, "First pause in seconds; doubles each time")
-    max_retry_after: float = seconds(300, "Maximum pause in seconds")
-
-
-@dataclass(frozen=True, slots=True)
-class Inspector:
-    power_off: bool = option(True, "Power a node off after inspection")
-    extra_kernel_params: str = option("", "Kernel arguments of the inspection ramdisk")
-    require_managed_boot: bool = option(True, "Inspect only machines that Ingot can boot")
-    pre_create_ports: bool = option(True, "Create ports from the BMC's inventory before in-band inspection")
-    add_ports: str = option("pxe", "Ports to create", choices=("all", "active", "pxe", "disabled"))
-    keep_ports: str = option("all", "Ports to keep", choices=("all", "present", "added"))
-    update_pxe_enabled: bool = option(True, "Set pxe_enabled of ports from the interface that booted")
-    hooks: tuple[str, ...] = option(("ramdisk-error", "validate-interfaces", "ports", "architecture"), "Hooks of in-band inspection, in order", check=inspection_hooks.check)
-    cpu_capabilities: dict[str, str] = option({"vmx": "cpu_vt", "svm": "cpu_vt", "aes": "cpu_aes", "pse": "cpu_hugepages", "pdpe1gb": "cpu_hugepages_1g", "smx": "cpu_txt"}, "flag of a processor:capability pairs, for hook cpu-capabilities")
-    extra_hardware_strict: bool = option(False, "Discard all output of hardware-detect if a part is malformed, for hook extra-hardware")
-    known_accelerators: str | None = option(None, "YAML file with a list pci_devices of {vendor_id, device_id, type, device_info}, for hook accelerators; empty: a built-in list", check=inspection_pci.read)
-    pci_device_alias: tuple[str, ...] = option((), "vendor:product:name of PCI devices that become capabilities, for hook pci-devices", check=inspection_pci.check_aliases)
-    physical_network_cidr_map: tuple[str, ...] = option((), "CIDR:physical network pairs, for hook physical-network", check=cidr_map)
-
-
-@dataclass(frozen=True, slots=True)
-class AutoDiscovery:
-    enabled: bool = option(False, "Enroll unknown machines that post an inventory")
-    driver: str = option("", "Driver of discovered nodes")
-
-
-@dataclass(frozen=True, slots=True)
-class InspectionRules:
-    built_in_rules: str | None = option(None, "YAML file of built-in rules", check=inspection_rules.read)
-    mask_secrets: str = option("always", "Hide passwords from rules", choices=("always", "never", "sensitive"))
-    supported_inspect_interfaces: tuple[str, ...] = option(("agent",), "Inspect interfaces that run rules")
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    data_backend: str = option("database", "Storage of inventories", choices=("database", "none"))
-
-
-@dataclass(frozen=True, slots=True)
-class Healthcheck:
-    enabled: bool = option(True, "Answer GET /healthcheck")
-
-
-@dataclass(frozen=True, slots=True)
-class KeystoneAuthtoken:
-    auth_url: str | None = option(None, "Keystone's URL")
-    www_authenticate_uri: str | None = option(None, "Keystone's URL for callers, in WWW-Authenticate")
-    auth_type: str = option("password", "Plugin of keystoneauth", deprecated=("keystone_authtoken.auth_plugin",))
-    username: str | None = option(None, "User name of the service")
-    password: str | None = option(None, "Password of the service", secret=True)
-    user_domain_name: str = option("Default", "Domain of the user")
-    user_domain_id: str | None = option(None, "Domain of the user, by ID")
-    project_name: str = option("service", "Project of the service")
-    project_domain_name: str = option("Default", "Domain of the project")
-    project_domain_id: str | None = option(None, "Domain of the project, by ID")
-    system_scope: str | None = option(None, "all: use a system-scoped token instead of a project's", choices=("all",))
-    application_credential_id: str | None = option(None, "Application credential of the service, for auth_type v3applicationcredential")
-    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
-    region_name: str | None = option(None, "Region")
-    interface: str = option("internal", "Interface of Keystone's endpoint")
-    cafile: str | None = option(None, "CA file for Keystone")
-    certfile: str | None = option(None, "Client certificate for Keystone")
-    keyfile: str | None = option(None, "Key of the client certificate")
-    insecure: bool = option(False, "Do not verify Keystone's certificate")
-    memcached_servers: tuple[str, ...] = option((), "host:port of token caches")
-    token_cache_time: int = seconds(300, "Seconds for which a validated token is cached")
-    service_token_roles: tuple[str, ...] = option(("service",), "Roles of a service token")
-    service_token_roles_required: bool = option(True, "Reject service tokens without these roles")
-    service_type: str | None = option("baremetal", "Service type in access rules of application credentials")
-    http_connect_timeout: int | None = option(None, "Seconds for Keystone to answer", minimum=1)
-    http_request_max_retries: int = count(3, "Attempts to reach Keystone")
-
-
-@dataclass(frozen=True, slots=True)
-class OsloPolicy:
-    policy_file: str = option("/etc/ingot/policy.yaml", "Rules that replace those of docs/policy.md, YAML; read again when it changes")
-    policy_dirs: tuple[str, ...] = option(("/etc/ingot/policy.d",), "Directories of additional policy files")
-    enforce_scope: bool = option(True, "Refuse tokens whose scope the rule does not list")
-
-
-@dataclass(frozen=True, slots=True)
-class Fake:
-    power_delay: str = fake_delay("power")
-    boot_delay: str = fake_delay("boot")
-    deploy_delay: str = fake_delay("deploy")
-    vendor_delay: str = fake_delay("vendor")
-    management_delay: str = fake_delay("management")
-    inspect_delay: str = fake_delay("inspect")
-    bios_delay: str = fake_delay("BIOS")
-    rescue_delay: str = fake_delay("rescue")
-    firmware_delay: str = fake_delay("firmware")
+    change_events_lifetime: float = seconds(604800, "Seconds for which change events are kept; 0: for ever")
 
 
 # fmt: on
@@ -530,14 +310,34 @@ class Settings:
     auto_discovery: AutoDiscovery = group(AutoDiscovery)
     inspection_rules: InspectionRules = group(InspectionRules)
     inventory: Inventory = group(Inventory)
+    audit: Audit = group(Audit)
     healthcheck: Healthcheck = group(Healthcheck)
+    metrics: Metrics = group(Metrics)
+    webhooks: Webhooks = group(Webhooks)
+    tracing: Tracing = group(Tracing)
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
+    cinder: Cinder = group(Cinder)
     oslo_policy: OsloPolicy = group(OsloPolicy)
+    identity: Identity = group(Identity)
+    oidc: Oidc = group(Oidc)
     fake: Fake = group(Fake)
     #: "group.name" -> source of its value, for `ingot config`
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     #: lines for the log
     warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other hosts can reach the API, and need no authentication."""
+        return self.default.auth_strategy == "noauth" and self.is_reachable
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the API listens beyond loopback."""
+        try:
+            return not ip_address(self.api.host_ip).is_loopback
+        except ValueError:
+            return self.api.host_ip != "localhost"
 
     def options(self) -> dict[str, dict[str, Any]]:
         """Values by group and name, for `drivers.core.target.Target.options`."""
@@ -545,20 +345,6 @@ class Settings:
             name: {each.name: getattr(getattr(self, attribute), each.name) for each in fields(kind)}
             for attribute, name, kind in options.groups(Settings)
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A setting with its value, for `ingot config`; secrets are masked."""
-
-    group: str
-    name: str
-    variable: str
-    value: Any
-    default: Any
-    help: str
-    choices: tuple[str, ...]
-    origin: str
 
 
 def load(
@@ -587,28 +373,8 @@ def load(
             f" {settings.conductor.conductor_cleanup_timeout:g} is less than three times"
             f" heartbeat_timeout, which is {settings.conductor.heartbeat_timeout:g}"
         )
+    if settings.oidc.issuer and not settings.oidc.client_id:
+        raise SettingsError("[oidc]client_id: [oidc]issuer needs it")
+    if "openid" not in settings.oidc.scopes:
+        raise SettingsError("[oidc]scopes: openid must be one of them")
     return settings
-
-
-def describe(settings: Settings) -> Iterator[Described]:
-    """Yield all settings with their values, in the order of declaration."""
-    values = settings.options()
-    for each in options.options(Settings):
-        value = values[each.group][each.name]
-        yield Described(
-            group=each.group,
-            name=each.name,
-            variable=each.variable,
-            value=masked(value) if each.about.secret else value,
-            default=each.default,
-            help=each.about.help,
-            choices=each.about.choices,
-            origin=settings.origins.get(f"{each.group}.{each.name}", "default"),
-        )
-
-
-def masked(value: str | None) -> str | None:
-    """Mask a secret; of a URL, the password only."""
-    if value and "://" in value:
-        return re.sub(r"(://[^/@]*?:)[^/]*@", r"\1******@", value)
-    return "******" if value else value

@@ -4,10 +4,10 @@ Create database engines for SQLite and PostgreSQL.
 
 from typing import Any
 
-import orjson
 from sqlalchemy import Engine, create_engine
 
 from app.db import sqlite
+from app.db.sealing import NO_KEYS, Keyring, use
 
 
 def connect(
@@ -19,19 +19,23 @@ def connect(
     busy_timeout: float = 10,
     connect_timeout: float = 5,
     statement_timeout: float = 15,
+    keyring: Keyring | None = None,
 ) -> Engine:
     """
     Create an engine with timeouts and JSON codec for a SQLite or PostgreSQL URL.
 
-    The limits are the settings of group [database]. SQLite uses only `busy_timeout`.
+    The limits are the settings of group [database]. SQLite uses only `busy_timeout`. keyring: seals
+    and opens the secrets in documents; None: they are written and read as they are.
     """
+    keyring = keyring or NO_KEYS
     options: dict[str, Any] = {
-        "json_serializer": lambda value: orjson.dumps(value).decode(),
-        "json_deserializer": orjson.loads,
+        "json_serializer": keyring.serializer,
+        "json_deserializer": keyring.deserializer,
     }
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": busy_timeout}, **options)
         sqlite.prepare(engine, busy_timeout)
+        use(engine.dialect, keyring)
         return engine
     from app.db import postgresql  # imports psycopg, which SQLite does not need
 
@@ -44,4 +48,5 @@ def connect(
         **options,
     )
     postgresql.set_timeouts(engine, connect_timeout, statement_timeout)
+    use(engine.dialect, keyring)
     return engine

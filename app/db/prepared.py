@@ -8,6 +8,7 @@ handling.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.sql import ClauseElement
@@ -46,7 +47,8 @@ class Prepared:
 
     def __init__(self, statement: ClauseElement) -> None:
         self.statement = statement
-        self._texts: dict[str, _Text] = {}
+        # by dialect, as each engine has its own codec of JSON
+        self._texts: WeakKeyDictionary[Dialect, _Text] = WeakKeyDictionary()
 
     def first(self, connection: Connection, values: Mapping[str, Any]) -> Row | None:
         """Execute the statement and return its first row, if any."""
@@ -73,18 +75,25 @@ class Prepared:
 
     def many(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> None:
         """Execute the statement once for each set of values."""
+        if len(values) == 1:  # psycopg's `executemany` enters its pipeline mode: twice the cost
+            self.count(connection, values[0])
+            return
         text = self._text(connection.dialect)
         parameters = [text.parameters(each) for each in values]
         self._call(connection, "executemany", text.sql, parameters).close()
 
     def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         text = self._text(connection.dialect)
-        return self._call(connection, "execute", text.sql, text.parameters(values))
+        # by default psycopg prepares a statement at its sixth execution on a connection
+        options = {"prepare": True} if connection.dialect.driver == "psycopg" else {}
+        return self._call(connection, "execute", text.sql, text.parameters(values), **options)
 
-    def _call(self, connection: Connection, method: str, sql: str, parameters: Any) -> Any:
+    def _call(
+        self, connection: Connection, method: str, sql: str, parameters: Any, **options: Any
+    ) -> Any:
         cursor = connection.connection.cursor()
         try:
-            getattr(cursor, method)(sql, parameters)
+            getattr(cursor, method)(sql, parameters, **options)
         except Exception as error:
             # maps the error to SQLAlchemy's exceptions, and invalidates a lost connection
             connection._handle_dbapi_exception(error, sql, parameters, cursor, None)
@@ -100,13 +109,13 @@ class Prepared:
         return rows
 
     def _text(self, dialect: Dialect) -> _Text:
-        text = self._texts.get(dialect.name)
+        text = self._texts.get(dialect)
         if text is None:
             compiled = self.statement.compile(
                 dialect=dialect, compile_kwargs={"render_postcompile": True}
             )
             assert isinstance(compiled, SQLCompiler)  # the statement is not DDL
-            text = self._texts[dialect.name] = self._prepare(compiled)
+            text = self._texts[dialect] = self._prepare(compiled)
         return text
 
     def _prepare(self, compiled: SQLCompiler) -> _Text:

@@ -22,7 +22,7 @@ AFTER_COMMIT = "after_commit"
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def write_connection(engine: Engine) -> Iterator[Connection]:
     """A writing transaction without a session, at half the cost: for the most frequent writes."""
     with sqlite.writer_lock(engine), engine.connect() as connection, connection.begin():
         yield connection
@@ -37,7 +37,7 @@ def transaction(engine: Engine) -> Iterator[Session]:
     must have no effects outside the database, because `retrying` may repeat it.
     """
     with (
-        writing(engine) as connection,
+        write_connection(engine) as connection,
         Session(connection, expire_on_commit=False, autoflush=False) as session,
     ):
         yield session
@@ -47,7 +47,7 @@ def transaction(engine: Engine) -> Iterator[Session]:
 
 
 @contextmanager
-def looking(engine: Engine) -> Iterator[Connection]:
+def read_connection(engine: Engine) -> Iterator[Connection]:
     """
     A read-only transaction without a session: for the most frequent queries.
 
@@ -64,7 +64,10 @@ def looking(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Session]:
     """A read-only transaction with a session."""
-    with looking(engine) as connection, Session(connection, expire_on_commit=False) as session:
+    with (
+        read_connection(engine) as connection,
+        Session(connection, expire_on_commit=False) as session,
+    ):
         yield session
 
 

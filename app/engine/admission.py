@@ -106,7 +106,7 @@ def _key(queue: str) -> int:
 
 def has_queued(runtime: Runtime, queue: str) -> bool:
     """Return whether an operation is in the queue."""
-    with runtime.looking() as connection:
+    with runtime.read_connection() as connection:
         return _HAS_QUEUED.first(connection, {"queue": queue}) is not None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.engine import planning
+from app.engine import planning, step_rows
 from app.hardware import targets
 from app.hardware.steps import offered
 from app.models import ACTIVE, Node, Operation, OperationStep
@@ -41,10 +41,10 @@ def steps_of(session: Session, node: Node, flow: Flow, least: float | None) -> l
     if planning.frame(target, flow).collect and flow.value not in target.agent.steps:
         return None
     entries = [
-        Entry(step, planning.priority_of(runtime, flow, step))
+        Entry(step, step_rows.priority_of(runtime, flow, step))
         for step in offered(target, flow).values()
     ]
-    entries.sort(key=lambda entry: planning.rank(flow, entry.priority, entry.step.interface))
+    entries.sort(key=lambda entry: step_rows.rank(flow, entry.priority, entry.step.interface))
     return [entry for entry in entries if least is None or entry.priority >= least]
 
 

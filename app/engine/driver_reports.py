@@ -11,13 +11,15 @@ from sqlalchemy.orm import Session
 from app.db.clock import utcnow
 from app.engine import inspection_findings, provision_state
 from app.inventory import history
-from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node
+from app.models import AgentRecord, BiosSetting, FirmwareComponent, Node, VolumeTarget
 from drivers.boot import fetchable
 
 Facts = Iterable[Mapping[str, Any]]
 
 #: Columns whose keys are merged with a report; None deletes a key.
 MERGED = ("driver_internal_info", "properties")
+#: Key of driver_internal_info: incarnation of the conductor that has started the console.
+CONSOLE_CONDUCTOR = "console_conductor"
 #: Reports about the agent's row.
 OF_AGENT = frozenset({"agent", "agent_steps", "agent_token", "hardware_manager_version"})
 
@@ -27,12 +29,20 @@ def concern_columns(reports: Mapping[str, Any]) -> bool:
     return reports.keys().isdisjoint(OF_AGENT | _TABLES.keys())
 
 
-def apply(session: Session, node: Node, reports: Mapping[str, Any]) -> None:
+def apply(
+    session: Session, node: Node, reports: Mapping[str, Any], incarnation: str | None = None
+) -> None:
     """
     Write a driver's reports (`drivers.core.target`); the caller has locked the node's row.
 
+    incarnation: of the conductor that ran the step; None: the reports are not those of a step.
+
     Raises InspectionFailed: the findings of an inspection cannot be stored.
     """
+    if "console_enabled" in reports:
+        started_by = incarnation if reports["console_enabled"] else None
+        internal = {CONSOLE_CONDUCTOR: started_by, **reports.get("driver_internal_info", {})}
+        reports = {**reports, "driver_internal_info": internal}
     changed = False
     for name, value in reports.items():
         if name in OF_AGENT:
@@ -102,7 +112,16 @@ def _write_firmware(session: Session, node: Node, components: Facts) -> None:
         session.delete(row)
 
 
-def _update(row: BiosSetting | FirmwareComponent, columns: Mapping[str, Any]) -> None:
+def _update_volumes(session: Session, node: Node, changes: Mapping[str, Any]) -> None:
+    """Update volume targets of the node by UUID; one that was deleted meanwhile is ignored."""
+    query = select(VolumeTarget).where(VolumeTarget.node_id == node.id)
+    for row in session.scalars(query.where(VolumeTarget.uuid.in_(changes))):
+        _update(row, changes[row.uuid])
+
+
+def _update(
+    row: BiosSetting | FirmwareComponent | VolumeTarget, columns: Mapping[str, Any]
+) -> None:
     for name, value in columns.items():
         if getattr(row, name) != value:
             setattr(row, name, value)
@@ -124,10 +143,17 @@ def _note_boot_warning(session: Session, node: Node, warning: str | None) -> Non
         node.driver_internal_info = internal
 
 
+def _note_console_error(session: Session, node: Node, error: str) -> None:
+    node.last_error = error
+    history.add(session, node, "console", error, "ERROR")
+
+
 #: Report about other tables -> the function that writes it.
 _TABLES: Mapping[str, Callable[[Session, Node, Any], None]] = {
     "bios_settings": _write_bios,
     "boot_warning": _note_boot_warning,
+    "console_error": _note_console_error,
     "findings": inspection_findings.write,
     "firmware": _write_firmware,
+    "volume_targets": _update_volumes,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.engine import operations, planning
+from app.engine import dispatch, planning
 from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
 from app.hardware import targets
 from app.inventory import nodes
@@ -111,6 +111,12 @@ def request_console(session: Session, node: Node, enabled: bool, caller: Caller)
         _begin(session, node, OperationKind.CONSOLE, ("console", method), {}, caller)
 
 
+def restore_console(session: Session, node: Node, caller: Caller) -> None:
+    """Start the console of a node on its present conductor; the node is not reserved."""
+    rows = planning.method_call("console", "restore_console", {})
+    dispatch.start(session, node, OperationKind.CONSOLE, rows, {}, caller)
+
+
 def set_target_raid_config(session: Session, node: Node, config: Mapping[str, Any]) -> None:
     """
     Set the wanted RAID configuration of the machine; an empty one removes it.
@@ -191,8 +197,8 @@ def _begin(  # noqa: PLR0917 - columns of an operation
         raise NodeLocked(node.uuid, node.reservation)
     require_served(session, node)
     node.last_error = None
-    rows = planning.single(*call, arguments)
-    operations.start(session, node, kind, rows, arguments, caller)
+    rows = planning.method_call(*call, arguments)
+    dispatch.start(session, node, kind, rows, arguments, caller)
 
 
 def _validated(session: Session, node: Node, kind: str, method: str | None = None) -> Target:

@@ -1,53 +1,40 @@
 """
-Operations: creation, dispatch, and queries.
+Operations and their steps: locks, queries, and changes of the plan; `dispatch.py` sends them.
 
 Every function runs in the caller's transaction, with the node's row locked (`lock`). Lock order is
-node, operation, steps. Only a dispatch raises the fence.
+node, operation, steps.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import FromClause, Integer, bindparam, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Integer, bindparam, select
 from sqlalchemy.orm import Session
 
-from app import killpoints, log, release
-from app.db.clock import now, utcnow
+from app.db.clock import utcnow
 from app.db.prepared import Typed
-from app.db.transactions import call_after_commit, connection_of, retrying
-from app.engine import admission
-from app.errors import NotFound, Unavailable
+from app.db.transactions import connection_of
+from app.errors import NotFound
 from app.kit.caller import Caller
-from app.kit.conductors import owner_of
 from app.models import (
     ACTIVE,
     BESIDE,
     Node,
     Operation,
     OperationKind,
-    OperationState,
     OperationStep,
     StepSource,
     draft,
 )
 from app.operation_states import (
-    OPERATIONS,
     UNFINISHED,
     OperationEvent,
     StepEvent,
     step_transition,
     transition,
 )
-from app.runtime import Link, Message, Runtime, runtime_of
-
-logger = log.get(__name__)
-
-#: Most links of a chain, as each link carries the rest of it; the last one sends the next chain.
-LONGEST_CHAIN = 32
 
 
 def lock(session: Session, node_id: int) -> Node:
@@ -105,23 +92,28 @@ def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple
     Raises NotFound.
     """
     connection = connection_of(session)
-    node_row = _DRAFT_NODE.first(connection, {"id_": node_id})
-    operation_row = _DRAFT_OPERATION.first(connection, {"id_": operation_id})
-    if node_row is None or operation_row is None:
+    found = _DRAFTED.first(connection, {"node_id": node_id, "operation_id": operation_id})
+    if found is None:
         raise NotFound("node", str(node_id))
-    node, operation = _node(node_row), _operation(operation_row)
+    columns = iter(found)
+    node, operation = _node(columns), _operation(columns)
     rows = _DRAFT_STEPS.all(connection, {"operation_id": operation_id})
-    _steps_in(session)[operation.uuid] = [_step(each) for each in rows]
+    cached_steps(session)[operation.uuid] = [_step(each) for each in rows]
     yield node, operation
     for row in (*steps_of(session, operation), operation, node):
         draft.save(connection, row)
 
 
-def _one_locked(table: FromClause) -> Typed:
-    return Typed(select(*table.c).where(table.c.id == bindparam("id_")).with_for_update())
-
-
-_DRAFT_NODE, _DRAFT_OPERATION = _one_locked(Node.__table__), _one_locked(Operation.__table__)
+_NODE_COLUMNS, _OPERATION_COLUMNS = Node.__table__.c, Operation.__table__.c
+#: Locks the rows in the order of the tables, and reads both after the last lock is taken.
+_DRAFTED = Typed(
+    select(*_NODE_COLUMNS, *_OPERATION_COLUMNS)
+    .where(
+        _NODE_COLUMNS.id == bindparam("node_id"),
+        _OPERATION_COLUMNS.id == bindparam("operation_id"),
+    )
+    .with_for_update()
+)
 _STEP_COLUMNS = OperationStep.__table__.c
 _DRAFT_STEPS = Typed(
     select(*_STEP_COLUMNS)
@@ -145,9 +137,9 @@ def lock_available(session: Session, operation_ids: Sequence[int]) -> list[tuple
         for each in session.scalars(_LOCK_FREE, {"ids": operation_ids, "nodes": list(nodes)})
     }
     for each in found.values():
-        _steps_in(session)[each.uuid] = []
+        cached_steps(session)[each.uuid] = []
     for row in session.scalars(_STEPS_OF_ALL, {"ids": list(found)}):
-        _steps_in(session)[found[row.operation_id].uuid].append(row)
+        cached_steps(session)[found[row.operation_id].uuid].append(row)
     locked = [found[each] for each in operation_ids if each in found]
     return [(nodes.pop(each.node_id), each) for each in locked if each.node_id in nodes]
 
@@ -170,49 +162,6 @@ _STEPS_OF_ALL = (
     .where(OperationStep.operation_id.in_(_ids))
     .order_by(OperationStep.operation_id, OperationStep.position)
 )
-
-
-def start(  # noqa: PLR0917 - columns of an operation
-    session: Session,
-    node: Node,
-    kind: OperationKind,
-    rows: Sequence[OperationStep],
-    arguments: Mapping[str, Any],
-    caller: Caller,
-    **columns: Any,
-) -> None:
-    """
-    Create an operation and its steps and dispatch it.
-
-    The message is sent after the commit, or after admission where such operations queue. rows: not
-    empty; the event of the last one ends the operation. columns: further columns of the operation.
-    The rows are inserted at once, without the session; read them again to change them.
-    """
-    operation = Operation(
-        uuid=str(uuid4()),
-        node_id=node.id,
-        kind=kind,
-        arguments=dict(arguments),
-        requested_by=caller.user_id,
-        request_id=caller.request_id,
-        created_at=utcnow(),
-        cursor=0,
-        sends=0,
-        version=release.NEEDED,
-        **columns,
-    )
-    if not admission.enter(session, node, operation, caller.project_id):
-        _admit_after_commit(session, operation)
-    for position, row in enumerate(rows):
-        row.position = position
-        step_transition(row, StepEvent.PLAN)
-    _steps_in(session)[operation.uuid] = list(rows)
-    dispatch(session, node, operation, OperationEvent.SUBMIT)
-    del _steps_in(session)[operation.uuid]  # they do not belong to the session
-    node.operation_id = draft.add(connection_of(session), operation)
-    for row in rows:
-        row.operation_id = node.operation_id
-    draft.add_all(connection_of(session), rows)
 
 
 def record_finished(
@@ -253,122 +202,13 @@ def append(
         known.append(row)
 
 
-def dispatch(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
-    """
-    Dispatch the operation at its cursor to the node's owner, under a new fence.
-
-    event: one with a new fence in the table of transitions.
-    """
-    assert OPERATIONS[event].new_fence, event
-    transition(session, operation, event)
-    node.fence += 1
-    operation.fence = node.fence
-    operation.claimed = operation.cursor - 1
-    operation.claimed_by = operation.claim = None
-    operation.wake_at = operation.watched_until = operation.deadline_at = None
-    operation.sends = 0
-    node.operation_id = operation.id
-    send(session, node, operation)
-
-
-def send(session: Session, node: Node, operation: Operation) -> None:
-    """
-    Send the chain of the remaining steps to the node's owner.
-
-    Without an owner, or before admission, the operation stays queued and nothing is sent.
-    """
-    runtime = runtime_of(session)
-    try:
-        owner = owner_of(session, node, operation.version)
-    except Unavailable:
-        node.reservation = node.reservation or "unowned"
-        operation.sent_at = operation.sent_to = None
-        return
-    node.reservation = owner.name
-    if operation.is_queued:
-        return
-    operation.sent_at = now()
-    operation.sent_to = owner.incarnation
-    operation.sends += 1
-    kind, links = operation.kind, links_of(session, operation)
-    message = Message(owner.name, node.uuid, operation.uuid, operation.fence, links)
-
-    def deliver() -> None:
-        killpoints.reach("committed", kind)
-        if not runtime.send(message):
-            logger.warning("message.not_sent", operation=message.operation)
-        killpoints.reach("sent", kind)
-
-    call_after_commit(session, deliver)
-    killpoints.reach("handed_out", kind)
-
-
-def free_slot(session: Session, operation: Operation) -> None:
-    """Admit the next operations of the queue once the end of this one is committed."""
-    if operation.queue is not None:
-        _admit_after_commit(session, operation)
-
-
-def _admit_after_commit(session: Session, operation: Operation) -> None:
-    runtime, queue, kind = runtime_of(session), operation.queue, operation.kind
-    assert queue is not None
-    call_after_commit(session, lambda: _admit(runtime, queue, kind))
-
-
-def _admit(runtime: Runtime, queue: str, kind: str) -> None:
-    """
-    Admit and send operations of a queue, in transactions of their own.
-
-    Runs after the commit, without locks: two operations that start or end concurrently do not see
-    each other before they commit.
-    """
-    killpoints.reach("admitting", kind)
-    try:
-        if not admission.has_queued(runtime, queue):
-            return
-        for operation_id in retrying(lambda: admission.admit(runtime, queue)):
-            killpoints.reach("admitted", kind)
-            retrying(partial(_send_admitted, runtime, operation_id))
-    except SQLAlchemyError as error:  # the reconciler admits them later
-        logger.warning("admission.postponed", queue=queue, detail=str(error))
-
-
-def _send_admitted(runtime: Runtime, operation_id: int) -> None:
-    with runtime.transaction() as session:
-        node, operation = lock_operation(session, operation_id)
-        if operation.state == OperationState.QUEUED and operation.sent_at is None:
-            send(session, node, operation)
-
-
 def steps_of(session: Session, operation: Operation) -> list[OperationStep]:
     """Return all steps of an operation in order; read once per transaction."""
-    known = _steps_in(session)
+    known = cached_steps(session)
     if operation.uuid not in known:
         known[operation.uuid] = list(session.scalars(_STEPS, {"operation_id": operation.id}))
     return known[operation.uuid]
 
-
-def links_of(session: Session, operation: Operation) -> tuple[Link, ...]:
-    """Build the links of a chain from the steps at and after the cursor."""
-    if operation.uuid in _steps_in(session):
-        rows = [(row.position, row.label) for row in pending(session, operation)]
-    else:  # the labels suffice
-        named = {"operation_id": operation.id, "cursor": operation.cursor}
-        found = session.execute(_LABELS, named)
-        rows = [(position, f"{interface}.{name}") for position, interface, name in found]
-    return tuple(Link(str(uuid4()), position, label) for position, label in rows[:LONGEST_CHAIN])
-
-
-_LABELS = (
-    select(OperationStep.position, OperationStep.interface, OperationStep.name)
-    .where(
-        OperationStep.operation_id == bindparam("operation_id"),
-        OperationStep.position >= bindparam("cursor"),
-        OperationStep.state.in_(UNFINISHED),
-    )
-    .order_by(OperationStep.position)
-    .limit(LONGEST_CHAIN)
-)
 
 _STEPS = (
     select(OperationStep)
@@ -377,7 +217,7 @@ _STEPS = (
 )
 
 
-def _steps_in(session: Session) -> dict[str, list[OperationStep]]:
+def cached_steps(session: Session) -> dict[str, list[OperationStep]]:
     """Cache of the session: UUID of an operation -> its steps."""
     steps: dict[str, list[OperationStep]] = session.info.setdefault("steps", {})
     return steps

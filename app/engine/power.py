@@ -4,13 +4,13 @@ Power requests: a requested change of the power state becomes an operation.
 
 from sqlalchemy.orm import Session
 
-from app.engine import operations, planning
+from app.engine import dispatch, planning
 from app.errors import Conflict, IllegalMove, Invalid, NodeLocked
 from app.hardware import targets
 from app.inventory import history
 from app.kit.caller import Caller
 from app.kit.conductors import require_served
-from app.models import Node, OperationKind
+from app.models import Node, Operation, OperationKind
 from app.states import State
 from drivers.core.errors import HardwareError
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOOT
@@ -20,25 +20,34 @@ TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
 FORBIDDEN_IN = (State.CLEANING, State.CLEAN_WAIT)
 
 
-def request(
-    session: Session, node: Node, state: str, timeout: float | None, caller: Caller
-) -> None:
+def check_fields(node: Node, state: str) -> None:
     """
-    Change the power state of a node. timeout: seconds; None: the setting's.
+    Check what a power state requires of a node's own fields, without its lock.
 
-    The caller has locked the node's row.
-
-    Raises Invalid, Conflict, NodeLocked, Unavailable.
+    Raises IllegalMove, Conflict.
     """
     if state not in TARGETS:
         why = f"{state!r} is not a power state; valid are {', '.join(TARGETS)}"
         raise IllegalMove(state, node.uuid, node.provision_state, why)
     if node.provision_state in FORBIDDEN_IN:
         raise IllegalMove(state, node.uuid, node.provision_state)
-    if node.reservation is not None:
-        raise NodeLocked(node.uuid, node.reservation)
     if node.disable_power_off and state in (POWER_OFF, SOFT_OFF):
         raise Conflict(f"Node {node.uuid} must not be powered off: disable_power_off is set.")
+
+
+def request(
+    session: Session, node: Node, state: str, timeout: float | None, caller: Caller
+) -> Operation:
+    """
+    Change the power state of a node, and return the operation.
+
+    timeout: seconds; None: the setting's. The caller has locked the node's row.
+
+    Raises Invalid, Conflict, NodeLocked, Unavailable.
+    """
+    check_fields(node, state)
+    if node.reservation is not None:
+        raise NodeLocked(node.uuid, node.reservation)
     require_served(session, node)
     target = targets.of_node(session, node)
     power = target.driver.power
@@ -51,7 +60,7 @@ def request(
     node.target_power_state = POWER_OFF if state in (POWER_OFF, SOFT_OFF) else POWER_ON
     node.last_error = None
     history.record_request(session, node, "power", f"A change to {state!r} was requested.", caller)
-    operations.start(
+    return dispatch.start(
         session,
         node,
         OperationKind.POWER,

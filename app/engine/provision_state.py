@@ -22,7 +22,7 @@ from app.models import (
 )
 from app.runtime import runtime_of
 from app.states import MACHINE, Event, Kind, State
-from drivers.agent.fast_track import chosen
+from drivers.agent.fast_track import is_enabled_by
 from drivers.agent.inspect import BMC_ADDRESSES
 from drivers.core.kinds import Boot
 
@@ -115,7 +115,7 @@ def _forget_agent(session: Session, node: Node, operation: Operation, flow: Prov
 
 def _release_agent(session: Session, node: Node, operation: Operation, flow: ProvisionFlow) -> None:
     """Revoke the agent, unless fast track keeps it running for the next operation."""
-    if not chosen(node.driver_info, runtime_of(session).settings.deploy.fast_track):
+    if not is_enabled_by(node.driver_info, runtime_of(session).settings.deploy.fast_track):
         _forget_agent(session, node, operation, flow)
 
 
@@ -124,7 +124,7 @@ def _set_fault(session: Session, node: Node, operation: Operation, flow: Provisi
     set_fault(node, flow.fault)
 
 
-def _set_fault_if_begun(
+def _set_fault_if_attempted(
     session: Session, node: Node, operation: Operation, flow: ProvisionFlow
 ) -> None:
     """Set the fault of the flow if one of its own steps was attempted."""
@@ -181,7 +181,7 @@ _APPLY: Mapping[Effect, Callable[[Session, Node, Operation, ProvisionFlow], None
     Effect.WIPE_INSTANCE: _wipe_instance,
     Effect.UNKNOWN_POWER: _unknown_power,
     Effect.SET_FAULT: _set_fault,
-    Effect.SET_FAULT_IF_ATTEMPTED: _set_fault_if_begun,
+    Effect.SET_FAULT_IF_ATTEMPTED: _set_fault_if_attempted,
     Effect.CLEAR_FAULT: _clear_fault,
 }
 

@@ -6,7 +6,6 @@ Provisioning: a verb with its arguments becomes a transition of the node and an 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -15,11 +14,12 @@ from app.engine import (
     aborts,
     admission,
     child_nodes,
+    dispatch,
+    endings,
     failures,
     operations,
     planning,
     provision_state,
-    step_sources,
     transitions,
 )
 from app.engine.guards import (
@@ -35,21 +35,19 @@ from app.engine.guards import (
     served,
     service_not_in_maintenance,
 )
+from app.engine.planning import Arguments
 from app.errors import IllegalMove, Invalid, NodeLocked
 from app.hardware import targets
 from app.hardware.steps import RequestedStep, offered, problems
 from app.inventory import history
 from app.kit.caller import Caller
 from app.kit.rescue_password import hashed
-from app.models import Node, OperationKind, OperationStep, StepSource
+from app.models import Node, Operation, OperationKind, OperationStep, StepSource
 from app.runtime import Runtime, runtime_of
 from app.states import MACHINE, VERBS, Event, Kind, State, allows
 from drivers.core.errors import FailureCode
 from drivers.core.steps import Flow
 from drivers.core.target import Target
-
-Arguments = Mapping[str, Any]
-RequestReader = Callable[[Session, Node, Arguments], planning.Request]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class Verb:
 
     kind: OperationKind
     plan: planning.Plan
-    read_request: RequestReader = step_sources.no_steps  # finds the requested steps
+    read_request: planning.RequestReader = planning.no_steps  # finds the requested steps
     flow: Flow | None = None  # the requested steps belong to it; None: they are not checked
     fails: bool = False  # invalid steps fail the operation; else the API refuses them
     target: State | None = None  # target provision state; None: the state machine's
@@ -80,24 +78,25 @@ _RESCUABLE = (served, interfaces_valid("power", "rescue", "network"))
 _VERBS: Mapping[Event, Verb] = {
     Event.MANAGE: Verb(OperationKind.MANAGE, planning.verify),
     Event.PROVIDE: Verb(
-        OperationKind.PROVIDE, planning.clean, step_sources.by_settings, Flow.CLEAN,
+        OperationKind.PROVIDE, planning.clean, planning.by_settings, Flow.CLEAN,
         guards=(not_restored, not_in_maintenance_by_settings, not_retired),
     ),
     Event.CLEAN: Verb(
-        OperationKind.CLEAN, planning.manual_clean, step_sources.to_clean, Flow.CLEAN, fails=True,
+        OperationKind.CLEAN, planning.in_requested_order(Flow.CLEAN),
+        planning.requested("clean_steps"), Flow.CLEAN, fails=True,
         target=State.MANAGEABLE, guards=(not_in_maintenance,),
         before_work=(served, interfaces_valid("power", "network")),
     ),
     Event.DEPLOY: Verb(
-        OperationKind.ACTIVE, planning.deploy, step_sources.to_deploy, Flow.DEPLOY,
+        OperationKind.ACTIVE, planning.deploy, planning.to_deploy, Flow.DEPLOY,
         guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
     ),
     Event.REBUILD: Verb(
-        OperationKind.REBUILD, planning.deploy, step_sources.to_deploy, Flow.DEPLOY,
+        OperationKind.REBUILD, planning.deploy, planning.to_deploy, Flow.DEPLOY,
         guards=(not_in_maintenance, not_protected), before_work=_DEPLOYABLE,
     ),
     Event.DELETE: Verb(
-        OperationKind.DELETED, planning.delete, step_sources.by_settings, Flow.CLEAN,
+        OperationKind.DELETED, planning.delete, planning.by_settings, Flow.CLEAN,
         guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
     ),
     Event.INSPECT: Verb(
@@ -117,7 +116,8 @@ _VERBS: Mapping[Event, Verb] = {
         guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.SERVICE: Verb(
-        OperationKind.SERVICE, planning.service, step_sources.to_service, Flow.SERVICE, fails=True,
+        OperationKind.SERVICE, planning.in_requested_order(Flow.SERVICE),
+        planning.requested("service_steps"), Flow.SERVICE, fails=True,
         guards=(not_in_maintenance,), before_work=(served, interfaces_valid("power", "network")),
     ),
 }  # fmt: skip
@@ -136,7 +136,7 @@ def _abort(session: Session, node: Node, caller: Caller) -> None:
     target = targets.of_node(session, node)
     rows = planning.abort_cleanup(target, Flow.SERVICE) if prepared else []
     if rows:
-        operations.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
+        dispatch.start(session, node, OperationKind.SERVICE, rows, {}, caller, aborting=True)
     else:
         state = State(node.provision_state)
         finished = operations.record_finished(session, node, OperationKind.SERVICE, caller)
@@ -183,7 +183,7 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Int
     event = VERBS.get(verb)
     if event is None:
         raise IllegalMove(verb, node.uuid, node.provision_state, "there is no such action")
-    leaves = _state_left(session, node, verb, event)
+    leaves = _departed_state(session, node, verb, event)
     candidate = Candidate(session, node, verb, event)
     how = _VERBS.get(event)
     for guard in (how or _INTERRUPTS[event]).guards:
@@ -201,7 +201,7 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Int
     return Intent(event, leaves, how, rows, request.steps, wrong, shown)
 
 
-def _state_left(session: Session, node: Node, verb: str, event: Event) -> State:
+def _departed_state(session: Session, node: Node, verb: str, event: Event) -> State:
     """
     Return the state that a verb would leave.
 
@@ -248,16 +248,34 @@ def leads_to(intent: Intent) -> State:
     return MACHINE[intent.leaves].moves[intent.event]
 
 
-def request(session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller) -> None:
+def check_fields(session: Session, node: Node, verb: str) -> None:
+    """
+    Check what a verb requires of a node's own fields: a part of `decide` that reads no other row.
+
+    verb: one that starts an operation.
+
+    Raises IllegalMove, InMaintenance, NodeProtected, Conflict.
+    """
+    event = VERBS[verb]
+    if not allows(node.provision_state, event):
+        raise IllegalMove(verb, node.uuid, node.provision_state)
+    for guard in _VERBS[event].guards:
+        guard(Candidate(session, node, verb, event))
+
+
+def request(
+    session: Session, node: Node, verb: str, arguments: Arguments, caller: Caller
+) -> Operation | None:
     """
     Start a verb: change the provision state and dispatch the operation.
 
-    The caller has locked the node's row. Raises the errors of `provisioning.decide`.
+    The caller has locked the node's row. Returns the new operation, which may have ended; None: the
+    verb needs none. Raises the errors of `provisioning.decide`.
     """
     intent = decide(session, node, verb, arguments)
     if intent.event in _INTERRUPTS:
         _INTERRUPTS[intent.event].act(session, node, caller)
-        return
+        return None
     if intent.leaves != node.provision_state:
         provision_state.move(node, Event.WAIT)
     row = MACHINE[State(node.provision_state)]
@@ -266,22 +284,23 @@ def request(session: Session, node: Node, verb: str, arguments: Arguments, calle
     how = intent.how
     if how is None:
         provision_state.move(node, intent.event)
-        return
+        return None
     node.last_error = None
     _keep_arguments(runtime_of(session), node, intent.event, arguments, caller)
     provision_state.move(node, intent.event, how.target or MACHINE[row.moves[intent.event]].target)
     if intent.rows:
         steps = [dict(each) for each in intent.steps]
-        operations.start(
+        started = dispatch.start(
             session, node, how.kind, intent.rows, intent.shown, caller, asked_steps=steps
         )
         history.record_start(session, node, intent.rows, caller.user_id)
-        return
+        return started
     code = FailureCode.INVALID_STEPS
     error = failures.describe(code, "; ".join(intent.wrong)) if intent.wrong else None
     finished = operations.record_finished(session, node, how.kind, caller, error)
-    transitions.log_end(node, finished)
-    transitions.fire(session, node, finished, Event.FAIL if error else Event.DONE)
+    endings.report_end(session, node, finished)
+    endings.fire(session, node, finished, Event.FAIL if error else Event.DONE)
+    return finished
 
 
 def _checked_request(

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from app import flows, log
 from app.db.clock import age, utcnow
-from app.engine import failures, operations, provision_state, timeouts, transitions
+from app.engine import endings, failures, operations, provision_state, rollouts, timeouts
 from app.inventory import history
 from app.models import ACTIVE, Fault, Node, Operation, OperationState, Watermark
 from app.operation_states import OperationEvent, StepEvent, step_transition
@@ -107,11 +107,12 @@ def quarantine(session: Session, touched: Collection[str] | None = None) -> tupl
     Quarantine nodes after a restore: fail their active operations without cleanup.
 
     Fences are raised, reservations dropped, and the nodes enter maintenance with the fault
-    `restored`, which an operator ends. No machine receives a command.
+    `restored`, which an operator ends. No machine receives a command. Rollouts pause.
 
     touched: UUIDs of the nodes on which work has begun since the backup; nodes with a running
     operation are added. None: all nodes. Returns the numbers of operations and nodes.
     """
+    rollouts.pause_all(session)
     nodes = _affected(session, touched)
     active = session.execute(
         select(Operation.id, Operation.node_id).where(Operation.state.in_(ACTIVE))
@@ -175,7 +176,7 @@ def _fail_operation(session: Session, node: Node, operation: Operation) -> None:
         "step": None,
         "retryable": False,
     }
-    transitions.end(session, node, operation, OperationEvent.RESTORE)
+    endings.end(session, node, operation, OperationEvent.RESTORE)
     if operation.moves_node:
         enter_failed(session, node, flows.event_type(operation.kind), reason)
     node.target_power_state = None

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import after, age, now
 from app.engine import provision_state
-from app.engine.operations import dispatch, lock
+from app.engine.dispatch import dispatch
+from app.engine.operations import lock
 from app.models import (
     BESIDE,
     AgentRecord,

@@ -7,19 +7,24 @@ a conductor dies, the call is sent to the new owner of the node.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from app import release
+from sqlalchemy import select
+
+from app import log, release
+from app.db.clock import now
 from app.errors import GatewayTimeout, NodeLocked, ServiceError, Unavailable
 from app.inventory import nodes
 from app.kit import conductors
 from app.kit.concurrency import yielding_slot
+from app.kit.locked_nodes import retry_while_locked
 from app.models import Node
 from app.ring import Member, owner
-from app.runtime import Asks, Runtime
+from app.runtime import Calls, Runtime
 
 #: Seconds between checks that the called conductor is alive.
 LIVENESS_INTERVAL = 0.5
@@ -56,9 +61,13 @@ class RemoteError(ServiceError):
     """Error that a conductor returned for a call."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
-        super().__init__(answer["message"])
+        ServiceError.__init__(self, answer["message"])
         self.status = answer["status"]
         self.retry_after = answer["retry_after"]
+
+
+class RemoteLocked(RemoteError, NodeLocked):
+    """A conductor could not reserve the node, or its agent was busy."""
 
 
 def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
@@ -74,21 +83,12 @@ def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
     already.
     """
     end = time.monotonic() + runtime.settings.api.ask_timeout
-    with yielding_slot():
-        return _when_free(runtime, lambda: _call(runtime, ident, what, arguments, end))
 
+    def attempt() -> Any:
+        with yielding_slot():
+            return _call(runtime, ident, what, arguments, end)
 
-def _when_free(runtime: Runtime, attempt: Callable[[], Any]) -> Any:
-    """Call `attempt` again after a pause while the node is locked."""
-    settings = runtime.settings.conductor
-    for _ in range(settings.node_locked_retry_attempts - 1):
-        try:
-            return attempt()
-        except (NodeLocked, RemoteError) as error:
-            if error.status != NodeLocked.status:
-                raise
-        time.sleep(settings.node_locked_retry_interval)
-    return attempt()
+    return retry_while_locked(runtime.settings.conductor, attempt)
 
 
 def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any], end: float) -> Any:
@@ -98,15 +98,19 @@ def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any],
         if method.locked and node.reservation is not None:
             raise NodeLocked(node.uuid, node.reservation)
         member = conductors.owner_of(session, node, method.needs)
+        until = session.scalars(select(now())).one() + timedelta(seconds=end - time.monotonic())
     document = {
         "node": node.uuid,
         "what": what,
         "arguments": dict(arguments),
         "version": method.needs,
+        "request_id": log.fact("request_id"),
+        "until": until.isoformat(),  # by the database's clock
     }
     answer = _PendingCall(runtime, node, method, document, end).result_from(member)
     if "status" in answer:
-        raise RemoteError(answer)
+        locked = answer["status"] == NodeLocked.status
+        raise RemoteLocked(answer) if locked else RemoteError(answer)
     return answer["answer"]
 
 
@@ -158,8 +162,8 @@ class _PendingCall:
             f" {self._about}{doubt}."
         )
 
-    def _post(self, asks: Asks, member: Member) -> str:
-        key = str(uuid4())
+    def _post(self, asks: Calls, member: Member) -> str:
+        key = f"{member.incarnation}:{uuid4()}"  # no other incarnation takes it
         asks.post(member.name, key, self.document, max(self.end - time.monotonic(), 0.001))
         return key
 

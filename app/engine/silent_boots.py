@@ -58,7 +58,8 @@ def _boot_again(
         row.position for row in before if row.label == _OFF and row.position < booted.position
     ]
     operations.rewind(session, operation, max(starts, default=booted.position))
-    logger.warning("boot.retried", node=node.uuid, operation=operation.uuid, silent=timeout)
+    facts = {"node": node.uuid, "operation": operation.uuid, "request_id": operation.request_id}
+    logger.warning("boot.retried", **facts, silent=timeout)
     return resume.resume_operation(session, node, operation)
 
 

@@ -17,24 +17,17 @@ from app.engine import (
     aborts,
     agent_waits,
     child_nodes,
+    endings,
     failures,
     planning,
     provision_state,
     resume,
     timeouts,
 )
-from app.engine.operations import (
-    append,
-    current_step,
-    dispatch,
-    free_slot,
-    pending,
-    rewind,
-    steps_of,
-)
+from app.engine.dispatch import dispatch
+from app.engine.operations import append, current_step, pending, rewind, steps_of
 from app.errors import Invalid
 from app.hardware import steps, targets
-from app.inventory import history
 from app.models import (
     BESIDE,
     AgentRecord,
@@ -76,7 +69,7 @@ def done(
         abort(session, node, operation, step)
         return False
     if step.event:
-        fire(session, node, operation, Event(step.event))
+        endings.fire(session, node, operation, Event(step.event))
     return _advance(session, node, operation, step, OperationEvent.ADVANCE)
 
 
@@ -105,7 +98,7 @@ def wait(
         operation.deadline_at = step.deadline_at
     if operation.moves_node and Event.WAIT in MACHINE[State(node.provision_state)].moves:
         provision_state.move(node, Event.WAIT)
-        _release(node)
+        endings.release(node)
     resume.resume_if_heartbeat(session, node, operation)
 
 
@@ -125,7 +118,7 @@ def hold(
     step.progress = dict(outcome.progress)
     operation.wake_at = operation.deadline_at = step.deadline_at = None
     provision_state.move(node, Event.HOLD)
-    _release(node)
+    endings.release(node)
     return False
 
 
@@ -178,7 +171,7 @@ def _advance(
     """Move the cursor to the next step with an event; the caller sends or runs it."""
     rest = [row for row in pending(session, operation) if row.position > step.position]
     if not rest:
-        _end_of_steps(session, node, operation)
+        endings.end_of_steps(session, node, operation)
         return False
     operation.cursor = rest[0].position
     transition(session, operation, event)
@@ -252,12 +245,12 @@ def abort(session: Session, node: Node, operation: Operation, step: OperationSte
     flow = flows.under_way_in(node.provision_state)
     child_nodes.release(session, operation)
     cleans_up = aborts.begin(session, node, operation, step, flow)
-    record_error(session, node, operation)
+    endings.record_error(session, node, operation)
     if cleans_up:
         transition(session, operation, OperationEvent.CLEAN_UP)
         dispatch(session, node, operation, OperationEvent.DISPATCH)
     else:
-        _end_of_steps(session, node, operation)
+        endings.end_of_steps(session, node, operation)
 
 
 def request_abort(session: Session, node: Node) -> None:
@@ -287,107 +280,6 @@ def _suspended(node: Node) -> Select[Operation]:
         Operation.state.in_((OperationState.WAITING, OperationState.HELD)) | Operation.is_queued,
         Operation.kind.not_in(BESIDE),
     )
-
-
-def _end_of_steps(session: Session, node: Node, operation: Operation) -> None:
-    """End an operation without further steps, and fire the event of its end on the node."""
-    failed = operation.error is not None
-    if operation.aborting:
-        end(session, node, operation, OperationEvent.ABORT)
-        aborts.finish(session, node, operation)
-        _release(node)
-        return
-    end(session, node, operation, OperationEvent.FAIL if failed else OperationEvent.SUCCEED)
-    if operation.moves_node:
-        fire(session, node, operation, Event.FAIL if failed else Event.DONE)
-        _release(node)
-        return
-    node.target_power_state = None
-    if failed:
-        record_error(session, node, operation)
-    _release(node)
-    session.flush()
-    resume.resume_after_power_change(session, node)
-
-
-def end(session: Session, node: Node, operation: Operation, event: OperationEvent) -> None:
-    """End an operation by an event that leads to a final state."""
-    transition(session, operation, event)
-    operation.finished_at = utcnow()
-    operation.deadline_at = operation.wake_at = None
-    free_slot(session, operation)
-    log_end(node, operation)
-
-
-def log_end(node: Node, operation: Operation) -> None:
-    """Log the end of an operation; a failure as a warning with its cause and its requester."""
-    facts = {"operation": operation.uuid, "node": node.uuid, "kind": str(operation.kind)}
-    if operation.state != OperationState.FAILED:
-        logger.info("operation.ended", **facts, state=str(operation.state))
-        return
-    error = operation.error or {}
-    logger.warning(
-        "operation.failed",
-        **facts,
-        name=node.name,
-        code=error.get("code"),
-        reason=error.get("message"),
-        failed_in=error.get("step"),
-        request_id=operation.request_id,
-        user=operation.requested_by,
-    )
-
-
-def fire(session: Session, node: Node, operation: Operation, event: Event) -> None:
-    """Apply an event of an operation to its node, with effects and history entries."""
-    state = State(node.provision_state)
-    stays = node.retired or node.target_provision_state == State.MANAGEABLE
-    if event is Event.DONE and state is State.CLEANING and stays:
-        event = Event.MANAGE
-    passed = MACHINE[state].passed
-    user = operation.requested_by
-    if event is Event.FAIL:
-        failed_in = (operation.error or {}).get("step")
-        history.record_end(session, node, _steps_of_flow(session, operation), failed_in, user)
-    elif passed:
-        history.add(session, node, "transition", f"The node was {passed}.", user=user)
-        history.record_end(session, node, _steps_of_flow(session, operation), user=user)
-    provision_state.move(node, event)
-    if event is Event.FAIL:
-        record_error(session, node, operation)
-    else:
-        history.record_start(session, node, _steps_of_flow(session, operation), user)
-    provision_state.apply_effects(session, node, state, event, operation)
-
-
-def _steps_of_flow(session: Session, operation: Operation) -> Sequence[OperationStep]:
-    """
-    Return the steps of the current flow: those after the last step that fired an event.
-
-    Empty for an operation that was never dispatched.
-    """
-    if not operation.fence:  # never dispatched
-        return ()
-    rows = steps_of(session, operation)
-    return rows[next((at + 1 for at, row in enumerate(rows) if row.event), 0) :]
-
-
-def record_error(session: Session, node: Node, operation: Operation) -> None:
-    """Record the operation's error on the node and in its history."""
-    error = operation.error or {}
-    node.last_error = error.get("message")
-    history.add(
-        session,
-        node,
-        flows.event_type(operation.kind),
-        node.last_error or "",
-        "ERROR",
-        user=operation.requested_by,
-    )
-
-
-def _release(node: Node) -> None:
-    node.reservation = node.operation_id = None
 
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
@@ -426,5 +318,5 @@ def supersede(session: Session, node: Node) -> None:
         child_nodes.release(session, operation)
         for row in pending(session, operation):
             step_transition(row, StepEvent.SKIP)
-        end(session, node, operation, OperationEvent.SUPERSEDE)
+        endings.end(session, node, operation, OperationEvent.SUPERSEDE)
     session.flush()  # the old operation releases the node before the new one starts

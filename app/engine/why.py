@@ -61,9 +61,7 @@ def explain(
         return _active_answer(session, node, active[0], called, refused)
     state = State(node.provision_state)
     row = MACHINE[state]
-    verbs = tuple(
-        verb for verb, event in VERBS.items() if event in row.moves and verb != "undeploy"
-    )
+    verbs = _verbs_of(state)
     failed = _last_failed(found)
     last = failed or (found[0] if found else None)
     error = failed.error if failed else None
@@ -72,7 +70,7 @@ def explain(
         f"Node {called} is {state}; nothing is under way",
         f"Its last operation, {last.kind}, {last.state}: {message}" if last and error else message,
         error.get("hint") if error else None,
-        *(each.told() for each in refused[:MOST_REFUSED] if _timed_out(error)),
+        *(each.summary() for each in refused[:MOST_REFUSED] if _timed_out(error)),
         _maintenance(node, message),
         f"it is retired: {node.retired_reason or 'no reason given'}" if node.retired else None,
         _service(session),
@@ -88,6 +86,14 @@ def explain(
         error=error,
         verbs=verbs,
     )
+
+
+def _verbs_of(state: State) -> tuple[str, ...]:
+    """Return the verbs that a state accepts, each by one of its names."""
+    if MACHINE[state].kind is Kind.BUSY:
+        return ()
+    moves = MACHINE[state].moves
+    return tuple(verb for verb, event in VERBS.items() if event in moves and verb != "undeploy")
 
 
 def _last_failed(found: Sequence[Operation]) -> Operation | None:
@@ -141,7 +147,7 @@ def _active_answer(
     if party == "agent":
         about_agent = [
             *agent_waits.facts(session, node, operation),
-            *(each.told() for each in refused[:MOST_REFUSED]),
+            *(each.summary() for each in refused[:MOST_REFUSED]),
         ]
     summary = joined(
         f"Node {called} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
@@ -159,6 +165,7 @@ def _active_answer(
         step.label,
         operation.uuid,
         operation.error,
+        _verbs_of(state) if operation.moves_node else (),
         admission=admission.document(session, operation),
     )
 

@@ -1,7 +1,7 @@
 """
 Steps that a node offers, and validation of requested steps against them.
 
-`app.engine.step_sources` reads the requested steps.
+`app.engine.planning` reads the requested steps.
 """
 
 from collections.abc import Iterable, Mapping

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.util import identity_key
 
+from app import tracing
 from app.db.clock import utcnow
 from app.db.prepared import Typed
 from app.db.transactions import connection_of
@@ -79,8 +80,14 @@ def build(
         agent=_agent(agent),
         record=_record(node, traits),
         options=options,
+        observe_agent=_observe_agent,
         **attempt,
     )
+
+
+def _observe_agent(command: str, url: str, result: str, seconds: float) -> None:
+    """Record a request to an agent in the trace."""
+    tracing.called(f"agent.{command}", url, result, seconds)
 
 
 _PORTS = Typed(select(*Port.__table__.c).where(Port.node_id == bindparam("node")))

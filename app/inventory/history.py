@@ -100,7 +100,8 @@ def record_start(
     """Record the start of the flow of the node's state, if steps of this flow are recorded."""
     flow = _flow(session, node)
     if flow and steps:
-        event = f"{_title(flow)} begins; steps: {_listed(steps)}."
+        later = " The agent has not reported its steps yet." if _collects(steps) else ""
+        event = f"{_title(flow)} begins; steps: {_listed(steps)}.{later}"
         add(session, node, f"{flow}_start", event, user=user)
 
 
@@ -132,6 +133,11 @@ def _flow(session: Session, node: Node) -> str | None:
 
 def _title(flow: str) -> str:
     return flow.replace("_", " ").capitalize()
+
+
+def _collects(steps: Sequence[OperationStep]) -> bool:
+    """Whether a step is to read the agent's steps, which may extend the list."""
+    return any(step.collects for step in steps)
 
 
 def _listed(steps: Sequence[OperationStep]) -> str:

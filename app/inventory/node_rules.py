@@ -18,7 +18,7 @@ from app.kit.json_patch import Change
 from app.models import Chassis, Node
 from app.runtime import runtime_of
 from app.states import WITHOUT_INSTANCE, Kind, State, of_kind
-from drivers.agent.image import wanted_boot_mode
+from drivers.agent.image import requested_boot_mode
 from drivers.core.kinds import KINDS
 
 INTERFACES = {f"{kind}_interface": kind for kind in KINDS}
@@ -79,7 +79,7 @@ def _invalid_value(field: str, value: str, why: str) -> Invalid:
 
 
 def check_boot_mode(session: Session, properties: Mapping[str, Any]) -> None:
-    mode = wanted_boot_mode(properties)
+    mode = requested_boot_mode(properties)
     if mode in runtime_of(session).settings.api.disallowed_enrollment_boot_modes:
         raise Invalid(
             f"properties/capabilities: no node may have boot mode {mode}"

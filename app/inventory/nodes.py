@@ -1,32 +1,27 @@
 """
 Nodes: find, lock, enroll, update and delete them, and set maintenance.
 
-All functions but `when_free` run in the caller's transaction. Code that changes a node locks its
-row first.
+All functions run in the caller's transaction. Code that changes a node locks its row first.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from app.db.clock import now
-from app.db.transactions import retrying
 from app.errors import (
     Conflict,
     Invalid,
     NodeLocked,
     NodeProtected,
     NotFound,
-    Unavailable,
 )
 from app.inventory import history, node_rules
 from app.inventory.node_rules import INTERFACES
 from app.kit import crud, unique
 from app.kit.caller import Caller
-from app.kit.concurrency import yielding_slot
 from app.kit.identifiers import identified, key_of
 from app.kit.json_patch import Change
 from app.models import (
@@ -46,11 +41,9 @@ from app.models import (
     VolumeConnector,
     VolumeTarget,
 )
-from app.runtime import Runtime, runtime_of
+from app.runtime import runtime_of
 from app.states import State
 from drivers.core.errors import HardwareError
-
-T = TypeVar("T")
 
 #: Models whose rows are deleted with their node, beside the steps of its operations.
 OWNED_BY_NODE = (
@@ -90,31 +83,6 @@ _LOCKED = {
     name: select(Node).where(Node.__table__.c[name] == bindparam("value")).with_for_update()
     for name in ("uuid", "name")
 }
-
-
-def retry_while_locked(runtime: Runtime, work: Callable[[Session], T]) -> T:
-    """
-    Run `work` in a transaction; retry it while the node is reserved for an operation.
-
-    Raises NodeLocked: the node was locked at each of `[conductor]node_locked_retry_attempts`, or
-    too many requests wait already.
-    """
-
-    def attempt() -> T:
-        with runtime.transaction() as session:
-            return work(session)
-
-    settings = runtime.settings.conductor
-    for _ in range(settings.node_locked_retry_attempts - 1):
-        try:
-            return retrying(attempt)
-        except NodeLocked as locked:
-            try:
-                with yielding_slot():
-                    time.sleep(settings.node_locked_retry_interval)
-            except Unavailable:  # too many requests wait: fail at once, with the first error
-                raise locked from None
-    return retrying(attempt)
 
 
 def create(session: Session, fields: Mapping[str, Any], state: State) -> Node:

@@ -1,8 +1,20 @@
 """The caller of a request: user, project and roles."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+
+
+class Role(StrEnum):
+    """Role of a user in the system or in a project."""
+
+    ADMIN = "admin"
+    MANAGER = "manager"
+    MEMBER = "member"
+    READER = "reader"
+    SERVICE = "service"  # another service, such as Nova
+
 
 #: Role -> role that it implies, from the most powerful one down.
 IMPLIED_ROLES = {"admin": "manager", "manager": "member", "member": "reader"}
@@ -60,13 +72,14 @@ def of_token(token: Mapping[str, Any], request_id: str) -> Caller:
         domain_id=(token.get("domain") or {}).get("id"),
         system_scope="all" if (token.get("system") or {}).get("all") else None,
         is_admin_project=token.get("is_admin_project", True),
-        roles=_with_implied(role["name"] for role in token.get("roles", ())),
+        roles=with_implied(role["name"] for role in token.get("roles", ())),
         request_id=request_id,
         restricted=True,
     )
 
 
-def _with_implied(names: Any) -> tuple[str, ...]:
+def with_implied(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of roles, in lower case, with the roles that they imply."""
     roles = {name.lower() for name in names}
     for role, implied in IMPLIED_ROLES.items():
         if role in roles:

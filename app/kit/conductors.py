@@ -5,17 +5,18 @@ Liveness is decided by the database's clock.
 """
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app import release
 from app.db.clock import age, now
 from app.errors import Unavailable
 from app.models import BeatLease, Conductor, Node
-from app.ring import Member, owner
+from app.ring import Member, owner, serving
 from app.runtime import Runtime, runtime_of
 
 CACHE_SECONDS = 1.0
@@ -89,6 +90,40 @@ def members(runtime: Runtime, session: Session | Connection | None = None) -> tu
     found = tuple(alive(session, runtime.settings.conductor.heartbeat_timeout))
     runtime.cache["members"] = (time.monotonic(), found)
     return found
+
+
+class Share(NamedTuple):
+    """Nodes of a driver and a conductor group, and the conductors that divide them."""
+
+    driver: str
+    group: str  # conductor group
+    nodes: int
+    members: Sequence[Member]  # live; without one the nodes cannot be managed
+
+
+def shares(session: Session, alive: Sequence[Member]) -> list[Share]:
+    """
+    Return the nodes by driver and conductor group, with the live conductors that serve them.
+
+    Indexes have the nodes of each driver and of each group; only the rows of nodes outside of the
+    largest group are read.
+    """
+    driver, group, number = Node.driver, Node.conductor_group, func.count()
+    left = Counter(dict(session.execute(select(driver, number).group_by(driver)).all()))
+    groups = Counter(dict(session.execute(select(group, number).group_by(group)).all()))
+    largest = next((name for name, _ in groups.most_common(1)), "")
+    counts: Counter[tuple[str, str]] = Counter()
+    if len(groups) > 1:
+        smaller = or_(group < largest, group > largest)
+        query = select(driver, group, number).where(smaller).group_by(driver, group)
+        for kind, place, count in session.execute(query):
+            counts[kind, place] = count
+            left[kind] -= count
+    counts.update({(kind, largest): count for kind, count in left.items() if count > 0})
+    return [
+        Share(kind, place, count, serving(kind, place, alive))
+        for (kind, place), count in sorted(counts.items())
+    ]
 
 
 def owner_of(session: Session, node: Node, version: int = 0) -> Member:

@@ -23,7 +23,7 @@ class Part:
     details: str  # a sentence for operators
 
     @property
-    def well(self) -> bool:
+    def is_healthy(self) -> bool:
         return self.reason == OK
 
 

@@ -34,7 +34,9 @@ class Page:
     """A requested page of a list."""
 
     limit: int  # maximum number of items, at least 1
-    marker: str | None = None  # identity of the previous page's last item; None: the first page
+    marker: str | int | None = (
+        None  # identity of the previous page's last item; None: the first page
+    )
     sort_key: str = "id"  # name of a column
     descending: bool = False
 
@@ -63,7 +65,7 @@ def fetch(
     if page.marker is not None:
         after = session.execute(select(*keys).where(columns[identity] == page.marker)).one_or_none()
         if after is None:
-            raise NotFound(kind_of(model), page.marker)
+            raise NotFound(kind_of(model), str(page.marker))
     query = query.order_by(*(each.desc() if page.descending else each.asc() for each in keys))
     rows: list[Row[*tuple[Any, ...]]] = []
     for part in _parts(keys, after, page.descending, bool(column.nullable)):

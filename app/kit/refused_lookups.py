@@ -33,7 +33,7 @@ class Refusal:
     node: str | None  # UUID of the node that refused it; None: no node was found
     at: datetime  # UTC
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Describe the lookup for operators."""
         return (
             f"a lookup of an agent with the MAC addresses {', '.join(self.macs)}, at"

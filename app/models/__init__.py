@@ -4,12 +4,16 @@ from sqlalchemy.orm import configure_mappers
 
 from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
+from app.models.audit import AuditRecord, Outcome
 from app.models.base import Base
+from app.models.change_event import ChangeEvent, ChangeType
 from app.models.chassis import Chassis
 from app.models.conductor import BeatLease, Conductor, Watermark
+from app.models.data_key import DataKey, SealedTable
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
 from app.models.idempotency import Answered
+from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
 from app.models.node import Fault, Node
 from app.models.operation import (
@@ -25,28 +29,47 @@ from app.models.operation import (
 )
 from app.models.port import Port
 from app.models.portgroup import Portgroup
+from app.models.rollout import (
+    UNENDED,
+    PauseCause,
+    Rollout,
+    RolloutNode,
+    RolloutNodeState,
+    RolloutState,
+    StartRefusal,
+)
+from app.models.secret import Secret
 from app.models.template import DeployTemplate, Runbook
 from app.models.trait import NodeTrait
 from app.models.volume import VolumeConnector, VolumeTarget
+from app.models.webhook import Webhook, WebhookFailure
 
 __all__ = [
     "ACTIVE",
     "BESIDE",
     "ENDED",
+    "UNENDED",
     "AgentRecord",
     "Allocation",
     "AllocationState",
     "Answered",
+    "ApiToken",
+    "AuditRecord",
     "Base",
     "BeatLease",
     "BiosSetting",
+    "ChangeEvent",
+    "ChangeType",
     "Chassis",
     "Conductor",
+    "DataKey",
     "DeployTemplate",
     "Fault",
     "FirmwareComponent",
+    "Group",
     "InspectionReport",
     "InspectionRule",
+    "Membership",
     "Node",
     "NodeHistory",
     "NodeInventory",
@@ -55,14 +78,28 @@ __all__ = [
     "OperationKind",
     "OperationState",
     "OperationStep",
+    "Outcome",
+    "PauseCause",
     "Port",
     "Portgroup",
+    "Project",
+    "RoleAssignment",
+    "Rollout",
+    "RolloutNode",
+    "RolloutNodeState",
+    "RolloutState",
     "Runbook",
+    "SealedTable",
+    "Secret",
+    "StartRefusal",
     "StepSource",
     "StepState",
+    "User",
     "VolumeConnector",
     "VolumeTarget",
     "Watermark",
+    "Webhook",
+    "WebhookFailure",
 ]
 
 configure_mappers()  # at the first query otherwise, by each of the processes that are forked later

@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, String, Text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, validates
 
+from app.db.sealing import SealedText
 from app.models.base import Base
 
 
@@ -23,7 +24,9 @@ class AgentRecord(Base):
     # callback_url of its heartbeats; None: none since the machine's last restart
     url: Mapped[str | None] = mapped_column(Text)
     # secret of the agent's requests; None: no lookup yet
-    token: Mapped[str | None] = mapped_column(Text)
+    token: Mapped[str | None] = mapped_column(SealedText)
+    # by which repeated heartbeats are compared; None: no heartbeat with this token yet
+    token_digest: Mapped[str | None] = mapped_column(String(64))
     # IP address that the token was returned to; None: unknown
     given_to: Mapped[str | None] = mapped_column(String(64))
     given_at: Mapped[datetime | None]  # time of that lookup
@@ -43,3 +46,8 @@ class AgentRecord(Base):
     steps_refreshed_at: Mapped[datetime | None]  # time of that report
     # {name: version} of that report
     hardware_manager_version: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+
+    @validates("token")
+    def _forget_digest(self, _name: str, token: str | None) -> str | None:
+        self.token_digest = None
+        return token

@@ -7,6 +7,7 @@ than the statement. Statements are compiled once for each set of columns.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import JSON, BindParameter, Column, Connection, Table, bindparam, insert, update
@@ -34,12 +35,13 @@ class _Draft:
         values[name] = value
 
 
-def drafts(model: type[T]) -> Callable[[Sequence[Any]], T]:
+def drafts(model: type[T]) -> Callable[[Iterable[Any]], T]:
     """
-    Return a factory of drafts of a model; its argument is a row of the table, columns in order.
+    Return a factory of drafts of a model; its argument has the table's columns in order.
 
-    A draft has the columns and properties of the model. Its columns can be set; `save` writes
-    those that were.
+    It takes only as many values as there are columns, so that several factories can read a joined
+    row from one iterator. A draft has the columns and properties of the model. Its columns can be
+    set; `save` writes those that were.
     """
     names = model.__table__.columns.keys()
     properties = {
@@ -49,8 +51,8 @@ def drafts(model: type[T]) -> Callable[[Sequence[Any]], T]:
     }
     kind = type(model.__name__, (_Draft,), {**properties, "table": model.__table__})
 
-    def make(values: Sequence[Any]) -> T:
-        return cast("T", kind(zip(names, values, strict=True)))
+    def make(values: Iterable[Any]) -> T:
+        return cast("T", kind(zip(names, islice(values, len(names)), strict=True)))
 
     return make
 

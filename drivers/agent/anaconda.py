@@ -29,6 +29,7 @@ class AnacondaDeploy(AgentFlows):
                 ("power", "power_off"),
                 ("network", "unconfigure_tenant_networks"),
                 ("network", "add_provisioning_network"),
+                ("storage", "attach_volumes"),
                 ("deploy", "prepare"),
             ),
             after=(

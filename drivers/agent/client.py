@@ -7,43 +7,60 @@ answer). No message contains the agent's token.
 """
 
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import requests
 from urllib3.exceptions import NewConnectionError
 
+from drivers import networks
 from drivers.core.errors import AgentBusy, NotSupported, Refused, Unexpected, Unreachable
 from drivers.core.target import Target
-from drivers.tls import bundle, valid_pem
+from drivers.tls import bundle, of_node, valid_pem
+from drivers.web import answers
 
 CONNECT_TIMEOUT = 10.0  # seconds
+#: Most characters of an error text of an agent.
+_LONGEST_REASON = 4000
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
 
 
 def commands(target: Target) -> list[dict[str, Any]]:
     """Return the agent's commands since its start, oldest first."""
-    return command_list(_call(target, "GET", {}, None, may_retry=_never_answered))
+    with _observed(target, "get_commands"):
+        return command_list(_call(target, "GET", {}, None, may_retry=_never_answered))
 
 
-def run(target: Target, name: str, params: dict[str, Any], *, wait: bool) -> dict[str, Any]:
+def run(
+    target: Target,
+    name: str,
+    params: dict[str, Any],
+    *,
+    wait: bool,
+    longest: int = answers.LONGEST,
+) -> dict[str, Any]:
     """
     Run `extension.command`; return its document, as in the agent's list.
 
     wait: the agent answers when the command has ended. These commands only read, so they are
     repeated when the connection breaks; any other command is repeated only if the request was never
-    sent.
+    sent. longest: most bytes of the answer.
     """
     if not wait:
         target.before_order()
-    command = _call(
-        target,
-        "POST",
-        {"wait": "true" if wait else "false"},
-        {"name": name, "params": params},
-        may_retry=_never_answered if wait else _never_sent,
-    )
-    if not isinstance(command, dict) or "command_status" not in command:
-        raise Unexpected(f"the agent of node {target.uuid} did not report the status of {name}")
+    with _observed(target, name):
+        command = _call(
+            target,
+            "POST",
+            {"wait": "true" if wait else "false"},
+            {"name": name, "params": params},
+            may_retry=_never_answered if wait else _never_sent,
+            longest=longest,
+        )
+        if not isinstance(command, dict) or "command_status" not in command:
+            raise Unexpected(f"the agent of node {target.uuid} did not report the status of {name}")
     return command
 
 
@@ -52,10 +69,15 @@ def result(target: Target, command: dict[str, Any]) -> dict[str, Any]:
     Return the result of a command that was run with `wait`.
 
     Raises Refused: the command failed.
+    Raises Unexpected: the result is not an object.
     """
+    name = str(command.get("command_name"))[:_LONGEST_REASON]
     if command["command_status"] != "SUCCEEDED":
-        raise Refused(f"{command.get('command_name')} failed: {failure_reason(target, command)}")
-    return command.get("command_result") or {}
+        raise Refused(f"{name} failed: {failure_reason(target, command)}")
+    found = command.get("command_result") or {}
+    if not isinstance(found, dict):
+        raise Unexpected(f"the agent of node {target.uuid} sent no object as the result of {name}")
+    return found
 
 
 def failure_reason(target: Target, command: dict[str, Any]) -> str:
@@ -67,10 +89,10 @@ def failure_reason(target: Target, command: dict[str, Any]) -> str:
 
 
 def scrub(target: Target, text: str) -> str:
-    """Hide the agent's token, and the queries of URLs, which may carry signatures."""
+    """Hide the agent's token, and the queries of URLs, which may carry signatures; cut the text."""
     if target.agent.token:
         text = text.replace(target.agent.token, "******")
-    return _QUERY.sub(r"\1?******", text)
+    return _QUERY.sub(r"\1?******", text[:_LONGEST_REASON])
 
 
 def command_list(document: Any) -> list[dict[str, Any]]:
@@ -86,7 +108,13 @@ def command_list(document: Any) -> list[dict[str, Any]]:
 
 
 def _call(
-    target: Target, method: str, query: dict[str, str], body: dict[str, Any] | None, may_retry: Any
+    target: Target,
+    method: str,
+    query: dict[str, str],
+    body: dict[str, Any] | None,
+    *,
+    may_retry: Any,
+    longest: int = answers.LONGEST,
 ) -> Any:
     """
     Send one request, repeated for failures that `may_retry` accepts; return the answer's JSON.
@@ -95,14 +123,16 @@ def _call(
     options = target.options["agent"]
     read_timeout = float(options["command_timeout"])
     authorities = (
-        valid_pem(target.agent.verify_ca)
-        or target.driver_info.get("agent_verify_ca")
-        or options["verify_ca"]
+        valid_pem(target.agent.verify_ca) or _authorities_of_node(target) or options["verify_ca"]
     )
     if not target.agent.url:
         raise Unreachable(f"the agent of node {target.uuid} has sent no heartbeat")
-    with bundle(authorities) as verify, requests.Session() as session:
-        session.trust_env = False  # agents are not behind this host's proxy
+    name = f"the agent of node {target.uuid}"
+    reach = networks.of_agents(target.options)
+    with (
+        bundle(authorities) as verify,
+        answers.session(target.agent.url, name, reach, longest) as session,
+    ):
         attempts = max(1, int(options["max_command_attempts"]))
         for left in reversed(range(attempts)):
             try:
@@ -127,10 +157,34 @@ def _call(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
+@contextmanager
+def _observed(target: Target, command: str) -> Iterator[None]:
+    """Report the request inside to `observe_agent`."""
+    began, result = time.monotonic(), "error"
+    try:
+        yield
+        result = "answered"
+    except Unreachable:
+        result = "unanswered"
+        raise
+    finally:
+        seconds = time.monotonic() - began
+        target.observe_agent(command, target.agent.url or "", result, seconds)
+
+
+def _authorities_of_node(target: Target) -> Any:
+    """Return driver_info/agent_verify_ca; None if it is unset. Raises InvalidDriverInfo."""
+    value = target.driver_info.get("agent_verify_ca")
+    if value in (None, ""):
+        return None
+    # as a text: False is a value, too
+    return str(of_node(target.options, value, "driver_info/agent_verify_ca"))
+
+
 def _document_of(target: Target, answer: requests.Response) -> Any:
     try:
-        document = answer.json()
-    except ValueError:
+        document = answers.parsed("the agent", answer.content)
+    except Unexpected:
         document = None
     if answer.ok and document is not None:
         return document

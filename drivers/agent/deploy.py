@@ -12,6 +12,7 @@ A node that boots from a volume has no image to write. Its agent is booted only 
 from dataclasses import replace
 from typing import Any
 
+from drivers import urls
 from drivers.agent import client, fast_track, image, in_band, logs, standby
 from drivers.agent.flows import AgentFlows
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
@@ -19,7 +20,7 @@ from drivers.core.interface import Frame, Rows
 from drivers.core.kinds import POWER_OFF
 from drivers.core.steps import Done, Failed, Flow, Outcome, Resume, Step, Wait, run_parts, step
 from drivers.core.target import Target
-from drivers.images import image_server, published
+from drivers.images import published
 
 _WITHDRAW: Rows = (("deploy", "withdraw_image"),)
 
@@ -33,6 +34,7 @@ class AgentDeploy(AgentFlows):
                 ("power", "power_off"),
                 ("network", "unconfigure_tenant_networks"),
                 ("network", "add_provisioning_network"),
+                ("storage", "attach_volumes"),
                 ("deploy", "prepare"),
                 ("boot", "prepare_ramdisk"),
             ),
@@ -85,7 +87,7 @@ class AgentDeploy(AgentFlows):
         return run_parts(target, {"boot": boot, "agent": self._await_agent})
 
     def _await_agent(self, target: Target) -> Outcome:
-        if not target.progress.get("booted") and not fast_track.runs(target):
+        if not target.progress.get("booted") and not fast_track.agent_runs(target):
             outcome = run_parts(target, {"power": target.driver.power.power_on})
             if not isinstance(outcome, Done):
                 return outcome
@@ -120,8 +122,14 @@ class AgentDeploy(AgentFlows):
 
     @step(deploy=30)
     def switch_to_tenant_network(self, target: Target) -> Outcome:
-        """Move the machine from the provisioning network to the tenant's networks."""
+        """
+        Move the machine from the provisioning network to the tenant's networks.
+
+        The result says so if the network interface switches no networks.
+        """
         network = target.driver.network
+        if not any(map(network.has, ("remove_provisioning_network", "configure_tenant_networks"))):
+            return Done({"networks": f"unchanged by network interface {network.name}"})
         old, new = network.remove_provisioning_network, network.configure_tenant_networks
         return run_parts(target, {"old": old, "new": new})
 
@@ -168,7 +176,7 @@ class AgentDeploy(AgentFlows):
             return None
         if polls is None:
             polls = 0
-            if logs.wanted(target, failed=False):
+            if logs.are_kept(target, failed=False):
                 logs.keep(target)
             by_bmc = str(target.driver_info.get("deploy_forces_oob_reboot")).lower() == "true"
             dismissed = self._dismiss(target, None if by_bmc else "standby.power_off")
@@ -244,7 +252,7 @@ class Direct(AgentDeploy):
         """Write the image and the config drive to the disk."""
         outcome = standby.write_image(target, image.write_step(target))
         if isinstance(outcome, Failed):  # the agent does not always name the image
-            source = image_server.redacted(str(target.instance_info["image_source"]))
+            source = urls.redacted(str(target.instance_info["image_source"]))
             return replace(outcome, reason=f"{outcome.reason} (image {source})")
         return outcome
 

@@ -9,20 +9,20 @@ from drivers.core.target import Target
 _YES = ("true", "1", "yes", "on", "t", "y")
 
 
-def chosen(driver_info: Mapping[str, Any], default: bool) -> bool:
+def is_enabled_by(driver_info: Mapping[str, Any], default: bool) -> bool:
     """Return whether fast track is enabled for a node. default: `[deploy]fast_track`."""
     return str(driver_info.get("fast_track", default)).lower() in _YES
 
 
-def wanted(target: Target) -> bool:
-    return chosen(target.driver_info, target.options["deploy"]["fast_track"])
+def is_enabled(target: Target) -> bool:
+    return is_enabled_by(target.driver_info, target.options["deploy"]["fast_track"])
 
 
-def runs(target: Target) -> bool:
+def agent_runs(target: Target) -> bool:
     """Return whether fast track is enabled and the agent has sent a heartbeat recently."""
     agent = target.agent
     return (
-        wanted(target)
+        is_enabled(target)
         and target.power_state == POWER_ON
         and bool(agent.url)
         and agent.silent_for is not None

@@ -30,6 +30,9 @@ _LEAVE_SERVICE = (
     ("boot", "prepare_instance"),
     ("power", "power_on"),
 )
+#: Frame steps that are left out if there is nothing to attach, or the storage interface attaches
+#: nothing.
+_VOLUMES: Rows = (("storage", "attach_volumes"), ("storage", "detach_volumes"))
 #: Frame steps that are left out while the agent keeps running (fast track).
 _REBOOT: Rows = (
     ("power", "power_off"),
@@ -63,6 +66,8 @@ class AgentFlows(Deploy):
         "delete": Frame(
             before=(
                 ("power", "power_off"),
+                ("boot", "clean_up_ramdisk"),  # of a deployment that waits for its agent
+                ("storage", "detach_volumes"),
                 ("boot", "clean_up_instance"),
                 ("network", "unconfigure_tenant_networks"),
                 ("network", "remove_provisioning_network"),
@@ -120,12 +125,14 @@ class AgentFlows(Deploy):
 
     def frame(self, target: Target, flow: str) -> Frame:
         found = super().frame(target, flow)
-        if fast_track.runs(target):
+        if fast_track.agent_runs(target):
             found = replace(found, before=_without(found.before, _REBOOT))
-        if flow == Flow.CLEAN and fast_track.wanted(target):
+        if flow == Flow.CLEAN and fast_track.is_enabled(target):
             found = replace(found, after=_without(found.after, _REBOOT))
-        if not logs.wanted(target, failed=True):
+        if not logs.are_kept(target, failed=True):
             found = found.without((_KEEP_LOGS,))
+        if not (target.volume_targets and target.driver.storage.has("attach_volumes")):
+            found = found.without(_VOLUMES)
         return found
 
     def await_clean_agent(self, target: Target) -> Outcome:

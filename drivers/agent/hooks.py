@@ -5,7 +5,7 @@ A hook receives the target and the step's result. Its reports are recorded with 
 step; an exception fails the step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from drivers.core.errors import Unexpected
@@ -26,6 +26,11 @@ def post_deploy_step_hook(interface: str, step: str) -> Callable[[Hook], Hook]:
     return _register(Flow.DEPLOY, interface, step)
 
 
+def post_service_step_hook(interface: str, step: str) -> Callable[[Hook], Hook]:
+    """Register a hook that runs after an in-band service step."""
+    return _register(Flow.SERVICE, interface, step)
+
+
 def run_hook(target: Target, flow: Flow, interface: str, step: str, result: Any) -> None:
     """Run the hook of a step, if it has one. Raises any error of the hook."""
     hook = _HOOKS.get((flow, interface, step))
@@ -44,10 +49,31 @@ def _register(flow: Flow, interface: str, step: str) -> Callable[[Hook], Hook]:
 @post_clean_step_hook("raid", "create_configuration")
 @post_deploy_step_hook("raid", "apply_configuration")
 def record_raid(target: Target, result: Any) -> None:
-    """Report the RAID configuration that the agent created."""
-    if not result:
+    """
+    Report the RAID configuration that the agent created, and the hint for its root volume.
+
+    Raises Unexpected: the result is no RAID configuration.
+    """
+    if not result or not isinstance(result, Mapping):
         raise Unexpected("the agent did not report the RAID configuration that it created")
-    target.report(raid_config=result)
+    target.report(raid_config=result, properties=_root_device(result))
+
+
+def _root_device(config: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the property that leads the agent to the root volume; empty if no volume has a hint.
+
+    Raises Unexpected: more than one volume is the root volume, or its hint is no object.
+    """
+    disks = config.get("logical_disks") or ()
+    roots = [each for each in disks if isinstance(each, Mapping) and each.get("is_root_volume")]
+    hints = [each["root_device_hint"] for each in roots if each.get("root_device_hint")]
+    if len(roots) > 1 or not all(isinstance(each, Mapping) for each in hints):
+        raise Unexpected(
+            "the RAID configuration that the agent created: expected one logical disk at most with"
+            " is_root_volume, and its root_device_hint to be an object"
+        )
+    return {"root_device": hints[0]} if hints else {}
 
 
 @post_clean_step_hook("raid", "delete_configuration")

@@ -38,13 +38,13 @@ def boot_mode(target: Target) -> str:
     Return `uefi` or `bios`: from the capabilities of the instance or the node, else the default.
     """
     for info in (target.instance_info, target.properties):
-        wanted = wanted_boot_mode(info)
+        wanted = requested_boot_mode(info)
         if wanted:
             return wanted
     return str(target.options["deploy"]["default_boot_mode"])
 
 
-def wanted_boot_mode(info: Mapping[str, Any]) -> str | None:
+def requested_boot_mode(info: Mapping[str, Any]) -> str | None:
     """Return the boot mode in the capabilities of an instance or a node, if there is one."""
     return _capabilities(info.get("capabilities")).get("boot_mode")
 
@@ -65,7 +65,7 @@ def validate(target: Target) -> None:
         )
     urls.readable(target.options, source, "instance_info/image_source")
     published.validate(target)
-    checksums.stated(target)
+    checksums.from_instance_info(target)
     if info.get("image_type") not in (None, "whole-disk", "whole-disk-image", "partition"):
         raise InvalidDriverInfo(
             f"instance_info/image_type: {info['image_type']!r} is neither whole-disk nor partition"
@@ -145,14 +145,13 @@ def _format(target: Target, source: str, found: str | None) -> str | None:
     trusted = options["disable_deep_image_inspection"] or (stated, found) in _COMPATIBLE
     if stated and found and stated != found and not trusted:
         raise BadImage(
-            f"{image_server.redacted(source)} is {found}, but instance_info/image_disk_format says"
-            f" {stated}"
+            f"{urls.redacted(source)} is {found}, but instance_info/image_disk_format says {stated}"
         )
     disk_format = stated or ("raw" if found == "gpt" else found)
     permitted = options["permitted_image_formats"]
     if disk_format is not None and disk_format not in permitted:
         raise BadImage(
-            f"{image_server.redacted(source)} is {disk_format}; only {', '.join(permitted)} may be"
+            f"{urls.redacted(source)} is {disk_format}; only {', '.join(permitted)} may be"
             " deployed ([conductor]permitted_image_formats)"
         )
     return str(disk_format) if disk_format else None
@@ -174,27 +173,27 @@ def _check_sizes(
     free = memory - int(agent["memory_consumed_by_agent"])
     if memory and probe.size and not streamed and probe.size > free * _MEBIBYTE:
         raise BadImage(
-            f"{image_server.redacted(source)} has {probe.size // _MEBIBYTE} MiB, but the agent has"
+            f"{urls.redacted(source)} has {probe.size // _MEBIBYTE} MiB, but the agent has"
             f" only {free} MiB of memory for it (properties/memory_mb)"
         )
     root = _size(target.instance_info, "root_gb") * 1024
     if root and probe.written and not is_whole_disk(target) and probe.written > root * _MEBIBYTE:
         raise BadImage(
-            f"{image_server.redacted(source)} takes {-(-probe.written // _MEBIBYTE)} MiB, more than"
+            f"{urls.redacted(source)} takes {-(-probe.written // _MEBIBYTE)} MiB, more than"
             f" the {root} MiB of instance_info/root_gb"
         )
 
 
 def _checksum(target: Target, source: str) -> checksums.Checksum:
     """Return the image's checksum, fetched if it is given as a URL."""
-    stated = checksums.stated(target)
+    stated = checksums.from_instance_info(target)
     if isinstance(stated, checksums.Checksum):
         return stated
     name = image_server.name(source)
     try:
         found = checksums.in_file(image_server.text(target, stated), name)
     except ValueError as error:
-        raise BadImage(f"{image_server.redacted(stated)} {error}") from None
+        raise BadImage(f"{urls.redacted(stated)} {error}") from None
     algorithm = target.instance_info.get("image_os_hash_algo")
     return checksums.read(target, "image_checksum", found, algorithm)
 

@@ -292,7 +292,9 @@ def _reboot(target: Target, flow: Flow, progress: Mapping[str, Any]) -> Outcome:
 
 def _check_step(flow: Flow, step: Any) -> None:
     if not isinstance(step, dict) or not {"interface", "step", "priority"} <= step.keys():
-        raise Unexpected(f"a {flow} step of the agent lacks interface, step or priority: {step!r}")
+        raise Unexpected(
+            f"a {flow} step of the agent lacks interface, step or priority: {step!r:.300}"
+        )
     priority = step["priority"]
     if isinstance(priority, bool) or not isinstance(priority, int | float):
         raise Unexpected(f"the agent's {flow} step {step['step']!r} has the priority {priority!r}")

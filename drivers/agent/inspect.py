@@ -65,7 +65,7 @@ class AgentInspect(Inspect):
         if not target.options["inspector"]["power_off"]:
             found = replace(found, after=_LEAVE_ON, on_failure=_LEAVE_ON)
         # with fast track the agent keeps running for the next operation
-        return replace(found, after=()) if fast_track.wanted(target) else found
+        return replace(found, after=()) if fast_track.is_enabled(target) else found
 
     def begin(self, target: Target) -> Outcome:
         """

@@ -17,9 +17,13 @@ from drivers.core.target import Target
 
 #: Folder of the logs in a service without a data directory.
 _DEFAULT_FOLDER = "/var/log/ingot/deploy"
+#: Bytes of an answer with logs: they are an archive in base64.
+_LONGEST_ANSWER = 32 << 20
+_MEBIBYTE = 1 << 20
+_SUFFIX = ".tar.gz"
 
 
-def wanted(target: Target, *, failed: bool) -> bool:
+def are_kept(target: Target, *, failed: bool) -> bool:
     """Return whether to keep the logs of an operation that has failed, or has not."""
     when = target.options["agent"]["deploy_logs_collect"]
     return bool(when == "always" or (failed and when == "on_failure"))
@@ -30,7 +34,9 @@ def keep(target: Target) -> Done:
     if not target.agent.url:
         return Done({"no_logs": "no agent has sent a heartbeat"})
     try:
-        command = client.run(target, "log.collect_system_logs", {}, wait=True)
+        command = client.run(
+            target, "log.collect_system_logs", {}, wait=True, longest=_LONGEST_ANSWER
+        )
         found = client.result(target, command).get("system_logs")
         archive = base64.b64decode(found or "", validate=True)
         return Done(
@@ -42,6 +48,17 @@ def keep(target: Target) -> Done:
         raise
     except (HardwareError, OSError, TypeError, binascii.Error) as error:
         return Done({"no_logs": str(error)})
+
+
+def _prune(folder: Path, most: int) -> None:
+    """Remove the oldest logs until the rest has at most `most` bytes."""
+    kept = sorted((each.stat().st_mtime, each) for each in folder.glob(f"*{_SUFFIX}"))
+    size = sum(each.stat().st_size for _, each in kept)
+    for _, each in kept:
+        if size <= most:
+            return
+        size -= each.stat().st_size
+        each.unlink(missing_ok=True)
 
 
 def _write(target: Target, archive: bytes) -> Path:
@@ -56,7 +73,8 @@ def _write(target: Target, archive: bytes) -> Path:
     state = str(target.provision_state).replace(" ", "-")
     moment = datetime.now(UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")
     parts = filter(None, (target.uuid, target.name, state, moment))
-    path = folder / f"{'_'.join(parts)}.tar.gz"
+    path = folder / f"{'_'.join(parts)}{_SUFFIX}"
+    _prune(folder, int(target.options["agent"]["deploy_logs_max_size"]) * _MEBIBYTE - len(archive))
     path.touch(mode=0o600, exist_ok=False)
     path.write_bytes(archive)
     return path

@@ -66,7 +66,7 @@ class AgentRaid(Raid):
         delete_existing: bool = False,
     ) -> Outcome:
         """Create the RAID volumes of the node's `target_raid_config`."""
-        wanted = self.wanted(target)
+        wanted = self.target_config(target)
         disks = raid_schema.selected(wanted, root=create_root_volume, others=create_nonroot_volumes)
         if delete_existing and not target.progress.get("deleted"):
             outcome = _execute(target, "delete_configuration")

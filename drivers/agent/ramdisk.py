@@ -24,6 +24,7 @@ class RamdiskDeploy(AgentFlows):
             before=(
                 ("power", "power_off"),
                 ("network", "unconfigure_tenant_networks"),
+                ("storage", "attach_volumes"),
                 ("deploy", "prepare"),
                 ("network", "configure_tenant_networks"),
             ),

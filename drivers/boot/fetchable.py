@@ -6,14 +6,13 @@ or the machine, so an unreachable server is only a warning, which is reported if
 start in time.
 """
 
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
-import requests
-
-from drivers.core.errors import BadImage
+from drivers import urls
+from drivers.core.errors import BadImage, HardwareError
 from drivers.core.target import Target
-from drivers.images import image_server
-from drivers.tls import bundle
+from drivers.web import fetch
 
 #: Key of driver_internal_info under which the service keeps the last warning.
 WARNING = "boot_warning"
@@ -36,21 +35,21 @@ def check(target: Target, url: str) -> None:
 
 def _warning(target: Target, url: str) -> str | None:
     """Return a warning about the medium, or None. Raises BadImage."""
-    options = target.options["DEFAULT"]
-    timeout = min(TIMEOUT, float(options["webserver_connection_timeout"]))
-    medium = f"the boot medium {image_server.redacted(url)}"
+    medium = f"the boot medium {urls.redacted(url)}"
     try:
-        with bundle(options["webserver_verify_ca"]) as verify, requests.Session() as session:
-            session.verify = verify
-            answer = session.head(url, timeout=timeout, allow_redirects=True)
-            if not answer.ok:  # some servers support only GET, or sign URLs only for GET
-                first = {"Range": "bytes=0-0"}
-                answer = session.get(url, timeout=timeout, headers=first, stream=True)
-                answer.close()
-    except (requests.RequestException, OSError, ValueError) as error:
-        cause = image_server.cause(error)
-        return f"{medium} could not be reached from the conductor: {cause}"
-    reply = f"the server answered {answer.status_code} {answer.reason}"
-    if answer.status_code in PERMANENT:
+        status, reason = _ask(target, url, "HEAD", {})
+        if status >= HTTPStatus.BAD_REQUEST:  # some servers support GET alone, or sign URLs for it
+            status, reason = _ask(target, url, "GET", {"Range": "bytes=0-0"})
+    except HardwareError as error:
+        return f"{medium} could not be checked by the conductor: {error}"
+    reply = f"the server answered {status} {reason}"
+    if status in PERMANENT:
         raise BadImage(f"{medium} cannot be fetched: {reply}")
-    return None if answer.ok else f"{medium} could not be checked: {reply}"
+    return None if status < HTTPStatus.BAD_REQUEST else f"{medium} could not be checked: {reply}"
+
+
+def _ask(target: Target, url: str, method: str, headers: dict[str, str]) -> tuple[int, str]:
+    """Return status code and reason of the server's answer. Raises HardwareError."""
+    wanted = min(TIMEOUT, float(target.options["DEFAULT"]["webserver_connection_timeout"]))
+    with fetch.answered(target, url, method=method, headers=headers, timeout=wanted) as answer:
+        return answer.status_code, str(answer.reason)

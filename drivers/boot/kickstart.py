@@ -3,7 +3,7 @@ Kickstart files of installers, with commands that report the installer's status.
 
 The template is `instance_info/ks_template`, `[anaconda]default_ks_template`, or the built-in one.
 It is Jinja, with the result of `_values` as `ks_options`. Tenants may write it, so it is rendered
-in a sandbox.
+in a sandbox with limits (`templates`).
 """
 
 import base64
@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from drivers.boot import templates
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.target import Target
 from drivers.images import addresses, files, image_server, instance
@@ -82,20 +83,11 @@ def publish(target: Target) -> tuple[str, str]:
 
 
 def _text(target: Target, token: str) -> str:
-    import jinja2  # slow to import, and needed only for installers
-    from jinja2.sandbox import SandboxedEnvironment
-
     named = instance.kickstart_template(target)
     url = named or target.options["anaconda"]["default_ks_template"]
+    where = "instance_info/ks_template" if named else "[anaconda]default_ks_template"
     text = image_server.text(target, str(url)) if url else _TEMPLATE
-    environment = SandboxedEnvironment(  # no HTML, so no escaping
-        autoescape=False, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    try:
-        return environment.from_string(text).render(ks_options=_values(target, token))
-    except jinja2.TemplateError as error:
-        where = "instance_info/ks_template" if named else "[anaconda]default_ks_template"
-        raise InvalidDriverInfo(f"{where}: {error}") from None
+    return templates.render(text, _values(target, token), where)
 
 
 def _values(target: Target, token: str) -> dict[str, Any]:

@@ -26,6 +26,11 @@ class Urgency(IntEnum):
     SYNC = 1  # reads of the power sync
 
 
+#: Receives the facts of a command: the BMC's address, the urgency (lower case), the result and the
+#: seconds. Results: answered, error (answered with one), unanswered; breaker, busy: not sent.
+Observe = Callable[[str, str, str, float], None]
+
+
 @dataclass(slots=True)
 class Bmc:
     """State of one BMC in this process."""
@@ -52,6 +57,7 @@ class Bmcs:
     cool_down: float = 5.0  # seconds of the first pause; doubles with each unanswered command
     cool_down_max: float = 120.0  # seconds
     clock: Callable[[], float] = time.monotonic
+    observe: Observe = lambda _address, _urgency, _result, _seconds: None
     _known: dict[str, Bmc] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _tickets: Iterator[int] = field(default_factory=itertools.count)
@@ -78,15 +84,16 @@ class Bmcs:
         Raises Unreachable: the circuit breaker is open, or the turn did not come in time.
         """
         bmc = self.get(address)
-        self._refuse_if_open(bmc)
+        self._refuse_if_open(bmc, urgency)
         ticket = self._queue_up(bmc, urgency)
         with bmc._changed:
             ours = bmc._changed.wait_for(lambda: self._take(bmc, ticket), timeout=max_wait)
         if not ours:
             self._give_up(bmc, ticket)
-            raise Unreachable(f"BMC {bmc.address} was busy for {max_wait:.0f} s")
-        with self._held(bmc):
-            time.sleep(self._pause(bmc, self.gap if gap is None else gap))
+            raise self._late(bmc, urgency, max_wait)
+        pause = self._pause(bmc, self.gap if gap is None else gap)
+        with self._held(bmc, urgency, pause):
+            time.sleep(pause)
             yield bmc
 
     @asynccontextmanager
@@ -97,28 +104,38 @@ class Bmcs:
         import asyncio  # here: it takes as long to load as all other imports of `drivers`
 
         bmc = self.get(address)
-        self._refuse_if_open(bmc)
+        self._refuse_if_open(bmc, urgency)
         ticket = self._queue_up(bmc, urgency)
         deadline = self.clock() + max_wait
         try:
             while not self._take(bmc, ticket):
                 if self.clock() > deadline:
-                    raise Unreachable(f"BMC {bmc.address} was busy for {max_wait:.0f} s")
+                    raise self._late(bmc, urgency, max_wait)
                 await asyncio.sleep(0.02)
         except BaseException:  # also when cancelled: the ticket must not block the queue
             self._give_up(bmc, ticket)
             raise
-        with self._held(bmc):
-            await asyncio.sleep(self._pause(bmc, self.gap))
+        pause = self._pause(bmc, self.gap)
+        with self._held(bmc, urgency, pause):
+            await asyncio.sleep(pause)
             yield bmc
 
-    def _refuse_if_open(self, bmc: Bmc) -> None:
+    def _refuse_if_open(self, bmc: Bmc, urgency: Urgency) -> None:
         wait = bmc.open_until - self.clock()
         if wait > 0:
+            self._note(bmc, urgency, "breaker")
             raise Unreachable(
                 f"BMC {bmc.address} has not answered {bmc.failures} times in a row"
                 f" ({bmc.last_error}); next try in {wait:.0f} s"
             )
+
+    def _late(self, bmc: Bmc, urgency: Urgency, waited: float) -> Unreachable:
+        """Return the error of a turn that did not come within `waited` seconds."""
+        self._note(bmc, urgency, "busy")
+        return Unreachable(f"BMC {bmc.address} was busy for {waited:.0f} s")
+
+    def _note(self, bmc: Bmc, urgency: Urgency, result: str, seconds: float = 0.0) -> None:
+        self.observe(bmc.address, urgency.name.lower(), result, seconds)
 
     def _queue_up(self, bmc: Bmc, urgency: Urgency) -> tuple[int, int]:
         ticket = (int(urgency), next(self._tickets))
@@ -146,22 +163,30 @@ class Bmcs:
         return max(0.0, bmc._last + gap - self.clock())
 
     @contextmanager
-    def _held(self, bmc: Bmc) -> Iterator[None]:
-        """Record the result of the command sent inside, and pass the turn on."""
+    def _held(self, bmc: Bmc, urgency: Urgency, pause: float) -> Iterator[None]:
+        """
+        Record the result of the command sent inside, and pass the turn on.
+
+        pause: seconds that the caller sleeps inside before it sends the command.
+        """
         started = self.clock()
+        sent = started + pause
         try:
             if bmc.open_until > started:  # opened by another command while this one waited
-                self._refuse_if_open(bmc)
+                self._refuse_if_open(bmc, urgency)
             yield
         except Unreachable as error:
             if bmc.open_until <= started:
                 self._failed(bmc, str(error))
+                self._note(bmc, urgency, "unanswered", self.clock() - sent)
             raise
         except HardwareError:
             self._answered(bmc)
+            self._note(bmc, urgency, "error", self.clock() - sent)
             raise
         else:
             self._answered(bmc)
+            self._note(bmc, urgency, "answered", self.clock() - sent)
         finally:
             with bmc._changed:
                 bmc._busy, bmc._last = False, self.clock()

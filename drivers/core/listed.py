@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from drivers.core import priorities
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Interface
 from drivers.core.steps import Flow, Step, arguments
@@ -46,7 +47,8 @@ def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Ste
     """
     Return the steps that an interface offers for a flow: declared ones, or those of its own list.
 
-    Raises InvalidDriverInfo: the list is malformed, or names a step without a method.
+    Raises InvalidDriverInfo: the list is malformed, names a step without a method, or two steps
+    have the same priority other than 0, by the list or by settings.
     """
     if target is None or not interface.has(f"get_{flow}_steps"):
         return interface.get_steps(target, flow)
@@ -55,13 +57,12 @@ def offered(interface: Interface, target: Target | None, flow: Flow) -> list[Ste
     try:
         listing = getattr(interface, f"get_{flow}_steps")(target)
         found = [_read(interface, flow, declared, document) for document in listing]
-        _refuse_repeats(found, flow)
+        names = _names(found)
+        found += [step for step in declared if step.name not in names and not step.priorities[flow]]
+        priorities.refuse_ties(_priority(target, flow, step) for step in found)
     except Exception as error:  # a driver's code may raise anything
         raise InvalidDriverInfo(f"{label}: {type(error).__name__}: {error}") from error
-    names = [step.name for step in found]
-    return found + [
-        step for step in declared if step.name not in names and not step.priorities[flow]
-    ]
+    return found
 
 
 def _read(
@@ -93,21 +94,21 @@ def _read(
     )
 
 
-def _refuse_repeats(found: Sequence[Step], flow: Flow) -> None:
+def _names(found: Sequence[Step]) -> set[str]:
     """
-    Check that no two steps share a name, or a priority other than 0.
+    Return the names of listed steps.
 
-    Raises ValueError: names the steps.
+    Raises ValueError: a step is listed twice.
     """
     names: set[str] = set()
-    taken: dict[float, str] = {}
     for step in found:
-        priority = step.priorities[flow]
         if step.name in names:
             raise ValueError(f"{step.name!r} is listed twice")
-        if priority and priority in taken:
-            raise ValueError(
-                f"{taken[priority]!r} and {step.name!r} both have priority {priority:g}"
-            )
         names.add(step.name)
-        taken[priority] = step.name
+    return names
+
+
+def _priority(target: Target, flow: Flow, step: Step) -> priorities.Priority:
+    label = f"{step.interface}.{step.name}"
+    override = priorities.overridden(target.options, flow, label)
+    return (step.name, *override) if override else (step.name, step.priorities[flow], None)

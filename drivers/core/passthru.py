@@ -29,7 +29,7 @@ class Passthru:
     attach: bool = False  # its result is text, and the body of the answer instead of JSON
     exclusive: bool = True  # holds the node's reservation; refused while an operation has it
 
-    def shown(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Return the function as the API shows it."""
         return {
             "http_methods": list(self.http_methods),

@@ -94,7 +94,7 @@ class Power(Interface):
                 return outcome
             progress = {"phase": "on"}
             # commit first: that the machine was off, if that took a wait; that its agent is gone
-            if target.progress or _has_given_token(target):
+            if target.progress or _token_is_issued(target):
                 return Wait(progress, poll_after=0)
         return self._reach(target, POWER_ON, POWER_ON, progress, timeout)
 
@@ -104,7 +104,7 @@ class Power(Interface):
             return self._reach(target, POWER_ON, POWER_ON, target.progress)
         target.forget_agent()
         # commit first that the agent is gone: the next one has to get a token
-        if _has_given_token(target) and not target.progress.get("forgotten"):
+        if _token_is_issued(target) and not target.progress.get("forgotten"):
             return Wait({"forgotten": True}, poll_after=0)
         target.driver.management.before_start(target)
         target.before_order()
@@ -147,6 +147,6 @@ class Power(Interface):
         )
 
 
-def _has_given_token(target: Target) -> bool:
+def _token_is_issued(target: Target) -> bool:
     """Whether a token from a lookup is recorded: while it is, the next agent's lookup gets none."""
     return target.agent.token is not None and not target.agent.pregenerated

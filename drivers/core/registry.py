@@ -17,13 +17,13 @@ from importlib.metadata import entry_points
 from itertools import chain
 from typing import Any
 
-from drivers.core import listed
+from drivers.core import listed, priorities
 from drivers.core.bmc import Bmcs
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import InvalidDriverInfo
 from drivers.core.interface import Interface
 from drivers.core.kinds import KINDS
-from drivers.core.steps import PRIORITY_OVERRIDES, Flow
+from drivers.core.steps import Flow
 from drivers.core.target import Options
 
 ENTRY_POINTS = "ingot.hardware_types"
@@ -263,23 +263,19 @@ def _check_frames(hardware_type: str, interfaces: Mapping[str, Mapping[str, Inte
 
 def _refuse_overlaps(cls: type[Interface], options: Options | None) -> None:
     for flow in Flow:
-        taken: dict[float, tuple[str, str | None]] = {}
-        for name, priority, setting in _priorities(cls, flow, options):
-            if priority and priority in taken:
-                other, its = taken[priority]
-                by = " and ".join(dict.fromkeys(each for each in (its, setting) if each))
-                raise ValueError(
-                    f"{cls.kind} interface {cls.name!r}: the {flow} steps {other!r} and {name!r}"
-                    f" both have priority {priority:g}" + (f", by {by}" if by else "")
-                )
-            taken[priority] = name, setting
+        try:
+            priorities.refuse_ties(_priorities(cls, flow, options))
+        except ValueError as error:
+            raise ValueError(
+                f"{cls.kind} interface {cls.name!r}: the {flow} steps {error}"
+            ) from None
 
 
 def _priorities(
     cls: type[Interface], flow: Flow, options: Options | None
-) -> Iterator[tuple[str, float, str | None]]:
+) -> Iterator[priorities.Priority]:
     """
-    Yield (step, priority, setting that overrides it or None) of an interface.
+    Yield the priorities of an interface's steps.
 
     Includes the agent's steps that a setting gives a priority; the others are unknown here.
     """
@@ -287,11 +283,11 @@ def _priorities(
         step.name: step.priorities[flow] for step in cls.steps.values() if flow in step.priorities
     }
     settings = cls.priority_settings if flow is Flow.CLEAN else {}
-    override = PRIORITY_OVERRIDES.get(flow, "")
     for name in {**own, **settings}:
-        label, setting = f"{cls.kind}.{name}", settings.get(name, "")
-        if options and label in options["conductor"].get(override, {}):
-            yield name, options["conductor"][override][label], f"[conductor]{override}"
+        setting = settings.get(name, "")
+        override = priorities.overridden(options, flow, f"{cls.kind}.{name}") if options else None
+        if override:
+            yield name, *override
         elif options and options["deploy"].get(setting) is not None:
             yield name, options["deploy"][setting], f"[deploy]{setting}"
         elif name in own:

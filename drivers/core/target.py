@@ -27,6 +27,7 @@ REPORTABLE = frozenset(
         "boot_mode",
         "boot_warning",  # a sentence about an obstacle to booting; None: no obstacle
         "console_enabled",
+        "console_error",  # a sentence: why the console could not be started
         "findings",  # result of an inspection
         # all components: [{component, current_version, vendor?, model?, serial_number?,
         # last_version_flashed?}]
@@ -37,6 +38,7 @@ REPORTABLE = frozenset(
         "raid_config",
         "secure_boot",
         "target_raid_config",
+        "volume_targets",  # changed columns by UUID: {uuid: {volume_type?, properties?}}
     }
 )
 
@@ -133,6 +135,9 @@ class Target:
     resumed: bool = False  # the conductor of an earlier attempt of this step crashed
     #: called right before each command to a BMC or agent that changes its state; raises LeaseLost
     before_order: Callable[[], None] = lambda: None
+    #: called after each request to the agent with its command, the agent's URL, the result (as in
+    #: `bmc.Observe`) and the seconds
+    observe_agent: Callable[[str, str, str, float], None] = lambda *_: None
     reports: dict[str, Any] = field(default_factory=dict)  # filled by `report`
 
     def report(self, **facts: Any) -> None:

@@ -114,7 +114,7 @@ def _fetched(target: Target, url: str, place: Path) -> CachedFile:
         checksum = _sha256(file)
     facts.unlink(missing_ok=True)  # before the content changes: it must never describe another one
     part.replace(place)
-    described = {"url": image_server.redacted(url), "sha256": checksum, "validators": validators}
+    described = {"url": urls.redacted(url), "sha256": checksum, "validators": validators}
     facts.write_text(json.dumps(described))
     return CachedFile(place, checksum)
 

@@ -22,7 +22,7 @@ class Checksum:
     value: str  # hexadecimal
 
 
-def stated(target: Target) -> Checksum | str:
+def from_instance_info(target: Target) -> Checksum | str:
     """
     Return the image's checksum in instance_info, or the URL of one.
 

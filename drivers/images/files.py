@@ -40,7 +40,7 @@ def tftp_root(options: Options) -> Path:
     return Path(options["pxe"]["tftp_root"])
 
 
-def found(target: Target, root: Path, use: str) -> Path | None:
+def folder_of(target: Target, root: Path, use: str) -> Path | None:
     """Return the folder of a use, if it exists."""
     return next((root / FOLDER / target.uuid).glob(f"{use}-*"), None)
 

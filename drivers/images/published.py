@@ -66,7 +66,7 @@ def publish(target: Target, source: str, checksum: Checksum) -> str:
     """
     name = source.partition("?")[0].rpartition("/")[2] or "image"
     root = files.http_root(target.options)
-    current = files.found(target, root, files.IMAGE)
+    current = files.folder_of(target, root, files.IMAGE)
     if current is None or not (current / name).exists():
         place = files.folder(target, root, files.IMAGE, secrets.token_urlsafe(16)) / name
         with files.naming_errors():
@@ -87,15 +87,11 @@ def withdraw(target: Target) -> None:
 def _fetch(target: Target, source: str, checksum: Checksum, place: Path) -> None:
     digest = hashlib.new(checksum.algorithm)
     part = place.with_name(f".{place.name}.part")
-    with part.open("wb") as file:
-        for chunk in image_server.chunks(target, source):
-            file.write(chunk)
-            digest.update(chunk)
+    image_server.copy(target, source, part, {}, digest)
     if digest.hexdigest() != checksum.value:
         part.unlink()
         # the actual checksum is not revealed: the URL may be one that only conductors can reach
         raise BadImage(
-            f"{image_server.redacted(source)} does not have the {checksum.algorithm}"
-            f" {checksum.value}"
+            f"{urls.redacted(source)} does not have the {checksum.algorithm} {checksum.value}"
         )
     part.rename(place)

@@ -9,9 +9,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from drivers.core.errors import InspectionFailed
+from urllib3.util import Retry
+
+from drivers.core.errors import HardwareError, InspectionFailed
 from drivers.inspection.operations import Operation
 from drivers.inspection.subject import NODE_FIELDS, PORT_FIELDS, Document, Subject
+from drivers.web import fetch
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +184,7 @@ def _remove_trait(subject: Subject, name: Any) -> None:
 
 
 def _call_api(  # noqa: PLR0917 - called by name
-    _subject: Subject,
+    subject: Subject,
     url: Any,
     headers: Any = None,
     proxies: Any = None,
@@ -190,10 +193,6 @@ def _call_api(  # noqa: PLR0917 - called by name
     backoff_factor: Any = 0.3,
 ) -> None:
     """GET a URL. A repeated inspection repeats the request."""
-    import requests  # slow to import, and rarely needed
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
-
     try:
         retry = Retry(
             total=int(retries),
@@ -202,12 +201,9 @@ def _call_api(  # noqa: PLR0917 - called by name
             allowed_methods=["GET"],
             raise_on_status=False,
         )
-        with requests.Session() as session:
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retry))
-            answer = session.get(str(url), headers=headers, proxies=proxies, timeout=float(timeout))
-            answer.raise_for_status()
-    except (requests.RequestException, TypeError, ValueError) as error:
+        wanted = {"headers": headers, "proxies": proxies, "timeout": float(timeout)}
+        fetch.call(subject.options, "api-call", str(url), retry=retry, **wanted)
+    except (HardwareError, TypeError, ValueError) as error:
         raise InspectionFailed(f"api-call to {url}: {error}") from error
 
 

@@ -19,7 +19,7 @@ def process(
 
     Raises InspectionFailed.
     """
-    subject = Subject.of(target.material, inventory, plugin_data)
+    subject = Subject.of(target.material, inventory, plugin_data, target.options)
     hooks.run(names, subject, target.options)
     rules.apply(target.material.rules, subject, target.options["inspection_rules"]["mask_secrets"])
     target.report(findings=findings(target.material, subject))

@@ -7,11 +7,11 @@ of the step, so an interrupted inspection can be repeated.
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from drivers.core.target import Material
+from drivers.core.target import Material, Options
 
 Document = dict[str, Any]
 
@@ -41,10 +41,15 @@ class Subject:
     inventory: Document
     plugin_data: Document  # data of the agent's other collectors, and of hooks and rules
     before: Mapping[str, Any] | None = None  # inventory of the previous inspection
+    options: Options = field(default_factory=dict)  # settings
 
     @classmethod
     def of(
-        cls, material: Material, inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]
+        cls,
+        material: Material,
+        inventory: Mapping[str, Any],
+        plugin_data: Mapping[str, Any],
+        options: Options | None = None,
     ) -> "Subject":
         return cls(
             deepcopy(dict(material.node)),
@@ -53,6 +58,7 @@ class Subject:
             deepcopy(dict(inventory)),
             deepcopy(dict(plugin_data)),
             material.before,
+            options or {},
         )
 
     def port(self, ident: str) -> Document | None:

@@ -180,7 +180,7 @@ class Client:
         The governor keeps the negotiated cipher suite as the BMC's connection.
         """
         with self.bmcs.turn(self.bmc.endpoint, gap=self.gap) as state:
-            bmc, deadline = self.bmc, time.monotonic() + self.timeout
+            bmc, deadline = self.bmc.resolved(), time.monotonic() + self.timeout
             if self.suites:
                 if state.connection not in self.suites:
                     state.connection = suites.negotiate(self.transport, bmc, self.suites, deadline)

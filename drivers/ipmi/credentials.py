@@ -2,12 +2,14 @@
 Address and login of a node's IPMI BMC, read from its `driver_info`.
 """
 
+import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from drivers.core.errors import InvalidDriverInfo
+from drivers.core.errors import InvalidDriverInfo, Unreachable
 from drivers.core.target import Target
+from drivers.networks import Reach, of_bmcs
 
 PROPERTIES = {
     "ipmi_address": "host name or IP address of the BMC. Required.",
@@ -42,11 +44,29 @@ class Credentials:
     kg: bytes | None = field(default=None, repr=False)  # BMC key; None: no key
     protocol: str = "2.0"  # IPMI version
     client: str = "pyghmi"  # one of CLIENTS
+    reach: Reach | None = None  # networks of BMCs; None: all
+    peer: str = ""  # IP address that the transports contact; empty: that of `address`
 
     @property
     def endpoint(self) -> str:
         """host:port, the BMC's name in errors and in the governor."""
         return f"{self.address}:{self.port}"
+
+    def resolved(self) -> "Credentials":
+        """
+        Return the credentials with the IP address of the BMC, after a check of it.
+
+        Raises Unreachable: the name of the BMC is unknown.
+        Raises InvalidDriverInfo: a setting refuses the address.
+        """
+        try:
+            found = socket.getaddrinfo(self.address, self.port, type=socket.SOCK_DGRAM)
+        except (OSError, UnicodeError):
+            raise Unreachable(f"BMC {self.endpoint}: its name has no address") from None
+        peer = str(found[0][4][0])
+        if self.reach:
+            self.reach.check(peer)
+        return replace(self, peer=peer)
 
     def mask(self, text: str) -> str:
         """Mask the password in a text."""
@@ -70,9 +90,12 @@ def read(target: Target) -> Credentials:
         )
     if target.driver_info.get("ipmi_bridging", "no") != "no":
         raise InvalidDriverInfo("driver_info/ipmi_bridging: bridging is not supported, only 'no'")
+    reach = of_bmcs(target.options, "ipmi_address")
+    address = _optional(target, "ipmi_address", _text(255))
+    reach.check_literal(address)
     privilege = target.driver_info.get("ipmi_priv_level")
     return Credentials(
-        address=_optional(target, "ipmi_address", _text(255)),
+        address=address,
         port=_optional(target, "ipmi_port", _number(1, 65535)) or 623,
         username=_optional(target, "ipmi_username", _text(16)) or "",
         password=_optional(target, "ipmi_password", _text(20)) or "",
@@ -81,6 +104,7 @@ def read(target: Target) -> Credentials:
         kg=_optional(target, "ipmi_hex_kg_key", _key),
         protocol=protocol,
         client=client,
+        reach=reach,
     )
 
 

@@ -5,12 +5,12 @@ Each request is a run of the program with a login. Secrets are passed in its env
 the same user can read, and never in its arguments.
 """
 
-import os
 import re
 import subprocess
 import time
 
 from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.environment import without_settings
 from drivers.ipmi.credentials import Credentials
 
 PROGRAM = "ipmitool"
@@ -63,7 +63,7 @@ def raw(
 
 def _arguments(bmc: Credentials) -> list[str]:
     arguments = [PROGRAM, "-v", "-I", "lanplus" if bmc.protocol == "2.0" else "lan"]
-    arguments += ["-H", bmc.address, "-p", str(bmc.port), "-E"]
+    arguments += ["-H", bmc.peer or bmc.address, "-p", str(bmc.port), "-E"]
     if bmc.username:
         arguments += ["-U", bmc.username]
     if bmc.privilege:
@@ -76,7 +76,7 @@ def _arguments(bmc: Credentials) -> list[str]:
 
 
 def _environment(bmc: Credentials) -> dict[str, str]:
-    environment = {**os.environ, "LC_ALL": "C", "IPMI_PASSWORD": bmc.password}
+    environment = {**without_settings(), "LC_ALL": "C", "IPMI_PASSWORD": bmc.password}
     if bmc.kg:
         if 0 in bmc.kg or not bmc.kg.isascii():
             raise InvalidDriverInfo(

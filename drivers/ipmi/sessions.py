@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from drivers.core.errors import HardwareError, Refused, Unexpected, Unreachable
+from drivers.environment import without_settings
 from drivers.ipmi.credentials import PRIVILEGES, Credentials
 
 CHILD = Path(__file__).with_name("child.py")
@@ -133,7 +134,10 @@ class Sessions:
         with theirs:
             # in a process group of its own: Ctrl-C in a terminal must not end it before `close`
             self._fork_server = subprocess.Popen(
-                [sys.executable, "-P", str(CHILD)], stdin=theirs.fileno(), start_new_session=True
+                [sys.executable, "-P", str(CHILD)],
+                stdin=theirs.fileno(),
+                start_new_session=True,
+                env=without_settings(),
             )
         self._control = control
         return control
@@ -183,7 +187,7 @@ def _exchange(channel: socket.socket, request: dict[str, Any], deadline: float) 
 
 def _login(bmc: Credentials) -> dict[str, Any]:
     return {
-        "address": bmc.address,
+        "address": bmc.peer or bmc.address,
         "port": bmc.port,
         "username": bmc.username,
         "password": bmc.password,

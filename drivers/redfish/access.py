@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from drivers.core.errors import InvalidDriverInfo, Refused
 from drivers.core.target import Target
-from drivers.tls import trust
+from drivers.networks import Reach, of_bmcs
+from drivers.tls import of_node, trust
 
 PROPERTIES = {
     "redfish_address": "URL of the BMC, such as https://192.0.2.10. Required.",
@@ -34,6 +35,7 @@ class Access:
     auth: str  # auto, session or basic
     connect_timeout: float  # seconds
     read_timeout: float  # seconds
+    reach: Reach  # networks of BMCs
 
     @property
     def key(self) -> str:
@@ -63,6 +65,8 @@ def access(target: Target) -> Access:
         raise InvalidDriverInfo(
             f"driver_info/redfish_address: {info['redfish_address']!r} is not the URL of a BMC"
         )
+    reach = of_bmcs(target.options, "redfish_address")
+    reach.check_url(address)
     system = info.get("redfish_system_id") or None
     if system is not None and not (isinstance(system, str) and system.startswith("/")):
         raise InvalidDriverInfo(
@@ -78,7 +82,10 @@ def access(target: Target) -> Access:
         raise InvalidDriverInfo("driver_info/redfish_username is missing beside redfish_password")
     if auth == "session" and not username:
         raise InvalidDriverInfo("driver_info/redfish_username is required for session auth")
-    options, verify = target.options["redfish"], trust(info.get("redfish_verify_ca", True))
+    options = target.options["redfish"]
+    verify = of_node(
+        target.options, info.get("redfish_verify_ca", True), "driver_info/redfish_verify_ca"
+    )
     return Access(
         address,
         system.rstrip("/") if system else None,
@@ -88,6 +95,7 @@ def access(target: Target) -> Access:
         auth,
         float(options["connect_timeout"]),
         float(options["read_timeout"]),
+        reach,
     )
 
 

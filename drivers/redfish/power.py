@@ -25,7 +25,7 @@ class RedfishPower(Redfish, Power):
     def get_power_state(self, target: Target) -> str:
         with client.turn(target, self.bmcs) as bmc:
             state = bmc.system(fresh=True).power_state
-        return known_state(getattr(state, "value", state), target)
+        return ironic_power_state(getattr(state, "value", state), target)
 
     def order(self, target: Target, state: str) -> None:
         with client.turn(target, self.bmcs) as bmc:
@@ -38,7 +38,7 @@ class RedfishPower(Redfish, Power):
         raise NotSupported(f"the BMC of node {target.uuid} has no reset type for {state!r}")
 
 
-def known_state(value: object, target: Target) -> str:
+def ironic_power_state(value: object, target: Target) -> str:
     """
     Convert a PowerState to Ironic's power state.
 

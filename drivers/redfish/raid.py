@@ -44,7 +44,7 @@ class RedfishRaid(Redfish, Raid):
         delete_existing: bool = False,
     ) -> Outcome:
         """Create the volumes of the node's target_raid_config."""
-        config = self.wanted(target)
+        config = self.target_config(target)
         self.validate_raid_config(target, config)
         return self._create(
             target, config, create_root_volume, create_nonroot_volumes, delete_existing

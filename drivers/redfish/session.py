@@ -8,6 +8,7 @@ from typing import Any
 from drivers.redfish.access import Access
 from drivers.redfish.errors import errors_of, skip_unreadable
 from drivers.tls import file
+from drivers.web import answers
 
 
 class Session:
@@ -57,6 +58,7 @@ class Session:
 def _login(wanted: Access) -> Any:
     import sushy  # here: takes half a second, and only conductors need it
     from sushy import auth
+    from sushy.connector import Connector
 
     class NoLogin(auth.AuthBase):
         def _do_authenticate(self) -> None:
@@ -76,13 +78,21 @@ def _login(wanted: Access) -> Any:
         # sushy logs out in its destructor, also from a BMC that does not answer. BMCs end idle
         # sessions themselves.
         login.close = lambda: None
-    return sushy.Sushy(
+    connector = Connector(
         wanted.address,
-        auth=login,
         verify=file(wanted.verify) if isinstance(wanted.verify, str) else wanted.verify,
         connect_timeout=wanted.connect_timeout,
-        read_timeout=wanted.read_timeout,
+        default_request_timeout=wanted.read_timeout,
         # one attempt: sushy would repeat commands whose answer was lost
         server_side_retries=1,
         server_side_retries_delay=1,
+    )
+    name = f"BMC {wanted.address}"
+    answers.bind(connector._session, wanted.address, name, wanted.reach)
+    return sushy.Sushy(
+        wanted.address,
+        auth=login,
+        connector=connector,
+        # of message registries at a URL that the BMC names: refuses all other servers
+        public_connector=answers.session(wanted.address, name, wanted.reach),
     )

@@ -19,11 +19,14 @@ from drivers import tls
 from drivers.core.bmc import Urgency
 from drivers.core.errors import HardwareError, InvalidDriverInfo, Refused, Unexpected, Unreachable
 from drivers.core.target import Target
+from drivers.networks import Reach
 from drivers.redfish import access, client
 from drivers.redfish.errors import errors_of
 from drivers.redfish.inventory import BOOT_MODES
-from drivers.redfish.power import known_state
+from drivers.redfish.power import ironic_power_state
 from drivers.redfish.values import entry
+from drivers.web import answers
+from drivers.web.connections import async_connector
 
 HEALTHS = ("OK", "Warning", "Critical")
 
@@ -32,6 +35,7 @@ Ask = Callable[..., Awaitable[str | HardwareError]]
 
 @asynccontextmanager
 async def power_state_reader(
+    reach: Reach,
     connections: int = 128,
     timeout: float = 10.0,  # noqa: ASYNC109 - of each request, not of the whole
 ) -> AsyncIterator[Ask]:
@@ -40,17 +44,19 @@ async def power_state_reader(
 
     Its option `secure_boot=True` also reads secure boot, by a second request.
 
-    connections: most at a time. timeout: seconds for a request, and for the wait for a BMC's turn.
+    reach: networks of BMCs. connections: most at a time. timeout: seconds for a request, and for
+    the wait for a BMC's turn.
     """
 
     async def ask(target: Target, *, secure_boot: bool = False) -> str | HardwareError:
         return await _state(http, target, max_wait=timeout, secure_boot=secure_boot)
 
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections, force_close=True),
+        connector=async_connector(reach.check, limit=connections, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=timeout),
-        headers={"Accept": "application/json", "OData-Version": "4.0"},
+        headers={"Accept": "application/json", "OData-Version": "4.0", **answers.UNCOMPRESSED},
+        auto_decompress=False,
     ) as http:
         yield ask
 
@@ -73,7 +79,7 @@ async def _state(
         mode = entry(entry(document, "Boot"), "BootSourceOverrideMode")
         if mode in tuple(BOOT_MODES):
             target.report(boot_mode=BOOT_MODES[mode])
-        return known_state(document.get("PowerState"), target)
+        return ironic_power_state(document.get("PowerState"), target)
     except HardwareError as error:
         return error
 
@@ -130,15 +136,15 @@ async def _get(http: aiohttp.ClientSession, kept: client.Connection, path: str) 
 async def _ask(
     http: aiohttp.ClientSession, kept: client.Connection, path: str, headers: dict[str, str]
 ) -> tuple[int, Any]:
+    name = f"BMC {kept.access.address}"
+    url = answers.joined(kept.access.address, path, name)
     try:
         async with http.get(
-            kept.access.address + path, headers=headers, ssl=_tls(kept.access.verify)
+            url, headers=headers, ssl=_tls(kept.access.verify), allow_redirects=False
         ) as answer:
             if answer.status != 200:
                 return answer.status, None
-            return 200, await answer.json(content_type=None)
-    except ValueError:  # not JSON
-        return 200, None
+            return 200, await answers.document(answer, name)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(
             f"BMC {kept.access.address} did not answer ({type(error).__name__})"

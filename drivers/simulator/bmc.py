@@ -17,8 +17,8 @@ from drivers.simulator.documents import (
     Document,
     collection,
     link,
+    redfish_time,
     resource,
-    when,
 )
 from drivers.simulator.machine import BIOS_CHOICES, BIOS_DEFAULTS, Machine
 
@@ -55,7 +55,7 @@ def manager(machine: Machine) -> Document:
         Model="Simulated BMC",
         FirmwareVersion=machine.firmware["BMC"],
         UUID=machine.uuid,
-        DateTime=when(time()),
+        DateTime=redfish_time(time()),
         DateTimeLocalOffset="+00:00",
         Status=OK,
         PowerState="On",
@@ -295,13 +295,13 @@ def task(machine: Machine, number: int) -> Document:
         TaskState=("Exception" if job.failure else "Completed") if done else "Running",
         TaskStatus="Critical" if done and job.failure else "OK",
         PercentComplete=100 if done else 50,
-        StartTime=when(job.started),
+        StartTime=redfish_time(job.started),
         TaskMonitor=f"{ROOT}/TaskService/TaskMonitors/{number}",
         Messages=[{"MessageId": "Base.1.12.InternalError", "Message": job.failure}]
         if done and job.failure
         else [],
     )
-    return document | ({"EndTime": when(job.ends)} if done else {})
+    return document | ({"EndTime": redfish_time(job.ends)} if done else {})
 
 
 def registry_file(_machine: Machine) -> Document:

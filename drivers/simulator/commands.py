@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,17 +50,31 @@ class Entry:
     background: bool = False
 
 
-def _step(interface: str, name: str, priority: int = 0, *, abortable: bool = False) -> Step:
+def _step(
+    interface: str, name: str, priority: int = 0, *, abortable: bool = False, **more: Any
+) -> Step:
     return {
         "interface": interface,
         "step": name,
         "priority": priority,
         "reboot_requested": False,
         "abortable": abortable,
+        **more,
     }
 
 
 RAID_STEPS = [_step("raid", "delete_configuration"), _step("raid", "create_configuration")]
+APPLY_RAID = _step(
+    "raid",
+    "apply_configuration",
+    argsinfo={
+        "raid_config": {"description": "RAID configuration to build", "required": True},
+        "delete_existing": {
+            "description": "Delete the existing RAID first; true when missing",
+            "required": False,
+        },
+    },
+)
 STEPS: dict[str, list[Step]] = {
     "clean": [
         _step("deploy", "erase_devices", 10, abortable=True),
@@ -77,9 +91,9 @@ STEPS: dict[str, list[Step]] = {
         _step("deploy", "erase_devices_express"),
         _step("deploy", "write_image"),
         _step("deploy", "inject_files"),
-        _step("raid", "apply_configuration"),
+        APPLY_RAID,
     ],
-    "service": [*RAID_STEPS, _step("raid", "apply_configuration")],
+    "service": [*RAID_STEPS, APPLY_RAID],
 }
 MANAGER = "generic_hardware_manager"
 
@@ -208,11 +222,27 @@ async def _erase(agent: Ramdisk, _params: Params) -> Any:
     agent.machine.disk = None
 
 
-async def _create_raid(_agent: Ramdisk, params: Params) -> Any:
-    target = (params.get("node") or {}).get("target_raid_config") or {}
-    if not target.get("logical_disks"):
-        raise Failed("target_raid_config has no logical_disks")
-    return target
+async def _create_raid(agent: Ramdisk, params: Params) -> Any:
+    wanted = (params.get("node") or {}).get("target_raid_config")
+    return _build_raid(agent, "target_raid_config", wanted)
+
+
+async def _apply_raid(agent: Ramdisk, params: Params) -> Any:
+    args = params["step"].get("args") or {}
+    kept = [] if args.get("delete_existing", True) else agent.machine.raid
+    return _build_raid(agent, "raid_config", args.get("raid_config"), kept)
+
+
+async def _delete_raid(agent: Ramdisk, _params: Params) -> Any:
+    agent.machine.raid = []
+
+
+def _build_raid(agent: Ramdisk, name: str, wanted: Any, kept: Sequence[Any] = ()) -> Any:
+    """Build logical disks beside those that are kept; return the configuration. Raises Failed."""
+    if not isinstance(wanted, Mapping) or not wanted.get("logical_disks"):
+        raise Failed(f"{name} has no logical_disks")
+    agent.machine.raid = [*kept, *wanted["logical_disks"]]
+    return {**wanted, "logical_disks": agent.machine.raid}
 
 
 async def _get_partition_uuids(agent: Ramdisk, _params: Params) -> Any:
@@ -266,7 +296,8 @@ WORK: dict[str, Callable[[Ramdisk, Params], Awaitable[Any]]] = {
     "erase_devices_express": _erase,
     "write_image": _write_image,
     "create_configuration": _create_raid,
-    "apply_configuration": _create_raid,
+    "apply_configuration": _apply_raid,
+    "delete_configuration": _delete_raid,
 }
 
 

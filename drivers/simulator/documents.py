@@ -22,7 +22,7 @@ INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
 OK = {"State": "Enabled", "Health": "OK"}
 
 
-def when(seconds: float) -> str:
+def redfish_time(seconds: float) -> str:
     """Return a time (seconds since the epoch) in Redfish's format."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -89,6 +89,7 @@ class Machine:
     asset_tag: str = ""
     firmware: dict[str, str] = field(default_factory=lambda: {"BIOS": "1.0.0", "BMC": "2.10"})
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    raid: list[dict[str, Any]] = field(default_factory=list)  # logical disks, built by the agent
     tasks: list[Task] = field(default_factory=list)
     at_start: list[Callable[[], None]] = field(default_factory=list)  # called once, at next start
     sessions: dict[str, str] = field(default_factory=dict)  # id -> token
@@ -159,6 +160,7 @@ class Machine:
                 "configdrive": self.disk.configdrive,
             },
             "volumes": list(self.volumes.values()),
+            "raid": self.raid,
             "reads": self.reads,
         }
 

@@ -12,8 +12,8 @@ from drivers.simulator.documents import (
     Document,
     collection,
     link,
+    redfish_time,
     resource,
-    when,
 )
 from drivers.simulator.machine import Machine
 
@@ -121,7 +121,7 @@ def bios(machine: Machine) -> Document:
         "SupportedApplyTimes": ["OnReset"],
     }
     if machine.bios_applied is not None:
-        settings["Time"] = when(machine.bios_applied)
+        settings["Time"] = redfish_time(machine.bios_applied)
         settings["Messages"] = [{"MessageId": "Base.1.0.Success", "Message": "Applied."}]
     return resource(
         path,
@@ -280,7 +280,7 @@ def apply_time(machine: Machine) -> str:
     return "OnReset" if machine.faults.volumes_on_reset else "Immediate"
 
 
-def room(machine: Machine, index: int) -> int:
+def free_bytes(machine: Machine, index: int) -> int:
     """Return the free bytes of a drive."""
     path = link(f"{machine.system_id}/Storage/RAID/Drives/{index}")
     left = DRIVE_BYTES

@@ -22,7 +22,7 @@ def create(machine: Machine, body: dict[str, Any]) -> Response:
     known = [link(f"{machine.system_id}/Storage/RAID/Drives/{i}") for i in range(system.DRIVES)]
     if len(drives) < least or any(drive not in known for drive in drives):
         raise Refusal(400, "PropertyValueNotInList", f"{kind} cannot be made of {drives}.")
-    room = data(len(drives)) * min(system.room(machine, known.index(each)) for each in drives)
+    room = data(len(drives)) * min(system.free_bytes(machine, known.index(each)) for each in drives)
     size = body.get("CapacityBytes") or room
     if not 0 < size <= room:
         raise Refusal(400, "ResourceInUse", f"{size} bytes are not left on {drives}.")

@@ -1,4 +1,4 @@
-"""`python -m tests.bench [name ...] [--nodes N]`: measure, and print what was measured."""
+"""`python -m tests.bench [name ...] [--nodes N]`: run benchmarks, and print their results."""
 
 import argparse
 import importlib
@@ -12,17 +12,17 @@ NAMES = sorted(
 parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
 parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(NAMES)}; default: all")
 parser.add_argument(
-    "--nodes", type=int, help="how many at once (default: 50 of lifecycle, 2,000 of load)"
+    "--nodes", type=int, help="nodes at a time (default: 50 for lifecycle, 2,000 for load)"
 )
 parser.add_argument(
-    "--ironic", action="store_true", help="api: ask Ironic the same, installed where need be"
+    "--ironic", action="store_true", help="api: measure Ironic too, and install it if it is missing"
 )
-given = parser.parse_args()
-if unknown := set(given.names) - set(NAMES):
+arguments = parser.parse_args()
+if unknown := set(arguments.names) - set(NAMES):
     parser.error(f"there is no benchmark {min(unknown)!r}; there are {', '.join(NAMES)}")
-if given.ironic and given.names != ["api"]:
+if arguments.ironic and arguments.names != ["api"]:
     parser.error("--ironic is for api")
-beside = {"ironic": True} if given.ironic else {}
-for name in given.names or NAMES:
+options = {"ironic": True} if arguments.ironic else {}
+for name in arguments.names or NAMES:
     bench = importlib.import_module(f"tests.bench.bench_{name.replace('-', '_')}")
-    bench.main(given.nodes, **beside)
+    bench.main(arguments.nodes, **options)

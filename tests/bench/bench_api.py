@@ -1,12 +1,13 @@
 """
-What a request costs: CPU of the API's processes, and requests per second of one client.
+Cost of a request: CPU of the API's processes, and requests per second of one client.
 
-Measured on a real `ingot up` with SQLite and 1,000 nodes, and on one with 100,000. Beside each figure
-stand two floors: a Flask view under the same server that returns the same bytes ready-made, and the
-bare SQL read of the rows plus the JSON encoder; with `--ironic` also Ironic with the same nodes. They
-take turns, a quarter of a second each, and the lower quartile of each is told, so that what else the
-machine does at the time falls on all of them. Heartbeats come from as many agents at once as are
-recorded together; Ironic's one by one.
+Measured on a real `ingot up` with 1,000 nodes on SQLite, on one with as many on PostgreSQL (the CPU
+of its server included), and on one with 100,000 on SQLite. Each figure is compared with two floors: a
+Flask view under the same server that returns the same bytes ready-made, and the bare SQL read of the
+rows plus the JSON encoder; with `--ironic` also with Ironic and the same nodes. The subjects take turns
+of a quarter of a second, and the report has the lower quartile of each, so that other load of the
+machine affects all of them. As many agents send heartbeats concurrently as one transaction records;
+Ironic receives them one by one.
 """
 
 import http.client
@@ -22,7 +23,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,10 +32,12 @@ import orjson
 from flask import Flask, Response
 from granian.constants import Interfaces
 from granian.server.mp import MPServer
+from sqlalchemy import create_engine, inspect, text
 
 from app.api.heartbeats import MOST
 from tests.bench import cpu
 from tests.compare.ironic import Ironic
+from tests.support import postgresql
 from tests.support.fleet import Fleet, until
 from tests.support.ports import free_port
 
@@ -42,12 +45,12 @@ VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 PAGE = 1000
 KNOWN = str(uuid.uuid5(uuid.NAMESPACE_OID, "a node"))
 MAC = "52:54:00:00:00:01"
-#: The service with so many nodes -> how many.
-SMALL, LARGE = "1,000", "100,000"
-NODES = {SMALL: PAGE, LARGE: 100_000, "Ironic": PAGE}
-#: Nodes that are written at once.
+#: Services, and their numbers of nodes.
+SMALL, OTHER, LARGE = "SQLite", "PostgreSQL", "100,000"
+NODES = {SMALL: PAGE, OTHER: PAGE, LARGE: 100_000, "Ironic": PAGE}
+#: Nodes per INSERT.
 BATCH = 2000
-#: Each is measured so many times, for about so many seconds.
+#: Rounds per subject, and seconds per round.
 ROUNDS, ROUND = 12, 0.25
 READS = {
     "list of 1,000": f"/v1/nodes?limit={PAGE}",
@@ -62,12 +65,12 @@ COLUMNS = {
 }
 WRITES = ("PATCH", "POST")
 OF_AGENTS = ("lookup", "heartbeat")
-#: CPU ms per request that we want to stay under
+#: Target of CPU ms per request.
 TARGETS = {
     "list of 1,000": 15.0, "detail of 1,000": 25.0, "one node": 1.5, "PATCH": 4.0,
     "heartbeat": 2.0,
 }  # fmt: skip
-#: A node as racks have them: documents of some size, and an agent's token among them.
+#: A typical node: documents of some size, and the agent's token.
 BODY = {
     "driver": "fake-hardware",
     "resource_class": "baremetal",
@@ -76,15 +79,17 @@ BODY = {
     "extra": {"rack": "r17", "unit": 21, "asset": "A-1234567"},
     "description": "A server in the third row",
 }
-#: What differs from node to node: column -> how it is made of that of the first node.
+#: Columns that differ from node to node -> SQL expression over the first node's value.
 VARIED = {
-    "driver_info": "replace(driver_info, 'bmc.example', 'bmc-' || :number || '.example')",
-    "extra": "replace(extra, 'A-1234567', 'A-' || :number)",
+    "driver_info": "replace(CAST(driver_info AS TEXT), 'bmc.example', 'bmc-' || :number || '.example')",
+    "extra": "replace(CAST(extra AS TEXT), 'A-1234567', 'A-' || :number)",
     "provision_state": ":state",
     "power_state": "'power on'",
     "provision_updated_at": "created_at",
     "updated_at": "created_at",
 }
+#: Those of them that are JSON.
+DOCUMENTS = ("driver_info", "extra")
 STATES = ("enroll", "manageable", "available", "active", "active", "active")
 QUIET = {
     "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "86400",
@@ -94,18 +99,18 @@ QUIET = {
 
 
 class Client:
-    """One connection that stays open."""
+    """One keep-alive connection."""
 
     def __init__(self, url):
         where = urlsplit(url)
         self._connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
 
     def renew(self):
-        """Forget the connection: the server may have closed it meanwhile."""
+        """Reconnect: the server may have closed the connection."""
         self._connection.close()
 
     def ask(self, method, path, body=None, status=200):
-        """The bytes of an answer, which must have this status."""
+        """Send a request; return the body of its response, which must have this status."""
         headers = VERSION | ({"Content-Type": "application/json"} if body is not None else {})
         data = None if body is None else orjson.dumps(body)
         self._connection.request(method, path, data, headers)
@@ -116,51 +121,51 @@ class Client:
 
 
 class Crowd:
-    """So many clients that ask for the same at once."""
+    """Clients that send the same request concurrently."""
 
-    def __init__(self, url, at_once, *asked):
-        self._asks = [partial(Client(url).ask, *asked) for _ in range(at_once)]
+    def __init__(self, url, at_once, *request):
+        self._asks = [partial(Client(url).ask, *request) for _ in range(at_once)]
         self._pool = ThreadPoolExecutor(at_once)
         self.at_once = at_once
 
     def __call__(self):
-        for done in [self._pool.submit(ask) for ask in self._asks]:
-            done.result()
+        for answer in [self._pool.submit(ask) for ask in self._asks]:
+            answer.result()
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """
-    What is measured: used gives its CPU seconds so far, asks has how a request of a name is made.
-
-    url, client, database: of a service.
-    """
+    """A service or a floor that is measured."""
 
     name: str
-    used: Callable[[], float]
-    asks: dict[str, Callable[[], object]]
+    used: Callable[[], float]  # returns the CPU seconds used so far
+    asks: dict[str, Callable[[], object]]  # name of a request -> function that sends it
+    # of a service:
     url: str = ""
     client: Client | None = None
-    database: str = ""
+    database: str = ""  # path
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one request: ms of CPU, and ms until it was answered."""
+    """Cost of one request, in ms."""
 
-    used: float
-    took: float
+    used: float  # CPU
+    took: float  # until the response
 
 
 def main(_nodes, *, ironic=False):
     with ExitStack() as started:
         folder = Path(started.enter_context(tempfile.TemporaryDirectory()))
         small, large = (started.enter_context(ours(folder / name, name)) for name in (SMALL, LARGE))
-        services = [small, *([started.enter_context(theirs(folder))] if ironic else [])]
+        services = [small, started.enter_context(on_postgresql(folder / OTHER))]
+        if ironic:
+            services.append(started.enter_context(theirs(folder)))
         for each in (large, *services):
             fill(each, NODES[each.name])
         contents = {name: small.client.ask("GET", path) for name, path in READS.items()}
-        floors = started.enter_context(ready_made(contents)), bare(small.database)
+        file = small.database.removeprefix("sqlite:///")
+        floors = started.enter_context(ready_made(contents)), bare(file)
         for each in (large, *services):
             each.client.renew()
         results = measure((*services, large, *floors), READS)
@@ -175,14 +180,29 @@ def main(_nodes, *, ironic=False):
 def ours(folder, name):
     folder.mkdir()
     with Fleet(folder, conductors=1, **QUIET) as fleet:
-        yield service(name, fleet.url, fleet.pids()["api"], f"{fleet.data}/ingot.db")
+        roots = fleet.pids()["api"]
+        yield service(name, fleet.url, roots, f"sqlite:///{fleet.data}/ingot.db")
+
+
+@contextmanager
+def on_postgresql(folder):
+    """The service on PostgreSQL; the time of the server's processes counts, too."""
+    folder.mkdir()
+    with postgresql.serving() as server:
+        url = server.database()
+        with Fleet(folder, conductors=1, **QUIET, INGOT_DATABASE_CONNECTION=url) as fleet:
+            api = cpu.family(fleet.pids()["api"])
+            made = service(OTHER, fleet.url, api, url.replace("://", "+psycopg://", 1))
+            # the server starts and ends processes, so their time is that of its tree
+            used = lambda: cpu.of_processes(api) + cpu.of_trees([server.pid])  # noqa: E731
+            yield replace(made, used=used)
 
 
 @contextmanager
 def theirs(folder):
-    """Ironic. Its API and its conductor are one process; for a change, both have to work."""
+    """Ironic. Its API and its conductor are one process; a change needs both."""
     with Ironic(folder) as running:
-        yield service("Ironic", running.url, [running.pid], f"{folder}/ironic/ironic.db")
+        yield service("Ironic", running.url, [running.pid], f"sqlite:///{folder}/ironic/ironic.db")
 
 
 def service(name, url, roots, database):
@@ -200,37 +220,52 @@ def service(name, url, roots, database):
 
 
 def fill(service, wanted):
-    """Enroll a node, and copy it, with what differs within a rack, until there are `wanted`."""
+    """Enroll a node, and copy it with the differences within a rack until there are `wanted`."""
     service.client.ask("POST", "/v1/nodes", BODY | {"uuid": KNOWN, "name": "node-0"}, 201)
-    connection = sqlite3.connect(service.database, timeout=60)
-    told = {"uuid": ":uuid", "name": "'node-' || :number", **VARIED}
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(nodes)")]
-    kept = [name for name in columns if name not in ("id", *told)]
-    copy = (
-        f"INSERT INTO nodes ({', '.join([*told, *kept])})"
-        f" SELECT {', '.join([*told.values(), *kept])} FROM nodes WHERE uuid = '{KNOWN}'"
+    varied = {"uuid": ":uuid", "name": "'node-' || :number", **VARIED}
+    with writing(service) as connection:
+        columns = [each["name"] for each in inspect(connection).get_columns("nodes")]
+        if connection.dialect.name == "postgresql":
+            varied |= {name: f"CAST({varied[name]} AS JSON)" for name in DOCUMENTS}
+    copied = [name for name in columns if name not in ("id", *varied)]
+    copy = text(
+        f"INSERT INTO nodes ({', '.join([*varied, *copied])})"
+        f" SELECT {', '.join([*varied.values(), *copied])} FROM nodes WHERE uuid = '{KNOWN}'"
     )
     for start in range(1, wanted, BATCH):
-        with connection:  # of its own each: the service writes, too
-            connection.executemany(
+        with writing(service) as connection:  # one transaction per batch: the service writes, too
+            connection.execute(
                 copy,
-                (
-                    {"uuid": str(uuid.uuid4()), "number": each, "state": STATES[each % len(STATES)]}
+                [
+                    {
+                        "uuid": str(uuid.uuid4()),
+                        "number": str(each),
+                        "state": STATES[each % len(STATES)],
+                    }
                     for each in range(start, min(start + BATCH, wanted))
-                ),
+                ],
             )
-    with connection:
-        connection.execute("ANALYZE")
-    connection.close()
+    with writing(service) as connection:
+        connection.execute(text("ANALYZE"))
+
+
+@contextmanager
+def writing(service):
+    """A transaction in the database of a service."""
+    engine = create_engine(service.database)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 def of_agent(service):
-    """The requests of the agent that the known node waits for. It has a token."""
-    with sqlite3.connect(service.database, timeout=60) as connection:
+    """Requests of the known node's agent, which has a token."""
+    with writing(service) as connection:
         connection.execute(
-            f"UPDATE nodes SET provision_state = 'wait call-back' WHERE uuid = '{KNOWN}'"
+            text(f"UPDATE nodes SET provision_state = 'wait call-back' WHERE uuid = '{KNOWN}'")
         )
-    connection.close()
     client = service.client
     client.ask("POST", "/v1/ports", {"node_uuid": KNOWN, "address": MAC}, 201)
     look_up = partial(client.ask, "GET", f"/v1/lookup?addresses={MAC}&node_uuid={KNOWN}")
@@ -240,8 +275,8 @@ def of_agent(service):
         "agent_version": "11.0",
     }
     agents = 1 if service.name == "Ironic" else MOST
-    asked = "POST", f"/v1/heartbeat/{KNOWN}", sign, 202
-    return {"lookup": look_up, "heartbeat": Crowd(service.url, agents, *asked)}
+    request = "POST", f"/v1/heartbeat/{KNOWN}", sign, 202
+    return {"lookup": look_up, "heartbeat": Crowd(service.url, agents, *request)}
 
 
 def measure(subjects, names):
@@ -259,7 +294,7 @@ def measure(subjects, names):
                 costs.append(cost(each, name, times))
         for each, (_, costs) in rounds.items():
             used, took = (
-                statistics.quantiles(values, n=4)[0]
+                statistics.quantiles(values, n=4, method="inclusive")[0]
                 for values in ([one.used for one in costs], [one.took for one in costs])
             )
             results[name, each.name] = Cost(used, took)
@@ -267,7 +302,7 @@ def measure(subjects, names):
 
 
 def at_once(ask):
-    """How many requests it makes."""
+    """Number of requests that one call makes."""
     return getattr(ask, "at_once", 1)
 
 
@@ -282,14 +317,14 @@ def cost(subject, name, times):
 
 
 def floor_of(content):
-    """CPU ms of a Flask view that has the bytes ready, under the same server."""
+    """CPU ms of a Flask view that returns ready-made bytes, under the same server."""
     with ready_made({"it": content}) as subject:
         return measure((subject,), ("it",))["it", subject.name].used
 
 
 @contextmanager
 def ready_made(contents):
-    """A server that has the answers to requests of these names as bytes."""
+    """A server that returns ready-made bytes for each request, by name."""
     port = free_port()
     child = multiprocessing.get_context("fork").Process(target=serve, args=(contents, port))
     child.start()
@@ -328,7 +363,7 @@ def serve(contents, port):
 
 
 def bare(database):
-    """Reading the rows with the database's own module, and encoding them."""
+    """Read the rows with `sqlite3` alone, and encode them."""
 
     def read(columns, limit):
         with closing(sqlite3.connect(database)) as connection:
@@ -336,18 +371,18 @@ def bare(database):
             rows = connection.execute(f"SELECT {columns} FROM nodes ORDER BY id LIMIT {limit}")
             orjson.dumps([dict(row) for row in rows])
 
-    asks = {name: partial(read, *what) for name, what in COLUMNS.items()}
+    asks = {name: partial(read, *query) for name, query in COLUMNS.items()}
     return Subject("bare SQL", time.process_time, asks)
 
 
 def report(results):
-    columns = ("ready-made", "bare SQL", SMALL, LARGE, "Ironic")
+    columns = ("ready-made", "bare SQL", SMALL, OTHER, LARGE, "Ironic")
     print(f"  {'CPU ms per request':20}{''.join(f'{each:>12}' for each in columns)}", end="")
     print(f"{'times':>8}{'target':>8}{'per s':>8}")
     for name in (*READS, *WRITES, *OF_AGENTS):
         found = [results.get((name, each)) for each in columns]
         small, other = results[name, SMALL], results.get((name, "Ironic"))
-        told = [f"{each.used:12.2f}" if each else " " * 12 for each in found]
+        cells = [f"{each.used:12.2f}" if each else " " * 12 for each in found]
         times = f"{other.used / small.used:8.0f}" if other else " " * 8
         target = f"{TARGETS[name]:8.1f}" if name in TARGETS else " " * 8
-        print(f"  {name:20}{''.join(told)}{times}{target}{1000 / small.took:8.0f}")
+        print(f"  {name:20}{''.join(cells)}{times}{target}{1000 / small.took:8.0f}")

@@ -1,7 +1,7 @@
 """
-How long a heartbeat takes: agents on connections that they keep, in an open loop.
+Latency of a heartbeat: agents on keep-alive connections, in an open loop.
 
-Each agent calls at its time, whether its last heartbeat was answered or not. The API is that of a real
+Each agent sends on schedule, even if its last heartbeat is still unanswered. The API is that of a real
 `ingot up` with its default settings and SQLite; its CPU time is measured in the same rounds.
 """
 
@@ -34,7 +34,7 @@ class Load:
     agents: int
     gap: float  # seconds between two heartbeats of an agent
     spread: bool  # evenly over the gap, or all at the same moment
-    rounds: int  # heartbeats of each agent that are measured
+    rounds: int  # measured heartbeats per agent
 
 
 LOADS = {
@@ -73,7 +73,7 @@ def listen(fleet):
 
 
 async def measured(agents, url, nodes, load, used):
-    """(CPU ms of a heartbeat, ms until each was answered, in order)"""
+    """CPU ms per heartbeat, and the sorted latencies in ms."""
     nodes, took = nodes[: load.agents], []
     connections = {node: client(limit=1, keepalive_timeout=3600) for node in nodes}
     await in_turns(lambda node: agents.heartbeat(connections[node], url, node), nodes, 32)

@@ -1,9 +1,9 @@
 """
-What the service costs while nothing is to be done: CPU and memory of each process.
+Cost of an idle service: CPU and memory of each process.
 
-A real `ingot up` with its default settings, on SQLite and on PostgreSQL. Beside it the floor: a bare
-Celery worker, a bare Celery beat with one task every two seconds, and their Redis. Memory is PSS, where
-a page that several processes share counts once in all.
+A real `ingot up` with its default settings, on SQLite and on PostgreSQL. Its floor is a bare Celery
+worker, a bare Celery beat with one task every two seconds, and their Redis. Memory is PSS, which
+counts a page that several processes share once in all.
 """
 
 import os
@@ -19,7 +19,7 @@ from tests.bench.bench_lifecycle import PRODUCTION
 from tests.support import postgresql
 from tests.support.fleet import Fleet
 
-#: Seconds before the service is watched, so that the work of a start is over, and while it is.
+#: Seconds before the measurement, for the work of the start to end, and seconds of the measurement.
 SETTLED, WATCHED = 20.0, 60.0
 DEFAULTS = {**PRODUCTION, "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "60"}
 
@@ -42,7 +42,7 @@ def measured_on(kind):
 
 
 def names(pids):
-    """pid -> what the process is"""
+    """pid -> name of the process"""
     named = {pids["up"]: "up", pids["redis"][0]: "redis", pids["beat"][0]: "beat"}
     (conductor,) = pids["conductors"].values()
     for root, name, child in (

@@ -1,11 +1,11 @@
 """
-What a node's whole life costs: enroll, manage, provide (with cleaning), active, deleted.
+Cost of a node's whole life: enroll, manage, provide (with cleaning), active, deleted.
 
 All nodes go through each verb together, over the REST API of a real `ingot up` with its settings
 for production, two conductors and fake hardware that takes no time; on SQLite and on PostgreSQL,
-which take turns. What is counted is CPU seconds of the service's processes per lifecycle, the
-PostgreSQL server's included; beside it the floor that Celery and Redis alone need for as many tasks
-in as many chains, measured in the same run.
+in turns. The measure is CPU seconds of the service's processes per lifecycle, including those of the
+PostgreSQL server. The floor is the cost of Celery and Redis alone for as many tasks in as many
+chains, measured in the same run.
 """
 
 import statistics
@@ -28,15 +28,15 @@ VERBS = {
 }
 WARM_UP = 5
 STARTS = 3
-#: The fleet of the tests notices deaths soon, which costs; here all is as it is by default.
+#: Default settings: the settings of the tests detect deaths soon, which costs CPU.
 PRODUCTION = {
     each.variable: str(each.default)
     for each in options.options(Settings)
-    if each.variable in QUICK and each.group == "conductor"
+    if each.variable in QUICK and each.group == "conductor" and not isinstance(each.default, tuple)
 }
 
 
-#: Times that each database has its turn.
+#: Turns of each database.
 ROUNDS = 2
 
 
@@ -68,16 +68,13 @@ def on_postgresql():
 
 
 class Service:
-    """
-    A fleet, and the server of its database where it has one.
-
-    used: role -> CPU seconds, wall: seconds, both of all that was measured. lengths: the numbers of
-    steps of a node's operations.
-    """
+    """A fleet, and the server of its database if it has one."""
 
     def __init__(self, fleet, server=None):
         self._fleet, self._server = fleet, server
-        self.used, self.wall = Counter(), 0.0
+        self.used = Counter()  # role -> CPU seconds of all measurements
+        self.wall = 0.0  # seconds of all measurements
+        self.lengths = []  # number of steps of each operation of a node
         self._live(WARM_UP)
 
     def measure(self, nodes):
@@ -96,13 +93,13 @@ class Service:
         return used
 
     def _live(self, nodes, then=lambda: None):
-        """The lives of so many nodes, which are then deleted; the lengths of their operations."""
+        """Take nodes through their lives and delete them; return the lengths of their operations."""
         fleet = self._fleet
         made = fleet.create_nodes(nodes)
         for verb, state in VERBS.items():
             fleet.provision(made, verb)
             there = dict.fromkeys(made, state)
-            # seldom: to be asked costs the service time, too
+            # seldom: polling costs the service CPU, too
             until(lambda there=there: fleet.states() == there, state, between=0.25)
         then()
         lengths = [len(each["steps"]) for each in reversed(fleet.operations(made[0]))]

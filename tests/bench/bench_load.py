@@ -1,15 +1,16 @@
 """
-What it costs to have very many operations in flight: 2,000 nodes being cleaned by their agents.
+Cost of very many operations in flight: 2,000 nodes being cleaned by their agents.
 
-One conductor of a real `ingot up` with its settings for production, SQLite, and fake hardware; the
-agents are one small server in this process, whose step never ends, and a loop that sends their
-heartbeats, one every 30 s each: first each on the connection that its agent keeps, as agents do,
-then each on a new one, as through a proxy that keeps none. What is counted is CPU seconds of the
-service's processes, with heartbeats and without; and with a tenth of the nodes in flight, half of
-them, all, and after minutes with all: memory, threads and open files of each role. Beside the
-heartbeat stands the floor: the same requests at the same pace, to a Flask view under the same
-server that answers without a look at them. In the end, beside all that wait, come a few nodes more,
-whose step ends: how long does it take from its end until the node is available?
+One conductor of a real `ingot up` with its settings for production, SQLite, and fake hardware. The
+agents are one small server in this process, whose step never ends, and a loop that sends the
+heartbeat of each agent every 30 s: first on a keep-alive connection per agent, then on a new
+connection each, as through a proxy that keeps none.
+
+Measured are CPU seconds of the service's processes, with heartbeats and without; and memory, threads
+and open files of each role with a tenth of the nodes in flight, with half of them, with all, and
+after minutes with all. The floor of the heartbeat is the same requests at the same pace to a Flask
+view under the same server that answers without reading them. At the end, a few more nodes run a step
+that ends: the delay is the time from its end until the node is available.
 """
 
 import asyncio
@@ -40,11 +41,11 @@ from tests.bench.bench_lifecycle import PRODUCTION
 from tests.support.fleet import Fleet, until
 from tests.support.ports import free_port
 
-#: Nodes in flight when `--nodes` does not say otherwise, and seconds between an agent's heartbeats.
+#: Nodes in flight without `--nodes`, and seconds between an agent's heartbeats.
 NODES, GAP = 2000, 30.0
-#: Seconds for which the service is watched, without heartbeats, and with them.
+#: Seconds of each measurement, without and with heartbeats.
 WATCHED = 120.0
-#: Nodes that come in the end, and seconds that their step takes.
+#: Nodes that are cleaned at the end, and seconds that their step takes.
 QUICK, STEP_SECONDS = 20, 2.0
 SETTINGS = {
     **PRODUCTION,
@@ -58,43 +59,35 @@ STEP = {"interface": "deploy", "step": "scrub", "priority": 10, "abortable": Tru
 
 @dataclass
 class Needs:
-    """What the processes of a role have: MiB, threads, open files."""
+    """Resources of the processes of a role."""
 
-    memory: float
+    memory: float  # MiB
     threads: int
-    files: int
+    files: int  # open files
 
 
 @dataclass
 class Measured:
-    """
-    needs: at which point -> role -> Needs. idle: CPU seconds a second of each role without
-    heartbeats. busy: whether connections are kept -> the same with them. floor: whether they are
-    kept -> of what only answers them. looks: at agents, a second. delays: seconds from the end of a
-    step until its node is available, of the nodes that came in the end.
-    """
+    """Results; `kept` says whether the agents keep their connections."""
 
-    needs: dict = field(default_factory=dict)
-    idle: dict = field(default_factory=dict)
-    busy: dict = field(default_factory=dict)
-    floor: dict = field(default_factory=dict)
-    looks: float = 0
-    delays: list = field(default_factory=list)
+    needs: dict = field(default_factory=dict)  # moment -> role -> Needs
+    idle: dict = field(default_factory=dict)  # role -> CPU seconds per second without heartbeats
+    busy: dict = field(default_factory=dict)  # kept -> role -> CPU seconds per second with them
+    floor: dict = field(default_factory=dict)  # kept -> CPU seconds per second of the floor
+    looks: float = 0  # polls of agents per second
+    delays: list = field(default_factory=list)  # seconds from the end of a step to `available`
 
 
 class Agents:
-    """
-    All agents at one address: the path says whose commands are meant.
-
-    ends: when the step of one of the `quick` has ended. looks: how often anybody was asked.
-    """
+    """All agents, at one address: the path has the node."""
 
     def __init__(self, nodes, quick=()):
         self._commands = {node: [] for node in (*nodes, *quick)}
         self._quick = frozenset(quick)
-        self.ends = {}
+        self.ends = {}  # one of the `quick` nodes -> monotonic time at which its step ends
         self.tokens = {}
-        self.refused = self.looks = 0
+        self.refused = 0  # heartbeats
+        self.looks = 0  # polls by the service
 
     def handle(self, request):
         node = request.path.split("/")[1]
@@ -105,16 +98,16 @@ class Agents:
                 commands[-1]["command_status"] = "SUCCEEDED"
             return answer({"commands": commands})
         order = request.json()
-        asked = order["name"] == "clean.get_clean_steps"
+        is_query = order["name"] == "clean.get_clean_steps"
         step = order["params"].get("step")
         listed = {"clean_steps": {"m": [STEP]}, "hardware_manager_version": {"m": "1"}}
         commands.append(
             {
                 "id": f"{node}-{len(commands)}",
                 "command_name": order["name"].partition(".")[2],
-                "command_status": "SUCCEEDED" if asked else "RUNNING",
+                "command_status": "SUCCEEDED" if is_query else "RUNNING",
                 "command_error": None,
-                "command_result": listed if asked else {"clean_step": step} if step else None,
+                "command_result": listed if is_query else {"clean_step": step} if step else None,
             }
         )
         if step and node in self._quick:
@@ -122,7 +115,7 @@ class Agents:
         return answer(commands[-1])
 
     def at_work(self):
-        """How many run their step."""
+        """Number of agents that run their step."""
         return sum(
             any(each["command_status"] == "RUNNING" for each in known)
             for node, known in list(self._commands.items())
@@ -135,8 +128,8 @@ class Agents:
 
     async def announce(self, http, url, node):
         async with http.get(f"{url}/v1/lookup", params={"node_uuid": node}) as found:
-            told = await found.json()
-            self.tokens[node] = told["config"]["agent_token"]
+            answer = await found.json()
+            self.tokens[node] = answer["config"]["agent_token"]
         await self.heartbeat(http, url, node)
 
     async def heartbeat(self, http, url, node):
@@ -150,7 +143,7 @@ class Agents:
 
 @contextmanager
 def serving(agents):
-    """The agents' server, on a loop of its own; gives that loop."""
+    """Serve the agents on an event loop of their own; yield a function that runs a coroutine there."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -206,7 +199,7 @@ def measure(folder, nodes, seconds, quick):
 
 @contextmanager
 def deaf():
-    """What answers heartbeats and does nothing: (its URL, its pid)"""
+    """Serve a floor that answers heartbeats without reading them: (its URL, its pid)."""
     port = free_port()
     child = multiprocessing.get_context("fork").Process(target=answer_all, args=(port,))
     child.start()
@@ -237,7 +230,7 @@ def is_open(port):
 
 
 def delays(fleet, agents, done, nodes):
-    """Take nodes through a cleaning whose step ends; seconds from its end until each is available."""
+    """Clean nodes with a step that ends; return the seconds from its end until each is available."""
     fleet.provision(nodes, "provide")
     until(lambda: states(fleet, nodes) == {"clean wait": len(nodes)}, "waiting", between=0.5)
     done(agents.announce_all(fleet.url, nodes))
@@ -254,7 +247,7 @@ def delays(fleet, agents, done, nodes):
 
 
 def fill(fleet, count):
-    """That many manageable nodes; the UUIDs."""
+    """Create that many manageable nodes; return their UUIDs."""
     first = fleet.create_nodes(1, deploy_interface="direct")[0]
     made = [first, *(str(uuid.uuid4()) for _ in range(count - 1))]
     with sqlite3.connect(f"{fleet.data}/ingot.db", timeout=60) as connection:
@@ -270,7 +263,7 @@ def fill(fleet, count):
 
 
 def bring(fleet, agents, done, nodes):
-    """Let nodes be cleaned until the agent of each runs its step."""
+    """Start the cleaning of nodes, and wait until the agent of each runs its step."""
     wanted = agents.at_work() + len(nodes)
     fleet.provision(nodes, "provide")
     until(lambda: states(fleet).get("clean wait", 0) == wanted, "waiting", 600, between=1)
@@ -299,9 +292,9 @@ async def in_turns(work, items, lanes=8):
 @contextmanager
 def calling(agents, done, url, nodes, kept):
     """
-    What makes every agent give a sign of life every `GAP` seconds, evenly spread, for some seconds.
+    Yield a function that sends each agent's heartbeat every `GAP` seconds, evenly spread, for a time.
 
-    kept: each keeps a connection, which is open already.
+    kept: each agent keeps its connection, which is already open.
     """
 
     async def connect():
@@ -332,7 +325,7 @@ def calling(agents, done, url, nodes, kept):
 
 
 def state_of(fleet, nodes=None):
-    """node -> provision state, of these nodes or of all"""
+    """Return node -> provision state, of these nodes or of all."""
     with sqlite3.connect(f"file:{fleet.data}/ingot.db?mode=ro", uri=True, timeout=60) as connection:
         found = dict(connection.execute("SELECT uuid, provision_state FROM nodes").fetchall())
     connection.close()
@@ -340,12 +333,12 @@ def state_of(fleet, nodes=None):
 
 
 def states(fleet, nodes=None):
-    """state -> how many of these nodes, or of all"""
+    """Return provision state -> number of these nodes, or of all."""
     return Counter(state_of(fleet, nodes).values())
 
 
 def used(fleet, seconds, work):
-    """role -> CPU seconds a second, of `work`"""
+    """Return role -> CPU seconds per second, during `work`."""
     before = cpu.of_roles(fleet.pids())
     began = time.monotonic()
     work()
@@ -386,8 +379,8 @@ def report(nodes, found):
     roles = next(iter(found.needs.values()))
     print(f"  {'MiB, threads, open files':26}" + "".join(f"{role:>18}" for role in roles))
     for point, needed in found.needs.items():
-        told = (f"{each.memory:.0f}, {each.threads}, {each.files}" for each in needed.values())
-        print(f"  {point:26}" + "".join(f"{each:>18}" for each in told))
+        cells = (f"{each.memory:.0f}, {each.threads}, {each.files}" for each in needed.values())
+        print(f"  {point:26}" + "".join(f"{each:>18}" for each in cells))
     kept, new = found.busy[True], found.busy[False]
     print(f"\n  {'% of one core':26}{'quiet':>10}{'heartbeats':>12}{'on new connections':>20}")
     spent = [*((role, found.idle[role], kept[role], new[role]) for role in found.idle)]
@@ -401,10 +394,10 @@ def report(nodes, found):
         more = sum(found.busy[busy].values()) - quiet
         print(
             f"  A heartbeat on {where} connection ({rate:.0f} a second): {more * 100:.1f} % of a"
-            f" core, {more / rate * 1000:.2f} ms each; answered by Flask without a look at it:"
+            f" core, {more / rate * 1000:.2f} ms each; answered by Flask without reading it:"
             f" {found.floor[busy] / rate * 1000:.2f} ms; ratio {more / found.floor[busy]:.1f}"
         )
-    print(f"  Agents were looked at {found.looks:.0f} times a second.")
+    print(f"  Agents were polled {found.looks:.0f} times a second.")
     print(
         f"  From the end of a step of {STEP_SECONDS:g} s until its node was available: median"
         f" {statistics.median(found.delays):.1f} s, longest {found.delays[-1]:.1f} s,"

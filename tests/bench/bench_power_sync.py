@@ -1,11 +1,11 @@
 """
-What a power sweep costs: CPU seconds of one, with 1,000 nodes and with 10,000.
+Cost of a power sync: CPU seconds with 1,000 nodes and with 10,000.
 
-The sweep is the conductor's own function, on SQLite, over nodes whose BMCs are the simulator's kind
-of server in a process of its own and answer at once; `fake` nodes show what is not Redfish. Beside
-them stands the floor: the same number of bare aiohttp reads of the same document. What a sweep
-takes of memory and of open files must not grow with the number of nodes, nor with that of sweeps;
-and machines that never answer must not hold up the others.
+The sync is the conductor's own function, on SQLite. The BMCs of the nodes are the simulator's kind
+of server, in a process of its own, and answer at once; `fake` nodes show the share of Redfish. The
+floor is the same number of bare aiohttp reads of the same document. Memory and open files of a sync
+must not grow with the number of nodes, nor with the number of syncs; and machines that never answer
+must not delay the others.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from drivers.simulator.server import json as answer
 from workers.periodic import power_sync
 
 SIZES = (1_000, 10_000)
-#: Of the machines, one in so many never answers, when that is what is measured; and for how many
-#: seconds it is waited for.
+#: In the measurement with silent machines: every so many-th machine never answers, for so many
+#: seconds each.
 SILENT, TIMEOUT = 100, 2.0
 SYSTEM = "/redfish/v1/Systems/1"
-ALIVE = {"INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "86400", "INGOT_REDFISH_SYNC_TIMEOUT": str(TIMEOUT)}
+ALIVE = {"INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "86400"}
 DOCUMENT = {"@odata.id": SYSTEM, "Id": "1", "PowerState": "On", "Actions": {}}
 REDFISH = {
     "redfish_system_id": SYSTEM, "redfish_auth_type": "basic", "redfish_username": "a",
@@ -47,22 +47,19 @@ REDFISH = {
 
 @dataclass
 class Swept:
-    """
-    cpu, seconds: of the sweep. peak: MiB that it needed beyond what was there before; files: that
-    were open besides. growth: MiB that two more sweeps left behind.
-    """
+    """Cost of one power sync."""
 
-    cpu: float
-    seconds: float
-    peak: float = 0
-    files: int = 0
-    growth: float = 0
+    cpu: float  # seconds
+    seconds: float  # wall clock
+    peak: float = 0  # MiB above the memory before it
+    files: int = 0  # most open files above those before it
+    growth: float = 0  # MiB that two more syncs left behind
 
 
 def main(_nodes):
-    with machines() as port, silence() as nobody:
+    with machines() as port, silence() as silent:
         rows = [
-            (size, sweep(size, port), sweep(size), floor(size, port), sweep(size, port, nobody))
+            (size, sweep(size, port), sweep(size), floor(size, port), sweep(size, port, silent))
             for size in SIZES
         ]
     report(rows)
@@ -70,7 +67,7 @@ def main(_nodes):
 
 @contextmanager
 def machines():
-    """The port of all BMCs; each node has an address of its own on it."""
+    """Yield the port of all BMCs; each node has an address of its own."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     child = context.Process(target=serve, args=(theirs,))
@@ -93,7 +90,7 @@ def serve(pipe):
 
 @contextmanager
 def silence():
-    """A port where everybody is let in, and nobody is answered."""
+    """A port that accepts connections and never answers."""
     with socket.create_server(("0.0.0.0", 0), backlog=4096) as listener:
         yield listener.getsockname()[1]
 
@@ -104,15 +101,16 @@ def address(number):
 
 def sweep(size, port=None, silent=None):
     """
-    A sweep over that many nodes, once their BMCs are known.
+    Run a power sync of that many nodes, once their BMCs are known.
 
-    port: of the BMCs; None: the nodes are fake. silent: the port of those that never answer, if
-    there are to be any.
+    port: of the BMCs; None: the nodes are fake. silent: port of the BMCs that never answer; None:
+    all answer.
     """
+    timeout = {"INGOT_REDFISH_SYNC_TIMEOUT": str(TIMEOUT)} if silent else {}
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ingot.db"
         schema.upgrade(url)
-        environ = {"INGOT_DATABASE_CONNECTION": url, **ALIVE}
+        environ = {"INGOT_DATABASE_CONNECTION": url, **ALIVE, **timeout}
         runtime = make(settings.load(environ), lambda _message: True)
         loaded = {name: {} for name in runtime.drivers.types}
         lost = 0
@@ -134,8 +132,8 @@ def sweep(size, port=None, silent=None):
 
 
 def watched(work, size, lost=0):
-    """What a sweep needs; `lost` machines cannot be read."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    """Measure a power sync; `lost` machines cannot be read."""
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before, open_before = memory("VmRSS"), open_files()
     ended, most = threading.Event(), 0
 
@@ -162,7 +160,7 @@ def open_files():
 
 
 def memory(name):
-    """MiB of this process: VmRSS, or VmHWM, the most."""
+    """MiB of this process: VmRSS (now), or VmHWM (peak)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
@@ -180,7 +178,7 @@ def row(number, port, silent):
 
 
 def floor(size, port):
-    """The same for bare reads, as many at once as a sweep has, each on a connection of its own."""
+    """Cost of bare reads, with the concurrency of a sync, each on a connection of its own."""
 
     async def read():
         numbers = iter(range(size))
@@ -203,8 +201,8 @@ def report(rows):
     print("Power sweep of one conductor, BMCs that answer at once:\n")
     print(f"  {'CPU s (seconds)':>16}{'Redfish':>16}{'fake':>16}{'bare reads':>16}{'ratio':>8}")
     for size, redfish, fake, bare, _ in rows:
-        told = [f"{each.cpu:.2f} ({each.seconds:.1f})" for each in (redfish, fake, bare)]
-        print(f"  {size:10} nodes" + "".join(f"{each:>16}" for each in told), end="")
+        cells = [f"{each.cpu:.2f} ({each.seconds:.1f})" for each in (redfish, fake, bare)]
+        print(f"  {size:10} nodes" + "".join(f"{each:>16}" for each in cells), end="")
         print(f"{redfish.cpu / bare.cpu:8.1f}")
     print(f"\n  {'of Redfish':>16}{'ms a node':>16}{'MiB more':>16}{'open files':>16}", end="")
     print(f"{'MiB left by two':>18}{f'1 in {SILENT} silent for {TIMEOUT:g} s':>26}")

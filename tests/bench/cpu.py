@@ -1,4 +1,4 @@
-"""The processor time that processes have used, from /proc."""
+"""CPU time of processes, from /proc."""
 
 import os
 import time
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
-#: Linux: the clock of a process is named by its pid and by what it counts.
+#: Linux derives the clock id of a process from its pid and the kind of clock.
 _SCHEDULED = 2
 
 
 @dataclass(frozen=True)
 class Process:
-    """own: seconds, user and system. reaped: those of its children that have ended."""
+    """CPU time of a process, in seconds."""
 
-    parent: int
-    own: float
-    reaped: float
+    parent: int  # pid
+    own: float  # user and system
+    reaped: float  # of children that have ended
 
 
 def processes():
-    """pid -> Process, of everything that runs here."""
+    """Return pid -> Process, of all running processes."""
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            # what follows the name, which may hold anything, begins with field 3
+            # the fields after the name, which may contain anything, begin with field 3
             fields = (path / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
@@ -47,18 +47,18 @@ def family(roots):
 
 
 def of_processes(pids):
-    """Seconds of these processes, to the microsecond; they live, and end none of their children."""
+    """Return the CPU seconds of these processes, to the microsecond; no child of theirs may end."""
     return sum(time.clock_gettime(~pid << 3 | _SCHEDULED) for pid in pids)
 
 
 def of_trees(roots):
-    """Seconds of these processes and all their descendants, the dead ones included."""
+    """Return the CPU seconds of these processes and all their descendants, including dead ones."""
     known = processes()
     return sum(known[pid].own + known[pid].reaped for pid in family(roots) if pid in known)
 
 
 def of_roles(pids):
-    """role -> seconds, of what the pid file of `ingot up` lists; `up` without its children."""
+    """role -> CPU seconds of the processes in the pid file of `ingot up`; `up` without children."""
     return {
         "api": of_trees(pids["api"]),
         "conductors": of_trees(pids["conductors"].values()),

@@ -1,9 +1,9 @@
 """
-The floor: what Celery and Redis alone cost for chains of tasks that do nothing.
+The floor: cost of Celery and Redis alone for chains of tasks that do nothing.
 
 `python -m tests.bench.floor <broker url> <threads>` is the one worker that runs them, and
-`python -m tests.bench.floor beat <broker url> <folder>` a bare beat. The worker is set up
-as a conductor is: a pool of threads, acks_late, nothing prefetched, no results.
+`python -m tests.bench.floor beat <broker url> <folder>` a bare beat. The worker is configured as a
+conductor: a pool of threads, acks_late, no prefetching, no results.
 """
 
 import subprocess
@@ -34,7 +34,7 @@ def application(url):
 
     @app.task(name="floor.nothing")
     def nothing():
-        """What a step costs before it does anything."""
+        """Do nothing: the overhead of a step."""
 
     return app, nothing
 
@@ -48,7 +48,7 @@ def work(url, threads):
 
 
 def beat(url, folder):
-    """Be a beat that sends one task every two seconds. folder: where Celery keeps its schedule."""
+    """Run a beat that sends one task every two seconds. folder: of Celery's schedule."""
     app, nothing = application(url)
     app.conf.beat_schedule = {"nothing": {"task": nothing.name, "schedule": 2.0}}
     app.Beat(schedule=f"{folder}/schedule", loglevel="warning", quiet=True).run()
@@ -56,7 +56,7 @@ def beat(url, folder):
 
 @contextmanager
 def running(threads):
-    """A Redis and a worker; (their processes by name, the application, its task, a client)."""
+    """Yield a Redis and a worker: (processes by name, application, its task, Redis client)."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "redis").mkdir()
@@ -65,7 +65,7 @@ def running(threads):
         children = {"redis": redis}
         try:
             url = f"redis+socket://{socket}"
-            redis_server.await_answer(url, 1, patience=10)
+            redis_server.await_answer(url, 1, 10)
             command = [sys.executable, "-m", "tests.bench.floor", url, str(threads)]
             children["worker"] = subprocess.Popen(
                 command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -79,7 +79,7 @@ def running(threads):
 
 
 def send(nothing, lengths, times):
-    """One chain for each length, `times` times."""
+    """Send one chain for each length, `times` times."""
     for _ in range(times):
         for length in lengths:
             chain(*(nothing.si() for _ in range(length))).apply_async()
@@ -93,12 +93,12 @@ def await_idle(client):
 
 def measure(lengths, times, threads):
     """
-    CPU seconds of `times` lifecycles, each of one chain for every length.
+    Return CPU seconds of `times` lifecycles, each of one chain per length.
 
-    (of the worker and of sending, of Redis)
+    They are (of the worker and of sending, of Redis).
     """
     with running(threads) as (children, app, nothing, client):
-        send(nothing, lengths, 5)  # so that nothing is done for the first time
+        send(nothing, lengths, 5)  # warm up
         await_idle(client)
 
         def used(name):

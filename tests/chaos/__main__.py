@@ -1,7 +1,7 @@
 """
 `make chaos ARGS="--minutes 10 --nodes 300 --seed N"`: kill everything at random, lose nothing.
 
-Prints what came of it, writes it to docs/reliability.md, and ends with status 1 when anything that
+Prints the results, writes them to docs/reliability.md, and ends with status 1 if any figure that
 must be 0 is not. `--failover`: only the experiment with the death of one of two conductors.
 """
 
@@ -22,17 +22,21 @@ PAGE = ROOT / "docs" / "reliability.md"
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="of storm (default: 10)")
+    parser.add_argument(
+        "--minutes", type=float, default=10, help="length of the storm (default: 10)"
+    )
     parser.add_argument("--nodes", type=int, default=300, help="machines (default: 300)")
-    parser.add_argument("--seed", type=int, help="default: by the clock")
+    parser.add_argument("--seed", type=int, help="of all random choices; default: the clock")
     parser.add_argument("--conductors", type=int, default=3)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--gap", type=float, default=2.0, help="mean seconds between disturbances")
-    parser.add_argument("--rest", type=float, default=600, help="seconds to come to rest in")
-    parser.add_argument("--failover", action="store_true", help="only one death, all else at rest")
+    parser.add_argument("--rest", type=float, default=600, help="most seconds to come to rest")
+    parser.add_argument("--failover", action="store_true", help="only the death of one conductor")
     parser.add_argument("--each", type=int, default=8, help="nodes in each state of --failover")
     parser.add_argument(
-        "--folder", type=Path, help="where all is kept; else it is removed, if nothing is wrong"
+        "--folder",
+        type=Path,
+        help="of all logs; default: a temporary one, removed after a good run",
     )
     parser.add_argument("--no-page", action="store_true", help=f"leave {PAGE.name} as it is")
     return parser.parse_args()
@@ -42,12 +46,12 @@ def say(text):
     print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
-def weather(given, folder, seed):
-    """The storm: its section of the page, and whether all is well."""
-    with Site(folder, given.nodes, seed, conductors=given.conductors) as site:
+def weather(options, folder, seed):
+    """Run the storm; return its section of the page, and whether all is well."""
+    with Site(folder, options.nodes, seed, conductors=options.conductors) as site:
         storm, ledger, verdict, facts = run.storm(
-            site, minutes=given.minutes, gap=given.gap, clients=given.clients, rest=given.rest,
-            say=say,
+            site, minutes=options.minutes, gap=options.gap, clients=options.clients,
+            rest=options.rest, say=say,
         )  # fmt: skip
         if not verdict.ok:
             site.keep_machines()
@@ -59,34 +63,34 @@ def weather(given, folder, seed):
     return text, verdict.ok
 
 
-def death(given, folder, seed):
-    """The failover experiment: its section of the page, and whether nothing was lost."""
+def death(options, folder, seed):
+    """Run the failover experiment; return its section of the page, and whether nothing was lost."""
     results = {}
     for way in failover.WAYS:
         say(f"one of two conductors dies, {way}")
         (folder / way).mkdir()
-        results[way] = failover.measure(folder / way, way, given.each, seed)
+        results[way] = failover.measure(folder / way, way, options.each, seed)
     text = failover.shown(results)
     print(text)
     return text, not any(sum(each.lost.values()) for each in results.values())
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends as Ctrl-C does: nothing is left
-    given = arguments()
-    seed = given.seed if given.seed is not None else int(time.time()) % 100_000
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after Ctrl-C
+    options = arguments()
+    seed = options.seed if options.seed is not None else int(time.time()) % 100_000
     say(f"seed {seed}")
-    folder, ok = given.folder or Path(tempfile.mkdtemp(prefix="ingot-chaos-")), None
+    folder, ok = options.folder or Path(tempfile.mkdtemp(prefix="ingot-chaos-")), None
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        section, work = ("failover", death) if given.failover else ("storm", weather)
-        text, ok = work(given, folder, seed)
+        section, work = ("failover", death) if options.failover else ("storm", weather)
+        text, ok = work(options, folder, seed)
     finally:
         if ok is False:
             say(f"all logs are in {folder}")
-        elif not given.folder:
+        elif not options.folder:
             shutil.rmtree(folder)
-    if not given.no_page:
+    if not options.no_page:
         table.write(PAGE, section, text)
         say(f"written to {PAGE.relative_to(ROOT)}")
     return 0 if ok else 1

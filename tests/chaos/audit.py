@@ -1,8 +1,8 @@
 """
-The audit: the database itself writes down who moved each operation from one state to another.
+The audit: triggers in the database record the process of each state change of an operation.
 
-Every process tells the database its name and life (`application_name`), so this does not depend on
-what the service says of itself. `written_by_others` finds records by who did not hold the step.
+Every process names itself and its life in `application_name`, so the audit does not depend on the
+service's own records. `written_by_others` finds records by processes that did not hold the step.
 """
 
 LAY = """
@@ -30,8 +30,7 @@ CREATE TRIGGER chaos_deaths AFTER UPDATE ON operation_steps FOR EACH ROW
     WHEN (NEW.deaths > OLD.deaths) EXECUTE FUNCTION chaos_note_death();
 """
 
-#: An operation leaves `running` by the hand of who claimed it, or in a takeover; never leaves
-#: `queued` for an outcome without having been claimed.
+#: Only the claimant, or a takeover, ends `running`. A claim precedes every outcome.
 _FOREIGN = """
 WITH claims AS (
     SELECT operation, new_claim AS claim, who FROM chaos_moves
@@ -56,12 +55,12 @@ def lay(site):
 
 
 def written_by_others(site):
-    """Records of steps by processes that did not hold them, as rows."""
+    """Records of steps by processes that did not hold them, as rows of the audit."""
     return site.query(_FOREIGN)
 
 
 def counts(site):
-    """(claims, records, takeovers)"""
+    """Return (claims, records, takeovers)."""
     return site.query(
         "SELECT count(*) FILTER (WHERE new_state = 'running' AND old_state = 'queued'),"
         " count(*) FILTER (WHERE old_state = 'running'),"

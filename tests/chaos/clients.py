@@ -1,8 +1,8 @@
 """
-Clients: callers of the API who ask for every verb at random, and note what was accepted.
+Clients: callers of the API that request every verb at random, and record the accepted requests.
 
-They do as a careful client does: each request carries an `Idempotency-Key` and is repeated, however
-often its answer is lost, until there is one. A node is asked of by one of them at a time.
+They act as a careful client does: each request carries an `Idempotency-Key` and is repeated until
+it is answered. One client at a time sends requests for a node.
 """
 
 import threading
@@ -16,32 +16,28 @@ import requests
 
 from tests.chaos.site import VERSION, wait
 
-#: Seconds for one answer; whoever serves it may be stopped just now.
+#: Seconds for one response; the API process may be stopped.
 ANSWER = 6.0
-#: Seconds for which an answer is sought before it is given up: then nobody knows.
+#: Seconds of repetition after which a request is given up: its result is unknown then.
 GIVE_UP = 180.0
-#: What an answer means. Any other one is asked for again.
+#: Conclusive responses; after any other one the request is repeated.
 ACCEPTED, REFUSED = (200, 202, 204), (400, 403, 404, 406, 409)
 
 
 @dataclass(slots=True)
 class Entry:
-    """
-    A request that was accepted.
+    """A request that was accepted."""
 
-    verb: a target of states/provision, "power" or "maintenance". state: the node's before it.
-    hold: whether it asks for a step at which the node is held. sent, known: seconds since 1970.
-    """
-
-    verb: str
-    state: str
+    verb: str  # target of states/provision, "power" or "maintenance"
+    state: str  # provision state before it
     arguments: dict
-    sent: float
-    known: float
+    sent: float  # seconds since 1970
+    known: float  # seconds since 1970, of the response
     tries: int
 
     @property
     def hold(self):
+        """Whether it requests a step that holds the node."""
         steps = [
             step
             for name, each in self.arguments.items()
@@ -53,11 +49,11 @@ class Entry:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was accepted, by node; and how many requests were refused, repeated or never answered."""
+    """Results of all requests."""
 
-    accepted: dict[str, list[Entry]] = field(default_factory=lambda: defaultdict(list))
+    accepted: dict[str, list[Entry]] = field(default_factory=lambda: defaultdict(list))  # by node
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    unknown: list[tuple[str, str]] = field(default_factory=list)
+    unknown: list[tuple[str, str]] = field(default_factory=list)  # (node, verb) without a response
 
 
 def step(interface, name, **args):
@@ -65,7 +61,7 @@ def step(interface, name, **args):
 
 
 class Client(threading.Thread):
-    """One caller, until `stop` is set; then it settles what it has begun."""
+    """One caller. When `stop` is set, it completes its present request and ends."""
 
     def __init__(self, site, number, nodes, locks, ledger, stop, think=0.3):
         super().__init__(name=f"client-{number}", daemon=True)
@@ -114,13 +110,13 @@ class Client(threading.Thread):
             self.request(node, row, verb, **self.arguments(verb))
 
     def prepare(self, node):
-        """Say what is to be deployed: a node that was torn down has forgotten it."""
+        """Set the image to deploy: a node that was torn down has none."""
         change = [{"op": "add", "path": "/instance_info", "value": self.site.image()}]
         answer = self.ask("PATCH", f"nodes/{node}", change)
         return answer is not None and answer.status_code == 200
 
     def arguments(self, verb):
-        """What comes with a verb, at random."""
+        """Random arguments of a verb."""
         if verb == "rescue":
             return {"rescue_password": "open sesame"}
         pool = STEPS.get(verb)
@@ -131,14 +127,14 @@ class Client(threading.Thread):
             steps.insert(self.random.randint(0, len(steps)), step("power", "hold"))
         steps = [{**each, "args": dict(each["args"])} for each in steps]
         for each in steps:
-            if each["interface"] == "firmware":  # its URL names the order in the machine's log
+            if each["interface"] == "firmware":  # its URL identifies the order in the machine's log
                 number = f"{self.random.getrandbits(64):016x}"
                 url = f"{self.site.control}/firmware/{number}.bin"
                 each["args"] = {"settings": [{"component": "bios", "url": url}]}
         return {f"{verb}_steps": steps}
 
     def request(self, node, row, verb, on=None, **arguments):
-        """Ask until it is known whether it was accepted, and note that it was."""
+        """Send a request until it is answered, and record the result."""
         if verb == "maintenance":
             method, path, body = ("PUT" if on else "DELETE"), f"nodes/{node}/maintenance", None
             arguments = {"on": on}
@@ -169,7 +165,7 @@ class Client(threading.Thread):
         )
 
     def ask(self, method, path, body=None, key=None):
-        """The answer, however often it is lost; None when it has not come in `GIVE_UP` seconds."""
+        """Repeat a request until it is answered; None after `GIVE_UP` seconds."""
         headers = {"Idempotency-Key": key} if key else {}
         url, end, tries = f"{self.site.url}/v1/{path}", time.monotonic() + GIVE_UP, 0
         while time.monotonic() < end:
@@ -193,7 +189,7 @@ class Client(threading.Thread):
 POWER = ("power", 1)
 MAINTENANCE = ("maintenance", 0.3)
 DELETED = ("deleted", 1)
-#: state -> what is asked for in it, and how often
+#: state -> verbs that are requested in it, with their weights
 CHOICES = {
     "enroll": [("manage", 5)],
     "manageable": [
@@ -228,7 +224,7 @@ _OUT_OF_BAND = [
     step("firmware", "update"),
     step("bios", "apply_configuration", settings=[{"name": "ProcTurboMode", "value": "Disabled"}]),
 ]
-#: verb -> the steps of which some are asked for
+#: verb -> steps, some of which are requested
 STEPS = {
     "clean": [
         step("raid", "create_configuration"),

@@ -1,4 +1,4 @@
-"""Disks that are really full: small file systems in memory, for whoever may mount them."""
+"""Disks that are really full: small file systems in memory; they take the right to mount them."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.prerequisites import not_allowed
 
-#: Written at once; what is left is filled byte by byte.
+#: Size of most writes; the last bytes are filled with smaller ones.
 CHUNK = 1 << 20
 
 
@@ -17,7 +17,7 @@ class Disk:
         self._ballast = self.path / "ballast"
 
     def fill(self):
-        """Not a byte is left, also when somebody gives some back and this is called again."""
+        """Fill the disk to the last byte; repeat it after space has been freed."""
         for size in (CHUNK, 4096, 1):
             with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
                 while True:
@@ -29,7 +29,7 @@ class Disk:
 
 @contextmanager
 def disk(path, megabytes, owner=None):
-    """A disk of a size at a path, or the honest word that none can be had here."""
+    """Mount a disk of a size at a path; skip the test if that is not allowed."""
     Path(path).mkdir(parents=True, exist_ok=True)
     options = f"size={megabytes}m,mode=700"
     if owner is not None and not os.geteuid():

@@ -1,8 +1,8 @@
 """
 The failover experiment: kill -9 of one of two conductors with operations in every state.
 
-The same was measured with Ironic 39: there all that a dead conductor was at is lost. Busy states are
-those of machines whose BMCs take seconds to answer, wait states those of machines that boot.
+The figures of Ironic 39 are from the same experiment: it loses all operations of a dead conductor.
+Busy states are those of machines whose BMCs answer slowly, wait states those of machines that boot.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from tests.chaos import audit, judge
 from tests.chaos.site import SETTINGS, VERSION, Site
 from tests.support.fleet import until
 
-#: busy state -> (state before, verb, what comes with it)
+#: busy state -> (state before, verb, arguments)
 BUSY = {
     "deploying": ("available", "active", {}),
     "cleaning": ("manageable", "provide", {}),
@@ -32,7 +32,7 @@ BUSY = {
 }
 WAITING = "clean wait"
 IDLE = "idle: first PATCH accepted"
-#: What Ironic 39 did with the same, by state: (defaults, tuned).
+#: Results of Ironic 39, by state: (defaults, tuned).
 IRONIC = {
     "deploying": ("failed after 112 s", "failed after 14 s"),
     "cleaning": ("failed after 115 s", "failed after 15 s"),
@@ -42,7 +42,7 @@ IRONIC = {
     WAITING: ("survives", "survives"),
     IDLE: ("66 s of 500s", "10 s of 500s"),
 }
-#: Seconds that a BMC takes for each answer, and a machine to boot, at the time of the death.
+#: Latency of a BMC, and time to boot of a machine, in seconds, at the time of the death.
 SLOW_BMC, SLOW_BOOT = 4, 20
 _DEFAULTS = {
     each.variable: str(each.default)
@@ -54,7 +54,7 @@ _COMMON = {
     "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "0",
     "INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": "5000",
 }
-#: name of a setting -> what is set
+#: name of a variant -> settings
 WAYS = {
     "defaults": _DEFAULTS | _COMMON,
     "tuned": {
@@ -71,14 +71,16 @@ DEAD = "c-1"
 
 @dataclass(slots=True)
 class Result:
-    """resumed: state -> seconds from the death to each operation's next claim. lost: of each."""
+    """Results by state."""
 
-    resumed: dict = field(default_factory=dict)
-    lost: dict = field(default_factory=dict)
+    resumed: dict = field(
+        default_factory=dict
+    )  # seconds from the death to each operation's next claim
+    lost: dict = field(default_factory=dict)  # number of operations
 
 
 def measure(folder, way, each, seed):
-    """The result of one death, with `each` nodes in each state. way: a key of WAYS."""
+    """Measure one death, with `each` nodes in each state. way: a key of WAYS."""
     count = each * (len(BUSY) + 1)
     with Site(folder, count, seed, conductors=2, pace={"step_seconds": 0.2}, **WAYS[way]) as site:
         audit.lay(site)
@@ -111,7 +113,7 @@ def measure(folder, way, each, seed):
 
 
 def _judge(site, result, state, nodes, died):
-    """How long its operations stood still, and which did not succeed."""
+    """Add the delay of each node's operation in a state, and the number of those that were lost."""
     result.resumed[state], result.lost[state] = [], 0
     for node in nodes:
         (operation, ended) = site.query(
@@ -129,7 +131,7 @@ def _judge(site, result, state, nodes, died):
 
 
 def _owned(site):
-    """Nodes whose current operation was last claimed by the conductor that is to die."""
+    """Nodes whose current operation was last claimed by the conductor that will die."""
     rows = site.query(
         "SELECT DISTINCT ON (nodes.uuid) nodes.uuid, chaos_moves.who FROM chaos_moves"
         " JOIN operations ON operations.id = chaos_moves.operation"
@@ -140,7 +142,7 @@ def _owned(site):
 
 
 def _idle_nodes(site, count):
-    """New nodes that nothing is done to."""
+    """Create nodes without operations."""
     found = []
     for _ in range(count):
         body = {"driver": "fake-hardware"}
@@ -168,7 +170,7 @@ def _ask(site, node, verb, **arguments):
 
 
 def _patched(site, node, died):
-    """Seconds from the death until a change of an idle node is accepted."""
+    """Return the seconds from the death until a change of an idle node is accepted."""
     change = [{"op": "add", "path": "/extra/after", "value": "a death"}]
     path = f"{site.url}/v1/nodes/{node}"
 
@@ -193,7 +195,7 @@ def _running(site, nodes):
 
 
 def shown(results):
-    """The table. results: way -> Result."""
+    """Results as a Markdown table. results: way -> Result."""
     lines = [
         "| interrupted in | Ironic 39, defaults | Ironic 39, tuned |"
         + "".join(f" Ingot, {way}: lost of N | resumed after, median / worst |" for way in results),

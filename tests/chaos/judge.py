@@ -1,8 +1,8 @@
 """
-The judge: what became of every request, by the rows, the machines' logs and what is left over.
+The judge: the fate of every request, by the rows, the logs of the machines, and the leftovers.
 
-`await_rest` lets the site come to rest by itself; `judge` then finds what is wrong, as sentences by
-the name of a row of the table. Nothing here helps the service.
+`await_rest` waits until the site comes to rest by itself; `judge` then finds violations, as
+sentences by row of the table. Nothing here helps the service.
 """
 
 import time
@@ -12,7 +12,7 @@ from datetime import datetime
 
 from tests.chaos import audit, orders
 
-#: verb -> the states that it asks for
+#: verb -> its target states
 GOALS = {
     "manage": {"manageable"},
     "inspect": {"manageable"},
@@ -26,7 +26,7 @@ GOALS = {
     "service": {"active"},
     "adopt": {"active"},
 }
-#: state in which something is aborted -> where that leads
+#: state in which an operation is aborted -> state after it
 ABORTED = {
     "inspect wait": "inspect failed",
     "clean wait": "clean failed",
@@ -41,21 +41,21 @@ FAILED = {
     "enroll", "inspect failed", "clean failed", "deploy failed", "error", "adopt failed",
     "rescue failed", "unrescue failed", "service failed",
 }  # fmt: skip
-#: What no fault of hardware explains.
+#: Errors that no fault of hardware explains.
 OURS = {"defect", "conductor_died", "invalid_steps", "bad_argument"}
 ENDED = ("succeeded", "failed", "aborted")
-#: Where the logs of agents are kept that did not get there: they are meant to stay.
+#: Folder of agents' logs that could not be delivered: they stay there on purpose.
 KEPT = "agent_logs"
-#: The same order within so many seconds after its process was continued was under way already.
+#: A repeated order within so many seconds after its process was continued was pending before.
 UNDER_WAY = 1.0
 
 
 @dataclass(slots=True)
 class Verdict:
-    """counts: figures of the table. wrong: row of the table -> what is wrong, a sentence each."""
+    """Result of a run."""
 
-    counts: dict = field(default_factory=dict)
-    wrong: dict = field(default_factory=lambda: defaultdict(list))
+    counts: dict = field(default_factory=dict)  # figures of the table
+    wrong: dict = field(default_factory=lambda: defaultdict(list))  # row of the table -> sentences
 
     def blame(self, row, sentence):
         self.wrong[row].append(sentence)
@@ -78,7 +78,7 @@ ROWS = {
 
 
 def await_rest(site, seconds):
-    """Wait until nothing is under way; seconds that it took, and what still is."""
+    """Wait until nothing is under way; return the seconds, and the operations that still are."""
     began = time.monotonic()
     while True:
         busy = site.query(
@@ -94,7 +94,7 @@ def await_rest(site, seconds):
 
 
 def judge(site, ledger, flaky, stops, stuck):
-    """The verdict; `stuck`: what `await_rest` gave up on."""
+    """Return the verdict; stuck: operations that `await_rest` gave up on."""
     verdict = Verdict()
     for row in stuck:
         verdict.blame("stuck", " ".join(map(str, row)))
@@ -111,7 +111,7 @@ def judge(site, ledger, flaky, stops, stuck):
     _judge_media(verdict, site, nodes, ill)
     _judge_leftovers(verdict, site)
     for node, verb in ledger.unknown:
-        verdict.blame("lost", f"node {node}: whether {verb} was accepted was never answered")
+        verdict.blame("lost", f"node {node}: the request to {verb} was never answered")
     claims, records, takeovers = audit.counts(site)
     verdict.counts |= {"claims": claims, "records": records, "takeovers": takeovers}
     verdict.counts["operations"] = sum(map(len, done.values()))
@@ -146,19 +146,19 @@ def _operations(site):
 
 
 def goals(entries):
-    """The states that a node's requests ask for in the end; None: none has."""
-    asked = [each for each in entries if each.verb not in ("power", "maintenance")]
-    if not asked:
+    """States that a node may be in after its requests; None without a request that moves it."""
+    verbs = [each for each in entries if each.verb not in ("power", "maintenance")]
+    if not verbs:
         return None
-    last = asked[-1]
+    last = verbs[-1]
     if last.verb == "abort":
-        wanted = ABORTED[last.state]
-        return {wanted, "service failed"} if wanted == "active" else {wanted}
+        target = ABORTED[last.state]
+        return {target, "service failed"} if target == "active" else {target}
     if last.verb == "unhold":
-        begun = next(each for each in reversed(asked) if each.verb in GOALS)
-        wanted = GOALS[begun.verb]
-        holds = sum(step["step"] == "hold" for step in _steps(begun))
-        return wanted | (_held(begun) if holds > 1 else set())
+        held = next(each for each in reversed(verbs) if each.verb in GOALS)
+        targets = GOALS[held.verb]
+        holds = sum(step["step"] == "hold" for step in _steps(held))
+        return targets | (_held(held) if holds > 1 else set())
     return GOALS[last.verb] | (_held(last) if last.hold else set())
 
 
@@ -195,16 +195,16 @@ def _judge_node(verdict, ledger, node, done, ill):
 
 
 def _judge_operations(verdict, ledger, node, done):
-    """Each accepted request that begins an operation has begun one, and nothing else has."""
-    asked = [
+    """Each accepted request has begun its operation, and there are no other operations."""
+    requested = [
         each.verb
         for each in ledger.accepted[node["uuid"]]
         if each.verb == "power"
         or (each.verb in GOALS and (each.verb != "manage" or each.state == "enroll"))
     ]
     begun = [each["kind"] for each in done if each["request"]]
-    if asked != begun:
-        verdict.blame("lost", f"node {node['uuid']}: accepted {asked}, begun {begun}")
+    if requested != begun:
+        verdict.blame("lost", f"node {node['uuid']}: accepted {requested}, begun {begun}")
 
 
 def _judge_failures(verdict, done, ill):
@@ -214,8 +214,11 @@ def _judge_failures(verdict, done, ill):
                 continue
             code = (each["error"] or {}).get("code")
             if uuid not in ill or code in OURS:
-                said = f"{each['kind']} {each['uuid']} on node {uuid} at {each['created']}: {each['error']}"
-                verdict.blame("unexplained", said)
+                failure = (
+                    f"{each['kind']} {each['uuid']} on node {uuid} at {each['created']}:"
+                    f" {each['error']}"
+                )
+                verdict.blame("unexplained", failure)
 
 
 def _judge_orders(verdict, site, stops):
@@ -238,9 +241,9 @@ def _judge_orders(verdict, site, stops):
 
 def _was_under_way(second, stops, refused):
     """
-    Whether it comes from a process that was stopped between its last check and the order.
+    Whether a second start comes from a process that was stopped between its last check and the order.
 
-    It arrived right after that process was continued, and what came of it was refused.
+    The order arrived right after that process was continued, and its record was refused.
     """
     return any(
         until <= second.at + 0.2 and second.at <= until + UNDER_WAY
@@ -255,7 +258,7 @@ def _was_under_way(second, stops, refused):
 
 
 def _judge_media(verdict, site, nodes, ill):
-    """No boot medium is left in a healthy machine whose node is where somebody wanted it."""
+    """No boot medium is left in a healthy machine whose node is in a requested state."""
     for machine in site.machines:
         state = nodes[machine["uuid"]]["provision_state"]
         if machine["uuid"] in ill or state not in set().union(*GOALS.values()):
@@ -266,7 +269,7 @@ def _judge_media(verdict, site, nodes, ill):
 
 
 def _judge_leftovers(verdict, site):
-    """Keys in Redis; called when all is at rest. Messages come and go, so it looks some times."""
+    """Keys in Redis at rest. Messages come and go, so they are read several times."""
     for _ in range(40):
         found = _keys(site)
         if not found:
@@ -290,7 +293,7 @@ def _keys(site):
 
 
 def judge_end(verdict, site, processes):
-    """What is left when everything has been told to stop."""
+    """Files and processes that are left after the end of the site."""
     for path in [*(site.folder / "tmp").rglob("*"), *(site.folder / "data").rglob("*")]:
         if path.is_file() and KEPT not in path.parts:
             verdict.blame("left", f"file {path.relative_to(site.folder)}")

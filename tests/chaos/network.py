@@ -1,4 +1,4 @@
-"""A network of our own, in which packets are really dropped: for whoever may have one."""
+"""A private network in which packets are really dropped; it takes the right to create one."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tests.support.prerequisites import not_allowed
 
 CLONE_NEWNET = 0x40000000
-#: All packets go to class 1, but for those that a filter leads to class 2, which has room for none.
+#: All packets go to class 1, except those that a filter sends to class 2, which drops them.
 RULES = (
     "ip link set lo up",
     "tc qdisc add dev lo root handle 1: htb default 1 r2q 100000",
@@ -20,12 +20,12 @@ RULES = (
 
 @contextmanager
 def private():
-    """This thread, and what it starts, has a loopback of its own; or the honest word that not."""
+    """Give this thread, and its children, a private loopback; skip the test if that is not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     ours = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         if libc.unshare(CLONE_NEWNET):
-            not_allowed(f"no network of our own: {os.strerror(ctypes.get_errno())}")
+            not_allowed(f"no private network: {os.strerror(ctypes.get_errno())}")
         try:
             _lay()
             yield
@@ -44,7 +44,7 @@ def _lay():
 
 
 def drop(port):
-    """From now on no packet from or to a port of the private loopback arrives."""
+    """From now on drop all packets from or to a port of the private loopback."""
     for end in ("dport", "sport"):
         _run(
             f"tc filter add dev lo parent 1: protocol ip prio 1 u32 match ip {end} {port} 0xffff"

@@ -1,34 +1,34 @@
 """
-Orders: what a machine was told, by its own log, and which of it was told a second time.
+Orders: commands in a machine's own log, and which of them were given twice.
 
-Looked at are the orders that must not be given twice: commands to the agent (image writing and RAID
-creation among them) and firmware updates. What an order belongs to is told by what it carries: a
-step of the agent's the mark of its step, a firmware update the URL of its image.
+Only orders that must not be repeated count: commands to the agent (image writing and RAID creation
+among them) and firmware updates. An order is identified by its content: a step of the agent's by
+the mark of the step, a firmware update by the URL of its image.
 """
 
 from dataclasses import dataclass
 
-#: Commands that only ask, or that may be given any number of times.
+#: Commands that only read, or that may be repeated.
 QUESTIONS = {"sync", "get_partition_uuids", "collect_system_logs", "get_hardware_info"}
-#: What is said when nothing of an agent is left.
+#: Log entries after which the agent's memory is lost.
 ENDS = ("boots ", "is off", "the agent dies", "finds no bootable device")
 
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """A second start. first, at: seconds since 1970. operation, position: of its step, if known."""
+    """A second start of an order."""
 
     machine: int
     what: str
-    first: float
-    at: float
+    first: float  # seconds since 1970
+    at: float  # seconds since 1970
     running: bool
-    operation: str = ""
-    position: str = ""
+    operation: str = ""  # of its step, if known
+    position: str = ""  # of its step, if known
 
 
 def counted(log):
-    """How many orders a machine was given, by what must not be done twice."""
+    """Number of orders to a machine, by kind of order that must not be repeated."""
     found = {"agent commands": 0, "image writes": 0, "RAID creations": 0, "firmware updates": 0}
     for entry in log:
         what = entry["what"]
@@ -44,10 +44,10 @@ def counted(log):
 
 def second_starts(number, log):
     """
-    Orders that were given while the same one ran or was done.
+    Return orders that were given while the same one was running or complete.
 
-    An agent forgets what it did when its machine starts anew: then a step that was done is done,
-    one that was cut short may be started again; what has no mark belongs to that one start.
+    An agent loses its memory when its machine restarts: a complete step must still not be repeated,
+    an interrupted one may be; an order without a mark counts for that one start only.
     """
     found = []
     done, running = {}, {}
@@ -84,6 +84,6 @@ def _asks(what):
 
 
 def _key(entry):
-    """(mark of its step, its name)"""
+    """Return (mark of its step, its name)."""
     step = entry.get("step") or {}
     return str(step.get("ingot_step") or ""), entry["what"].removeprefix("finished ")

@@ -1,4 +1,4 @@
-"""A run: a site, its clients and the storm, until all is at rest, and the verdict."""
+"""A run: a site, its clients and the storm, until the site is at rest, and the verdict."""
 
 import signal
 import threading
@@ -10,15 +10,15 @@ from tests.chaos import audit, judge
 from tests.chaos.clients import Client, Ledger
 from tests.chaos.storm import FLAKY, Storm
 
-#: Of the machines, the part whose BMCs are flaky.
+#: Share of the machines whose BMCs are flaky.
 FLAKY_PART = 0.1
 
 
 def storm(site, *, minutes, gap, clients, rest, say=print):
     """
-    A storm over a site for so many minutes; (storm, ledger, verdict, facts).
+    Run a storm over a site for some minutes; return (storm, ledger, verdict, facts).
 
-    gap: mean seconds between two disturbances. rest: seconds in which all must come to rest.
+    gap: mean seconds between two disturbances. rest: most seconds until the site is at rest.
     """
     began = time.monotonic()
     nodes = site.enrol()
@@ -38,7 +38,7 @@ def storm(site, *, minutes, gap, clients, rest, say=print):
     ending = threading.Timer(minutes * 60, stop.set)
     ending.start()
     try:
-        _tell_while(blowing, stop, ledger, site, say)
+        _report_while(blowing, stop, ledger, site, say)
     finally:
         stop.set()
         ending.cancel()
@@ -62,26 +62,26 @@ def storm(site, *, minutes, gap, clients, rest, say=print):
     return blowing, ledger, verdict, facts
 
 
-def _tell_while(blowing, stop, ledger, site, say):
-    """Let the storm blow; every half minute, say how it stands."""
+def _report_while(blowing, stop, ledger, site, say):
+    """Run the storm; report its progress every half minute."""
     over = threading.Event()
 
-    def tell():
+    def report():
         while not over.wait(30):
             try:
                 states = Counter(
                     dict(site.query("SELECT provision_state, count(*) FROM nodes GROUP BY 1"))
                 )
-            except Exception as error:  # the database is out just now
+            except Exception as error:  # the database is being disturbed
                 states = f"({type(error).__name__})"
             say(
                 f"{blowing.counts.total()} disturbances, {ledger.counts['accepted']} accepted, {states}"
             )
 
-    telling = threading.Thread(target=tell, daemon=True)
-    telling.start()
+    reporting = threading.Thread(target=report, daemon=True)
+    reporting.start()
     try:
         blowing.blow(stop)
     finally:
         over.set()
-        telling.join()
+        reporting.join()

@@ -1,10 +1,9 @@
-"""Redis and PostgreSQL servers that can be anything but well."""
+"""Redis and PostgreSQL servers with injectable faults."""
 
 import os
 import signal
 import subprocess
 import tempfile
-import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +18,7 @@ from tests.support.prerequisites import not_run
 from tests.support.processes import children
 from workers.supervisor import redis_server
 
-#: Seconds in which each session of PostgreSQL has read its settings again, also when it is busy.
-RELOADS = 1.0
-#: Ends all connections but our own.
+#: Ends all connections of other clients.
 CUT = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE backend_type = 'client backend' AND application_name <> 'held'"
@@ -29,7 +26,7 @@ CUT = (
 
 
 class PostgreSQL:
-    """In a folder of its own. Raises NoServer."""
+    """A server in its own folder. Raises NoServer."""
 
     CONNECTIONS = 40
 
@@ -49,7 +46,7 @@ class PostgreSQL:
 
     @cached_property
     def url(self):
-        """The URL of a database of its own."""
+        """URL of the server's database."""
         return self.server.database()
 
     def stop(self, how=signal.SIGINT):
@@ -60,7 +57,7 @@ class PostgreSQL:
         self.stop(signal.SIGQUIT)
 
     def end(self):
-        """However it is."""
+        """End the server in any state."""
         if self.process.poll() is None:
             self.go_on()
             self.crash()
@@ -81,9 +78,9 @@ class PostgreSQL:
             session.execute(CUT)
 
     def crowd(self):
-        """Take every connection that there is; those who have one are sent away."""
+        """Take all connections; those of other clients are ended."""
         self.held.append(self._connect())
-        until(self._crowded, "having every connection", 10)
+        until(self._crowded, "the use of every connection")
 
     def _crowded(self):
         self.held[0].execute(CUT)
@@ -102,14 +99,20 @@ class PostgreSQL:
     def only_read(self):
         self.server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         self.server.execute("SELECT pg_reload_conf()")
-        time.sleep(RELOADS)
+        until(self._only_reads, "the new configuration")
+
+    def _only_reads(self):
+        # the server tells its sessions to reload before it starts a new one with the new value
+        with self._connect() as session:
+            shown = session.execute("SHOW default_transaction_read_only").fetchone()
+        return shown == ("on",)
 
     def write_again(self):
         self.server.execute("ALTER SYSTEM RESET default_transaction_read_only")
         self.server.execute("SELECT pg_reload_conf()")
 
     def watch_the_disk(self):
-        """Ask before each write whether there is space: from now on, that is a function's answer."""
+        """Check for space before each write: from now on a function simulates the full disk."""
         self.empty()
         with self._connect() as session:
             for table in ("nodes", "operations", "operation_steps", "conductors", "beat_lease"):
@@ -125,7 +128,7 @@ class PostgreSQL:
         self._disk("RETURN NULL")
 
     def _disk(self, does):
-        """Without a lock on any table: nobody is in the way of anybody."""
+        """Replace the function, which locks no table."""
         with self._connect() as session:
             session.execute(
                 "CREATE OR REPLACE FUNCTION disk() RETURNS trigger LANGUAGE plpgsql"
@@ -135,7 +138,7 @@ class PostgreSQL:
 
 @contextmanager
 def a_folder():
-    """A folder that the server's account may get into; without programs the test is not run."""
+    """A folder that the server's account can enter; without server programs the test is not run."""
     try:
         with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
             postgresql.find()
@@ -146,7 +149,7 @@ def a_folder():
 
 @contextmanager
 def running(server):
-    """A server, until the end."""
+    """Run a server until the end of the block."""
     server.start()
     try:
         yield server
@@ -161,7 +164,7 @@ def a_postgresql():
 
 
 class Redis:
-    """A Redis by TCP, without persistence, that can be anything but well."""
+    """A Redis on TCP, without persistence, with injectable faults."""
 
     def __init__(self, folder):
         self.folder = folder

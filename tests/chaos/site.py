@@ -1,12 +1,12 @@
 """
-A site: everything that a service in production consists of, each an independent process.
+A site: all processes of a service in production, each an independent process.
 
     with Site(folder, nodes=30, seed=1) as site:
         site.kill("c-1")
         site.start("c-1")
 
 Conductors c-1, c-2, ..., API processes api-1, ..., beats beat-1, ...; `postgres`, `redis`,
-`machines` (the simulator) and `proxies`. Callers and agents reach the API at one address.
+`machines` (the simulator) and `proxies`. Clients and agents reach the API at one address.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ import redis
 import requests
 
 from drivers.simulator import media
-from tests.support import postgresql
+from tests.support import postgresql, programs
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_ports
 from workers.supervisor import redis_server
 
-#: How the service is set up: deaths are known sooner than by default, for minutes to be enough.
-#: A step's process may die as often as the storm likes.
+#: Settings of the service: deaths are detected sooner than by default, so that minutes are enough.
+#: A step may crash any number of times.
 SETTINGS = {
     "INGOT_LOG_FORMAT": "json",
     "INGOT_CONDUCTOR_HEARTBEAT_INTERVAL": "1",
@@ -47,6 +47,7 @@ SETTINGS = {
     "INGOT_CONDUCTOR_STEP_BACKOFF": "1",
     "INGOT_CONDUCTOR_MAX_STEP_DEATHS": "1000",
     "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "10",
+    "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",  # images are served from loopback
     "INGOT_CONDUCTOR_MAX_CONCURRENT_DEPLOY": "5000",
     "INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": "5000",
     "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "15",
@@ -74,7 +75,7 @@ SETTINGS = {
     "INGOT_DEFAULT_BIOS_INTERFACE": "redfish",
     "INGOT_DEFAULT_INSPECT_INTERFACE": "agent",
 }
-#: How all machines behave.
+#: Behaviour of all machines.
 PACE = {
     "boot_seconds": 2, "step_seconds": 0.7, "heartbeat_gap": 1, "retry_factor": 0.2,
     "task_seconds": 3, "latency": 0.1, "latency_jitter": 0.1,
@@ -87,7 +88,7 @@ VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 
 
 class Site:
-    """Running when entered; in the end nothing of it is left running."""
+    """A site that runs while the block does; all its processes end with it."""
 
     def __init__(self, folder, nodes, seed, *, conductors=3, apis=2, beats=2, pace=None, **more):
         self.folder, self.nodes, self.seed = Path(folder), nodes, seed
@@ -97,24 +98,16 @@ class Site:
         self.roles = [*self.conductors, *self.apis, *self.beats]
         self.environ = {**SETTINGS, **more}
         self.pace = {**PACE, **(pace or {})}
-        self.pids, self.lives = {}, {}
-        self._told = threading.Condition()
+        self.lives, self._programs = {}, {}
         self._control = None
         self._order, self._notes = threading.Lock(), threading.Lock()
 
     def __enter__(self):
         for name in ("data", "redis", "tmp", "logs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        # of its own: another account has to get there, and paths of sockets are short
+        # a folder of its own: the server's account must be able to enter it, with short socket paths
         self._postgres = tempfile.mkdtemp(prefix="ingot-pg-")
-        self._forkserver = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.forkserver"], cwd=ROOT,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            stderr=(self.folder / "logs" / "forkserver").open("w"),
-        )  # fmt: skip
         try:
-            self._forkserver.stdout.readline()
-            threading.Thread(target=self._listen, daemon=True).start()
             self._start_all()
         except BaseException:
             self.__exit__()
@@ -122,9 +115,10 @@ class Site:
         return self
 
     def __exit__(self, *_):
-        self._forkserver.stdin.close()
-        self._forkserver.wait(30)
-        self._forkserver.stdout.close()
+        for program in self._programs.values():
+            program.kill()
+        for program in self._programs.values():
+            program.wait(30)
         shutil.rmtree(self._postgres, ignore_errors=True)
         private = redis_server.socket_path(self.folder).parent
         if private != self.folder:
@@ -149,8 +143,8 @@ class Site:
         until(self.redis_answers, "Redis")
         ready = self.folder / "machines"
         until(ready.exists, "the machines", 120)
-        told = json.loads(ready.read_text())
-        self.control, self.machines = told["url"], told["machines"]
+        machines = json.loads(ready.read_text())
+        self.control, self.machines = machines["url"], machines["machines"]
         for name in self.roles:
             self.start(name)
         until(self.is_ready, "all conductors and the API", 120, 0.2)
@@ -181,7 +175,7 @@ class Site:
 
     @property
     def database(self):
-        """The URL of the database, not through a proxy."""
+        """URL of the database, without a proxy."""
         return f"postgresql:///ingot?host={self._postgres}&user={postgresql.ACCOUNT}"
 
     def _redis_command(self):
@@ -200,38 +194,33 @@ class Site:
 
     # processes
 
-    def _listen(self):
-        for line in self._forkserver.stdout:
-            told = json.loads(line)
-            with self._told:
-                if "started" in told:
-                    self.pids[told["started"]] = told["pid"]
-                elif "ended" in told and self.pids.get(told["ended"]) == told["pid"]:
-                    del self.pids[told["ended"]]
-                self._told.notify_all()
+    @property
+    def pids(self):
+        """Name -> pid of the running processes."""
+        return {name: each.pid for name, each in self._programs.items() if each.poll() is None}
 
     def start(self, name):
-        """Start a process of ours; nothing when it runs."""
-        if name in self.pids:
-            return
-        self.lives[name] = self.lives.get(name, 0) + 1
-        order = {"start": name, "log": str(self.folder / "logs" / name)}
-        if name in self._commands:
-            order |= {"argv": self._commands[name], "environ": {"PYTHONPATH": str(ROOT)}}
-            if name == "postgres" and not os.geteuid():
-                order["account"] = postgresql.ACCOUNT
-        else:
-            role = "conductor" if name in self.conductors else name.partition("-")[0]
-            order |= {"role": role, "environ": self._environ(name)}
-            order["arguments"] = [name] if role == "conductor" else []
+        """Start a process, unless it runs."""
         with self._order:
-            self._forkserver.stdin.write(json.dumps(order) + "\n")
-            self._forkserver.stdin.flush()
-        with self._told:
-            assert self._told.wait_for(lambda: name in self.pids, 30), f"{name} was not started"
+            if name in self.pids:
+                return
+            self.lives[name] = self.lives.get(name, 0) + 1
+            with (self.folder / "logs" / name).open("a") as log:
+                self._programs[name] = self._program(name, {"stdout": log, "stderr": log})
+
+    def _program(self, name, files):
+        if name in self._commands:
+            account = postgresql.ACCOUNT if name == "postgres" and not os.geteuid() else None
+            environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+            words = [self._commands[name], account]
+            return programs.start("tests.chaos.roles:execute", *words, environ=environ, **files)
+        role = "conductor" if name in self.conductors else name.partition("-")[0]
+        words = [name, role, *([name] if role == "conductor" else [])]
+        environ = {**os.environ, **self._environ(name)}
+        return programs.start("tests.chaos.roles:run", *words, environ=environ, **files)
 
     def _environ(self, name):
-        """The settings of a process; the database is told who it is."""
+        """Settings of a process, with its name for the database."""
         environ = {**self.environ, "TMPDIR": str(self.folder / "tmp")}
         environ["INGOT_DATA_DIR"] = str(self.folder / "data")
         if name in self.roles:
@@ -248,23 +237,24 @@ class Site:
         return environ
 
     def signal(self, name, number, *, group=True):
-        """Signal a process, and those that it started."""
+        """Signal a process, and its process group."""
         with suppress(ProcessLookupError, KeyError):
             (os.killpg if group else os.kill)(self.pids[name], number)
 
     def kill(self, name):
-        """kill -9 of a process, and its end."""
+        """Kill a process (SIGKILL), and wait for its end."""
         self.end(name, signal.SIGKILL)
 
     def end(self, name, number, seconds=60, *, group=False):
         """Signal a process, and wait for its end."""
-        pid = self.pids.get(name)
-        if pid is None:
+        program = self._programs.get(name)
+        if program is None or program.poll() is not None:
             return
         self.signal(name, number, group=group)
-        with self._told:
-            ended = self._told.wait_for(lambda: self.pids.get(name) != pid, seconds)
-        assert ended, f"{name} has not ended in {seconds} s"
+        try:
+            program.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} has not ended in {seconds} s") from None
 
     def set_proxy(self, name, mode):
         """Set the mode of a proxy, see tests.chaos.tcp_proxy."""
@@ -286,7 +276,7 @@ class Site:
         return False
 
     def query(self, text, *values):
-        """Rows of the database, not read through a proxy."""
+        """Query the database, without a proxy; return the rows."""
         with psycopg.connect(self.database, autocommit=True) as session:
             found = session.execute(text, values or None)
             return found.fetchall() if found.description else []
@@ -302,14 +292,14 @@ class Site:
         return False
 
     def note(self, event, **facts):
-        """Write down what was done to the site, or by its clients, beside the logs of the others."""
+        """Record an action on the site, or of its clients, in a log of its own."""
         with self._notes:
             line = json.dumps({"timestamp": stamp(), "event": event, **facts})
             with (self.folder / "logs" / "notes").open("a") as notes:
                 notes.write(line + "\n")
 
     def log(self, *events):
-        """The lines of all logs about events, in order of time."""
+        """Log entries of some events, of all processes, in order of time."""
         found = []
         for path in (self.folder / "logs").iterdir():
             for line in path.read_text(errors="replace").splitlines():
@@ -325,12 +315,12 @@ class Site:
         return requests.get(f"{self.control}/sim/machines/{number}", timeout=60).json()
 
     def keep_machines(self):
-        """Write down beside the logs what each machine is, and was told."""
+        """Write each machine and its log to a file beside the logs."""
         with (self.folder / "logs" / "machines").open("w") as file:
             for each in self.machines:
                 number = each["number"]
-                told = {"machine": self.machine(number), "log": self.machine_log(number)}
-                file.write(json.dumps(told) + "\n")
+                record = {"machine": self.machine(number), "log": self.machine_log(number)}
+                file.write(json.dumps(record) + "\n")
 
     def machine_log(self, number):
         return requests.get(f"{self.control}/sim/machines/{number}/log", timeout=60).json()
@@ -340,7 +330,7 @@ class Site:
         requests.post(url, json=faults, timeout=60).raise_for_status()
 
     def image(self):
-        """instance_info of an image that can be deployed."""
+        """instance_info of an image to deploy."""
         return {
             "image_source": f"{self.control}/agent.iso?api=an-image",
             "image_checksum": hashlib.sha256(media.medium(IMAGE)).hexdigest(),
@@ -361,7 +351,7 @@ class Site:
         }
 
     def enrol(self):
-        """A node for each machine; returns their UUIDs, in the order of the machines."""
+        """Enrol a node for each machine; return their UUIDs, in the order of the machines."""
         with requests.Session() as http:
             http.headers.update(VERSION)
             for machine in self.machines:
@@ -385,10 +375,10 @@ def _created(answer):
 
 
 def stamp():
-    """The time as the logs write it."""
+    """Present time in the format of the logs."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 def wait(seconds, stop):
-    """Sleep, but not when it is over; whether it is."""
+    """Sleep until a time has passed, or `stop` is set; return whether it is."""
     return stop.wait(max(0.0, seconds)) if stop else time.sleep(seconds)

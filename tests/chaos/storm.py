@@ -1,8 +1,8 @@
 """
-The storm: everything is killed, stopped, cut off, emptied and restarted, at random, from one seed.
+The storm: processes are killed, stopped, cut off, emptied and restarted at random, from one seed.
 
-A disturbance is a generator: it does harm, yields the seconds until it goes on, and repairs what it
-must before it ends. When the storm is over each is run to its end at once.
+A disturbance is a generator: it does harm, yields the seconds until its next action, and repairs the
+harm before it ends. At the end of the storm, each is run to its end at once.
 """
 
 import os
@@ -22,26 +22,22 @@ from tests.support.processes import children
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """name: in the table. of: what it can happen to, a site -> names. weight: how often."""
+    """A kind of disturbance."""
 
-    name: str
-    act: object
-    of: object
-    weight: float = 1.0
+    name: str  # in the table
+    act: object  # (storm, target) -> generator
+    of: object  # storm -> names of possible targets
+    weight: float = 1.0  # relative frequency
 
 
 class Storm:
-    """
-    One disturbance every `gap` seconds in the mean, until `stop` is set.
-
-    counts: how often each was begun. stops: (process, from, until) of every process that was
-    stopped, by the clock of the machine.
-    """
+    """One disturbance every `gap` seconds on average, until `stop` is set."""
 
     def __init__(self, site, flaky, gap):
         self.site, self.flaky, self.gap = site, flaky, gap
         self.random = Random(f"{site.seed}/storm")
-        self.counts, self.stops = Counter(), []
+        self.counts = Counter()  # by kind of disturbance
+        self.stops = []  # (process, from, until) of every stopped process, by the machine's clock
         self._acting = []
 
     def blow(self, stop):
@@ -51,7 +47,7 @@ class Storm:
         self.calm()
 
     def calm(self):
-        """Let everything that is being disturbed come back."""
+        """Complete all disturbances, and start the processes that are missing."""
         while self._acting:
             self._go_on(at_once=True)
         for name in (*self.site.roles, "redis", "postgres"):
@@ -83,7 +79,7 @@ class Storm:
             time.sleep(0.1)
 
 
-# what happens
+# disturbances
 
 
 def killed(storm, name):
@@ -92,7 +88,7 @@ def killed(storm, name):
     storm.site.start(name)
 
 
-def told_to_stop(storm, name):
+def drained(storm, name):
     storm.site.signal(name, signal.SIGTERM, group=False)
     end = time.monotonic() + 30
     while name in storm.site.pids:
@@ -105,7 +101,7 @@ def told_to_stop(storm, name):
 
 
 def stopped(storm, name):
-    """SIGSTOP, of all its processes or of its first one; some are given up for dead meanwhile."""
+    """Stop a process (SIGSTOP), or its group; some are declared dead meanwhile."""
     group = storm.random.random() < 0.7
     pid = storm.site.pids.get(name)
     began = time.time()
@@ -117,7 +113,7 @@ def stopped(storm, name):
 
 
 def now_killed(storm, name):
-    """The part of a conductor that does periodic work."""
+    """Kill the control process of a conductor."""
     for pid in children(storm.site.pids.get(name)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -154,7 +150,7 @@ def restarted(number, most):
 
 
 def redis_lost(storm, name):
-    """It dies with all that it has kept."""
+    """Kill Redis, and delete its data."""
     storm.site.kill(name)
     for path in sorted((storm.site.folder / "redis").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -177,7 +173,7 @@ def redis_full(storm, name):
 
 
 def sessions_ended(storm, name):
-    """Every session of the database is ended by it, in the middle of whatever it does."""
+    """End every session of the database, in the middle of its work."""
     with suppress(psycopg.Error):
         storm.site.query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -187,7 +183,7 @@ def sessions_ended(storm, name):
 
 
 def backend_killed(storm, name):
-    """kill -9 of one of its processes: the server ends all others and recovers."""
+    """Kill one process of PostgreSQL (SIGKILL): the server ends all others and recovers."""
     with suppress(psycopg.Error, ProcessLookupError):
         rows = storm.site.query("SELECT pid FROM pg_stat_activity WHERE application_name <> ''")
         if rows:
@@ -196,14 +192,14 @@ def backend_killed(storm, name):
 
 
 def machine_faulty(storm, number):
-    """A machine that is flaky anyway goes wrong in a way of its own, for a while."""
+    """Give a flaky machine one more fault, for a while."""
     (name,) = storm.random.sample(sorted(PASSING), 1)
     storm.site.set_faults(int(number), **{name: PASSING[name]})
     yield storm.random.uniform(3, 20)
     storm.site.set_faults(int(number), **{name: None})
 
 
-#: What is always wrong with a flaky BMC, and what comes and goes.
+#: Permanent faults of a flaky BMC, and those that come and go.
 FLAKY = {"error_rate": 0.03, "drop_rate": 0.03, "latency_jitter": 0.5}
 PASSING = {
     "bmc_dead": True,
@@ -239,11 +235,11 @@ def _only(name):
 
 DISTURBANCES = (
     Disturbance("conductor killed (-9)", killed, _conductors, 6),
-    Disturbance("conductor stopped by SIGTERM", told_to_stop, _conductors, 3),
+    Disturbance("conductor stopped by SIGTERM", drained, _conductors, 3),
     Disturbance("conductor stopped and continued", stopped, _conductors, 6),
     Disturbance("control process of a conductor killed", now_killed, _conductors, 1),
     Disturbance("API process killed (-9)", killed, _apis, 3),
-    Disturbance("API process stopped by SIGTERM", told_to_stop, _apis, 1),
+    Disturbance("API process stopped by SIGTERM", drained, _apis, 1),
     Disturbance("API process stopped and continued", stopped, _apis, 2),
     Disturbance("beat killed (-9)", killed, _beats, 1),
     Disturbance("beat stopped and continued", stopped, _beats, 1),

@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md, from what was counted."""
+"""The tables of docs/reliability.md, from the figures of a run."""
 
 import os
 import platform
@@ -8,16 +8,16 @@ from tests.chaos.judge import ROWS
 
 
 def rows(figures):
-    """A Markdown table of name -> figure."""
+    """Markdown table of name -> figure."""
     lines = ["| measure | count |", "| --- | ---: |"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in figures.items())])
 
 
 def shown(facts, storm, ledger, verdict):
-    """The whole result of a run as Markdown."""
+    """The whole result of a run, as Markdown."""
     counts = verdict.counts
     must = {f"**{text}**": len(verdict.wrong.get(name, ())) for name, text in ROWS.items()}
-    asked = {
+    requests = {
         "requests sent": ledger.counts["sent"],
         "of these without an answer, or with a 5xx, and retried": ledger.counts["unanswered"]
         + sum(n for name, n in ledger.counts.items() if name.startswith("answered")),
@@ -46,19 +46,19 @@ def shown(facts, storm, ledger, verdict):
         "Evidence that the protection was exercised:",
         rows(proofs),
         "Requests and work:",
-        rows(asked | plain),
+        rows(requests | plain),
         f"Disturbances, {storm.counts.total()} in total:",
         rows(dict(sorted(storm.counts.items(), key=lambda each: -each[1]))),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-#: What surrounds each section of the page that a run writes.
+#: Lines around each section of the page that a run writes.
 BEGIN, END = "<!-- {0}: written by `make chaos` -->", "<!-- end of {0} -->"
 
 
 def write(page, section, text):
-    """Put the result of a run into its section of the page; the rest of it stays as it is."""
+    """Replace a section of the page; the rest of it stays."""
     begin, end = BEGIN.format(section), END.format(section)
     before, _, rest = page.read_text().partition(begin)
     _, _, after = rest.partition(end)
@@ -67,7 +67,7 @@ def write(page, section, text):
 
 
 def machine():
-    """What it ran on."""
+    """The machine of the run."""
     about = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     load = f"load average {os.getloadavg()[1]:.1f} at the end"
     return f"{platform.system()} {platform.machine()}, {about}, {load}"

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-#: Seconds for one end to take a connection.
+#: Most seconds for one end to accept a connection.
 CONNECT = 2.0
 
 

@@ -1,28 +1,22 @@
-"""The doctor finds nothing in a fleet that works, nor when it is stopped; and sees what it lacks."""
+"""The doctor finds nothing wrong with a fleet that works or is stopped; it finds dead processes."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
 
 from tests.chaos.test_faults import SLOW
-from tests.support.fleet import ROOT, Fleet, until
+from tests.support import programs
+from tests.support.fleet import Fleet, until
 
 
 def doctor(fleet, *options):
-    """Exit status and findings of `ingot doctor`."""
-    command = [sys.executable, "-m", "workers.cli", "doctor", "-o", "json"]
-    answer = subprocess.run(
-        [*command, "--data-dir", str(fleet.data), *options],
-        cwd=ROOT, env=fleet.environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return answer.returncode, [
-        (each["check"], each["subject"]) for each in json.loads(answer.stdout)
-    ]
+    """Return exit status and findings of `ingot doctor`."""
+    words = ("doctor", "-o", "json", "--data-dir", fleet.data, *options)
+    answer = programs.run("workers.cli:main", argv=words, environ=fleet.environ)
+    return answer.status, [(each["check"], each["subject"]) for each in json.loads(answer.out)]
 
 
-def test_a_fleet_that_works_is_well_and_so_is_one_that_is_stopped(tmp_path):
+def test_the_doctor_finds_nothing_in_a_working_or_stopped_fleet_but_dead_processes(tmp_path):
     with Fleet(tmp_path, conductors=2, **SLOW) as fleet:
         nodes = fleet.create_nodes(8)
         fleet.provision(nodes, "manage")
@@ -32,10 +26,10 @@ def test_a_fleet_that_works_is_well_and_so_is_one_that_is_stopped(tmp_path):
             assert (0, []) == doctor(fleet)
             fleet.await_state(nodes, state)
 
-        for name in ("beat", "redis"):  # what ends stays away
+        for name in ("beat", "redis"):  # the fleet restarts nothing
             (pid,) = fleet.pids()[name]
             os.kill(pid, signal.SIGKILL)
             until(lambda name=name: not fleet.pids()[name], "the death")
-        told = (1, [("redis", "redis"), ("beat", "beat")])
-        until(lambda: told == doctor(fleet), "the end of the lead")
+        findings = (1, [("redis", "redis"), ("beat", "beat")])
+        until(lambda: findings == doctor(fleet), "the end of beat's lead")
     assert [] == [each for each in doctor(fleet)[1] if each[0] != "redis"]

@@ -1,4 +1,4 @@
-"""Whatever dies, stops or forgets, and however many ask at once: every node arrives."""
+"""Processes die, stop or lose data, under concurrent requests: every node reaches its state."""
 
 import os
 import shutil
@@ -13,32 +13,25 @@ import pytest
 import requests
 
 from drivers.simulator.simulator import running
-from tests.support.fleet import AGENTS, Fleet, until
+from tests.support.fleet import AGENTS, CALM, Fleet, until
 
-#: Fake hardware that takes its time, so that something can happen meanwhile.
+#: Fake hardware with delays, so that faults can happen meanwhile.
 SLOW = {
     "INGOT_FAKE_VENDOR_DELAY": "0.2,1",
     "INGOT_FAKE_DEPLOY_DELAY": "0.2,1",
     "INGOT_FAKE_BOOT_DELAY": "0.2,1",
 }
-#: The defaults: under load, who is slow is not to be taken for dead.
-CALM = {
-    "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "15",
-    "INGOT_CONDUCTOR_LEASE_TTL": "10",
-    "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "2",
-    "INGOT_CONDUCTOR_RESEND_AFTER": "5",
-}
 
 
 def at_once(ask, items):
-    """What `ask` returns for each item, as many as possible asked at the same time."""
+    """Return `ask` of each item, called concurrently."""
     with ThreadPoolExecutor(min(100, len(items))) as pool:
         return list(pool.map(ask, items))
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
-    """A fleet whose dead come back, and its 20 nodes, manageable."""
+    """A fleet that restarts dead processes, with 20 manageable nodes."""
     with Fleet(tmp_path_factory.mktemp("busy"), restart=True, **SLOW) as fleet:
         fleet.nodes = fleet.create_nodes(20)
         fleet.provision(fleet.nodes, "manage")
@@ -47,7 +40,7 @@ def busy(tmp_path_factory):
 
 
 def clean_and_go_back(fleet, meanwhile):
-    """Clean all nodes; something happens while they are at it."""
+    """Clean all nodes; call `meanwhile` while they are being cleaned."""
     fleet.provision(fleet.nodes, "provide")
     until(lambda: "clean wait" in fleet.states().values(), "the first wait")
     meanwhile()
@@ -57,14 +50,14 @@ def clean_and_go_back(fleet, meanwhile):
     fleet.await_state(fleet.nodes, "manageable")
 
 
-def test_redis_that_forgets_everything_is_made_up_for(busy):
+def test_nodes_are_cleaned_although_redis_is_emptied(busy):
     with busy.redis() as client:
         clean_and_go_back(busy, client.flushall)
         until(lambda: client.exists("ingot:epoch"), "the notice that it was empty")
     assert busy.log("broker.was_empty")
 
 
-def test_redis_that_dies_with_its_data_is_made_up_for(busy):
+def test_nodes_are_cleaned_although_redis_dies_with_its_data(busy):
     def kill():
         (pid,) = busy.pids()["redis"]
         os.kill(pid, signal.SIGKILL)
@@ -75,7 +68,7 @@ def test_redis_that_dies_with_its_data_is_made_up_for(busy):
     clean_and_go_back(busy, kill)
 
 
-def test_beat_that_dies_is_replaced_and_messages_lost_meanwhile_are_sent_again(busy):
+def test_a_dead_beat_is_replaced_and_messages_lost_meanwhile_are_sent_again(busy):
     def kill():
         (pid,) = busy.pids()["beat"]
         os.kill(pid, signal.SIGKILL)
@@ -86,13 +79,13 @@ def test_beat_that_dies_is_replaced_and_messages_lost_meanwhile_are_sent_again(b
     clean_and_go_back(busy, kill)
 
 
-def test_a_request_is_carried_out_though_the_api_dies_before_it_sends(tmp_path):
-    # restarted: granian gives up when its processes die one after the other
+def test_a_request_is_executed_although_the_api_dies_before_it_sends(tmp_path):
+    # restart=True: granian gives up when its processes die one after the other
     with Fleet(tmp_path, restart=True, INGOT_KILL_POINTS="api:committed:manage=die") as fleet:
         nodes = fleet.create_nodes(4)
 
         def taken(node):
-            """Whether the request is in the database; its answer is lost in any case."""
+            """Request it; return whether it is in the database. Its response is lost in any case."""
             with suppress(requests.ConnectionError):
                 fleet.request(node, "manage")
             with suppress(requests.ConnectionError):
@@ -105,7 +98,7 @@ def test_a_request_is_carried_out_though_the_api_dies_before_it_sends(tmp_path):
         assert {True} == {fleet.operation(node, "manage")["sends"] > 1 for node in nodes}
 
 
-def test_a_conductor_that_was_given_up_for_dead_writes_nothing(tmp_path):
+def test_a_conductor_that_was_declared_dead_writes_nothing(tmp_path):
     with Fleet(tmp_path, INGOT_KILL_POINTS="fleet-1:acted:provide=stop") as fleet:
         nodes = fleet.create_nodes(8)
         fleet.provision(nodes, "manage")
@@ -117,7 +110,7 @@ def test_a_conductor_that_was_given_up_for_dead_writes_nothing(tmp_path):
         def stopped_or_done(node):
             return stopped() or fleet.states()[node] == "available"
 
-        # one at a time, as SQLite has one writer: who is stopped while it writes stops all others
+        # one at a time, as SQLite has one writer: a process stopped in a write blocks all others
         for its in nodes:
             fleet.provision([its], "provide")
             until(partial(stopped_or_done, its), "the stop")
@@ -136,7 +129,7 @@ def any_deaths(operation):
     return sum(step["deaths"] for step in operation["steps"])
 
 
-def test_a_conductor_that_is_told_to_stop_leaves_nothing_undone(tmp_path):
+def test_a_drained_conductor_leaves_nothing_undone(tmp_path):
     with Fleet(tmp_path, **SLOW) as fleet:
         nodes = fleet.create_nodes(20)
         fleet.provision(nodes, "manage")
@@ -148,7 +141,7 @@ def test_a_conductor_that_is_told_to_stop_leaves_nothing_undone(tmp_path):
         assert 0 == sum(any_deaths(fleet.operation(node, "provide")) for node in nodes)
 
 
-def test_one_of_a_hundred_requests_for_one_node_is_accepted(tmp_path):
+def test_one_of_a_hundred_concurrent_requests_for_a_node_is_accepted(tmp_path):
     with Fleet(tmp_path, conductors=1) as fleet:
         (node,) = fleet.create_nodes(1)
         answers = Counter(
@@ -162,7 +155,7 @@ def test_one_of_a_hundred_requests_for_one_node_is_accepted(tmp_path):
         assert 1 == len(fleet.operations(node))
 
 
-def test_two_hundred_nodes_are_accepted_at_once_and_all_arrive(tmp_path):
+def test_requests_for_two_hundred_nodes_are_accepted_at_once_and_executed(tmp_path):
     with Fleet(tmp_path, **CALM) as fleet:
         nodes = fleet.create_nodes(200)
         with sqlite3.connect(fleet.data / "ingot.db") as database:  # as if they were verified
@@ -172,7 +165,7 @@ def test_two_hundred_nodes_are_accepted_at_once_and_all_arrive(tmp_path):
         fleet.await_state(nodes, "available")
 
 
-def test_nothing_is_left_when_the_supervisor_is_killed_and_a_second_one_is_refused(tmp_path):
+def test_no_process_survives_the_supervisor_and_a_second_supervisor_is_refused(tmp_path):
     with Fleet(tmp_path) as fleet:
         before = fleet.running()
         with Fleet(tmp_path, ready=False) as second:
@@ -183,7 +176,7 @@ def test_nothing_is_left_when_the_supervisor_is_killed_and_a_second_one_is_refus
         until(lambda: not fleet.running(), "the end of all")
 
 
-def test_a_node_that_waits_for_its_agent_survives_a_restart_of_everything(tmp_path):
+def test_a_node_that_waits_for_its_agent_survives_a_restart_of_all_processes(tmp_path):
     pace = {"boot_seconds": 1, "step_seconds": 0.1, "heartbeat_gap": 0.5, "retry_factor": 0.05}
     with running(machines=3, **pace) as simulator:
         with Fleet(tmp_path, conductors=1, **AGENTS) as fleet:

@@ -1,6 +1,6 @@
 """
-The disk is full, really: whoever asks is told so, nothing is half-written, and once there is space
-all goes on by itself.
+The disk is really full: requests are refused with that reason, nothing is half-written, and once
+there is space all work continues by itself.
 """
 
 import pwd
@@ -16,7 +16,7 @@ from tests.chaos.servers import PostgreSQL, Redis, a_folder, running
 from tests.support import postgresql
 from tests.support.fleet import Fleet, until
 
-#: Nodes whose creation fills what the database has of its own on a full disk.
+#: Nodes whose creation fills the free space of the database's own files on a full disk.
 MANY = 3000
 
 
@@ -25,7 +25,7 @@ def create(fleet):
 
 
 def create_until_full(fleet):
-    """Enrol nodes until there is no space for one more; the UUIDs of those that were accepted."""
+    """Enrol nodes until there is no space; return the UUIDs of those that were accepted."""
     made = []
     for _ in range(MANY):
         answer, seconds = create(fleet)
@@ -48,19 +48,19 @@ def survives(fleet, full):
         made = create_until_full(fleet)
         full.fill()
         accepted = [node for node in then if put(fleet, node, "provide")[0].status_code == 202]
-        assert {*outage.nodes, *made} == set(fleet.states()), "half-written, or lost"
+        assert {*outage.nodes, *made} == set(fleet.states()), "a node is half-written, or lost"
         full.empty()
         for node in set(then) - set(accepted):
             until(lambda node=node: put(fleet, node, "provide")[0].status_code == 202, "yes")
-        until(lambda: answers(fleet), "an answer of every process", 30)
-        fleet.await_state(outage.nodes, "available", 60)
+        until(lambda: answers(fleet), "an answer of every process")
+        fleet.await_state(outage.nodes, "available")
         assert 201 == create(fleet)[0].status_code
     found = [operation for node in outage.nodes for operation in fleet.operations(node)]
     assert {"succeeded"} == {each["state"] for each in found}
-    assert 2 * len(outage.nodes) == len(found), "one of them was asked for twice, or lost"
+    assert 2 * len(outage.nodes) == len(found), "a request was lost or repeated"
 
 
-def test_sqlite_and_redis_on_one_disk_that_is_full(tmp_path):
+def test_sqlite_and_redis_survive_a_full_disk_that_they_share(tmp_path):
     with disk(tmp_path / "data", 48) as full, Fleet(tmp_path, **SETTINGS) as fleet:
         ready(fleet)
         survives(fleet, full)
@@ -77,7 +77,7 @@ def account():
     return found.pw_uid, found.pw_gid
 
 
-def test_postgresql_whose_tables_have_no_space_left(folder, tmp_path):
+def test_postgresql_survives_full_tables(folder, tmp_path):
     with running(PostgreSQL(folder)) as server, disk(folder / "small", 48, account()) as small:
         server.server.execute(f"CREATE TABLESPACE small LOCATION '{small.path}'")
         server.server.execute("CREATE DATABASE small TABLESPACE small")
@@ -88,7 +88,7 @@ def test_postgresql_whose_tables_have_no_space_left(folder, tmp_path):
 
 
 class FullLog(PostgreSQL):
-    """A server whose write-ahead log is on a disk of its own. It ends when that is full."""
+    """A server whose write-ahead log has its own disk. It ends when that is full."""
 
     def __init__(self, folder, wal):
         super().__init__(folder)
@@ -112,28 +112,28 @@ class FullLog(PostgreSQL):
                 return self.process.poll() is not None
             return False
 
-        until(ended, "the end of the server", 30)
+        until(ended, "the end of the server")
 
     def empty(self):
-        """As an operator does it: make space, and start the server."""
+        """Make space, and start the server, as an operator does."""
         self.wal.empty()
         self.start()
 
 
 @pytest.mark.slow
-def test_postgresql_whose_log_has_no_space_left(folder, tmp_path):
+def test_postgresql_survives_a_full_log(folder, tmp_path):
     with (
         disk(folder / "wal", 100, account()) as wal,
         running(FullLog(folder, wal)) as server,
         Fleet(tmp_path, "--database", server.url, **SETTINGS) as fleet,
     ):
         outage = Outage(ready(fleet))
-        told = "The database is out of reach"
-        outage.clean(server.fill, server.empty, lambda nodes: outage.refused(nodes, told))
+        message = "The database is out of reach"
+        outage.clean(server.fill, server.empty, lambda nodes: outage.refused(nodes, message))
 
 
 class LoggingRedis(Redis):
-    """One that keeps a log of all that is written, on a disk of its own."""
+    """A Redis with an append-only log, on its own disk."""
 
     def __init__(self, folder, full):
         super().__init__(folder)
@@ -152,14 +152,14 @@ class LoggingRedis(Redis):
                 return "No space left on device" in str(error)
             return False
 
-        until(refused, "a refusal", 20)
+        until(refused, "a refusal")
 
     def empty(self):
         self.full.empty()
 
 
 @pytest.mark.slow
-def test_redis_whose_log_has_no_space_left(tmp_path):
+def test_redis_survives_a_full_log(tmp_path):
     with (
         disk(tmp_path / "redis", 8) as full,
         running(LoggingRedis(tmp_path, full)) as server,

@@ -1,4 +1,4 @@
-"""A process dies or stops at every point of a step, in every flow: the nodes arrive without help."""
+"""A process dies or stops at every point of a step, in every flow: nodes arrive without help."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ import requests
 from drivers.simulator.simulator import running
 from tests.support.fleet import AGENTS, Fleet, until
 
-#: Fake hardware whose steps are called again, so that there are waits.
+#: Fake hardware whose steps are polled, so that there are waits.
 PACE = {"INGOT_FAKE_DEPLOY_DELAY": "0.1", "INGOT_FAKE_RESCUE_DELAY": "0.1"}
 POLISH = {"interface": "vendor", "step": "log_passthrough"}
-#: (verb, what comes with it, where it leads), in an order in which a node can go through all; each
+#: (verb, arguments, target state), in an order in which a node can go through all of them; each verb
 #: is also the kind of its operation.
 LIFE = [
     ("manage", {}, "manageable"),
@@ -32,8 +32,8 @@ LIFE = [
     ("manage", {}, "manageable"),
     ("provide", {}, "available"),
 ]
-#: Which points are struck in which verb, once each. A death before `decided` gives the reconciler
-#: something to decide.
+#: verb -> points that strike once each. A death before `decided` leaves a decision to the
+#: reconciler.
 DEATHS = {
     "manage": ["claimed"], "inspect": ["acted"], "clean": ["leased"], "adopt": ["freed"],
     "deleted": ["recorded"], "active": ["waking"], "service": ["claimed", "decided"],
@@ -44,12 +44,12 @@ STOPS = {
     "manage": ["received"], "clean": ["leased"], "active": ["claimed"], "service": ["freed"],
     "rescue": ["acted"], "provide": ["recorded"],
 }  # fmt: skip
-#: Points at which the kind of the operation is not known.
+#: Points that do not know the kind of the operation.
 OF_ANY = ("waking", "decided", "reconciling", "received", "leased")
 
 
 class Strikes:
-    """Kill points that strike once each, from when they are allowed to."""
+    """Kill points that strike once each, after they are allowed to."""
 
     def __init__(self, folder, points, action):
         self._folder, self._points = folder, points
@@ -65,7 +65,7 @@ class Strikes:
         return self._folder / kind / point
 
     def allow(self, kind):
-        """A mark can be set where its folder is."""
+        """Create the folder of the marks: a point without it does not strike."""
         (self._folder / kind).mkdir(exist_ok=True)
 
     def done(self, kind):
@@ -73,7 +73,7 @@ class Strikes:
 
 
 def ask(fleet, node, verb, arguments):
-    """Ask for a verb until it is in the database: who answers may die before he does."""
+    """Request a verb until it is in the database: the API may die before its response."""
 
     def taken():
         with suppress(requests.ConnectionError):
@@ -93,8 +93,8 @@ def ask(fleet, node, verb, arguments):
 
 
 def go_through(fleet, nodes, verb, arguments, state, *, struck):
-    """Have all nodes do one thing, while something happens to who does it."""
-    if verb == "manage" and "available" in fleet.states().values():  # a mere move
+    """Take all nodes through a verb, while the kill points strike."""
+    if verb == "manage" and "available" in fleet.states().values():  # a move without an operation
         fleet.provision(nodes, verb)
         return
     for node in nodes:
@@ -109,7 +109,7 @@ def go_through(fleet, nodes, verb, arguments, state, *, struck):
 
 
 def check(fleet, nodes):
-    """Nothing failed, nothing is left, and no step was begun again but for a death."""
+    """No operation failed, no lease is left, and steps were repeated only after a crash."""
     found = [operation for node in nodes for operation in fleet.operations(node)]
     assert {"succeeded"} == {each["state"] for each in found}
     steps = [step for each in found for step in each["steps"]]
@@ -121,7 +121,7 @@ def check(fleet, nodes):
     return found
 
 
-def test_nodes_arrive_whatever_dies_at_each_point_in_each_flow(tmp_path):
+def test_nodes_arrive_although_processes_die_at_each_point_of_each_flow(tmp_path):
     deaths = Strikes(tmp_path / "struck", DEATHS, "die")
     with Fleet(tmp_path, conductors=3, restart=True, **PACE, **deaths.environ) as fleet:
         nodes = fleet.create_nodes(6)
@@ -134,7 +134,7 @@ def test_nodes_arrive_whatever_dies_at_each_point_in_each_flow(tmp_path):
         assert sum(step["deaths"] for each in found for step in each["steps"])
 
 
-def test_a_conductor_that_stops_and_goes_on_changes_nothing_at_whatever_point(tmp_path):
+def test_nodes_arrive_although_a_conductor_is_stopped_and_continued_at_each_point(tmp_path):
     stops = Strikes(tmp_path / "struck", STOPS, "stop")
     with Fleet(tmp_path, conductors=2, **PACE, **stops.environ) as fleet:
         nodes = fleet.create_nodes(6)
@@ -154,7 +154,7 @@ def one_is(fleet, state_and_conductor):
 
 @pytest.mark.parametrize("signalled", [signal.SIGKILL, signal.SIGTERM])
 def test_nodes_that_wait_for_their_agent_get_another_conductor(tmp_path, signalled):
-    """One conductor ends while agents clean, one while they deploy; a third is left."""
+    """One conductor dies while agents clean, one while they deploy; a third is left."""
     pace = {"boot_seconds": 1, "step_seconds": 0.1, "heartbeat_gap": 0.5, "retry_factor": 0.05}
     with (
         running(machines=9, **pace) as simulator,

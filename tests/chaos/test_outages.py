@@ -1,4 +1,4 @@
-"""Redis and the database, out of reach in every way: nothing is lost, and what is back is used."""
+"""Redis and the database are out of reach in all ways: nothing is lost, and reconnection works."""
 
 import time
 
@@ -26,7 +26,7 @@ def with_redis(redis, tmp_path_factory):
     ("begin", "end"),
     [("stop", "start"), ("pause", "go_on"), ("fill", "empty"), ("follow", "lead")],
 )
-def test_verbs_are_accepted_and_carried_out_whatever_redis_does(with_redis, redis, begin, end):
+def test_verbs_are_accepted_and_executed_in_any_fault_of_redis(with_redis, redis, begin, end):
     outage = Outage(with_redis)
     outage.clean(getattr(redis, begin), getattr(redis, end), outage.accepted)
 
@@ -49,7 +49,7 @@ def with_postgres(postgres, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "told"),
+    ("begin", "end", "message"),
     [
         ("stop", "start", "The database is out of reach"),
         ("crash", "start", "The database is out of reach"),
@@ -59,15 +59,15 @@ def with_postgres(postgres, tmp_path_factory):
         ("fill", "empty", "The database is full"),
     ],
 )
-def test_who_writes_is_told_to_come_back_whatever_postgresql_does(
-    with_postgres, postgres, begin, end, told
+def test_writes_are_answered_with_503_in_any_fault_of_postgresql(
+    with_postgres, postgres, begin, end, message
 ):
     outage = Outage(with_postgres)
     begin, end = getattr(postgres, begin), getattr(postgres, end)
-    outage.clean(begin, end, lambda nodes: outage.refused(nodes, told))
+    outage.clean(begin, end, lambda nodes: outage.refused(nodes, message))
 
 
-def test_connections_that_are_cut_again_and_again_are_made_anew(with_postgres, postgres):
+def test_connections_are_made_again_after_each_of_many_cuts(with_postgres, postgres):
     outage = Outage(with_postgres)
 
     def cut(nodes):

@@ -1,6 +1,7 @@
 """
-An older backup of the database is put in place, under a fleet that runs and one that is stopped: by
-the machine's own log, nobody gives it an order until an operator says so.
+An older backup of the database is restored under a running or a stopped fleet.
+
+By the machines' own logs, they get no order until an operator allows it.
 """
 
 import json
@@ -27,7 +28,7 @@ SETTINGS = {**AGENTS, "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "1"}
 
 
 def copy(source, target):
-    """All of one database into another, as a backup does, and a restore."""
+    """Copy a whole database into another, as a backup and a restore do."""
     with sqlite3.connect(source, timeout=30) as old, sqlite3.connect(target, timeout=30) as new:
         old.backup(new)
     old.close()
@@ -35,7 +36,7 @@ def copy(source, target):
 
 
 def orders(simulator):
-    """What the machines were told to do, by their own log."""
+    """Orders in the machines' own logs."""
     return [
         (machine.name, entry["kind"], entry["what"])
         for machine in simulator.machines
@@ -47,7 +48,7 @@ def orders(simulator):
 @pytest.mark.parametrize(
     "stopped", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["running", "stopped"]
 )
-def test_machines_are_left_alone_after_a_restore_until_an_operator_has_looked(tmp_path, stopped):
+def test_machines_get_no_order_after_a_restore_until_an_operator_allows_it(tmp_path, stopped):
     with running(machines=2, **PACE) as simulator:
         with Fleet(tmp_path, conductors=2, restart=True, **SETTINGS) as fleet:
             database, backup = fleet.data / "ingot.db", tmp_path / "backup.db"
@@ -58,7 +59,7 @@ def test_machines_are_left_alone_after_a_restore_until_an_operator_has_looked(tm
             until(lambda: "clean wait" in fleet.states().values(), "cleaning")
             copy(database, backup)
             fleet.await_state(nodes, "available")
-            fleet.provision(nodes, "active")  # somebody's machines, from now on
+            fleet.provision(nodes, "active")  # machines in use from now on
             fleet.await_state(nodes, "active")
             if not stopped:
                 before = orders(simulator)
@@ -72,20 +73,21 @@ def test_machines_are_left_alone_after_a_restore_until_an_operator_has_looked(tm
 
 
 def look(fleet, simulator, nodes, before):
-    """It is noticed; nothing is done to machines; an operator's word is enough to go on."""
+    """The restore is detected; machines get no order; an operator's command releases a node."""
     assert before
     until(
-        lambda: {"restored"} == {each[1] for each in fleet.states("fault").values()}, "the notice"
+        lambda: {"restored"} == {each[1] for each in fleet.states("fault").values()},
+        "the detection of the restore",
     )
     assert fleet.log("database.restored")
     assert {"clean failed"} <= set(fleet.states().values()) <= {"clean failed", "manageable"}
-    end = time.monotonic() + 3  # of power sync, reconciler, agents, deadlines
+    end = time.monotonic() + 3  # time for power sync, reconciler, agents, deadlines
     while time.monotonic() < end:
         assert before == orders(simulator)
         time.sleep(0.2)
     assert 400 == fleet.request(nodes[0], "provide").status_code
 
-    node = nodes[0]  # the machine is in use: the operator says so, and it is again
+    node = nodes[0]  # the machine is in use: the operator adopts it again
     fleet.provision([node], "manage")
     fleet.await_state([node], "manageable")
     fleet.provision([node], "adopt")
@@ -105,16 +107,16 @@ def postgres():
 
 
 def tool(program, *words):
-    """What a program of PostgreSQL complains of; empty when it has done its work."""
+    """Run a program of PostgreSQL; return its error messages, empty on success."""
     command = [postgresql.find() / program, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return (done.stderr or str(done)) if done.returncode else ""
 
 
 def ingot(fleet, url, *words):
-    """A command of the operator's; its exit status and what it says."""
+    """Run an operator's command; return its exit status and output."""
     command = [sys.executable, "-m", "workers.cli", *words, "--database", url]
-    told = subprocess.run(
+    done = subprocess.run(
         command,
         cwd=ROOT,
         env=fleet.environ,
@@ -123,7 +125,7 @@ def ingot(fleet, url, *words):
         timeout=60,
         check=False,
     )
-    return told.returncode, told.stdout
+    return done.returncode, done.stdout
 
 
 def looks(fleet):
@@ -132,13 +134,13 @@ def looks(fleet):
 
 
 def unconcerned(fleet):
-    """Nobody does anything, for as long as what was worked on before counts."""
-    seen = looks(fleet)
-    until(lambda: looks(fleet) > seen + MARGIN + 5, "looks at which nobody does anything")
+    """Wait until the work before the backup is older than the guard's margin."""
+    before = looks(fleet)
+    until(lambda: looks(fleet) > before + MARGIN + 5, "checks without work")
 
 
 class Night:
-    """Machines are cleaned while the database is dumped, and then given to somebody."""
+    """Machines are cleaned while the database is dumped, and put into use after it."""
 
     def __init__(self, fleet, simulator, url, dump):
         (self.idle,) = fleet.create_nodes(1)
@@ -157,7 +159,7 @@ class Night:
 
 
 def restore(url, dump):
-    """As the operations guide says: under a running service it may end in a deadlock."""
+    """Restore as the operations guide says: under a running service it may end in a deadlock."""
     options = ["--clean", "--if-exists", "--single-transaction", f"--dbname={url}"]
     for _ in range(5):
         complaint = tool("pg_restore", *options, dump)
@@ -170,7 +172,7 @@ def in_doubt(fleet):
     return {node for node, (_, fault) in fleet.states("fault").items() if fault == "restored"}
 
 
-def test_a_dump_restored_under_a_running_service_concerns_the_nodes_worked_on_since(
+def test_a_dump_restored_under_a_running_service_puts_nodes_worked_on_since_into_maintenance(
     postgres, tmp_path
 ):
     url, dump = postgres.url, str(tmp_path / "dump")
@@ -181,17 +183,18 @@ def test_a_dump_restored_under_a_running_service_concerns_the_nodes_worked_on_si
         night = Night(fleet, simulator, url, dump)
         before = orders(simulator)
         restore(url, dump)
-        until(lambda: in_doubt(fleet) == set(night.nodes), "the notice")
-        status, told = ingot(fleet, url, "doctor", "-o", "json", "--data-dir", str(fleet.data))
-        found = {(each["check"], each["subject"]) for each in json.loads(told)}
-        assert (1, {("unchecked nodes", f"node {node}") for node in night.nodes}) == (status, found)
-        fleet.provision([night.idle], "provide")  # nobody else is in the way of anything
+        until(lambda: in_doubt(fleet) == set(night.nodes), "the detection of the restore")
+        status, output = ingot(fleet, url, "doctor", "-o", "json", "--data-dir", str(fleet.data))
+        found = {(each["check"], each["subject"]) for each in json.loads(output)}
+        expected = {("unchecked nodes", f"node {node}") for node in night.nodes}
+        assert (1, expected | {("encryption", "secrets")}) == (status, found)  # it has no key
+        fleet.provision([night.idle], "provide")  # other nodes are not affected
         fleet.await_state([night.idle], "available")
         assert before == orders(simulator)
 
 
 @pytest.mark.slow
-def test_an_operator_says_so_where_redis_has_forgotten_all_as_well(postgres, tmp_path):
+def test_an_operator_declares_a_restore_that_an_emptied_redis_cannot_detect(postgres, tmp_path):
     url, dump = postgres.url, str(tmp_path / "dump")
     with running(machines=2, **PACE) as simulator:
         with Fleet(tmp_path, "--database", url, conductors=2, **SETTINGS) as fleet:
@@ -200,8 +203,8 @@ def test_an_operator_says_so_where_redis_has_forgotten_all_as_well(postgres, tmp
                 client.flushall()
         before = orders(simulator)
         restore(url, dump)
-        status, told = ingot(fleet, url, "db", "restored")
-        assert (0, True) == (status, told.endswith("3 nodes are in maintenance\n")), told
+        status, output = ingot(fleet, url, "db", "restored")
+        assert (0, True) == (status, output.endswith("3 nodes are in maintenance\n")), output
         with Fleet(tmp_path, "--database", url, conductors=2, **SETTINGS) as fleet:
             assert {night.idle, *night.nodes} == in_doubt(fleet)
             end = time.monotonic() + 3
@@ -211,7 +214,7 @@ def test_an_operator_says_so_where_redis_has_forgotten_all_as_well(postgres, tmp
 
 
 class Replica(PostgreSQL):
-    """A server that follows another one, until it is cut off, and is promoted."""
+    """A server that replicates another one, until it is cut off and promoted."""
 
     def __init__(self, folder, primary):
         super().__init__(folder)
@@ -225,7 +228,7 @@ class Replica(PostgreSQL):
     def cut_off(self):
         self.server.execute("ALTER SYSTEM SET primary_conninfo = ''")
         self.server.execute("SELECT pg_reload_conf()")
-        until(lambda: not self.receives(), "the end of replication", 20)
+        until(lambda: not self.receives(), "the end of replication")
 
     def receives(self):
         return ask(self, "postgres", "SELECT count(*) FROM pg_stat_wal_receiver")
@@ -243,11 +246,11 @@ def ask(server, database, question):
 @pytest.fixture
 def replica(postgres):
     with a_folder() as folder, serving(Replica(folder, postgres)) as server:
-        until(server.receives, "replication", 20)
+        until(server.receives, "replication")
         yield server
 
 
-def test_a_replica_that_has_lost_seconds_is_wrong_about_the_nodes_of_these_seconds(
+def test_a_replica_that_has_lost_seconds_puts_the_nodes_of_these_seconds_into_maintenance(
     postgres, replica, tmp_path
 ):
     database = postgresql.name_of(postgres.url)
@@ -264,14 +267,14 @@ def test_a_replica_that_has_lost_seconds_is_wrong_about_the_nodes_of_these_secon
         replica.cut_off()
         fleet.provision(touched, "provide")
         fleet.await_state(touched, "available")
-        until(lambda: mark(postgres, database) > mark(replica, database) + 2, "signs of life")
+        until(lambda: mark(postgres, database) > mark(replica, database) + 2, "heartbeats")
         postgres.crash()
         replica.promote()
-        until(lambda: answers(fleet), "the new primary", 30)
-        until(lambda: in_doubt(fleet) == set(touched), "the notice", 30)
+        until(lambda: answers(fleet), "the new primary")
+        until(lambda: in_doubt(fleet) == set(touched), "the notice")
         assert {"manageable"} == set(fleet.states().values()), "nothing was lost"
         for node in others:
-            until(lambda node=node: fleet.request(node, "provide").status_code == 202, "yes", 30)
+            until(lambda node=node: fleet.request(node, "provide").status_code == 202, "yes")
         fleet.await_state(others, "available")
         assert in_doubt(fleet) == set(touched)
 

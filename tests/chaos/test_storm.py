@@ -1,4 +1,4 @@
-"""A short storm: everything is killed, stopped, cut off and emptied; nothing is lost."""
+"""A short storm: processes are killed, stopped, cut off and emptied; nothing is lost."""
 
 import psycopg
 import pytest
@@ -11,7 +11,7 @@ from tests.support.postgresql import NoServer, find
 from tests.support.prerequisites import not_run
 
 SEED = 7
-#: Machines that stay silent, or do not switch, are given up soon: all comes to rest with them.
+#: Machines that stay silent, or do not switch, are given up soon, so that all comes to rest.
 SOON = {
     "INGOT_CONDUCTOR_POWER_STATE_CHANGE_TIMEOUT": "15",
     "INGOT_CONDUCTOR_DEPLOY_CALLBACK_TIMEOUT": "30",
@@ -40,7 +40,7 @@ def test_nothing_is_lost_in_a_short_storm(tmp_path):
 
 
 class Database:
-    """A database that is asked as a site's is, by whoever is named."""
+    """A database with a site's interface; `who` names the process that queries."""
 
     def __init__(self, url):
         self.url = url
@@ -51,14 +51,14 @@ class Database:
             return found.fetchall() if found.description else []
 
 
-@pytest.mark.parametrize(("who", "more", "seen"), [
-    ("c-1.1", "", 0),  # who has claimed it
-    ("c-1.2", "", 1),  # the same conductor, started anew
+@pytest.mark.parametrize(("who", "more", "foreign"), [
+    ("c-1.1", "", 0),  # the claimant
+    ("c-1.2", "", 1),  # the next life of the same conductor
     ("c-2.1", "", 1),
     ("c-2.1", "UPDATE operation_steps SET deaths = 1;", 0),  # a takeover
 ])  # fmt: skip
-def test_who_records_a_step_without_holding_it_is_seen(
-    postgresql_server, migrated_postgresql, who, more, seen
+def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
+    postgresql_server, migrated_postgresql, who, more, foreign
 ):
     database = Database(postgresql_server.database(migrated_postgresql))
     engine = connections.connect(database.url)
@@ -75,7 +75,7 @@ def test_who_records_a_step_without_holding_it_is_seen(
     audit.lay(database)
     database.query("UPDATE operations SET state = 'running', claim = 't'", who="c-1.1")
     database.query(f"BEGIN; {more} UPDATE operations SET state = 'waiting'; COMMIT", who=who)
-    assert seen == len(audit.written_by_others(database))
+    assert foreign == len(audit.written_by_others(database))
     postgresql_server.drop(database.url)
 
 
@@ -128,5 +128,5 @@ FLASH = ("redfish", "update firmware", {"image": "http://bmc/1.bin"})
         "without a mark", "of another start", "a question", "firmware",
     ],
 )  # fmt: skip
-def test_a_second_start_is_seen_in_the_log_of_a_machine(log, seconds):
+def test_second_starts_are_found_in_the_log_of_a_machine(log, seconds):
     assert seconds == len(orders.second_starts(1, log))

@@ -1,7 +1,7 @@
 """
-A conductor dies, or is replaced: how long its nodes wait, and whether anybody who asks is told no.
+A conductor dies, or is replaced: the delay of its nodes and consoles; and no request is refused.
 
-At the settings' defaults by hand, as it takes minutes:
+Manual run at the settings' defaults, as it takes minutes:
 TAKEOVER=defaults python -m pytest -s tests/chaos/test_takeover.py
 """
 
@@ -22,9 +22,9 @@ import pytest
 from app.ring import Member, owner
 from drivers.simulator.simulator import running
 from tests.chaos.test_faults import SLOW
-from tests.support.fleet import AGENTS, ROOT, Fleet, until
+from tests.support.fleet import AGENTS, CALM, ROOT, Fleet, until
 
-#: Setting -> seconds until work goes on, of the promise; and the settings.
+#: Variant -> (most seconds until work continues on an idle machine, settings).
 PROMISES = {
     "tuned": (5, {
         "INGOT_CONDUCTOR_HEARTBEAT_INTERVAL": "0.3",
@@ -42,8 +42,13 @@ PROMISES = {
 }  # fmt: skip
 
 
+#: Most seconds that a busy machine adds to them. Without the takeover, an operation waits for the
+#: deadline of its step, and a request for that of its call: a minute and more.
+BUSY = 20
+
+
 class Callers:
-    """Threads that ask one thing each, of one node after the other; all that they were answered."""
+    """Threads that send one kind of request each, to one node after the other; and all responses."""
 
     def __init__(self, fleet):
         self.fleet, self.answers, self.threads = fleet, [], []
@@ -58,7 +63,7 @@ class Callers:
             thread.join(70)
 
     def ask(self, what, method, path, bodies, nodes, before=lambda _node: None):
-        """Begin to send requests, the bodies in turn."""
+        """Start sending requests, with the bodies in turn."""
 
         def work():
             turn = 0
@@ -83,7 +88,7 @@ class Callers:
         return [(what, status, text) for what, status, _, _, text in self.answers if status >= 400]
 
     def longest(self, since):
-        """what -> seconds of the longest request that was under way at a time, or came after it"""
+        """Return kind -> seconds of the longest request that ended after a time."""
         found = {}
         for what, _, begun, took, _ in self.answers:
             if begun + took >= since:
@@ -96,7 +101,7 @@ def moment(line):
 
 
 def resumed(fleet, killed):
-    """Seconds after which each operation that a dead conductor had was taken over."""
+    """Seconds from a conductor's death until the takeover of each of its operations, sorted."""
     return sorted(moment(line) - killed for line in fleet.log("operation.taken_over"))
 
 
@@ -106,8 +111,28 @@ def owned(fleet, name, nodes):
 
 
 def powered(fleet, node):
-    """Wait until a change of power is over, as one that is under way is a reason to refuse another."""
+    """Wait for the end of a power change: a second one would be refused meanwhile."""
     until(lambda: fleet.get(f"nodes/{node}")["reservation"] is None, "the change of power", 70)
+
+
+def open_consoles(fleet, nodes):
+    for node in nodes:
+        url = f"{fleet.url}/v1/nodes/{node}/states/console"
+        assert 202 == fleet.http.put(url, json={"enabled": True}, timeout=30).status_code
+    until(lambda: all(consoles(fleet, node)[-1:] == ["succeeded"] for node in nodes), "consoles")
+
+
+def consoles(fleet, node):
+    """Return the states of a node's operations on its console, the oldest first."""
+    found = fleet.operations(node)
+    return [each["state"] for each in reversed(found) if each["kind"] == "console"]
+
+
+def console_runs_on(fleet, node):
+    """Return the conductor that started a node's console last."""
+    last = next(each for each in fleet.operations(node) if each["kind"] == "console")
+    assert fleet.get(f"nodes/{node}")["console_enabled"]
+    return last["steps"][-1]["conductor"]
 
 
 @pytest.mark.parametrize(
@@ -115,18 +140,20 @@ def powered(fleet, node):
     ["tuned", pytest.param("defaults", marks=pytest.mark.skipif(
         os.environ.get("TAKEOVER") != "defaults", reason="takes minutes: TAKEOVER=defaults"))],
 )  # fmt: skip
-def test_work_goes_on_within_the_promise_and_nobody_is_told_no(tmp_path, promise):
+def test_work_continues_within_the_promised_time_and_no_request_is_refused(tmp_path, promise):
     seconds, tuned = PROMISES[promise]
     fakes = {"INGOT_FAKE_DEPLOY_DELAY": "0.2,0.5", "INGOT_FAKE_BOOT_DELAY": "0.2,0.5"}
-    begun = {"INGOT_KILL_POINTS": "any:claimed:provide=pause-1"}  # steps that run when it dies
+    begun = {"INGOT_KILL_POINTS": "any:claimed:provide=pause-1"}  # steps in progress at the death
     settings = {**AGENTS, **fakes, **tuned, **begun}
     with (
         running(machines=6, power_off_seconds=0.1) as simulator,
         Fleet(tmp_path, conductors=3, **settings) as fleet,
     ):
         machines = fleet.enrol(simulator)
-        fakes = fleet.create_nodes(44)
+        created = fleet.create_nodes(58)
+        fakes, attended = created[:44], created[44:]  # attended: a console is open
         working, powering, resting, fresh = fakes[:20], fakes[20:28], fakes[28:36], fakes[36:]
+        open_consoles(fleet, attended)
         fleet.provision(working, "manage")
         fleet.await_state(working, "manageable")
         with Callers(fleet) as callers:
@@ -147,15 +174,17 @@ def test_work_goes_on_within_the_promise_and_nobody_is_told_no(tmp_path, promise
             until(
                 lambda: {"PATCH", "power", "boot device"} <= {each[0] for each in callers.answers}
             )
-            fleet.provision(working, "provide")
-            until(lambda: Counter(fleet.states().values())["manageable"] < 14, "the first steps")
             victim = max((1, 2, 3), key=lambda n: len(owned(fleet, f"fleet-{n}", machines[:3])))
             theirs = owned(fleet, f"fleet-{victim}", resting + machines)
-            assert theirs, "nobody asks for what belongs to the one that dies"
+            assert theirs, "no request concerns a node of the victim"
+            closed = owned(fleet, f"fleet-{victim}", attended)
+            assert closed, "no console is on the victim"
+            fleet.provision(working, "provide")
+            until(lambda: Counter(fleet.states().values())["manageable"] < 14, "the first steps")
             killed, at = time.time(), time.monotonic()
             os.kill(fleet.conductor(victim), signal.SIGKILL)
             fleet.provision(fresh, "manage")
-            fleet.await_state(fresh, "manageable", seconds + 10)
+            fleet.await_state(fresh, "manageable")
             until(
                 lambda: not owned(fleet, f"fleet-{victim}", resting + machines), "a new owner", 70
             )
@@ -163,47 +192,57 @@ def test_work_goes_on_within_the_promise_and_nobody_is_told_no(tmp_path, promise
                 lambda: {each[0] for each in callers.answers if each[2] > at + seconds} >= {"power"},
                 "more power", 70,
             )  # fmt: skip
-            fleet.await_state(working, "available", seconds + 40)
+            fleet.await_state(working, "available", seconds + 60)
+            until(
+                lambda: all(["succeeded"] * 2 == consoles(fleet, node) for node in closed),
+                "the consoles of the victim",
+            )
+            now = fleet.states("conductor")
+            assert {node: now[node][1] for node in closed} == {
+                node: console_runs_on(fleet, node) for node in closed
+            }
         late = resumed(fleet, killed)
         assert late, "nothing was under way when it died"
         print(f"\n{promise}: {len(late)} operations were taken over, after"
               f" {statistics.median(late):.1f} s (median), {late[-1]:.1f} s (worst)")  # fmt: skip
         print(f"{len(callers.answers)} requests, the longest: {callers.longest(at)}")
         assert [] == callers.refused()
-        seconds += 3 * callers.longest(0)["GET"]  # as slow as this machine is just now
-        assert seconds >= max(callers.longest(at).values())
-        assert seconds >= late[-1]
+        assert seconds + BUSY >= max(callers.longest(at).values())
+        assert seconds + BUSY >= late[-1]
 
 
-def test_a_rolling_restart_is_noticed_by_no_operation(tmp_path):
+def test_a_rolling_restart_disturbs_no_operation(tmp_path):
     """Three conductors are replaced one after the other, while all nodes are worked on."""
-    with Fleet(tmp_path, conductors=3, restart=True, **SLOW) as fleet:
+    with Fleet(tmp_path, conductors=3, restart=True, **CALM, **SLOW) as fleet:
         nodes = fleet.create_nodes(30)
         fleet.provision(nodes, "manage")
         fleet.await_state(nodes, "manageable")
         for number, (verb, state) in enumerate(
             (("provide", "available"), ("active", "active"), ("deleted", "available")), 1
         ):
-            fleet.provision(nodes, verb)
+            mine = owned(fleet, f"fleet-{number}", nodes)
+            # those of the drained conductor at the end, so that it has work even on a slow machine
+            fleet.provision([node for node in nodes if node not in mine] + mine, verb)
             pid = fleet.conductor(number)
             os.kill(pid, signal.SIGTERM)
-            until(partial(is_replaced, fleet, number, pid), "the next life of the conductor")
+            until(partial(is_replaced, fleet, number, pid), "the restart of the conductor")
             fleet.await_state(nodes, state)
         found = [operation for node in nodes for operation in fleet.operations(node)]
         assert {"succeeded": 120} == Counter(each["state"] for each in found)
         assert {0} == {step["deaths"] for each in found for step in each["steps"]}
         assert [] == fleet.log("operation.taken_over")
         handed = fleet.log("operation.redispatched")
-        assert handed, "nothing was handed over"
+        assert handed, "no operation was redispatched"
         waits = [goes_on(fleet, line) for line in handed]
-        print(f"\n{len(waits)} operations were handed over, and went on after"
+        print(f"\n{len(waits)} operations were redispatched, and continued after"
               f" {statistics.median(waits):.2f} s (median), {max(waits):.2f} s (worst)")  # fmt: skip
-        assert 2 > statistics.median(waits)
-        assert 5 > max(waits)  # this machine may have much else to do
+        # without its message, an operation would be sent again after five seconds
+        assert 4 > statistics.median(waits)
+        assert BUSY > max(waits)
 
 
 def goes_on(fleet, handed):
-    """Seconds from when an operation was handed over until another conductor has acted."""
+    """Seconds from the redispatch of an operation until another conductor has acted."""
     begun = moment(handed)
     acted = [
         moment(line) - begun
@@ -214,14 +253,14 @@ def goes_on(fleet, handed):
 
 
 def is_replaced(fleet, number, pid):
-    """A new process has the name, and is alive."""
+    """Whether a new, live process has the name."""
     mine = fleet.pids()["conductors"].get(f"fleet-{number}")
     online = [each["hostname"] for each in fleet.get("conductors")["conductors"] if each["alive"]]
     return mine not in (None, pid) and f"fleet-{number}" in online
 
 
 class Owners:
-    """Who each node belongs to, looked at all the time."""
+    """Conductors of each node, polled all the time."""
 
     def __init__(self, fleet):
         self.fleet, self.of = fleet, {}
@@ -253,7 +292,7 @@ class Owners:
 
 @contextmanager
 def fourth(fleet):
-    """One more conductor of the fleet, gone by SIGTERM in the end."""
+    """Run one more conductor of the fleet; drain it at the end."""
     environ = fleet.environ | {
         "INGOT_DATABASE_CONNECTION": f"sqlite:///{fleet.data / 'ingot.db'}",
         "INGOT_BROKER_URL": f"redis+socket://{fleet.data / 'redis.sock'}",
@@ -271,7 +310,7 @@ def fourth(fleet):
 
 
 @pytest.mark.slow
-def test_who_joins_gets_the_nodes_that_are_its_own_and_gives_them_back_and_no_other_moves(tmp_path):
+def test_a_joining_conductor_takes_its_nodes_and_returns_them_and_no_other_node_moves(tmp_path):
     with Fleet(tmp_path, conductors=3, **SLOW) as fleet:
         nodes = fleet.create_nodes(40)
         fleet.provision(nodes, "manage")

@@ -1,4 +1,4 @@
-"""Two releases in one fleet, and a fleet of this release on what the one before has left."""
+"""Two releases in one fleet, and a fleet of this release on the data of the release before."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ from tests.support.fleet import ROOT, Fleet, until
 from tests.support.ports import free_port
 
 FROZEN = Path(__file__).with_name("upgrade")
-#: What the release before this one is called; the last that is in this clone's history counts.
+#: Tag of the release before this one: the last one in this clone's history.
 PREVIOUS = ("v0.1.0", "3fc0bc7")
 
 
@@ -37,20 +37,21 @@ def git(*words):
 
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory):
-    """A folder with the release before this one."""
+    """Folder with the release before this one."""
     names = (each for each in PREVIOUS if git("rev-parse", "--verify", f"{each}^{{commit}}"))
     name = next(names, None)
     if name is None:
-        pytest.skip("the previous release is not in this clone; what it wrote is, see below")
+        pytest.skip("the previous release is not in this clone; its data is, see below")
     folder = tmp_path_factory.mktemp("previous")
     (folder / "tree.tar").write_bytes(git("archive", name))
     with tarfile.open(folder / "tree.tar") as tree:
-        tree.extractall(folder / "tree", filter="data")
+        tree.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none
+        tree.extractall(folder / "tree")
     return folder / "tree"
 
 
 class Older:
-    """Processes of the release before, in the fleet of this one."""
+    """Processes of the older release, in the fleet of this one."""
 
     def __init__(self, fleet, tree):
         self.port = free_port()
@@ -75,7 +76,7 @@ class Older:
 
 @contextmanager
 def mixed(folder, tree, **environ):
-    """A fleet with a conductor, an API and a beat of each release; `old` are those before."""
+    """A fleet with a conductor, an API and a beat of each release; `old` are the older ones."""
     with Fleet(folder, conductors=1, **SLOW, **environ) as fleet:
         older = Older(fleet, tree)
         fleet.old = {
@@ -84,7 +85,7 @@ def mixed(folder, tree, **environ):
             "beat": older.start("beat"),
         }
         try:
-            until(older.answers, "the API of the release before")
+            until(older.answers, "the API of the older release")
             until(lambda: alive(fleet) == {"fleet-1", "old-1"}, "its conductor")
             fleet.urls = [fleet.url, older.url]
             yield fleet
@@ -101,14 +102,14 @@ def alive(fleet):
 
 
 def ask(fleet, nodes, verb):
-    """Ask the two APIs in turn."""
+    """Request a verb of the two APIs in turn."""
     for at, node in enumerate(nodes):
         fleet.url = fleet.urls[at % 2]
         fleet.provision([node], verb)
     fleet.url = fleet.urls[0]
 
 
-def test_releases_share_the_work_of_a_fleet_and_take_over_each_others(tmp_path, previous):
+def test_two_releases_share_the_work_of_a_fleet_and_take_over_from_each_other(tmp_path, previous):
     with mixed(tmp_path, previous) as fleet:
         nodes = fleet.create_nodes(12)
         for verb, state in (("manage", "manageable"), ("provide", "available")):
@@ -122,7 +123,7 @@ def test_releases_share_the_work_of_a_fleet_and_take_over_each_others(tmp_path, 
         )
         assert {"fleet-1", "old-1"} == set(workers)
 
-        ask(fleet, nodes, "active")  # the older conductor dies; the newer one goes on
+        ask(fleet, nodes, "active")  # the older conductor dies; the newer one continues
         until(lambda: "wait call-back" in fleet.states().values(), "a wait")
         fleet.old["conductor"].kill()
         fleet.await_state(nodes, "active")
@@ -139,7 +140,7 @@ def test_releases_share_the_work_of_a_fleet_and_take_over_each_others(tmp_path, 
         assert {"succeeded": 48} == Counter(each["state"] for each in found)
 
 
-#: Nobody sends anything again.
+#: No message is sent again.
 SELDOM = {"INGOT_CONDUCTOR_RECONCILE_INTERVAL": "600"}
 
 
@@ -149,10 +150,10 @@ def deliver(fleet, message):
     assert "queued" == fleet.operation(node, "provide")["state"]
     with fleet.redis() as client:
         client.lpush("conductor.fleet-1", message)
-    until(lambda: fleet.operation(node, "provide")["cursor"], "what the message asks for")
+    until(lambda: fleet.operation(node, "provide")["cursor"], "the effect of the message")
 
 
-def test_a_message_of_a_later_release_is_told_anew(frozen):
+def test_a_message_of_a_later_release_is_forwarded(frozen):
     message = json.loads((FROZEN / "message.json").read_text())
     message["headers"]["ingot_version"] = release.UNDERSTOOD + 1
     (node, operation, *_), keys, more = json.loads(base64.b64decode(message["body"]))
@@ -165,7 +166,7 @@ def test_a_message_of_a_later_release_is_told_anew(frozen):
 
 @pytest.fixture
 def frozen(tmp_path):
-    """The folder of a fleet that the release before has left in the middle of its work."""
+    """Folder of a fleet that the older release has left in the middle of its work."""
     from alembic import command
     from alembic.config import Config
 
@@ -176,7 +177,7 @@ def frozen(tmp_path):
 
 
 def fill(url, upgrade, config):
-    """The schema of the release before, and its rows, as if they were of just now."""
+    """Create the schema of the older release, and its rows with present times."""
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["url"] = url
     upgrade(config)
@@ -189,7 +190,7 @@ def fill(url, upgrade, config):
 
 
 def insert_rows(connection, tables):
-    """The rows of the release before, their times moved up to now: deadlines are still to come."""
+    """Insert the rows of the older release; their times are shifted so that deadlines are ahead."""
     found = json.loads((FROZEN / "rows.json").read_text())
     newest = max(datetime.fromisoformat(row["created_at"]) for row in found["operations"])
     passed = utcnow() - newest
@@ -206,7 +207,7 @@ def insert_rows(connection, tables):
         connection.execute(tables.tables[name].insert(), moved)
 
 
-def test_what_the_release_before_has_left_undone_is_done(frozen):
+def test_unfinished_work_of_the_older_release_is_completed(frozen):
     with Fleet(frozen, conductors=1, **SELDOM) as fleet:
         deliver(fleet, (FROZEN / "message.json").read_text())
         assert [] == fleet.log("message.forwarded")
@@ -218,8 +219,8 @@ def test_what_the_release_before_has_left_undone_is_done(frozen):
         }
 
 
-def test_the_release_before_can_write_to_the_schema_of_this_one(database):
-    """Its rows have none of the columns that were added since."""
+def test_the_older_release_can_write_to_the_schema_of_this_one(database):
+    """Its rows have no values for the columns that were added since."""
     engine = create_engine(connect(database).url)
     tables = MetaData()
     tables.reflect(engine)

@@ -1,8 +1,8 @@
 """
-`python -m tests.compare [table ...]`: ask Ironic and Ingot the same, print where they differ.
+`python -m tests.compare [table ...]`: send the same requests to Ironic and Ingot, and compare.
 
-Exits 1 when a difference is not listed in docs/compatibility.md, or (all tables being run) when
-one is listed that was not seen.
+Exits 1 if a difference is not listed in docs/compatibility.md, or (after a run of all tables) if a
+listed one did not occur.
 """
 
 import argparse
@@ -52,10 +52,10 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends as Ctrl-C does: nothing is left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up, as after Ctrl-C
     parser = argparse.ArgumentParser(prog="python -m tests.compare", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="table", help=f"of {', '.join(TABLES)}")
-    given = parser.parse_args().tables
-    if unknown := set(given) - TABLES.keys():
+    tables = parser.parse_args().tables
+    if unknown := set(tables) - TABLES.keys():
         parser.error(f"there is no table {min(unknown)!r}; there are {', '.join(TABLES)}")
-    sys.exit(main(given))
+    sys.exit(main(tables))

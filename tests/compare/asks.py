@@ -1,10 +1,10 @@
 """
-What is asked of both services: requests as data.
+Requests to both services, as data.
 
     post("/v1/nodes", {"driver": "fake-hardware"}, save={"node": "uuid"})
     get("/v1/nodes/{node}", at="1.8")
 
-`{node}` stands for a value that an earlier answer of the same service had.
+`{node}` is replaced by a value that `save` took from an earlier response of the same service.
 """
 
 import json
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 NEWEST = "1.115"
-#: What has this UUID, if anything, was created with it.
+#: UUID for resources that are created with a chosen one; else no resource has it.
 UUID = "11111111-2222-4333-8444-555555555555"
-#: A step of fake hardware, as templates and runbooks list it but for its priority or order.
+#: A step of fake hardware for templates and runbooks, without its priority or order.
 STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
 VERSION = "X-OpenStack-Ironic-API-Version"
 _VARIABLE = re.compile(r"\{(\w+)\}")
@@ -24,12 +24,12 @@ _LONGEST = 160
 
 
 class Unknown(Exception):
-    """A value that no earlier answer had, because that request failed."""
+    """A value is missing, because the request that saves it failed."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A body that is sent as it is."""
+    """A body that is sent without encoding."""
 
     data: bytes
     type: str | None = "application/json"
@@ -37,28 +37,21 @@ class Raw:
 
 @dataclass(frozen=True)
 class Ask:
-    """
-    One request.
-
-    version: None sends none. save: variable -> where its value is in the answer, keys separated by
-    dots. settle: the path of a node or allocation to wait for afterwards, until nothing is under
-    way. note: what tells this request from another that looks the same. prose: the values of the
-    answer are texts for people.
-    """
+    """One request."""
 
     method: str
     path: str
     body: Any = None
-    version: str | None = NEWEST
+    version: str | None = NEWEST  # None: no header
     headers: Mapping[str, str] = field(default_factory=dict)
-    save: Mapping[str, str] = field(default_factory=dict)
-    settle: str | None = None
-    note: str = ""
-    prose: bool = False
+    save: Mapping[str, str] = field(default_factory=dict)  # variable -> key in the response, a.b
+    settle: str | None = None  # path of a node or allocation whose work must end before the next
+    note: str = ""  # distinguishes it from another request that looks the same
+    prose: bool = False  # the values of the response are texts for people
 
     @property
     def label(self) -> str:
-        """How reports and the list of known differences name it."""
+        """Name of the request in reports and in the list of known differences."""
         words = [self.method, self.path if len(self.path) < _LONGEST else _cut(self.path)]
         if isinstance(self.body, Raw):
             words.append(_cut(repr(self.body.data)))
@@ -89,39 +82,39 @@ post, put, patch, delete = (_asking(each) for each in ("POST", "PUT", "PATCH", "
 
 
 def node(variable: str = "node", /, **fields: Any) -> Ask:
-    """Enroll a node of fake hardware; its UUID is `{variable}` from then on."""
+    """Enroll a node of fake hardware; save its UUID as `{variable}`."""
     return post("/v1/nodes", {"driver": "fake-hardware", **fields}, save={variable: "uuid"})
 
 
 def verb(target: str, of: str = "node", **more: Any) -> Ask:
-    """A verb, and what becomes of it."""
+    """Request a verb, and wait for its result."""
     path = f"/v1/nodes/{{{of}}}"
     return put(f"{path}/states/provision", {"target": target, **more}, settle=path)
 
 
 def change(path: str, *operations: tuple[Any, ...], **more: Any) -> Ask:
-    """A patch of (op, path) or (op, path, value)."""
+    """Send a patch of (op, path) or (op, path, value)."""
     document = [dict(zip(("op", "path", "value"), each, strict=False)) for each in operations]
     return patch(path, document, **more)
 
 
 def available(variable: str = "node", /, **fields: Any) -> list[Ask]:
-    """A node that can be deployed."""
+    """Enroll a node that can be deployed."""
     return [node(variable, **fields), verb("manage", variable), verb("provide", variable)]
 
 
 def at_each(ask: Ask, *minors: int) -> list[Ask]:
-    """The same in several microversions."""
+    """Repeat a request in several microversions."""
     return [replace(ask, version=f"1.{minor}") for minor in minors]
 
 
 def around(ask: Ask, minor: int) -> list[Ask]:
-    """The same, just before a microversion and in it."""
+    """Repeat a request in the microversion before one, and in it."""
     return at_each(ask, minor - 1, minor)
 
 
 def filled(part: Any, variables: Mapping[str, str]) -> Any:
-    """A path or document with its variables replaced. Raises Unknown."""
+    """Replace the variables of a path or document. Raises Unknown."""
     if isinstance(part, str):
         return _VARIABLE.sub(lambda match: _value(match[1], variables), part)
     if isinstance(part, Mapping):

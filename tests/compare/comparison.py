@@ -1,9 +1,9 @@
 """
-Two answers to one request: what differs between them.
+Differences between two responses to one request.
 
-What must differ (URLs, UUIDs, times, the ids of requests) is replaced by a word for it first. What
-people read is compared by its type only, a link to the next page part by part. The text of an error
-has to contain the words of Ironic's, in their order.
+Values that must differ (URLs, UUIDs, times, request ids) are first replaced by words. Texts for
+people are compared by type only, a link to the next page part by part. The text of an error must
+contain the words of Ironic's, in their order.
 """
 
 import json
@@ -14,25 +14,25 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 ABSENT, EMPTY = "absent", "empty"
-#: Texts for people.
+#: Fields with texts for people.
 FREE = {"reason", "last_error", "event"}
-#: Documents whose content is the service's own affair.
+#: Documents with private content of the service.
 OPAQUE = {"driver_internal_info", "internal_info"}
-#: Lists with names that begin so come in any order.
+#: Prefix of the names of lists without an order.
 UNORDERED = "enabled_"
-#: Headers that say nothing about the API.
+#: Headers that are not part of the API.
 IGNORED = {
     "server", "date", "connection", "keep-alive", "content-length", "transfer-encoding",
 }  # fmt: skip
-#: Methods that we answer wherever there is something, and Ironic hardly anywhere.
+#: Methods that Ingot allows on every path, and Ironic on few.
 EVERYWHERE = {"HEAD", "OPTIONS"}
-#: The text of an error, where the body of its answer would be.
+#: Part of a difference between the texts of errors.
 WORDS = "words"
-#: What an error quotes of the request: it is told in many ways, and matched by nobody's script.
+#: Quotations of the request in an error: their form varies, and clients do not match on them.
 _QUOTED = re.compile(
     r"""'\{.*\}'|(?<![a-z])'[^']*'|"[^"]*"|\[.*\]|\{.*\}|<[^>]*>|[^\sa-z]*[\d_/][^\s,;:()]*"""
 )
-#: A list of what would be right begins after it.
+#: Position before a list of accepted values.
 _LISTED = re.compile(r"(?<=are:)|(?<=updated:)")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?")
@@ -42,11 +42,11 @@ _LONGEST = 70
 
 @dataclass(frozen=True)
 class Answer:
-    """headers: lower-cased. body: a JSON document, text, or None."""
+    """A response of a service."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: Any
+    status: int  # 0: the request was not sent
+    headers: Mapping[str, str]  # lower-cased names
+    body: Any  # a JSON document, text, or None
 
     @classmethod
     def unsent(cls, why: str) -> "Answer":
@@ -55,9 +55,9 @@ class Answer:
 
 @dataclass(frozen=True, order=True)
 class Difference:
-    """what: "status", "header NAME", or a path into the body."""
+    """One difference between two responses."""
 
-    what: str
+    what: str  # "status", "header NAME", or a path into the body
     ironic: str
     ingot: str
 
@@ -70,9 +70,9 @@ def answer(
     status: int, headers: Mapping[str, str], data: bytes, base: str, known: Mapping[str, str]
 ) -> Answer:
     """
-    An answer of a service, made comparable.
+    Make a response comparable.
 
-    base: the service's URL. known: variable -> value; values are shown as their variables.
+    base: the service's URL. known: variable -> value; values are replaced by their variables.
     """
     names = {value: name for name, value in known.items() if _UUID.fullmatch(value)}
     secrets = {value: f"{{{name}}}" for name, value in known.items() if _SECRET.fullmatch(value)}
@@ -92,7 +92,7 @@ def answer(
 
 
 def _time_shape(found: re.Match[str]) -> str:
-    """Two times are written alike when they have, or lack, the same parts."""
+    """Shape of a time: which of its optional parts it has."""
     fraction = f".{'0' * (len(found[1]) - 1)}" if found[1] else ""
     return f"<time{fraction}{found[2] or ''}>"
 
@@ -111,7 +111,7 @@ def _body(data: bytes, plain: Any) -> Any:
 
 
 def _error(document: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The shape of an error, of which there are a few, and its text; None for what is none."""
+    """(shape, text) of an error, in one of its few shapes; None for other documents."""
     message = document.get("error_message")
     if message is None:
         flat = document.keys() == {"faultcode", "faultstring"}
@@ -145,16 +145,16 @@ def _each(part: Any, plain: Any) -> Any:
 
 
 def _parts(url: str) -> dict[str, str]:
-    """The path of a URL, and its parameters."""
+    """Path of a URL, and its parameters."""
     path, _, query = url.partition("?")
     return {"path": path, **dict(parse_qsl(query, keep_blank_values=True))}
 
 
 def differences(theirs: Answer, ours: Answer, *, prose: bool = False) -> list[Difference]:
     """
-    What differs, each kind of place once; nothing but the status where that differs.
+    Return the differences, one per kind of place; only the status if that differs.
 
-    prose: what texts say does not matter.
+    prose: the content of texts does not matter.
     """
     if theirs.status != ours.status:
         return [Difference("status", _status(theirs), _status(ours))]
@@ -192,22 +192,22 @@ def _differing(path: str, theirs: Any, ours: Any) -> Iterator[Difference]:  # no
         if not says(ours, theirs):
             yield Difference(place, json.dumps(theirs.partition("\n")[0]), json.dumps(ours))
     elif _kind(theirs) != _kind(ours):
-        yield Difference(place, _told(theirs), _told(ours))
+        yield Difference(place, _json(theirs), _json(ours))
     elif isinstance(theirs, dict):
         if name in OPAQUE:
             return
         mine, yours = [*_common(theirs, ours)], [*_common(ours, theirs)]
-        if mine != yours and name != "next":  # whose parts are those of a query
+        if mine != yours and name != "next":  # the order of a link's parameters is free
             at = next(
                 i for i, (one, other) in enumerate(zip(mine, yours, strict=True)) if one != other
             )
-            yield Difference(f"order of {place}", _told(mine[at:]), _told(yours[at:]))
+            yield Difference(f"order of {place}", _json(mine[at:]), _json(yours[at:]))
         for key in (*theirs, *(each for each in ours if each not in theirs)):
             inner = f"{path}.{key}" if path else str(key)
             if key not in ours:
-                yield Difference(inner, _told(theirs[key]), ABSENT)
+                yield Difference(inner, _json(theirs[key]), ABSENT)
             elif key not in theirs:
-                yield Difference(inner, ABSENT, _told(ours[key]))
+                yield Difference(inner, ABSENT, _json(ours[key]))
             else:
                 yield from _differing(inner, theirs[key], ours[key])
     elif isinstance(theirs, list):
@@ -216,14 +216,14 @@ def _differing(path: str, theirs: Any, ours: Any) -> Iterator[Difference]:  # no
         pairs = zip(theirs, ours, strict=False)
         if (mine := _identities(theirs)) is not None and (yours := _identities(ours)) is not None:
             if [*mine] != [*yours]:
-                yield Difference(place, _told([*mine]), _told([*yours]))
+                yield Difference(place, _json([*mine]), _json([*yours]))
             pairs = ((mine[each], yours[each]) for each in mine if each in yours)
         elif len(theirs) != len(ours):
-            yield Difference(place, _told(theirs), _told(ours))
+            yield Difference(place, _json(theirs), _json(ours))
         for one, other in pairs:
             yield from _differing(f"{path}[]", one, other)
     elif theirs != ours and name not in FREE:
-        yield Difference(place, _told(theirs), _told(ours))
+        yield Difference(place, _json(theirs), _json(ours))
 
 
 def _common(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
@@ -232,22 +232,22 @@ def _common(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
 
 def says(text: str, words: str) -> bool:
     """
-    Whether a text has the words of another's first line, in their order, each run of them whole;
-    what is quoted there, and lists of what would be right, need not be alike.
+    Whether a text has the words of another one's first line, in their order.
+
+    Each run of words must occur whole. Quotations and lists of accepted values need not match.
     """
-    told = _LISTED.split(words.lower().partition("\n")[0])[0]
-    runs = (re.findall(r"[a-z]+", run) for run in _QUOTED.split(told))
-    wanted = [rf"\b{' '.join(run)}\b" for run in runs if run]
+    expected = _LISTED.split(words.lower().partition("\n")[0])[0]
+    runs = (re.findall(r"[a-z]+", run) for run in _QUOTED.split(expected))
+    patterns = [rf"\b{' '.join(run)}\b" for run in runs if run]
     found = " ".join(re.findall(r"[a-z]+", text.lower()))
-    return re.search(".*".join(wanted), found) is not None
+    return re.search(".*".join(patterns), found) is not None
 
 
 def _identities(items: list[Any]) -> dict[str, Any] | None:
     """
-    variable -> item, of a list of things with UUIDs; None for other lists.
+    Return variable -> item, of a list of resources with UUIDs; None for other lists.
 
-    What was made without a variable is left out: not each request that makes one need succeed in
-    both services.
+    Resources without a variable are left out: their creation may have failed in one of the services.
     """
     if not all(isinstance(each, dict) and "uuid" in each for each in items):
         return None
@@ -260,6 +260,6 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
-def _told(value: Any) -> str:
+def _json(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

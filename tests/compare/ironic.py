@@ -1,5 +1,5 @@
 """
-Ironic itself, from PyPI, in an environment of its own: installed once, a fresh service each run.
+Ironic itself, from PyPI, in its own environment: installed once, a fresh service per run.
 """
 
 import http.client
@@ -16,11 +16,11 @@ from app.parent import die_with_parent
 from tests.support.fleet import ROOT
 from tests.support.ports import free_port
 
-#: What is compared with; raise it together with the microversions that we speak.
+#: Release to compare with; raise it together with the supported microversions.
 RELEASE = "39.0.0"
-#: What was installed and made for it stays here; git ignores it.
+#: Folder of its installation; git ignores it.
 HOME = ROOT / ".compare"
-#: kind of interface -> those enabled in both services, in the order of their names
+#: kind of interface -> names enabled in both services, sorted
 INTERFACES = {
     "bios": "fake,no-bios",
     "boot": "fake",
@@ -36,7 +36,7 @@ INTERFACES = {
     "storage": "fake,noop",
     "vendor": "fake,no-vendor",
 }
-#: The name of the only conductor of each service.
+#: Name of the only conductor of each service.
 CONDUCTOR = "rack-1"
 PATIENCE = 120.0
 
@@ -70,11 +70,11 @@ endpoint_override = http://127.0.0.1:{port}
 
 
 class NotInstalled(Exception):
-    """Ironic could not be had; one line says why."""
+    """Ironic is not available; one line says why."""
 
 
 def install() -> Path:
-    """The directory of Ironic's programs, installed first where need be. Raises NotInstalled."""
+    """Install Ironic if necessary; return the directory of its programs. Raises NotInstalled."""
     programs = HOME / RELEASE / "bin"
     done = HOME / RELEASE / "installed"
     if done.exists():
@@ -92,7 +92,7 @@ def install() -> Path:
 
 
 class Ironic:
-    """One Ironic with API and conductor in one process, on an empty database, in `folder`."""
+    """One Ironic, API and conductor in one process, with an empty database in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._programs = install()
@@ -140,7 +140,7 @@ class Ironic:
             self._process.wait()
 
     def _schema(self) -> None:
-        """A database with tables and no rows; made once for a release, then copied."""
+        """Copy a database with tables and no rows; it is created once per release."""
         made = HOME / f"{RELEASE}.db"
         if not made.exists():
             subprocess.run(
@@ -152,7 +152,7 @@ class Ironic:
         shutil.copy(made, self._folder / "ironic.db")
 
     def _await(self) -> None:
-        """Return once its conductor is alive and has loaded its driver."""
+        """Wait until its conductor is alive and has loaded its driver."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and self._process.poll() is None:
             try:

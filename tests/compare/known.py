@@ -1,6 +1,6 @@
 """
-The differences that are meant, read from docs/compatibility.md: each section of it is a reason,
-each row of its tables a difference.
+Intended differences, read from docs/compatibility.md: each section is a reason, each row of its
+tables a difference.
 
     | request | part | Ironic | Ingot | reason |
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.compare.comparison import Difference
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
-#: Heading of a section -> the reason that its rows have.
+#: Heading of a section -> reason of its rows.
 REASONS = {
     "Decided by the specs": "spec",
     "Additions": "addition",
@@ -28,12 +28,12 @@ _CELLS = re.compile(r"(?<!\\)\|")
 
 
 class Unreadable(Exception):
-    """A row of the page that says too little."""
+    """A row of the page lacks cells."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A difference, or many alike, and why it is meant."""
+    """An intended difference, or a pattern of them, and its reason."""
 
     reason: str
     request: str
@@ -57,7 +57,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def read(text: str) -> list[Known]:
-    """The rows of a page. Raises Unreadable."""
+    """Return the rows of a page. Raises Unreadable."""
     return list(_rows(text))
 
 
@@ -73,5 +73,5 @@ def _rows(text: str) -> Iterator[Known]:
             if tuple(cells) == HEAD or set("".join(cells)) <= {"-", ":"}:
                 continue
             if len(cells) != len(HEAD) or not all(cells):
-                raise Unreadable(f"{', '.join(HEAD)} are wanted: {line}")
+                raise Unreadable(f"a row needs the cells {', '.join(HEAD)}: {line}")
             yield Known(reason, *cells)

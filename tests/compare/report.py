@@ -1,5 +1,5 @@
 """
-What a run found: per request, in sum, and which known differences were not seen.
+Result of a run: differences per request, totals, and known differences that did not occur.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from tests.compare.known import Known
 
 @dataclass(frozen=True)
 class Finding:
-    """A request, and how the answers to it differ."""
+    """A request, and the differences between its responses."""
 
     table: str
     label: str
@@ -21,7 +21,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """All findings, sorted by whether the known differences cover them."""
+    """All findings, by whether the known differences cover them."""
 
     known: Sequence[Known]
     counts: Counter[str] = field(default_factory=Counter)
@@ -32,10 +32,10 @@ class Report:
         """Count a request."""
         self.counts["sent"] += 1
         self.counts["in other words"] += any(each.what == WORDS for each in finding.differences)
-        left = [each for each in finding.differences if not self._is_known(finding.label, each)]
-        if left:
-            self.unlisted.append(Finding(finding.table, finding.label, left))
-        self.counts["unlisted" if left else "listed" if finding.differences else "equal"] += 1
+        unlisted = [each for each in finding.differences if not self._is_known(finding.label, each)]
+        if unlisted:
+            self.unlisted.append(Finding(finding.table, finding.label, unlisted))
+        self.counts["unlisted" if unlisted else "listed" if finding.differences else "equal"] += 1
 
     def _is_known(self, label: str, difference: Difference) -> bool:
         covering = [each for each in self.known if each.covers(label, difference)]
@@ -44,11 +44,11 @@ class Report:
 
     @property
     def stale(self) -> list[Known]:
-        """Known differences that no request showed."""
+        """Known differences that no request had."""
         return [each for each in self.known if each not in self.seen]
 
     def lines(self) -> Iterator[str]:
-        """What is not listed, as text."""
+        """Yield the differences that are not listed, as text."""
         table = None
         for finding in self.unlisted:
             if finding.table != table:

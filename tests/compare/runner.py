@@ -1,5 +1,5 @@
 """
-One script, asked of one service: what it answered, in order.
+Run of the script on one service.
 """
 
 import http.client
@@ -16,7 +16,7 @@ from tests.compare.comparison import Answer, answer
 
 BUSY = {str(state) for state in of_kind(Kind.BUSY)} | {"allocating"}
 PATIENCE = 60.0
-#: Collections that are emptied after each table, those first that others refer to.
+#: Collections to empty after each table; references come before their targets.
 COLLECTIONS = (
     "allocations", "volume/connectors", "volume/targets", "ports", "portgroups", "nodes",
     "chassis", "deploy_templates", "runbooks", "inspection_rules",
@@ -24,14 +24,14 @@ COLLECTIONS = (
 
 
 class Service:
-    """Speaks to one service, and remembers what its answers had."""
+    """A service under test, and the values saved from its responses."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._known: dict[str, str] = {}
 
     def run(self, table: Sequence[Ask]) -> list[Answer]:
-        """The answers to a table of requests; nothing of it is left behind."""
+        """Send a table of requests, and clean up; return the responses."""
         self._known = {}
         answers = [self._ask(each) for each in table]
         self._clean()
@@ -42,7 +42,7 @@ class Service:
             path = filled(ask.path, self._known)
             body = filled(ask.body, self._known) if not isinstance(ask.body, Raw) else ask.body
         except Unknown as missing:
-            return Answer.unsent(f"no {missing} to speak of")
+            return Answer.unsent(f"no {missing} was saved")
         status, headers, data = self._send(ask.method, path, body, ask.version, ask.headers)
         if status < 400 and ask.save:
             document = json.loads(data)
@@ -77,7 +77,7 @@ class Service:
             sent["Content-Length"] = "0"
         connection = http.client.HTTPConnection(self._url.rpartition("/")[2], timeout=PATIENCE)
         try:
-            # what is refused by its length need not be read to its end; an answer is there
+            # a service may refuse a body by its length without reading it; the response is there
             with suppress(BrokenPipeError):
                 connection.request(method, quote(path, safe="/?&=%:,;.~{}@+-_*'()!"), data, sent)
             response = connection.getresponse()
@@ -88,7 +88,7 @@ class Service:
             connection.close()
 
     def _settle(self, path: str) -> None:
-        """Return when nothing is under way; what is shown then tells whether it came to rest."""
+        """Wait until no work is under way; the following requests show its result."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             status, _, data = self._send("GET", path)
@@ -97,7 +97,7 @@ class Service:
             time.sleep(0.05)
 
     def _clean(self) -> None:
-        """Remove all that there is."""
+        """Remove all resources."""
         for collection in COLLECTIONS:
             query = "?include_children=true" if collection == "nodes" else ""
             status, _, data = self._send("GET", f"/v1/{collection}{query}")

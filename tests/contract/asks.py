@@ -6,7 +6,7 @@ from workers.conductor.rpc_server import CallHandler
 
 
 class Asked:
-    """`app.runtime.Asks`: a question is answered when it is posted. asked: what was."""
+    """Implement `app.runtime.Calls`: a call is answered when it is posted. asked: kinds of calls."""
 
     def __init__(self, runtime):
         self.answerer = CallHandler(runtime, "rack-1", AlwaysGiven())

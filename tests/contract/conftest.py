@@ -1,4 +1,4 @@
-"""An application on an empty database, with one live conductor that loaded every driver."""
+"""An application on an empty database, with one live conductor with all drivers."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,13 +7,15 @@ import orjson
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from app import runtime as app_runtime
 from app.api import heartbeats
 from app.config.settings import Settings
+from app.db import schema
+from app.kit import refused_requests
 from app.main import create_app
-from app.models import Base, Conductor, Node
+from app.models import Base, ChangeEvent, Conductor, Node, secret
 from app.runtime import Message, Runtime
 from tests.support.tree_copy import Copy
 
@@ -23,9 +25,9 @@ NEWEST = "1.115"
 @dataclass
 class Api:
     """
-    Speaks to the application in a microversion, and looks into its database.
+    Client of the application in a microversion, with access to its database.
 
-    sent: the messages that left for the workers.
+    sent: messages to the workers.
     """
 
     client: FlaskClient
@@ -43,7 +45,7 @@ class Api:
         return self.client.open(path, method=method, headers=headers, **sent)
 
     def node(self, **fields: Any) -> dict[str, Any]:
-        """A new node, as the API shows it; columns that it cannot set are set in the database."""
+        """Create a node, also with columns that the API cannot set; return it as the API shows it."""
         answer = self("POST", "/v1/nodes", {"driver": "fake-hardware"})
         assert 201 == answer.status_code, answer.text
         if fields:
@@ -56,19 +58,19 @@ class Api:
 
 
 def fault(answer: Any) -> dict[str, Any]:
-    """The inner document of an error."""
+    """Return the inner document of an error."""
     return orjson.loads(answer.json["error_message"])
 
 
 @pytest.fixture
 def kind():
-    """The kind of database; a test that is run on each is parametrized by it."""
+    """Kind of database; parametrize a test with it to run on both."""
     return "sqlite"
 
 
 @pytest.fixture(scope="session")
 def applications(tmp_path_factory, request):
-    """kind of database -> its application; each is made once, and emptied for each test."""
+    """kind of database -> its application; created once, and emptied for each test."""
     made: dict[str, tuple[Runtime, Flask]] = {}
 
     def of(kind: str) -> tuple[Runtime, Flask]:
@@ -82,9 +84,15 @@ def applications(tmp_path_factory, request):
                 base,
                 database=replace(base.database, connection=url),
                 conductor=replace(base.conductor, node_locked_retry_interval=0.01),
+                api=replace(
+                    base.api,
+                    refused_lookups_per_minute=0,
+                    refused_heartbeats_per_minute=0,
+                    refused_reports_per_minute=0,
+                ),
             )
+            schema.upgrade(url)
             runtime = app_runtime.make(settings, send=lambda _message: True)
-            Base.metadata.create_all(runtime.engine)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(heartbeats, "RATE", 1000.0)
                 made[kind] = runtime, create_app(runtime)
@@ -93,6 +101,14 @@ def applications(tmp_path_factory, request):
     yield of
     for runtime, _ in made.values():
         runtime.engine.dispose()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_late_records():
+    """Keep records of refused requests in memory until a test writes them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refused_requests, "WINDOW", 3600)
+        yield
 
 
 @pytest.fixture
@@ -108,12 +124,14 @@ def api(applications, kind):
     with runtime.transaction() as session:
         for table in reversed(Base.metadata.sorted_tables):
             session.execute(table.delete())
+        session.execute(delete(ChangeEvent))  # those of the rows that were just deleted
+        secret.create(session.connection())
         session.add(Conductor(hostname="rack-1", incarnation="1", interfaces=loaded))
     return Api(app.test_client(), runtime, sent)
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory):
-    """A copy of the tree with the additions of docs/contributing.md, and the service in it."""
+    """Copy of the tree with the additions of docs/contributing.md, and its service."""
     with Copy.extended(tmp_path_factory.mktemp("extended")).serving() as copy:
         yield copy

@@ -1,4 +1,4 @@
-"""A field of a node is one row: docs/contributing.md adds `rack`, and all else derives from it."""
+"""A node field is one table entry: docs/contributing.md adds `rack`, all else derives from it."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.tree_copy import BEFORE, SINCE
 
 @pytest.fixture(scope="module")
 def nodes(extended):
-    """rack -> the UUID of a node there."""
+    """rack -> UUID of its node."""
     made = {}
     for rack in ("b", "a"):
         body = {"driver": "fake-hardware", "rack": rack}

@@ -1,4 +1,4 @@
-"""What a ramdisk agent gets to hear: lookup and heartbeat."""
+"""Lookup and heartbeat of ramdisk agents."""
 
 import pytest
 from flask import request_started
@@ -25,7 +25,7 @@ def look_up(api, query=f"addresses={MAC}"):
 
 
 def token_for(api, address, **headers):
-    """What one at this address is told that the token is."""
+    """Return the token in the answer to a lookup from this address."""
     answer = api.at("1.62").client.get(
         f"/v1/lookup?addresses={MAC}",
         headers={"X-OpenStack-Ironic-API-Version": "1.62", **headers},
@@ -34,8 +34,8 @@ def token_for(api, address, **headers):
     return answer.json["config"]["agent_token"]
 
 
-def beat(api, node, version="1.72", **sign):
-    body = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0", **sign}
+def beat(api, node, version="1.72", **fields):
+    body = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0", **fields}
     body = {key: value for key, value in body.items() if value is not None}
     return api.at(version)("POST", f"/v1/heartbeat/{node['uuid']}", body)
 
@@ -45,7 +45,7 @@ def token(api, node):
     return look_up(api).json["config"]["agent_token"]
 
 
-def test_the_token_is_given_to_one(api, node):
+def test_the_token_is_sent_to_one_agent(api, node):
     first = look_up(api, f"addresses=junk,{MAC.upper()},52:54:00:00:00:99").json
 
     assert node["uuid"] == first["node"]["uuid"]
@@ -57,25 +57,32 @@ def test_the_token_is_given_to_one(api, node):
     assert 300 == first["config"]["heartbeat_timeout"]
 
 
-def test_an_agent_that_has_lost_the_answer_gets_its_token_again_until_it_has_shown_it(
-    api, node, token
-):
-    """The API died before its answer went out: the machine must not be locked out for that."""
+def test_a_long_chain_of_addresses_is_recognized_as_a_whole(api, node):
+    """IPv6 clients behind a proxy, whose chains end with the same 64 characters."""
+    proxy, tail = "2001:db8:ffff:ffff:ffff:ffff:ffff:1", "2001:db8:1111:2222:3333:4444:5555:6666"
+    token = token_for(api, proxy, **{"X-Forwarded-For": f"2001:db8::1,{tail}"})
+    assert "******" != token
+    assert token == token_for(api, proxy, **{"X-Forwarded-For": f"2001:db8::1,{tail}"})
+    assert "******" == token_for(api, proxy, **{"X-Forwarded-For": f"2001:db8::2,{tail}"})
+
+
+def test_an_agent_that_lost_the_answer_gets_its_token_again_until_it_has_used_it(api, node, token):
+    """A crash of the API before its answer must not lock the machine out."""
     assert token == look_up(api).json["config"]["agent_token"]
     beat(api, node, agent_token=token)
     assert "******" == look_up(api).json["config"]["agent_token"]
 
 
 @pytest.mark.parametrize(("ago", "again"), [(599, True), (601, False)])
-def test_it_gets_it_again_for_as_long_as_agents_ask(api, node, token, ago, again):
+def test_the_token_is_repeated_for_a_limited_time(api, node, token, ago, again):
     with api.runtime.transaction() as session:
         session.query(AgentRecord).one().given_at = after(-ago)
 
     assert again == (token == look_up(api).json["config"]["agent_token"])
 
 
-def test_behind_a_proxy_who_asks_is_told_by_what_that_has_seen(api, node):
-    """All come from the proxy's address; it adds theirs to what they say themselves."""
+def test_behind_a_proxy_agents_are_distinguished_by_the_address_that_it_adds(api, node):
+    """The proxy appends the agent's address to the header that the agent sent."""
     proxy = "192.0.2.1"
     token = token_for(api, proxy, **{"X-Forwarded-For": "192.0.2.5"})
 
@@ -85,8 +92,21 @@ def test_behind_a_proxy_who_asks_is_told_by_what_that_has_seen(api, node):
     assert "******" == token_for(api, "192.0.2.7", **{"X-Forwarded-For": f"192.0.2.5,{proxy}"})
 
 
-def test_an_agent_that_could_not_ask_for_versions_gets_its_token_all_the_same(api, node):
-    """It speaks 1.31, and sends what it was given as soon as it knows of a version that can."""
+def test_a_lookup_shows_neither_the_image_nor_credentials_in_urls(api, node):
+    api.set(
+        node["uuid"],
+        driver_internal_info={"image": {"urls": ["http://h/k?sig=SIGNED"]}, "a": 1},
+        instance_info={"image_source": "http://h/k?sig=SIGNED"},
+    )
+
+    shown = look_up(api).json["node"]
+
+    assert {"a": 1} == shown["driver_internal_info"]
+    assert {"image_source": "http://h/k?sig=******"} == shown["instance_info"]
+
+
+def test_an_agent_that_could_not_read_the_versions_gets_its_token(api, node):
+    """It uses 1.31, and sends the token as soon as it has found a version that supports it."""
     answer = api.at("1.31")("GET", f"/v1/lookup?addresses={MAC}")
 
     assert 200 == answer.status_code
@@ -102,10 +122,10 @@ def test_an_agent_that_could_not_ask_for_versions_gets_its_token_all_the_same(ap
         ("node_uuid=junk", 400),
         ("addresses=52:54:00:00:00:99", 404),
         ("node_uuid=00000000-0000-4000-8000-000000000000", 404),
-        (f"addresses={MAC},52:54:00:00:00:02", 404),  # of two nodes
+        (f"addresses={MAC},52:54:00:00:00:02", 404),  # addresses of two nodes
     ],
 )
-def test_a_lookup_that_finds_nothing(api, node, query, status):
+def test_a_lookup_without_a_matching_node_is_refused(api, node, query, status):
     other = api.node(provision_state="clean wait")
     api("POST", "/v1/ports", {"node_uuid": other["uuid"], "address": "52:54:00:00:00:02"})
 
@@ -123,7 +143,7 @@ def test_a_lookup_that_finds_nothing(api, node, query, status):
         ({"reservation": "rack-1"}, 409),
     ],
 )
-def test_the_state_decides_whether_a_machine_is_known(api, node, columns, status):
+def test_the_state_decides_whether_a_lookup_finds_the_node(api, node, columns, status):
     api.set(node["uuid"], **columns)
 
     assert status == look_up(api).status_code
@@ -146,7 +166,7 @@ def test_a_heartbeat_is_recorded_and_shown(api, node, token):
 
 
 @pytest.mark.parametrize(
-    ("sign", "status", "says"),
+    ("fields", "status", "message"),
     [
         ({"agent_token": None}, 400, "Agent token is required"),
         ({"agent_token": "wrong"}, 400, "Invalid or missing agent token"),
@@ -154,6 +174,11 @@ def test_a_heartbeat_is_recorded_and_shown(api, node, token):
         ({"agent_version": None, "agent_status": "start"}, 202, ""),
         ({"agent_status": "bored"}, 400, "agent_status"),
         ({"callback_url": "ftp://x"}, 400, "callback_url"),
+        (
+            {"callback_url": "https://169.254.169.254"},
+            400,
+            "callback_url: it leads to an address that [agent]denied_networks refuses",
+        ),
         ({"callback_url": "http://192.0.2.1:9999"}, 400, "TLS"),
         ({"callback_url": None}, 400, "callback_url"),
         ({"colour": "red"}, 400, "colour"),
@@ -163,18 +188,18 @@ def test_a_heartbeat_is_recorded_and_shown(api, node, token):
         ({"version": "1.21"}, 404, ""),
     ],
 )
-def test_heartbeats_are_checked(api, node, token, sign, status, says):
-    answer = beat(api, node, **{"agent_token": token, **sign})
+def test_heartbeats_are_checked(api, node, token, fields, status, message):
+    answer = beat(api, node, **{"agent_token": token, **fields})
 
     assert status == answer.status_code
     if status == 400:
-        assert says in fault(answer)["faultstring"]
+        assert message in fault(answer)["faultstring"]
 
 
 @pytest.mark.parametrize("claimed", ["/proc/self/fd/2", "False", "true", "/etc/hostname", "",
                                      PEM[:200], PEM.replace("MII", "XII"), f"{PEM}é"])  # fmt: skip
-@pytest.mark.parametrize("debugging", [False, True])  # with it, no heartbeat is taken before Flask
-def test_an_agent_announces_certificates_and_never_a_path_or_a_word(
+@pytest.mark.parametrize("debugging", [False, True])  # in debug mode Flask handles all heartbeats
+def test_an_agent_announces_certificates_and_never_a_path_or_a_boolean(
     api, node, token, claimed, debugging, monkeypatch
 ):
     monkeypatch.setattr("app.log.debugging", lambda: debugging)
@@ -196,7 +221,7 @@ def test_an_agent_does_not_change_its_address_or_certificate(api, node, token):
     assert 400 == beat(api, node, agent_token=token, agent_verify_ca=OTHER_PEM).status_code
 
 
-def test_a_locked_node_that_knows_no_agent_yet_answers_later(api, node, token):
+def test_the_first_heartbeat_to_a_locked_node_is_a_conflict(api, node, token):
     api.set(node["uuid"], reservation="rack-1")
     assert 409 == beat(api, node, agent_token=token).status_code
 
@@ -206,7 +231,7 @@ def test_a_locked_node_that_knows_no_agent_yet_answers_later(api, node, token):
     assert 202 == beat(api, node, agent_token=token).status_code
 
 
-def test_a_node_that_waits_for_nobody_ignores_heartbeats(api, node, token):
+def test_a_node_that_waits_for_no_agent_ignores_heartbeats(api, node, token):
     api.set(node["uuid"], provision_state="active")
 
     assert 202 == beat(api, node, agent_token=token).status_code
@@ -215,7 +240,7 @@ def test_a_node_that_waits_for_nobody_ignores_heartbeats(api, node, token):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_heartbeat_wakes_what_waits_for_it(api, node, token):
+def test_a_heartbeat_resumes_the_operation_that_waits_for_it(api, node, token):
     with api.runtime.transaction() as session:
         row = session.query(Node).one()
         operation = Operation(uuid="op", node_id=row.id, kind="clean",
@@ -239,20 +264,20 @@ def test_a_heartbeat_wakes_what_waits_for_it(api, node, token):
     assert {"password": "******"} == operation["steps"][0]["args"]
 
 
-def test_a_heartbeat_that_is_in_order_does_without_flask_and_gets_the_same_answer(api, node, token):
+def test_a_regular_heartbeat_bypasses_flask_and_gets_an_equal_answer(api, node, token):
     routed = []
 
     def note(app, **_):
         routed.append(app)
 
-    assert 202 == beat(api, node, agent_token=token).status_code  # now it is known where it is
+    assert 202 == beat(api, node, agent_token=token).status_code  # the agent's address is recorded
     with request_started.connected_to(note, api.client.application):
         usual = beat(api, node, agent_token=token)
         assert [] == routed
         path, version = f"/v1/heartbeat/{node['uuid']}", "1.72"
-        sign = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0"}
+        fields = {"callback_url": "https://192.0.2.1:9999", "agent_version": "13.0.0"}
         unusual = api.at(version)(
-            "POST", path, sign | {"agent_token": token}, Authorization="Basic bTpt"
+            "POST", path, fields | {"agent_token": token}, Authorization="Basic bTpt"
         )
         assert 1 == len(routed)
         assert 400 == beat(api, node, agent_token="wrong").status_code
@@ -260,12 +285,12 @@ def test_a_heartbeat_that_is_in_order_does_without_flask_and_gets_the_same_answe
 
     assert (202, b"") == (usual.status_code, usual.data)
     assert (usual.status, usual.data) == (unusual.status, unusual.data)
-    assert said(usual) == said(unusual)
+    assert headers_of(usual) == headers_of(unusual)
     assert usual.headers["Openstack-Request-Id"].startswith("req-")
     with api.runtime.reading() as session:
         assert 3 == session.query(AgentRecord).one().heartbeats
 
 
-def said(answer):
-    """The headers of an answer, but for what names the request."""
+def headers_of(answer):
+    """Return the headers of an answer without the request ID."""
     return {name: value for name, value in answer.headers.items() if "Request-Id" not in name}

@@ -1,4 +1,4 @@
-"""Allocations, as clients see them; how nodes are found is tested in integration."""
+"""The API of allocations; the integration tests cover the selection of nodes."""
 
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ def make(api, **fields):
 
 
 def found(api, **fields):
-    """An allocation for which a conductor has sought a node."""
+    """Create an allocation, and let the conductor search for a node."""
     uuid = make(api, **fields)["uuid"]
     scheduling.allocate(api.runtime, uuid)
     return api("GET", f"{PATH}/{uuid}").json
@@ -32,7 +32,7 @@ def patch(op, path, value=None):
 
 
 @BOTH
-def test_an_allocation_is_asked_for_found_shown_and_given_back(api):
+def test_an_allocation_is_created_completed_shown_and_deleted(api):
     node = api.node(name="n1", **FREE)
     made = api("POST", PATH, {"resource_class": "large", "name": "a1", "extra": {"a": 1}})
     asked = made.json
@@ -88,12 +88,12 @@ def test_an_allocation_is_asked_for_found_shown_and_given_back(api):
         ("1.52", "POST", "", {"resource_class": "large"}, 201),
     ],
 )
-def test_what_a_version_has(api, version, method, path, body, status):
+def test_a_version_has_its_fields_and_routes(api, version, method, path, body, status):
     make(api, name="a1")
     assert status == api.at(version)(method, PATH + path, body).status_code
 
 
-def test_the_owner_shows_from_1_60_on(api):
+def test_the_owner_is_shown_from_1_60(api):
     make(api, name="a1", owner="p1")
     assert "owner" not in api.at("1.59")("GET", f"{PATH}/a1").json
     assert "p1" == api.at("1.60")("GET", f"{PATH}/a1").json["owner"]
@@ -119,7 +119,7 @@ def test_the_owner_shows_from_1_60_on(api):
         ({"colour": "red"}, 400),
     ],
 )
-def test_what_cannot_be_is_refused(api, fields, status):
+def test_invalid_requests_are_refused(api, fields, status):
     api.node(name="n1")
     answer = api("POST", PATH, {"resource_class": "large", **fields})
 
@@ -168,7 +168,7 @@ def test_allocations_are_filtered(api, query, names):
 @pytest.mark.parametrize(
     "query", ["node=nonesuch", "limit=0", "sort_key=extra", "sort_key=traits", "detail=true"]
 )
-def test_what_cannot_be_listed_is_refused(api, query):
+def test_an_invalid_query_of_allocations_is_refused(api, query):
     assert 400 == api("GET", f"{PATH}?{query}").status_code
 
 
@@ -194,7 +194,7 @@ def test_only_name_and_extra_can_be_changed(api, op, path, value, status):
     assert (status == 400) == (made == api("GET", f"{PATH}/{made['uuid']}").json)
 
 
-def test_without_any_conductor_ever_nothing_is_promised(api):
+def test_an_allocation_without_any_conductor_is_refused(api):
     with api.runtime.transaction() as session:
         session.query(Conductor).delete()
 
@@ -202,7 +202,7 @@ def test_without_any_conductor_ever_nothing_is_promised(api):
     assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])
 
 
-# giving back
+# Deletion
 
 
 @BOTH
@@ -217,7 +217,7 @@ def test_without_any_conductor_ever_nothing_is_promised(api):
         ({"reservation": "rack-1"}, 409),
     ],
 )
-def test_a_node_in_use_is_not_given_back(api, columns, status):
+def test_the_allocation_of_a_node_in_use_is_not_deleted(api, columns, status):
     node = api.node(name="n1", **FREE)
     allocation = found(api, name="a1")
     api.set(node["uuid"], **columns)
@@ -231,7 +231,7 @@ def test_a_node_in_use_is_not_given_back(api, columns, status):
     assert (None if status == 204 else allocation["uuid"]) == left
 
 
-def test_the_allocation_of_a_node_is_reached_by_the_node(api):
+def test_the_allocation_of_a_node_has_a_route_below_the_node(api):
     api.node(name="n1", **FREE)
     assert 404 == api("GET", "/v1/nodes/n1/allocation").status_code
     assert 404 == api("DELETE", "/v1/nodes/n1/allocation").status_code
@@ -255,7 +255,7 @@ def test_the_allocation_of_a_node_is_reached_by_the_node(api):
         ({"provision_state": "active", "maintenance": True}, 200),
     ],
 )
-def test_taking_away_the_instance_gives_the_node_back(api, columns, status):
+def test_removing_the_instance_deletes_the_allocation(api, columns, status):
     node = api.node(name="n1", **FREE)
     found(api)
     api.set(node["uuid"], **columns)
@@ -265,7 +265,7 @@ def test_taking_away_the_instance_gives_the_node_back(api, columns, status):
     assert (status != 200) == ("traits" in api("GET", "/v1/nodes/n1").json["instance_info"])
 
 
-def test_a_node_that_a_project_has_got_keeps_its_owner(api):
+def test_an_allocation_of_a_project_keeps_the_nodes_owner(api):
     node = api.node(name="n1", owner="p1", **FREE)
     found(api, owner="p1")
 
@@ -276,7 +276,7 @@ def test_a_node_that_a_project_has_got_keeps_its_owner(api):
     assert node["uuid"]
 
 
-def test_an_allocation_goes_with_its_node(api):
+def test_an_allocation_is_deleted_with_its_node(api):
     node = api.node(name="n1", **FREE)
     found(api, name="a1")
     api.set(node["uuid"], maintenance=True)
@@ -285,12 +285,12 @@ def test_an_allocation_goes_with_its_node(api):
     assert 404 == api("GET", f"{PATH}/a1").status_code
 
 
-# nodes that are in use already
+# Nodes that are already in use
 
 
 @pytest.fixture
 def used(api):
-    """An active node; its instance is known, but no allocation."""
+    """An active node with an instance and without an allocation."""
     node = api.node(
         name="n1", provision_state="active", resource_class="large", instance_uuid=str(uuid4())
     )
@@ -299,7 +299,7 @@ def used(api):
 
 
 @BOTH
-def test_a_node_in_use_is_given_an_allocation_at_once(api, used):
+def test_a_node_in_use_gets_its_allocation_at_once(api, used):
     made = api("POST", PATH, {"node": "n1", "traits": ["CUSTOM_A"], "candidate_nodes": ["n1"]})
 
     assert 201 == made.status_code, made.text
@@ -327,9 +327,7 @@ def test_a_node_in_use_is_given_an_allocation_at_once(api, used):
         ({"owner": None}, {"candidate_nodes": ["n2"]}, 400),
     ],
 )
-def test_what_does_not_suit_the_node_is_refused_and_leaves_nothing(
-    api, used, columns, fields, status
-):
+def test_an_unsuitable_allocation_is_refused_and_not_stored(api, used, columns, fields, status):
     api.node(name="n2")
     api.set(used["uuid"], **columns)
     before = api("GET", "/v1/nodes/n1").json

@@ -1,10 +1,11 @@
-"""Who changed what: in the log of the API, and in the history of each node."""
+"""Audit trail: users and changes in the API's log and in each node's history."""
 
 import base64
 from dataclasses import replace
 
 import bcrypt
 import pytest
+from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from app.db.clock import after
@@ -16,7 +17,7 @@ SECRET = "correct horse"
 
 @pytest.fixture
 def bob(api, tmp_path):
-    """The same service with http_basic; its caller is bob."""
+    """The application with http_basic; the caller is bob."""
     users = tmp_path / "htpasswd"
     users.write_text(f"bob:{bcrypt.hashpw(SECRET.encode(), bcrypt.gensalt(4)).decode()}\n")
     default = replace(
@@ -37,7 +38,7 @@ def events(api, node):
     return [(each["event_type"], each["event"], each["user"]) for each in listed]
 
 
-def test_a_change_of_a_node_is_in_its_history_with_the_user_and_the_fields_but_no_values(bob):
+def test_a_change_of_a_node_is_in_its_history_with_user_and_fields_but_no_values(bob):
     node = bob.node(driver_info={"redfish_address": "http://a", "redfish_password": "old"})
     patch = [
         {"op": "replace", "path": "/driver_info/redfish_password", "value": "new secret"},
@@ -80,7 +81,7 @@ def test_maintenance_and_power_are_in_the_history_with_the_user(bob):
     ] == events(bob, node)
 
 
-def test_what_is_refused_leaves_no_history(bob):
+def test_a_refused_request_leaves_no_history(bob):
     node = bob.node(reservation="c-1")
     path = f"/v1/nodes/{node['uuid']}"
     assert 409 == bob("PUT", f"{path}/maintenance", {"reason": "a new fan"}).status_code
@@ -92,7 +93,7 @@ def test_what_is_refused_leaves_no_history(bob):
 def test_each_write_is_logged_with_user_address_and_request_and_reads_are_not(bob):
     node = bob.node()
     path = f"/v1/nodes/{node['uuid']}/maintenance"
-    with capture_logs() as logged:
+    with capture_logs(processors=[merge_contextvars]) as logged:
         answer = bob("PUT", f"{path}?reason=secret", **{"X-Forwarded-For": "192.0.2.7"})
         bob("GET", "/v1/nodes")
         bob("POST", f"/v1/heartbeat/{node['uuid']}", {"callback_url": "http://a"})
@@ -113,7 +114,7 @@ def test_each_write_is_logged_with_user_address_and_request_and_reads_are_not(bo
     assert ("DELETE", 401, None) == (refused["method"], refused["status"], refused["user"])
 
 
-def test_the_health_of_the_service_names_the_conductors_when_all_are_dead(api):
+def test_the_health_check_names_the_conductors_when_all_are_dead(api):
     with api.runtime.transaction() as session:
         session.add(BeatLease(id=1, holder="a beat", until=after(60)))
     answer = api.at(None)("GET", "/healthcheck?detailed=true")
@@ -136,7 +137,7 @@ def test_the_health_of_the_service_names_the_conductors_when_all_are_dead(api):
     )  # fmt: skip
 
 
-def test_the_health_of_the_service_names_a_missing_beat(api):
+def test_the_health_check_names_a_missing_beat(api):
     answer = api.at(None)("GET", "/healthcheck?detailed=true")
     assert 503 == answer.status_code
     assert ["OK", "OK", "no beat leads"] == [each["reason"] for each in answer.json["reasons"]]

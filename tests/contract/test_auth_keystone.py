@@ -1,11 +1,13 @@
-"""Callers that Keystone vouches for: the real middleware, over real requests to a little Keystone."""
+"""Authentication by Keystone: the real middleware with real requests to a minimal Keystone."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from app.api import auth
-from app.config.settings import KeystoneAuthtoken, Settings, SettingsError
+from app.config.openstack_settings import KeystoneAuthtoken
+from app.config.settings import Settings, SettingsError
 from app.main import create_app
 from tests.support import keystone as fake_keystone
 from tests.support.keystone import token
@@ -29,7 +31,7 @@ def keystone():
 
 @pytest.fixture
 def options(keystone):
-    """What the service is told about that Keystone."""
+    """Settings of the service for that Keystone."""
     return {
         "auth_url": keystone.url,
         "www_authenticate_uri": "https://keystone.example",
@@ -41,7 +43,7 @@ def options(keystone):
 
 @pytest.fixture
 def guarded(api, options):
-    """The application with the real middleware, on the database of `api`."""
+    """Application with the real middleware, on the database of `api`."""
     runtime = replace(api.runtime, settings=with_keystone(api.runtime.settings, **options))
     return Api(create_app(runtime).test_client(), runtime, [])
 
@@ -50,7 +52,7 @@ def ask(guarded, given, method="GET", path="/v1/nodes", **headers):
     return guarded(method, path, **({"X-Auth-Token": given} if given else {}), **headers)
 
 
-def test_a_valid_token_lets_its_user_in_and_is_remembered(guarded, keystone):
+def test_a_valid_token_is_accepted_and_cached(guarded, keystone):
     keystone.tokens["ann's"] = token("reader", system=True)
 
     assert [200, 200] == [ask(guarded, "ann's").status_code for _ in range(2)]
@@ -58,7 +60,7 @@ def test_a_valid_token_lets_its_user_in_and_is_remembered(guarded, keystone):
 
 
 @pytest.mark.parametrize("given", [None, "stolen"])
-def test_without_a_valid_token_nobody_gets_in(guarded, given):
+def test_a_request_without_a_valid_token_is_refused(guarded, given):
     answer = ask(guarded, given)
 
     assert 401 == answer.status_code
@@ -68,14 +70,14 @@ def test_without_a_valid_token_nobody_gets_in(guarded, given):
     assert "1.115" == answer.headers["X-OpenStack-Ironic-API-Maximum-Version"]
 
 
-def test_a_token_that_has_run_out_is_refused(guarded, keystone):
+def test_an_expired_token_is_refused(guarded, keystone):
     old = token("admin", system=True) | {"expires_at": "2020-01-01T00:00:00.000000Z"}
     keystone.tokens["old"] = old
 
     assert 401 == ask(guarded, "old").status_code
 
 
-def test_headers_that_only_the_middleware_may_set_are_not_believed(guarded, keystone):
+def test_headers_of_the_middleware_are_not_accepted_from_clients(guarded, keystone):
     keystone.tokens["bob's"] = token("reader", project="bob's")
     forged = {"X-Roles": "admin", "OpenStack-System-Scope": "all", "X-Identity-Status": "Confirmed"}
 
@@ -83,7 +85,7 @@ def test_headers_that_only_the_middleware_may_set_are_not_believed(guarded, keys
     assert 403 == ask(guarded, "bob's", path="/v1/conductors", **forged).status_code
 
 
-def test_a_service_that_vouches_for_a_user_lends_him_nothing(guarded, keystone):
+def test_a_service_token_adds_no_roles_to_its_user(guarded, keystone):
     keystone.tokens["bob's"] = token("reader", project="bob's")
     keystone.tokens["nova's"] = token("service", "admin", system=True)
     lent = {"X-Service-Token": "nova's"}
@@ -96,7 +98,7 @@ def test_a_service_that_vouches_for_a_user_lends_him_nothing(guarded, keystone):
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/healthcheck", "/docs", "/openapi.json", "/v1/lookup?addresses=02:00:00:00:00:01"]
 )  # fmt: skip
-def test_what_is_public_needs_neither_token_nor_keystone(guarded, keystone, path):
+def test_public_routes_need_neither_token_nor_keystone(guarded, keystone, path):
     keystone.broken = True
 
     assert ask(guarded, None, path=path).status_code in (200, 404)
@@ -109,7 +111,7 @@ def test_an_agent_heartbeats_without_a_token(guarded, api):
 
     answer = guarded("POST", path, {"callback_url": "https://10.0.0.1:9999"})
 
-    assert 400 == answer.status_code, "it is asked for the agent's own token"
+    assert 400 == answer.status_code, "the agent's token is required"
     assert "token" in fault(answer)["faultstring"]
 
 
@@ -124,7 +126,7 @@ def test_a_keystone_that_is_down_makes_the_service_unavailable(guarded, keystone
     assert 200 == ask(guarded, "ann's").status_code
 
 
-def test_our_own_password_being_wrong_makes_the_service_unavailable(api, keystone, options):
+def test_a_wrong_password_of_the_service_makes_it_unavailable(api, keystone, options):
     keystone.tokens["ann's"] = token("reader", system=True)
     settings = with_keystone(api.runtime.settings, **options | {"password": "wrong"})
     runtime = replace(api.runtime, settings=settings)
@@ -133,15 +135,15 @@ def test_our_own_password_being_wrong_makes_the_service_unavailable(api, keyston
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "[keystone_authtoken]auth_url"),
         ({"auth_url": "http://127.0.0.1:1", "auth_type": "magic"}, "magic"),
         ({"auth_url": "http://127.0.0.1:1", "memcached_servers": ("a:1",)}, "memcached_servers"),
     ],
 )
-def test_settings_that_cannot_work_stop_the_start(options, told):
+def test_invalid_settings_stop_the_start(options, message):
     with pytest.raises(SettingsError) as error:
-        auth.make(with_keystone(Settings(), **options))
-    assert told in str(error.value)
+        auth.make(SimpleNamespace(settings=with_keystone(Settings(), **options)))
+    assert message in str(error.value)
     assert "\n" not in str(error.value)

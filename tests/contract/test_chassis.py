@@ -23,7 +23,7 @@ def change_of(value):
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.115"])
-def test_a_chassis_is_made_shown_changed_and_forgotten(api, version):
+def test_a_chassis_is_created_shown_changed_and_deleted(api, version):
     api = api.at(version)
     made = api("POST", "/v1/chassis", {"description": "rack 1"})
     chassis = made.json
@@ -41,7 +41,7 @@ def test_a_chassis_is_made_shown_changed_and_forgotten(api, version):
     assert (204, 404) == (api("DELETE", url).status_code, api("GET", url).status_code)
 
 
-def test_lists_show_the_short_form_unless_more_is_asked_for(api, chassis):
+def test_lists_show_the_short_form_by_default(api, chassis):
     forms = {
         "/v1/chassis": {"uuid", "description", "links"},
         "/v1/chassis/detail": FIELDS,
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_refused(api, version, method, path, body, status):
     assert status == api.at(version)(method, path, body).status_code
 
 
-def test_the_uuid_of_a_chassis_is_unique_and_stays(api, chassis):
+def test_the_uuid_of_a_chassis_is_unique_and_cannot_be_changed(api, chassis):
     change = [{"op": "replace", "path": "/uuid", "value": str(uuid4())}]
 
     assert 409 == api("POST", "/v1/chassis", {"uuid": chassis["uuid"]}).status_code
@@ -100,7 +100,7 @@ def test_nodes_belong_to_a_chassis(api, chassis):
     assert 204 == api("DELETE", path).status_code
 
 
-def test_a_chassis_that_is_not_there_holds_no_nodes(api, chassis):
+def test_an_unknown_chassis_is_refused(api, chassis):
     missing = {"uuid": str(uuid4())}
     node = placed(api, chassis).json
 

@@ -1,5 +1,5 @@
 """
-The additions of docs/contributing.md work in a copy of the tree; test_added_field.py has the field.
+The additions of docs/contributing.md in a copy of the tree; test_added_field.py tests the field.
 """
 
 import json
@@ -74,7 +74,7 @@ def test_an_added_verb_is_refused_below_its_version_and_in_other_states(extended
     assert "restart" in refused.text
 
 
-def test_an_added_verb_is_known_to_the_command_line_and_the_docs(extended, node):
+def test_an_added_verb_is_in_the_command_line_and_the_docs(extended, node):
     provision(extended, node, "adopt")
     extended.cli("node", "provision-state", node.rpartition("/")[2], "restart")
     assert "power_on" in {name for _, name, _ in steps_of(extended, node)}

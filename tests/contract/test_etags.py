@@ -1,7 +1,11 @@
-"""Entity tags of nodes: a change made on what somebody else has changed meanwhile is refused."""
+"""Entity tags of nodes: a change of an outdated representation is refused."""
+
+import secrets
 
 import pytest
+from sqlalchemy import update
 
+from app.models import Secret
 from tests.contract.conftest import fault
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -12,7 +16,7 @@ def described(text):
 
 
 @BOTH
-def test_a_change_with_the_tag_that_was_read_is_made_and_answers_with_the_next(api):
+def test_a_change_with_the_current_tag_is_made_and_returns_the_next_tag(api):
     path = f"/v1/nodes/{api.node()['uuid']}"
     read = api("GET", path)
     changed = api("PATCH", path, described("mine"), **{"If-Match": read.headers["ETag"]})
@@ -22,7 +26,7 @@ def test_a_change_with_the_tag_that_was_read_is_made_and_answers_with_the_next(a
 
 
 @BOTH
-def test_a_change_of_what_somebody_else_changed_is_refused_and_changes_nothing(api):
+def test_a_change_with_an_outdated_tag_is_refused_and_changes_nothing(api):
     path = f"/v1/nodes/{api.node()['uuid']}"
     tag = api("GET", path).headers["ETag"]
     assert 200 == api("PATCH", path, described("theirs")).status_code
@@ -32,8 +36,8 @@ def test_a_change_of_what_somebody_else_changed_is_refused_and_changes_nothing(a
     assert "theirs" == api("GET", path).json["description"]
 
 
-def test_what_the_service_writes_leaves_the_tag_as_it_is(api):
-    """Else a caller could never change a node on which work is in progress."""
+def test_changes_by_the_service_keep_the_tag(api):
+    """Otherwise a caller could not change a node during an operation."""
     node = api.node()
     path = f"/v1/nodes/{node['uuid']}"
     tag = api("GET", path).headers["ETag"]
@@ -45,7 +49,7 @@ def test_what_the_service_writes_leaves_the_tag_as_it_is(api):
 @pytest.mark.parametrize(
     ("wanted", "status"), [("*", 200), ('"other", "{tag}"', 200), ('"other"', 412)]
 )
-def test_any_of_several_tags_will_do(api, wanted, status):
+def test_any_of_several_tags_may_match(api, wanted, status):
     path = f"/v1/nodes/{api.node()['uuid']}"
     tag = api("GET", path).headers["ETag"].strip('"')
     headers = {"If-Match": wanted.format(tag=tag)}
@@ -60,13 +64,23 @@ def test_any_of_several_tags_will_do(api, wanted, status):
         ("PUT", "/maintenance", {}),
     ],
 )
-def test_deletion_and_verbs_respect_the_tag_too(api, method, below, body):
+def test_deletion_and_verbs_check_the_tag(api, method, below, body):
     path = f"/v1/nodes/{api.node()['uuid']}"
     assert 412 == api(method, path + below, body, **{"If-Match": '"old"'}).status_code
     tag = api("GET", path).headers["ETag"]
     assert api(method, path + below, body, **{"If-Match": tag}).status_code < 300
 
 
-def test_a_new_node_comes_with_its_tag(api):
+def test_a_new_node_is_returned_with_its_tag(api):
     made = api("POST", "/v1/nodes", {"driver": "fake-hardware"})
     assert made.headers["ETag"] == api("GET", f"/v1/nodes/{made.json['uuid']}").headers["ETag"]
+
+
+@BOTH
+def test_the_tag_depends_on_a_secret_of_the_database(api):
+    """Without it, a reader could find a password by computing the tags of guesses."""
+    path = f"/v1/nodes/{api.node()['uuid']}"
+    before = api("GET", path).headers["ETag"]
+    with api.runtime.transaction() as session:
+        session.execute(update(Secret).values(value=secrets.token_hex(32)))
+    assert before != api("GET", path).headers["ETag"]

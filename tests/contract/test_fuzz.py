@@ -1,8 +1,8 @@
 """
-Whatever is asked, the answer is one that the document at /openapi.json describes, and never a 5xx.
+Every request gets an answer that the document at /openapi.json describes, and never a 5xx.
 
-`make test` tries a few examples of each operation, always the same; `make fuzz` goes on for
-FUZZ_SECONDS, with examples of its own (FUZZ_SEED repeats those of a run that found something).
+`make test` tries a few fixed examples of each operation; `make fuzz` runs for FUZZ_SECONDS with
+random examples (FUZZ_SEED repeats those of an earlier run).
 """
 
 import os
@@ -23,6 +23,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 from sqlalchemy import insert, select, update
 
+from app.api import event_stream
 from app.db.clock import utcnow
 from app.inventory import hardware_inventory, nodes
 from app.models import (
@@ -61,12 +62,13 @@ STATES = {
 STEP = {"interface": "deploy", "step": "erase_devices", "args": {}}
 TRAIT = "CUSTOM_GOOD"
 MAC = "52:54:00:00:00:01"
-#: what a path has before a parameter -> names and keys of what there is
+#: path segment before a parameter -> names and keys of existing resources
 KNOWN = {
     "nodes": STATES, "heartbeat": STATES, "chassis": ["case"], "portgroups": ["group"],
     "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
     "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
-    "inspection_rules": ["rule"], "drivers": ["fake-hardware"], "conductors": ["rack-1"],
+    "rollouts": ["rollout"], "inspection_rules": ["rule"], "webhooks": ["hook"],
+    "drivers": ["fake-hardware"], "conductors": ["rack-1"],
     "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
     "history": ["entry"], "operations": ["operation"],
     "indicators": ["system@chassis", "power@system"],
@@ -75,11 +77,11 @@ KNOWN = {
 
 
 def uuid(name):
-    """The UUID of something in the world."""
+    """Return the UUID of a resource by its key."""
     return str(uuid5(NAMESPACE, name))
 
 
-#: path -> a body that is right; what is tried out is one with a few members changed
+#: path -> a valid body; the examples are bodies with a few changed members
 RIGHT = {
     "/v1/chassis": {"description": "of steel"},
     "/v1/nodes": {"driver": "fake-hardware", "resource_class": "baremetal"},
@@ -91,7 +93,13 @@ RIGHT = {
     "/v1/allocations": {"resource_class": "baremetal"},
     "/v1/deploy_templates": {"name": "CUSTOM_NEW", "steps": [STEP | {"priority": 10}]},
     "/v1/runbooks": {"name": "CUSTOM_NEW", "steps": [STEP | {"order": 1}]},
+    "/v1/rollouts": {
+        "target": "power on", "nodes": {"owner": "us"},
+        "strategy": {"max_unavailable": "50%", "group_by": "shard", "canary": 1},
+    },
     "/v1/inspection_rules": {"actions": [{"op": "fail", "args": {"msg": "no"}}]},
+    "/v1/webhooks": {"name": "new", "url": "http://receiver.test/", "secret": "0123456789abcdef"},
+    "/v1/webhooks/{ident}/replay": {"after": 0},
     "/v1/heartbeat/{ident}": {"callback_url": "http://127.0.0.1:9", "agent_token": "secret"},
     "/v1/continue_inspection": {"inventory": {"interfaces": [{"mac_address": MAC}]}},
     "/v1/nodes/{ident}/vmedia": {"device_type": "cdrom", "image_url": "http://127.0.0.1/image"},
@@ -100,7 +108,7 @@ RIGHT = {
 
 
 def populate(api):
-    """One thing of each kind, and nodes in several states."""
+    """Create one resource of each kind, and nodes in several states."""
 
     def make(path, key, **fields):
         known = RIGHT[f"/v1/{path}"] | {"uuid": uuid(key)} | fields
@@ -119,11 +127,15 @@ def populate(api):
     make("allocations", "asked", name="asked")
     make("deploy_templates", "template", name=TRAIT)
     make("runbooks", "book", name="book")
+    make("rollouts", "rollout")
     make("inspection_rules", "rule")
+    make("webhooks", "hook", name="hook")
     assert 204 == api("PUT", "/v1/nodes/n1/traits", {"traits": [TRAIT]}).status_code
     assert 202 == api("PUT", "/v1/nodes/n5/states/provision", {"target": "manage"}).status_code
     with api.runtime.transaction() as session:
-        session.execute(update(Conductor).values(heartbeat_at=datetime(2100, 1, 1)))  # it lives on
+        session.execute(
+            update(Conductor).values(heartbeat_at=datetime(2100, 1, 1))
+        )  # its heartbeat never expires
         node = nodes.find(session, "n1")
         session.add(
             BiosSetting(node_id=node.id, name="BootMode", value="Uefi", updated_at=utcnow())
@@ -138,7 +150,7 @@ def populate(api):
 
 @pytest.fixture
 def restore(api):
-    """Puts everything back as it was."""
+    """Restore the database between examples."""
     api.runtime.asks = Asked(api.runtime)
     populate(api)
     with api.runtime.reading() as session:
@@ -158,7 +170,7 @@ def restore(api):
 
 
 def cases(operation):
-    """Requests for an operation, right ones and wrong ones; most of them about what there is."""
+    """Strategy of valid and invalid requests for an operation, mostly about existing resources."""
     positive, negative = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
     named = {
         name: [each for key in KNOWN[before] for each in (key, uuid(key))]
@@ -187,7 +199,7 @@ def cases(operation):
 
 
 def found_in(operation, examples, seed):
-    """What is wrong with the answers to some requests: a line for each kind."""
+    """Send requests; return one line for each kind of wrong answer."""
     wrong = {}
 
     @hypothesis.seed(seed)
@@ -202,15 +214,22 @@ def found_in(operation, examples, seed):
             case.validate_response(answer, checks=CHECKS)
         except FailureGroup as group:
             for failure in group.exceptions:
-                told = f"{operation.label}: {failure}\n{case.as_curl_command()}\n{answer.text}"
-                wrong.setdefault((operation.label, type(failure), str(failure)[:60]), told)
+                report = f"{operation.label}: {failure}\n{case.as_curl_command()}\n{answer.text}"
+                wrong.setdefault((operation.label, type(failure), str(failure)[:60]), report)
 
     ask()
     return list(wrong.values())
 
 
+@pytest.fixture(autouse=True)
+def short_streams(monkeypatch):
+    """Streams end after their first heartbeat."""
+    monkeypatch.setattr(event_stream, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(event_stream, "PATIENCE", -1.0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_answer_is_one_that_the_documentation_describes(api, restore):
+def test_every_answer_is_documented(api, restore):
     schema = schemathesis.openapi.from_wsgi("/openapi.json", api.client.application)
     operations = [each.ok() for each in schema.get_all_operations()]
     end, wrong = time.monotonic() + SECONDS, []

@@ -1,4 +1,4 @@
-"""Inspection as clients see it: the agent's report, the inventory, inspection rules."""
+"""The API of inspection: the agent's report, the inventory, inspection rules."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def node(api):
 
 
 @BOTH
-def test_an_agent_without_a_version_is_told_its_node(api, node):
+def test_a_report_without_a_version_is_answered_with_the_node(api, node):
     answer = api.at(None)("POST", PATH, REPORT)
 
     assert (202, {"uuid": node["uuid"]}) == (answer.status_code, answer.json)
@@ -58,7 +58,7 @@ def test_an_agent_without_a_version_is_told_its_node(api, node):
     assert 404 == api.at(None)("POST", f"{PATH}?node_uuid={node['uuid']}", REPORT).status_code
 
 
-def test_a_newer_one_is_told_what_a_lookup_tells(api, node):
+def test_a_report_of_a_newer_agent_is_answered_like_a_lookup(api, node):
     answer = api.at("1.84")("POST", f"{PATH}?node_uuid={node['uuid']}", REPORT)
 
     assert 202 == answer.status_code
@@ -88,12 +88,12 @@ def test_versions_between_do_not_have_the_route(api, node, version):
         (REPORT, "?colour=red", 400),
     ],
 )
-def test_reports_that_are_refused(api, node, body, query, status):
+def test_invalid_reports_are_refused(api, node, body, query, status):
     assert status == api("POST", PATH + query, body).status_code
     assert [] == api.sent
 
 
-def test_a_report_is_large_but_not_without_end(api, node):
+def test_the_size_of_a_report_is_limited(api, node):
     def report(size):
         return {**REPORT, "logs": "x" * size}
 
@@ -102,9 +102,7 @@ def test_a_report_is_large_but_not_without_end(api, node):
 
 
 @pytest.mark.parametrize("state", ["manageable", "inspecting", "inspect failed", "clean wait"])
-def test_a_node_that_expects_no_report_is_not_told_apart_from_one_that_is_not_there(
-    api, node, state
-):
+def test_an_unexpected_report_is_answered_as_for_an_unknown_node(api, node, state):
     api.set(node["uuid"], provision_state=state)
     with api.runtime.transaction() as session:
         session.query(Operation).one().state = "failed"
@@ -125,7 +123,7 @@ def test_the_inventory_is_shown(api, node):
     assert 404 == api.at("1.80")("GET", path).status_code
 
 
-def test_a_node_is_forgotten_with_its_report(api, node):
+def test_a_node_is_deleted_with_its_report(api, node):
     api("POST", PATH, REPORT)
     api.set(node["uuid"], provision_state="enroll", reservation=None)
     assert 204 == api("DELETE", f"/v1/nodes/{node['uuid']}").status_code
@@ -145,7 +143,7 @@ def patch(op, path, value=None):
 
 
 @BOTH
-def test_a_rule_is_made_shown_listed_changed_and_forgotten(api):
+def test_a_rule_is_created_shown_listed_changed_and_deleted(api):
     made = api("POST", RULES, {"actions": [ACTION], "conditions": [CONDITION], "priority": 3})
     rule = made.json
     path = f"{RULES}/{rule['uuid']}"
@@ -174,7 +172,7 @@ def test_a_rule_is_made_shown_listed_changed_and_forgotten(api):
 
 
 @BOTH
-def test_what_is_sensitive_is_never_shown_and_stays_so(api):
+def test_a_sensitive_rule_is_never_shown_and_stays_sensitive(api):
     rule = make(api, sensitive=True, conditions=[CONDITION])
     path = f"{RULES}/{rule['uuid']}"
 
@@ -189,7 +187,7 @@ def test_what_is_sensitive_is_never_shown_and_stays_so(api):
 
 
 @BOTH
-def test_all_rules_are_forgotten_at_once(api):
+def test_all_rules_are_deleted_at_once(api):
     make(api)
     make(api)
     answer = api("DELETE", RULES)
@@ -245,16 +243,16 @@ def test_older_versions_do_not_have_rules(api):
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_what_is_wrong_with_a_new_rule_is_named(api, fields, named):
+def test_the_wrong_field_of_a_new_rule_is_named(api, fields, named):
     answer = api("POST", RULES, {"actions": [ACTION], **fields})
     assert 400 == answer.status_code
     assert named in fault(answer)["faultstring"]
 
 
-def test_a_new_rule_is_not_sensitive_when_nothing_is_said_of_it(api):
+def test_a_new_rule_is_not_sensitive_by_default(api):
     assert make(api, sensitive=None)["sensitive"] is False
 
 
-def test_a_uuid_is_taken_only_once(api):
+def test_a_duplicate_uuid_of_a_rule_is_refused(api):
     rule = make(api)
     assert 409 == api("POST", RULES, {"actions": [ACTION], "uuid": rule["uuid"]}).status_code

@@ -1,4 +1,4 @@
-"""Pages of nodes come from an index, so that their cost does not grow with the number of nodes."""
+"""Pages of nodes are read by an index, so that their cost is independent of the number of nodes."""
 
 import re
 import uuid
@@ -10,13 +10,13 @@ from sqlalchemy import event, insert, text
 from app.models import Node
 
 NODES, LIMIT = 4000, 20
-#: What one node of 400 has, and what all others have.
+#: Values of one node of 400, and of all others.
 FEW = {
     "driver": "redfish", "resource_class": "gpu", "conductor_group": "edge", "retired": True,
     "maintenance": True, "fault": "clean failure", "provision_state": "error",
 }  # fmt: skip
 MOST = {"driver": "ipmi", "resource_class": "baremetal", "provision_state": "available"}
-#: Filter -> the index that has the nodes in the order of their ids.
+#: Filter -> index with the nodes in the order of their ids.
 FILTERS = {
     "driver=redfish": "ix_nodes_driver",
     "driver=irmc": "ix_nodes_driver",  # no node has it
@@ -28,7 +28,7 @@ FILTERS = {
     "associated=true": "ix_nodes_associated",
     "provision_state=error": "ix_nodes_provision_state",
 }
-#: Sort key -> the index that has the nodes in its order; that of names is of their constraint.
+#: Sort key -> index in its order; that of names belongs to the unique constraint.
 SORTED = {
     "name": "sqlite_autoindex_nodes_|uq_nodes_name",
     "updated_at": "ix_nodes_updated_at",
@@ -36,7 +36,7 @@ SORTED = {
     "driver": "ix_nodes_driver",
     "conductor_group": "ix_nodes_conductor_group",
 }
-#: A read of the whole table, and a sort of all that was read, in the plans of both databases.
+#: A scan of the whole table, and a sort of its result, in the plans of both databases.
 WHOLE = re.compile(r"(?m)SCAN nodes$|Seq Scan|USE TEMP B-TREE FOR ORDER|-> +Sort  ")
 
 
@@ -55,7 +55,7 @@ def rows():
 
 @pytest.fixture
 def many(api, kind):
-    """The application with `NODES` nodes; PostgreSQL knows their statistics."""
+    """Application with `NODES` nodes, and with statistics on PostgreSQL."""
     with api.runtime.transaction() as session:
         session.execute(insert(Node), list(rows()))
     if kind == "postgresql":
@@ -72,7 +72,7 @@ def analyse(api):
 
 
 def plans(api, query):
-    """The plans of the statements that read a page of nodes."""
+    """Return the plans of the statements that read a page of nodes."""
     statements = []
 
     def note(_connection, _cursor, statement, parameters, *_rest):
@@ -102,7 +102,7 @@ def assert_by_index(api, query, index):
 
 
 def each_state(many, kind):
-    """The application; on SQLite without statistics, as when it is new, and then with them."""
+    """Application; on SQLite first without statistics, like a new database, then with them."""
     yield many
     if kind == "sqlite":
         analyse(many)

@@ -1,13 +1,12 @@
-"""What is asked of machines at once, and what changes them slowly."""
+"""Synchronous calls to conductors, and management requests that become operations."""
 
-import time
 from types import SimpleNamespace
 
 import pytest
 
 from app.db.clock import utcnow
-from app.engine import rpc
 from app.inventory import hardware_inventory
+from app.kit import locked_nodes
 from app.models import BiosSetting, FirmwareComponent, Node, Operation
 from drivers.simulator.simulator import running
 
@@ -37,7 +36,7 @@ def row(api):
 
 
 def operation(api):
-    """kind and arguments of the operation that was begun, None when there is none"""
+    """Return kind and arguments of the new operation, None without one."""
     with api.runtime.reading() as session:
         found = session.query(Operation).one_or_none()
         return found and (found.kind, found.arguments)
@@ -134,7 +133,7 @@ def test_what_is_wrong_is_refused(api, node, version, method, path, body, status
         ("PUT", "/v1/nodes/n1/states/console", {"enabled": True}),
     ],
 )
-def test_a_locked_node_refuses_what_needs_it_alone(api, node, asks, method, path, body):
+def test_a_locked_node_refuses_requests_that_need_the_lock(api, node, asks, method, path, body):
     api.set(node["uuid"], reservation="rack-1")
 
     answer = api(method, path, body)
@@ -155,17 +154,15 @@ def test_a_locked_node_refuses_what_needs_it_alone(api, node, asks, method, path
         ("POST", f"{VENDOR}/fourth_method_shared_lock", {"bar": "woof"}),
     ],
 )
-def test_a_locked_node_tells_what_needs_no_lock(api, node, method, path, body):
+def test_a_locked_node_answers_requests_that_need_no_lock(api, node, method, path, body):
     api.set(node["uuid"], reservation="rack-1")
 
     assert api(method, path, body).status_code in (200, 202)
 
 
-def test_a_lock_that_is_let_go_soon_is_waited_for(api, node, monkeypatch):
+def test_a_short_lock_is_awaited(api, node, monkeypatch):
     api.set(node["uuid"], reservation="rack-1")
-    monkeypatch.setattr(
-        rpc, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: free())
-    )
+    monkeypatch.setattr(locked_nodes, "time", SimpleNamespace(sleep=lambda _seconds: free()))
 
     def free():
         api.set(node["uuid"], reservation=None)
@@ -173,7 +170,7 @@ def test_a_lock_that_is_let_go_soon_is_waited_for(api, node, monkeypatch):
     assert 200 == api("GET", DEVICE).status_code
 
 
-def test_lights_are_listed_and_switched(api, node):
+def test_indicators_are_listed_and_set(api, node):
     (fixed, led) = api("GET", LIGHTS).json["indicators"]
 
     assert ("led@system", "system", False) == (led["name"], led["component"], led["readonly"])
@@ -207,9 +204,7 @@ def test_lights_are_listed_and_switched(api, node):
         ("POST", "vendor_passthru/fourth_method_shared_lock", {"bar": "woof"}, 202, None),
     ],
 )  # fmt: skip
-def test_what_takes_effect_slowly_becomes_an_operation(
-    api, node, method, path, body, status, begun
-):
+def test_a_slow_request_becomes_an_operation(api, node, method, path, body, status, begun):
     answer = api(method, f"/v1/nodes/n1/{path}", body)
 
     assert (status, b"") == (answer.status_code, answer.data)
@@ -264,14 +259,14 @@ def test_virtual_media_of_a_driver_without_them_are_accepted_and_fail_later(
     assert 1 == len(api.sent)
 
 
-def test_a_bmc_that_has_failed_is_not_asked_for_media(api, node):
+def test_an_unreachable_bmc_is_not_asked_for_media(api, node):
     api.set(node["uuid"], fault="power failure")
 
     body = {"device_type": "cdrom", "image_url": "http://a/b"}
     assert 503 == api("POST", "/v1/nodes/n1/vmedia", body).status_code
 
 
-def test_a_raid_configuration_is_kept_and_forgotten(api, node):
+def test_a_raid_configuration_is_stored_and_deleted(api, node):
     wanted = {"logical_disks": [{"raid_level": "1+0", "size_gb": 100, "is_root_volume": True}]}
 
     assert 204 == api("PUT", "/v1/nodes/n1/states/raid", wanted).status_code
@@ -280,7 +275,7 @@ def test_a_raid_configuration_is_kept_and_forgotten(api, node):
     assert {} == api("GET", "/v1/nodes/n1").json["target_raid_config"]
 
 
-def test_a_console_is_shown_once_it_was_started(api, node):
+def test_a_console_is_shown_after_its_start(api, node):
     shown = api("GET", "/v1/nodes/n1/states/console").json
     assert {"console_enabled": False, "console_info": None} == shown
 
@@ -306,7 +301,7 @@ def test_vendor_functions_are_described_and_called(api, node):
     assert {} == api("GET", "/v1/drivers/fake-hardware/vendor_passthru/methods").json
 
 
-def test_a_redfish_node_takes_the_raid_interface_of_its_bmc_and_checks_what_is_wanted_of_it(api):
+def test_a_redfish_node_accepts_the_redfish_raid_interface_and_checks_its_target(api):
     path = "/v1/nodes/r1/states/raid"
     given = {
         "name": "r1",
@@ -333,7 +328,7 @@ def machine():
         yield simulator.machines[0]
 
 
-def test_the_events_of_a_redfish_bmc_are_subscribed_to_by_vendor_functions(api, asks, machine):
+def test_vendor_functions_manage_subscriptions_to_the_events_of_a_bmc(api, asks, machine):
     given = {"name": "r1", "driver": "redfish", "driver_info": machine.driver_info()}
     assert 201 == api("POST", "/v1/nodes", given).status_code
     path = "/v1/nodes/r1/vendor_passthru"
@@ -431,7 +426,7 @@ def test_logical_disks_are_described(api):
     assert {"raid_level", "size_gb", "is_root_volume"} < found.keys()
 
 
-def test_a_process_that_cannot_reach_the_broker_says_so(api, node, asks):
+def test_an_unreachable_broker_is_reported(api, node, asks):
     asks.broken = True
 
     assert 503 == api("GET", DEVICE).status_code

@@ -1,4 +1,4 @@
-"""Nodes: enrolled, listed, changed, locked, removed."""
+"""Nodes: creation, lists, changes, locks, deletion."""
 
 import ast
 import re
@@ -31,15 +31,23 @@ def test_a_new_node_is_enrolled_with_its_drivers_interfaces(api):
     assert node == api("GET", "/v1/nodes/n1").json
 
 
-def test_before_enrolment_was_known_new_nodes_were_available(api):
+def test_before_1_11_new_nodes_are_available(api):
     node = api.at("1.10")("POST", "/v1/nodes", {"driver": "fake-hardware"}).json
 
     assert "available" == node["provision_state"]
-    assert api.at("1.1")("GET", f"/v1/nodes/{node['uuid']}").json["provision_state"] is None
+    path = f"/v1/nodes/{node['uuid']}"
+    shown = {minor: api.at(f"1.{minor}")("GET", path).json["provision_state"] for minor in (1, 2)}
+    assert {1: None, 2: "available"} == shown
+
+
+def test_before_inspect_wait_was_known_a_node_in_it_was_inspecting(api):
+    path = f"/v1/nodes/{api.node(provision_state='inspect wait')['uuid']}"
+    shown = {minor: api.at(f"1.{minor}")("GET", path).json["provision_state"] for minor in (38, 39)}
+    assert {38: "inspecting", 39: "inspect wait"} == shown
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "says"),
+    ("body", "status", "message"),
     [
         ({}, 400, "driver"),
         ({"driver": "nonesuch"}, 400, "supports driver nonesuch for"),
@@ -58,11 +66,11 @@ def test_before_enrolment_was_known_new_nodes_were_available(api):
         ({"driver": "fake-hardware", "network_data": {"cables": []}}, 400, "cables"),
     ],
 )
-def test_a_node_that_cannot_be_is_refused(api, body, status, says):
+def test_an_invalid_node_is_refused(api, body, status, message):
     answer = api("POST", "/v1/nodes", body)
 
     assert status == answer.status_code
-    assert says in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]
 
 
 def test_a_field_that_is_too_new_is_not_acceptable_in_a_body(api):
@@ -85,14 +93,14 @@ def test_names_and_uuids_are_unique(api):
     assert 409 == api("POST", "/v1/nodes", {**body, "name": "n2"}).status_code
 
 
-def test_a_driver_needs_a_conductor_that_is_alive(api):
+def test_a_driver_needs_a_live_conductor(api):
     with api.runtime.transaction() as session:
         session.query(Conductor).one().online = False
 
     assert 400 == api("POST", "/v1/nodes", {"driver": "fake-hardware"}).status_code
 
 
-def test_secrets_are_masked_wherever_they_are(api):
+def test_secrets_are_masked_at_any_depth(api):
     body = {
         "driver": "fake-hardware",
         "driver_info": {"redfish_password": "x", "redfish_username": "u", "a": [{"x_token": 1}]},
@@ -171,7 +179,7 @@ def test_queries_are_checked(api, query, status):
 
 
 def written_faults():
-    """What the service assigns to the fault of a node, as its source has it."""
+    """Read the faults that the service assigns to nodes from its source."""
     for path in (path for root in ("app", "workers") for path in (ROOT / root).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.keyword) and node.arg == "fault":
@@ -186,17 +194,17 @@ def written_faults():
                             yield path.name, ast.unparse(value)
 
 
-def test_every_fault_that_is_written_can_be_asked_for(api):
+def test_every_fault_can_be_a_filter(api):
     written = dict.fromkeys(value for _, value in written_faults())
     assert {"Fault.POWER_FAILURE", "Fault.RESTORED", "fault", "None"} <= written.keys()
-    # a parameter is a Fault by its annotation
+    # annotated parameters of type Fault
     assert [] == [value for value in written if not re.fullmatch(r"Fault\.\w+|fault|None", value)]
     nodes = {each: api.node(fault=each)["uuid"] for each in Fault}
     for each, uuid in nodes.items():
         answer = api("GET", f"/v1/nodes?fault={each}")
         assert (200, [uuid]) == (answer.status_code, [one["uuid"] for one in answer.json["nodes"]])
-    told = fault(api("GET", "/v1/nodes?fault=odd"))["faultstring"]
-    assert all(each in told for each in Fault)
+    message = fault(api("GET", "/v1/nodes?fault=odd"))["faultstring"]
+    assert all(each in message for each in Fault)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -218,21 +226,23 @@ def test_every_fault_that_is_written_can_be_asked_for(api):
         ("sharded=false", ["b"]),
         ("parent_node=a", ["child"]),
         ("include_children=true", ["a", "b", "child"]),
-        ("retired=false&resource_class=gold", ["b"]),
+        ("retired=true", ["b"]),
+        ("retired=false", ["a"]),
+        ("retired=false&resource_class=gold", []),
     ],
 )
 def test_lists_are_filtered(api, query, found):
     first = api.node(name="a", instance_uuid=str(uuid4()), owner="me", description="50% off",
                      shard="s1")  # fmt: skip
     api.node(name="b", maintenance=True, lessee="you", provision_state="active",
-             resource_class="gold", description="500")  # fmt: skip
+             resource_class="gold", description="500", retired=True)  # fmt: skip
     api.node(name="child", parent_node=first["uuid"])
 
     assert found == [node["name"] for node in api("GET", f"/v1/nodes?{query}").json["nodes"]]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_patch_changes_keys_deep_inside(api):
+def test_a_patch_changes_nested_keys(api):
     uuid = api.node(extra={"a": {"b": 1}, "list": [1, 2]})["uuid"]
     answer = api("PATCH", f"/v1/nodes/{uuid}", [
         {"op": "replace", "path": "/extra/a/b", "value": 2},
@@ -276,7 +286,7 @@ def test_a_patch_changes_keys_deep_inside(api):
         "text",
     ],
 )
-def test_a_patch_that_makes_no_sense_is_refused(api, change):
+def test_an_invalid_patch_is_refused(api, change):
     uuid = api.node()["uuid"]
 
     assert 400 == api("PATCH", f"/v1/nodes/{uuid}", [change]).status_code
@@ -311,7 +321,7 @@ def test_an_empty_patch_changes_nothing(api):
         ({"console_enabled": True}, "/driver", 409),
     ],
 )  # fmt: skip
-def test_what_a_node_is_doing_decides_what_may_be_changed(api, node, change, status):
+def test_the_state_decides_which_fields_may_be_changed(api, node, change, status):
     values = {
         "/resource_class": "silver", "/raid_interface": "no-raid", "/instance_uuid": str(uuid4()),
         "/driver": "redfish",
@@ -322,7 +332,7 @@ def test_what_a_node_is_doing_decides_what_may_be_changed(api, node, change, sta
     assert status == api("PATCH", f"/v1/nodes/{uuid}", body).status_code
 
 
-def test_a_new_driver_may_bring_its_own_interfaces(api):
+def test_a_new_driver_may_change_the_interfaces(api):
     uuid = api.node()["uuid"]
     body = [
         {"op": "replace", "path": "/driver", "value": "redfish"},
@@ -339,7 +349,7 @@ def test_a_new_driver_may_bring_its_own_interfaces(api):
     assert 400 == api("PATCH", f"/v1/nodes/{uuid}?reset_interfaces=true", []).status_code
 
 
-def test_clearing_a_switch_clears_its_reason(api):
+def test_clearing_a_flag_clears_its_reason(api):
     uuid = api.node(provision_state="active", maintenance=True, maintenance_reason="m",
                     fault="power failure", protected=True, protected_reason="p", retired=True,
                     retired_reason="r")["uuid"]  # fmt: skip
@@ -350,6 +360,31 @@ def test_clearing_a_switch_clears_its_reason(api):
 
     reasons = ("maintenance_reason", "fault", "protected_reason", "retired_reason")
     assert [None] * 4 == [node[field] for field in reasons]
+
+
+def test_a_node_is_in_service_unless_it_is_retired_with_or_without_a_reason(api):
+    def retirement(node):
+        return node["retired"], node["retired_reason"]
+
+    body = {"driver": "fake-hardware"}
+    reasoned = {"retired": True, "retired_reason": "end of warranty"}
+    assert (False, None) == retirement(api("POST", "/v1/nodes", body).json)
+    made = api("POST", "/v1/nodes", {**body, **reasoned}).json
+    path = f"/v1/nodes/{made['uuid']}"
+    assert (True, "end of warranty") == retirement(made) == retirement(api("GET", path).json)
+
+    def patch(**fields):
+        return api("PATCH", path, [
+            {"op": "replace", "path": f"/{name}", "value": value} for name, value in fields.items()
+        ])  # fmt: skip
+
+    assert (True, "sold") == retirement(patch(retired_reason="sold").json)
+    assert (True, None) == retirement(patch(retired_reason=None).json)
+    assert (False, None) == retirement(patch(retired=False).json)
+    assert 400 == patch(retired_reason="sold").status_code
+    assert (True, "sold") == retirement(patch(retired=True, retired_reason="sold").json)
+    removed = api("PATCH", path, [{"op": "remove", "path": "/retired"}])
+    assert (False, None) == retirement(removed.json) == retirement(api("GET", path).json)
 
 
 def test_maintenance_is_set_and_cleared(api):
@@ -379,7 +414,7 @@ def test_maintenance_is_set_and_cleared(api):
         ({"reservation": "rack-1", "maintenance": True}, 409),
     ],
 )
-def test_what_a_node_is_doing_decides_whether_it_may_be_deleted(api, node, status):
+def test_the_state_decides_whether_a_node_may_be_deleted(api, node, status):
     uuid = api.node(**node)["uuid"]
 
     assert status == api("DELETE", f"/v1/nodes/{uuid}").status_code
@@ -387,7 +422,7 @@ def test_what_a_node_is_doing_decides_whether_it_may_be_deleted(api, node, statu
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_deleting_a_node_leaves_nothing_of_it(api):
+def test_deleting_a_node_deletes_all_of_its_rows(api):
     uuid = api.node()["uuid"]
     api("POST", "/v1/ports", {"node_uuid": uuid, "address": "52:54:00:00:00:01"})
     api("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "manage"})
@@ -405,7 +440,7 @@ def test_deleting_a_node_leaves_nothing_of_it(api):
             assert 0 == session.query(model).count()
 
 
-def test_a_node_is_checked_without_asking_its_bmc(api):
+def test_a_node_is_validated_without_a_request_to_its_bmc(api):
     uuid = api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
     results = api("GET", f"/v1/nodes/{uuid}/validate").json
 
@@ -416,7 +451,7 @@ def test_a_node_is_checked_without_asking_its_bmc(api):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fits", "told"),
+    ("wanted", "fits", "message"),
     [
         (["CUSTOM_A"], True, ""),
         (["CUSTOM_A", "CUSTOM_C", "CUSTOM_B"], False, "is missing traits CUSTOM_B, CUSTOM_C"),
@@ -424,9 +459,7 @@ def test_a_node_is_checked_without_asking_its_bmc(api):
         ([{"trait": "CUSTOM_A"}], False, "A list of strings is expected"),
     ],
 )
-def test_a_node_is_not_valid_for_traits_with_which_it_would_not_be_deployed(
-    api, wanted, fits, told
-):
+def test_a_node_without_the_required_traits_is_not_valid_for_deployment(api, wanted, fits, message):
     path = f"/v1/nodes/{api.node(provision_state='available')['uuid']}"
     api("PUT", f"{path}/traits", {"traits": ["CUSTOM_A"]})
     api("PATCH", path, [{"op": "add", "path": "/instance_info/traits", "value": wanted}])
@@ -435,7 +468,7 @@ def test_a_node_is_not_valid_for_traits_with_which_it_would_not_be_deployed(
 
     assert (fits, 202 if fits else 400) == (results["deploy"]["result"], deployed.status_code)
     if not fits:
-        assert told in results["deploy"]["reason"]
+        assert message in results["deploy"]["reason"]
         assert results["deploy"]["reason"] == fault(deployed)["faultstring"]
     assert results["power"]["result"]
 
@@ -449,7 +482,7 @@ def test_a_conductor_group_is_found_in_any_case(api, asked):
     assert ["here"] == [each["name"] for each in found]
 
 
-def test_an_identifier_that_can_be_none_is_refused(api):
+def test_an_invalid_identifier_is_refused(api):
     assert 400 == api("GET", "/v1/nodes/a%20b").status_code
     assert 400 == api("GET", "/v1/operations/%00").status_code
     assert 404 == api("GET", f"/v1/nodes/{uuid4()}").status_code

@@ -1,4 +1,4 @@
-"""The operations of all nodes: a list that follows pages, filters, and who may see it."""
+"""The list of the operations of all nodes: pages, filters, permissions."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from .conftest import fault
 
 
 @pytest.fixture
-def asked(api):
-    """The UUIDs of the operations of three nodes, the newest first."""
+def requested(api):
+    """UUIDs of the operations of three nodes, the newest first."""
     found = []
     for name in ("n1", "n2", "n3"):
         api.node(name=name)
@@ -22,20 +22,20 @@ def uuids(answer):
     return [each["uuid"] for each in answer.json["operations"]]
 
 
-def test_the_operations_of_all_nodes_are_listed_the_newest_first(api, asked):
+def test_the_operations_of_all_nodes_are_listed_the_newest_first(api, requested):
     answer = api("GET", "/v1/operations")
-    assert asked == uuids(answer)
+    assert requested == uuids(answer)
     newest = answer.json["operations"][0]
     assert ("n3", "manage", "queued") == (newest["node_name"], newest["kind"], newest["state"])
     assert newest["node_uuid"] == api("GET", "/v1/nodes/n3").json["uuid"]
 
 
-def test_the_list_is_read_page_after_page(api, asked):
+def test_the_list_is_read_page_after_page(api, requested):
     first = api("GET", "/v1/operations?limit=2")
-    assert asked[:2] == uuids(first)
+    assert requested[:2] == uuids(first)
     following = first.json["next"].partition("/v1/")[2]
-    assert asked[2:] == uuids(api("GET", f"/v1/{following}"))
-    assert asked[::-1] == uuids(api("GET", "/v1/operations?sort_key=created_at&sort_dir=asc"))
+    assert requested[2:] == uuids(api("GET", f"/v1/{following}"))
+    assert requested[::-1] == uuids(api("GET", "/v1/operations?sort_key=created_at&sort_dir=asc"))
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_the_list_is_read_page_after_page(api, asked):
         ("state=queued", 3), ("state=failed", 0),
     ],
 )  # fmt: skip
-def test_operations_are_chosen_by_what_they_are(api, asked, query, found):
+def test_operations_are_filtered(api, requested, query, found):
     assert found == len(uuids(api("GET", f"/v1/operations?{query}")))
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("kind=deploy", "'deploy' is not one of ['manage', 'provide',"),
         ("state=happy", "'happy' is not one of ['queued', 'running',"),
@@ -60,7 +60,7 @@ def test_operations_are_chosen_by_what_they_are(api, asked, query, found):
         ("limit=0", "limit"),
     ],
 )
-def test_what_the_list_does_not_take_is_refused_by_name(api, query, told):
+def test_an_invalid_filter_is_refused_by_name(api, query, message):
     answer = api("GET", f"/v1/operations?{query}")
     assert 400 == answer.status_code
-    assert told in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]

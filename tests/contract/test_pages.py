@@ -1,4 +1,4 @@
-"""A page of nodes, which is made by columns, shows of each node what is shown of it alone."""
+"""A page of nodes, which is rendered by columns, equals the nodes shown one by one."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation, Opera
 from app.ring import owner
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 600)
-#: Each node differs from those beside it.
+#: Each node differs from its neighbours.
 NODES = (
     {},
     {"provision_state": "cleaning", "extra": {"a": 'b"c'}, "provision_updated_at": WHEN},
@@ -22,7 +22,7 @@ NODES = (
 
 @pytest.fixture
 def nodes(api):
-    """The UUIDs of these nodes; of every second one there is more in other tables."""
+    """UUIDs of these nodes; every second one has rows in other tables."""
     made = [api.node(**fields) for fields in NODES]
     for number, node in enumerate(made):
         with api.runtime.transaction() as session:
@@ -43,7 +43,7 @@ def nodes(api):
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("version", ["1.115", "1.30"])
-def test_each_node_of_a_page_is_shown_as_it_is_alone(api, nodes, version):
+def test_a_node_is_shown_alike_in_a_page_and_alone(api, nodes, version):
     asking = api.at(version)
     alone = [asking("GET", f"/v1/nodes/{uuid}").json for uuid in nodes]
     assert alone == asking("GET", "/v1/nodes/detail").json["nodes"]
@@ -60,7 +60,7 @@ def test_each_node_of_a_page_is_shown_as_it_is_alone(api, nodes, version):
     )
 
 
-def test_a_page_of_the_nodes_of_a_conductor_has_theirs_alone(api, nodes):
+def test_a_page_of_the_nodes_of_a_conductor_has_no_others(api, nodes):
     with api.runtime.transaction() as session:
         first = session.query(Conductor).one()
         session.add(Conductor(hostname="rack-2", incarnation="2", interfaces=first.interfaces))

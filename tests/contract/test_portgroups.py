@@ -30,7 +30,7 @@ def replaced(path, value):
     return [{"op": "replace", "path": path, "value": value}]
 
 
-def test_a_port_group_is_made_shown_changed_and_forgotten(api, node):
+def test_a_port_group_is_created_shown_changed_and_deleted(api, node):
     group = make(api, node, name="bond0", address="52:54:00:AA:00:01", properties={"a": 1})
     path = "/v1/portgroups/bond0"
     links = f"http://localhost/v1/portgroups/{group['uuid']}"
@@ -58,7 +58,7 @@ def test_a_port_group_is_made_shown_changed_and_forgotten(api, node):
     assert 404 == api("GET", path).status_code
 
 
-def test_lists_show_the_short_form_unless_more_is_asked_for(api, node):
+def test_lists_show_the_short_form_by_default(api, node):
     group = make(api, node, name="bond0")
     short = {"uuid", "name", "address", "links"}
     forms = {
@@ -91,7 +91,7 @@ def test_lists_show_the_short_form_unless_more_is_asked_for(api, node):
         ({"mode": None, "address": None, "properties": None}, 201),
     ],
 )
-def test_a_port_group_that_cannot_be_is_refused(api, node, fields, status):
+def test_an_invalid_port_group_is_refused(api, node, fields, status):
     body = {"node_uuid": node["uuid"], **fields}
 
     assert status == api("POST", "/v1/portgroups", body).status_code
@@ -105,8 +105,8 @@ def test_names_and_addresses_are_unique(api, node, field):
     answer = api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], field: value})
 
     assert 409 == answer.status_code
-    told = {"address": "MAC address"}.get(field, field)
-    assert f"A portgroup with {told} {value} already exists." == fault(answer)["faultstring"]
+    label = {"address": "MAC address"}.get(field, field)
+    assert f"A portgroup with {label} {value} already exists." == fault(answer)["faultstring"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_names_and_addresses_are_unique(api, node, field):
         ("1.23", "GET", "/v1/ports?fields=portgroup_uuid", None, 406),
     ],
 )
-def test_each_part_appears_in_its_version(api, node, version, method, path, body, status):
+def test_each_route_exists_from_its_version(api, node, version, method, path, body, status):
     make(api, node, name="bond0")
     if method == "POST":
         body = {"node_uuid": node["uuid"], **body}
@@ -152,7 +152,7 @@ def test_each_part_appears_in_its_version(api, node, version, method, path, body
         ("1.111", set()),
     ],
 )
-def test_older_versions_do_not_see_newer_fields(api, node, version, hidden):
+def test_older_versions_do_not_show_newer_fields(api, node, version, hidden):
     group = make(api, node)
     shown = api.at(version)("GET", f"/v1/portgroups/{group['uuid']}").json
 
@@ -173,7 +173,7 @@ def test_port_groups_are_filtered(api, node, query, count):
     assert count == len(api("GET", f"/v1/portgroups?{query}").json["portgroups"])
 
 
-def test_filters_that_cannot_be_are_refused(api, node):
+def test_invalid_filters_are_refused(api, node):
     assert 400 == api("GET", "/v1/portgroups?node=n1&shard=s").status_code
     assert 404 == api("GET", "/v1/portgroups?node=nonesuch").status_code
 
@@ -195,7 +195,9 @@ def test_filters_that_cannot_be_are_refused(api, node):
         ({"op": "replace", "path": "/node_uuid", "value": str(uuid4())}, "enroll", False, 400),
     ],
 )
-def test_changes_of_a_port_group(api, node, change, state, maintenance, status):
+def test_the_state_decides_which_fields_of_a_port_group_may_be_changed(
+    api, node, change, state, maintenance, status
+):
     group = make(api, node, name="bond0")
     other = api.node()
     api.set(node["uuid"], provision_state=state, maintenance=maintenance)
@@ -239,7 +241,7 @@ def test_a_port_belongs_to_a_group_of_its_node(api, node):
     assert 409 == api("PATCH", path, change).status_code
 
 
-def test_a_group_with_ports_stays(api, node):
+def test_a_group_with_ports_is_not_deleted(api, node):
     group = make(api, node)
     port = make_port(api, node, portgroup_uuid=group["uuid"]).json
     path = f"/v1/portgroups/{group['uuid']}"
@@ -251,7 +253,7 @@ def test_a_group_with_ports_stays(api, node):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_group_is_not_forgotten_while_a_port_joins_it(api, node):
+def test_a_group_is_not_deleted_while_a_port_joins_it(api, node):
     another = replace(api, client=api.client.application.test_client())
     both = Barrier(2)
 
@@ -274,7 +276,7 @@ def test_a_group_is_not_forgotten_while_a_port_joins_it(api, node):
                 api("DELETE", f"/v1/ports/{joined.json['uuid']}")
 
 
-def test_a_port_that_boots_can_stand_alone(api, node):
+def test_a_pxe_enabled_port_needs_support_of_standalone_ports(api, node):
     group = make(api, node, standalone_ports_supported=False)
 
     assert 409 == make_port(api, node, portgroup_uuid=group["uuid"]).status_code
@@ -307,7 +309,7 @@ def test_the_ports_of_a_group_are_on_one_physical_network(
     assert of_member == group["physical_network"]
 
 
-def test_a_port_that_is_on_another_network_than_its_group_is_refused(api, node):
+def test_a_port_on_another_network_than_its_group_is_refused(api, node):
     group = make(api, node, physical_network="p1")
 
     assert 409 == make_port(api, node, portgroup_uuid=group["uuid"]).status_code
@@ -330,7 +332,7 @@ def test_the_physical_network_of_a_group_is_that_of_its_ports(api, node):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("path", ["/v1/nodes/n1/portgroups", "/v1/portgroups/bond0/ports"])
-def test_lists_below_other_things_are_only_read(api, node, method, path):
+def test_lists_below_other_resources_are_read_only(api, node, method, path):
     make(api, node, name="bond0")
 
     assert 400 == api(method, path, {}).status_code
@@ -339,7 +341,7 @@ def test_lists_below_other_things_are_only_read(api, node, method, path):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_node_takes_its_port_groups_along(api, node):
+def test_port_groups_are_deleted_with_their_node(api, node):
     group = make(api, node)
     make_port(api, node, portgroup_uuid=group["uuid"])
 

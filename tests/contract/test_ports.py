@@ -56,7 +56,7 @@ def test_a_port_belongs_to_a_node(api, node):
         ({"colour": "red"}, 400),
     ],
 )  # fmt: skip
-def test_a_port_that_cannot_be_is_refused(api, node, fields, status):
+def test_an_invalid_port_is_refused(api, node, fields, status):
     assert status == make(api, node, **fields).status_code
 
 
@@ -66,7 +66,7 @@ def test_the_id_of_a_switch_is_lower_cased(api, node, switch):
     assert switch.lower() == port["local_link_connection"]["switch_id"]
 
 
-def test_a_patch_that_changes_nothing_leaves_no_trace(api, node):
+def test_a_patch_without_effect_writes_nothing(api, node):
     port = make(api, node).json
     path = f"/v1/ports/{port['uuid']}"
     answer = api("PATCH", path, [{"op": "replace", "path": "/extra", "value": {}}])
@@ -79,7 +79,7 @@ def test_addresses_are_unique(api, node):
     assert 409 == make(api, node).status_code
 
 
-def test_a_field_that_is_too_new_is_not_acceptable(api, node):
+def test_a_field_of_a_newer_version_is_not_acceptable(api, node):
     assert 406 == make(api.at("1.87"), node, name="p1").status_code
 
 
@@ -109,7 +109,7 @@ def test_a_port_can_be_added_to_a_locked_node_but_not_changed(api, node):
         ("inspecting", False, "extra", 409),
     ],
 )
-def test_a_node_in_use_keeps_its_wiring(api, node, state, maintenance, field, status):
+def test_the_wiring_of_a_node_in_use_is_not_changed(api, node, state, maintenance, field, status):
     path = f"/v1/ports/{make(api, node).json['uuid']}"
     api.set(node["uuid"], provision_state=state, maintenance=maintenance)
     value = {"address": "52:54:00:00:00:02", "pxe_enabled": False, "extra": {"a": 1}}[field]
@@ -155,7 +155,7 @@ def test_a_port_can_move_to_another_node(api, node):
 
 @pytest.mark.parametrize("version", ["1.1", "1.115"])
 @pytest.mark.parametrize("path", ["/v1/ports/detail", "/v1/nodes/{uuid}/ports/detail"])
-def test_details_are_listed_by_a_route_of_their_own(api, node, version, path):
+def test_details_have_their_own_route(api, node, version, path):
     port = make(api, node).json
     api = api.at(version)
     shown = api("GET", path.format(**node)).json["ports"]
@@ -163,7 +163,7 @@ def test_details_are_listed_by_a_route_of_their_own(api, node, version, path):
     assert [api("GET", f"/v1/ports/{port['uuid']}").json] == shown
 
 
-def test_what_is_removed_is_as_in_a_new_port(api, node):
+def test_a_removed_field_gets_the_value_of_a_new_port(api, node):
     given = {"extra": {"a": 1}, "pxe_enabled": False, "physical_network": "p1"}
     port = make(api, node, extra={"a": 1}, physical_network="p1").json
     path = f"/v1/ports/{port['uuid']}"

@@ -1,4 +1,4 @@
-"""Requests that are repeated, changes that would be lost, and waiting for a node to rest."""
+"""Idempotency keys of repeated requests, and waiting for a stable node."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from app.db.clock import after
 from app.inventory import nodes
 from app.models import Answered, Operation
 from tests.contract.conftest import fault
-from workers.periodic.schedule import prune_answered
+from workers.periodic.pruning import prune_answered
 
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 MANAGE = {"target": "manage"}
@@ -22,7 +22,7 @@ def operations(api):
 
 
 @BOTH
-def test_a_repeated_request_with_a_key_is_answered_alike_and_done_once(api):
+def test_a_repeated_request_with_a_key_gets_the_same_answer_and_is_executed_once(api):
     node = api.node()
     path = f"/v1/nodes/{node['uuid']}/states/provision"
     answers = [api("PUT", path, MANAGE, **{"Idempotency-Key": "k-1"}) for _ in range(3)]
@@ -35,7 +35,7 @@ def test_a_repeated_request_with_a_key_is_answered_alike_and_done_once(api):
 
 
 @BOTH
-def test_of_requests_with_one_key_at_the_same_time_one_does_the_work(api):
+def test_one_of_concurrent_requests_with_a_key_is_executed(api):
     node = api.node()
     path = f"/v1/nodes/{node['uuid']}/states/provision"
     codes, barrier = [], threading.Barrier(8)
@@ -56,8 +56,8 @@ def test_of_requests_with_one_key_at_the_same_time_one_does_the_work(api):
 
 
 @BOTH
-def test_a_request_repeated_while_the_first_is_still_at_it_is_answered_alike(api):
-    """The first one's process was stopped before its commit: the second waits for the node."""
+def test_a_request_repeated_during_the_first_gets_the_same_answer(api):
+    """The first process is suspended before its commit: the second request waits for the node."""
     node = api.node(provision_state="available")
     path = f"/v1/nodes/{node['uuid']}/states/provision"
     key = {"Idempotency-Key": "k-4"}
@@ -81,7 +81,7 @@ def test_a_request_repeated_while_the_first_is_still_at_it_is_answered_alike(api
     ]
 
 
-def test_a_key_that_came_with_another_request_is_refused(api):
+def test_a_key_of_another_request_is_refused(api):
     node = api.node()
     path = f"/v1/nodes/{node['uuid']}/states/"
     key = {"Idempotency-Key": "k-3"}
@@ -91,7 +91,7 @@ def test_a_key_that_came_with_another_request_is_refused(api):
     assert "Idempotency-Key" in fault(other)["faultstring"]
 
 
-def test_a_request_that_was_refused_leaves_its_key_free(api):
+def test_a_refused_request_does_not_use_its_key(api):
     node = api.node()
     path = f"/v1/nodes/{node['uuid']}/states/provision"
     key = {"Idempotency-Key": "k-4"}
@@ -99,7 +99,7 @@ def test_a_request_that_was_refused_leaves_its_key_free(api):
     assert 202 == api("PUT", path, MANAGE, **key).status_code
 
 
-def test_keys_are_forgotten_after_their_lifetime(api):
+def test_keys_are_deleted_after_their_lifetime(api):
     lifetime = api.runtime.settings.api.idempotency_key_lifetime
     with api.runtime.transaction() as session:
         for key, age in (("old", lifetime + 60), ("new", lifetime - 60)):
@@ -110,7 +110,7 @@ def test_keys_are_forgotten_after_their_lifetime(api):
         assert ["new"] == list(session.scalars(select(Answered.key)))
 
 
-def test_waiting_ends_when_nothing_is_under_way(api):
+def test_waiting_ends_when_no_operation_is_left(api):
     node = api.node(provision_state="cleaning")
     path = f"/v1/nodes/{node['uuid']}/states?wait=30"
     rest = threading.Timer(0.3, lambda: api.set(node["uuid"], provision_state="available"))
@@ -122,7 +122,7 @@ def test_waiting_ends_when_nothing_is_under_way(api):
     assert time.monotonic() - began < 20
 
 
-def test_waiting_ends_with_its_time(api):
+def test_waiting_ends_at_its_timeout(api):
     node = api.node(provision_state="cleaning")
     answer = api("GET", f"/v1/nodes/{node['uuid']}/states?wait=0.2")
     assert 200 == answer.status_code
@@ -130,7 +130,7 @@ def test_waiting_ends_with_its_time(api):
 
 
 @pytest.mark.parametrize("wait", ["-1", "soon", "100000"])
-def test_a_wait_that_cannot_be_is_refused(api, wait):
+def test_an_invalid_wait_is_refused(api, wait):
     node = api.node()
     answer = api("GET", f"/v1/nodes/{node['uuid']}/states?wait={wait}")
     assert 400 == answer.status_code

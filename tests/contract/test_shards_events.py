@@ -27,7 +27,7 @@ def test_shards_are_counted_the_largest_first(api):
     } == api("GET", "/v1/shards").json
 
 
-def test_shards_are_only_listed(api):
+def test_shards_are_read_only(api):
     assert 404 == api.at("1.81")("GET", "/v1/shards").status_code
     assert 404 == api("GET", "/v1/shards/s1").status_code
     assert 400 == api("GET", "/v1/shards?limit=1").status_code
@@ -47,19 +47,19 @@ def test_shards_are_only_listed(api):
         ({"colour": "red"}, 400),
     ],
 )
-def test_events_are_taken_and_checked(api, change, status):
+def test_events_are_validated_and_accepted(api, change, status):
     events = [{**EVENT, **change}]
 
     assert status == api("POST", "/v1/events", {"events": events}).status_code
 
 
-def test_there_are_events_from_1_54_on(api):
+def test_events_exist_from_1_54(api):
     assert 404 == api.at("1.53")("POST", "/v1/events", {"events": [EVENT]}).status_code
     assert 400 == api("POST", "/v1/events", {"events": []}).status_code
     assert 400 == api("POST", "/v1/events", {}).status_code
 
 
-def test_a_node_knows_its_parts(api):
+def test_a_node_links_to_its_parts(api):
     parent = api.node(name="n1")
     parts = [api.node(parent_node=parent["uuid"])["uuid"] for _ in range(2)]
 

@@ -1,4 +1,4 @@
-"""Power and provisioning, as they are asked for."""
+"""Requests for power and provision states."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from app.models import Node, NodeHistory
 from .conftest import fault
 
 
-def test_a_verb_becomes_an_operation_that_is_sent(api):
+def test_a_verb_becomes_a_dispatched_operation(api):
     uuid = api.node(name="n1")["uuid"]
     answer = api("PUT", "/v1/nodes/n1/states/provision", {"target": "manage"})
 
@@ -46,6 +46,7 @@ def test_a_verb_becomes_an_operation_that_is_sent(api):
         ("1.115", "manageable", {"target": "clean"}, 400),
         ("1.115", "manageable", {"target": "clean", "clean_steps": []}, 400),
         ("1.115", "manageable", {"target": "clean", "clean_steps": [{"step": "x"}]}, 400),
+        ("1.115", "manageable", {"target": "clean", "clean_steps": [{"interface": "raid"}]}, 400),
         ("1.115", "manageable",
          {"target": "clean", "clean_steps": [{"interface": "raid", "step": "x", "priority": 1}]}, 400),
         ("1.115", "manageable",
@@ -61,7 +62,7 @@ def test_a_verb_becomes_an_operation_that_is_sent(api):
         ("1.91", "manageable", {"target": "clean", "runbook": "r"}, 406),
     ],
 )  # fmt: skip
-def test_what_comes_with_a_verb_is_checked(api, version, state, body, status):
+def test_the_arguments_of_a_verb_are_checked(api, version, state, body, status):
     uuid = api.node(provision_state=state)["uuid"]
     answer = api.at(version)("PUT", f"/v1/nodes/{uuid}/states/provision", body)
 
@@ -69,14 +70,14 @@ def test_what_comes_with_a_verb_is_checked(api, version, state, body, status):
     assert [] == api.sent
 
 
-def test_a_verb_may_come_in_the_query(api):
+def test_a_verb_may_be_in_the_query(api):
     uuid = api.node()["uuid"]
 
     path = f"/v1/nodes/{uuid}/states/provision?target=manage"
     assert 202 == api("PUT", path).status_code
 
 
-def test_a_locked_node_takes_no_verb(api):
+def test_a_locked_node_refuses_verbs(api):
     uuid = api.node(reservation="rack-1")["uuid"]
     answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "manage"})
 
@@ -94,12 +95,13 @@ def test_a_locked_node_takes_no_verb(api):
         ("1.115", {}, {"target": "power on", "timeout": 0}, 400),
         ("1.115", {}, {"target": "power on", "timeout": "soon"}, 400),
         ("1.115", {}, {"target": "up"}, 400),
+        ("1.115", {"provision_state": "cleaning"}, {"target": "power on"}, 400),
         ("1.115", {"provision_state": "clean wait"}, {"target": "power on"}, 400),
         ("1.115", {"reservation": "rack-1"}, {"target": "power on"}, 409),
         ("1.115", {"disable_power_off": True}, {"target": "power off"}, 409),
     ],
 )
-def test_power(api, version, columns, body, status):
+def test_power_requests_are_checked(api, version, columns, body, status):
     uuid = api.node(**columns)["uuid"]
     answer = api.at(version)("PUT", f"/v1/nodes/{uuid}/states/power", body)
 
@@ -107,7 +109,7 @@ def test_power(api, version, columns, body, status):
     assert (1 if status == 202 else 0) == len(api.sent)
 
 
-def test_the_states_of_a_node_grow_with_the_version(api):
+def test_the_states_of_a_node_have_the_fields_of_the_version(api):
     uuid = api.node()["uuid"]
     old, new = (
         api.at(version)("GET", f"/v1/nodes/{uuid}/states").json.keys()
@@ -117,7 +119,7 @@ def test_the_states_of_a_node_grow_with_the_version(api):
     assert {"raid_config", "target_raid_config", "boot_mode", "secure_boot"} == new - old
 
 
-def test_the_history_of_a_node_is_short_or_whole(api):
+def test_the_history_of_a_node_is_short_or_detailed(api):
     node = api.node(name="n1")
     with api.runtime.transaction() as session:
         row = session.query(Node).one()

@@ -1,7 +1,8 @@
-"""The steps of nodes, what a verb would do, and why a node is where it is."""
+"""Steps of nodes, dry runs of verbs, and explanations of states (`why`)."""
 
 import pytest
 
+from app.db.clock import utcnow
 from app.models import AgentRecord, Node, Operation, OperationStep
 
 from .conftest import fault
@@ -41,10 +42,10 @@ def test_all_clean_steps_are_listed_by_decreasing_priority(api):
     assert "description" in argument
 
 
-def test_only_steps_of_a_least_priority_are_listed_if_so_wished(api):
+def test_steps_are_filtered_by_their_least_priority(api):
     uuid = api.node(name="n1")["uuid"]
-    for ident in (uuid, "n1"):
-        answer = api("GET", f"/v1/nodes/{ident}/cleaning/steps?min_priority=0.5")
+    for ident, least in ((uuid, 0.5), ("n1", 1)):
+        answer = api("GET", f"/v1/nodes/{ident}/cleaning/steps?min_priority={least}")
         assert [("vendor.log_passthrough", 1)] == listed(answer)
     assert 400 == api("GET", f"/v1/nodes/{uuid}/cleaning/steps?min_priority=high").status_code
 
@@ -52,7 +53,7 @@ def test_only_steps_of_a_least_priority_are_listed_if_so_wished(api):
 @pytest.mark.parametrize(
     ("flow", "first"), [("deploy", ("deploy.deploy", 100)), ("service", ("vendor.", 0))]
 )
-def test_the_other_flows_have_lists_of_their_own(api, flow, first):
+def test_the_other_flows_have_their_own_lists(api, flow, first):
     uuid = api.node()["uuid"]
     label, priority = listed(api("GET", f"/v1/nodes/{uuid}/{flow}/steps"))[0]
     assert label.startswith(first[0])
@@ -64,7 +65,7 @@ def test_verify_steps_need_no_agent(api):
     assert 200 == api("GET", f"/v1/nodes/{uuid}/verify/steps").status_code
 
 
-def test_what_an_agent_has_not_told_yet_is_202_and_when_to_ask_again(api):
+def test_steps_that_no_agent_has_listed_yet_are_202_with_retry_after(api):
     uuid = api.node(deploy_interface="direct")["uuid"]
     answer = api("GET", f"/v1/nodes/{uuid}/cleaning/steps")
 
@@ -76,7 +77,7 @@ def test_what_an_agent_has_not_told_yet_is_202_and_when_to_ask_again(api):
     assert (202, "30") == (answer.status_code, answer.headers["Retry-Request-After"])
 
 
-def test_what_an_agent_told_last_is_listed_whatever_became_of_it(api):
+def test_the_last_steps_of_an_agent_are_listed_without_the_agent(api):
     uuid = api.node(deploy_interface="direct")["uuid"]
     with api.runtime.transaction() as session:
         session.add(AgentRecord(node_id=row_id(api, uuid), steps=AGENT_STEPS))
@@ -87,7 +88,7 @@ def test_what_an_agent_told_last_is_listed_whatever_became_of_it(api):
     assert [{"name": "seconds", "description": "how long", "required": True}] == burn["args"]
 
 
-def test_steps_of_what_does_not_exist_are_404(api):
+def test_steps_of_an_unknown_node_are_404(api):
     uuid = api.node()["uuid"]
     assert 404 == api("GET", "/v1/nodes/nobody/cleaning/steps").status_code
     assert 404 == api("GET", f"/v1/nodes/{uuid}/dancing/steps").status_code
@@ -103,25 +104,25 @@ def rehearse(api, uuid, verb, **body):
     return answer.json
 
 
-def test_a_dry_run_tells_the_steps_and_writes_nothing(api):
+def test_a_dry_run_shows_the_steps_and_writes_nothing(api):
     uuid = api.node(provision_state="manageable")["uuid"]
-    told = rehearse(api, uuid, "provide")
+    answer = rehearse(api, uuid, "provide")
 
-    assert (True, "manageable", "cleaning") == (told["accepted"], told["from"], told["to"])
+    assert (True, "manageable", "cleaning") == (answer["accepted"], answer["from"], answer["to"])
     assert [
         ("prepare_cleaning", "frame", 0), ("log_passthrough", "driver", 1),
         ("tear_down_cleaning", "frame", 0),
-    ] == [(each["step"], each["source"], each["priority"]) for each in told["steps"]]  # fmt: skip
+    ] == [(each["step"], each["source"], each["priority"]) for each in answer["steps"]]  # fmt: skip
     assert "manageable" == api("GET", f"/v1/nodes/{uuid}").json["provision_state"]
 
 
-def test_a_dry_run_shows_arguments_and_sources_of_what_is_asked_for(api):
+def test_a_dry_run_shows_arguments_and_sources_of_requested_steps(api):
     uuid = api.node(provision_state="available")["uuid"]
-    told = rehearse(api, uuid, "active", deploy_steps=[
+    answer = rehearse(api, uuid, "active", deploy_steps=[
         {"interface": "power", "step": "reboot", "args": {}, "priority": 120},
     ])  # fmt: skip
     assert [("prepare", "frame"), ("reboot", "caller"), ("deploy", "driver")] == [
-        (each["step"], each["source"]) for each in told["steps"]
+        (each["step"], each["source"]) for each in answer["steps"]
     ]
 
 
@@ -136,11 +137,11 @@ def test_a_dry_run_shows_arguments_and_sources_of_what_is_asked_for(api):
             {"interface": "bios", "step": "apply_configuration"}]}, None, "required and missing"),
     ],
 )  # fmt: skip
-def test_a_dry_run_tells_what_would_be_refused(api, state, body, status, reason):
+def test_a_dry_run_shows_the_refusal(api, state, body, status, reason):
     uuid = api.node(provision_state=state)["uuid"]
-    told = rehearse(api, uuid, body.pop("target"), **body)
-    assert (status is None) == told["accepted"]
-    (refused,) = told["refused"]
+    answer = rehearse(api, uuid, body.pop("target"), **body)
+    assert (status is None) == answer["accepted"]
+    (refused,) = answer["refused"]
     assert status == refused["status"]
     assert reason in refused["reason"]
 
@@ -151,9 +152,9 @@ def why(api, uuid):
     return answer.json
 
 
-def test_why_of_a_node_at_rest_says_what_may_be_asked_for(api):
-    told = why(api, api.node()["uuid"])
-    assert (None, None, ["manage"]) == (told["waiting_for"], told["held_by"], told["verbs"])
+def test_why_of_a_stable_node_lists_the_accepted_verbs(api):
+    answer = why(api, api.node()["uuid"])
+    assert (None, None, ["manage"]) == (answer["waiting_for"], answer["held_by"], answer["verbs"])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_why_of_a_node_at_rest_says_what_may_be_asked_for(api):
         ({"state": "held"}, {}, "operator"),
     ],
 )
-def test_why_says_whom_a_node_waits_for_and_what_comes_next(api, columns, step, waiting_for):
+def test_why_names_the_awaited_actor_and_the_next_step(api, columns, step, waiting_for):
     uuid = api.node(provision_state="manageable")["uuid"]
     api("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "provide"})
     with api.runtime.transaction() as session:
@@ -176,26 +177,54 @@ def test_why_says_whom_a_node_waits_for_and_what_comes_next(api, columns, step, 
         for each, values in ((operation, columns), (row, step)):
             for name, value in values.items():
                 setattr(each, name, value)
-    told = why(api, uuid)
+    answer = why(api, uuid)
     assert (waiting_for, "deploy.prepare_cleaning", "step vendor.log_passthrough") == (
-        told["waiting_for"], told["step"], told["next"]
+        answer["waiting_for"], answer["step"], answer["next"]
     )  # fmt: skip
-    assert "on its way to available" in told["summary"]
+    assert "on its way to available" in answer["summary"]
 
 
-def test_why_tells_the_error_that_a_failed_node_waits_with(api):
+def test_why_shows_the_error_of_a_failed_node(api):
     uuid = api.node(provision_state="manageable")["uuid"]
     step = {"interface": "bios", "step": "nonsense"}
     body = {"target": "clean", "clean_steps": [step]}
     assert 202 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
-    told = why(api, uuid)
+    answer = why(api, uuid)
     assert ("clean failed", "operator", "invalid_steps") == (
-        told["provision_state"], told["waiting_for"], told["error"]["code"]
+        answer["provision_state"], answer["waiting_for"], answer["error"]["code"]
     )  # fmt: skip
-    assert told["error"]["hint"]
-    assert "maintenance" in told["summary"]
+    assert answer["error"]["hint"]
+    assert "maintenance" in answer["summary"]
 
 
-def test_why_of_nobody_is_404(api):
+def test_why_of_an_unknown_node_is_404(api):
     answer = api("GET", "/v1/nodes/nobody/why")
     assert (404, "nobody" in fault(answer)["faultstring"]) == (answer.status_code, True)
+
+
+@pytest.mark.parametrize(("flow", "state"), [("clean", "clean wait"), ("deploy", "wait call-back")])
+def test_steps_of_a_flow_are_shown_until_it_ends(api, flow, state):
+    uuid = api.node(provision_state=state)["uuid"]
+    with api.runtime.transaction() as session:
+        node = session.query(Node).filter_by(uuid=uuid).one()
+        operation = Operation(
+            uuid="op", node_id=node.id, kind="any", created_at=utcnow(), state="waiting", cursor=1
+        )
+        session.add(operation)
+        session.flush()
+        for position, name in enumerate(("first", "second")):
+            session.add(OperationStep(
+                operation_id=operation.id, position=position, interface="deploy", name=name,
+                flow=flow, source="agent", state=("done", "waiting")[position],
+            ))  # fmt: skip
+    shown = api("GET", f"/v1/nodes/{uuid}").json
+    (listed,) = api("GET", "/v1/nodes/detail").json["nodes"]
+    for each in (shown, listed):
+        internal = each["driver_internal_info"]
+        assert "second" == each[f"{flow}_step"]["step"]
+        assert ["first", "second"] == [step["step"] for step in internal[f"{flow}_steps"]]
+        assert 1 == internal[f"{flow}_step_index"]
+    with api.runtime.transaction() as session:
+        session.query(Operation).one().state = "succeeded"
+    after = api("GET", f"/v1/nodes/{uuid}").json
+    assert ({}, {}) == (after[f"{flow}_step"], after["driver_internal_info"])

@@ -1,11 +1,11 @@
-"""Deploy templates and runbooks: what they have in common, and what each has of its own."""
+"""Deploy templates and runbooks: common and separate behaviour."""
 
 import pytest
 
 UUID = "6b4d6a0c-9a5c-4d1e-8a57-2f2d3c1b0a99"
 BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 STEP = {"interface": "bios", "step": "apply_configuration", "args": {"settings": []}}
-#: collection -> what a whole item has
+#: collection -> a complete item
 BODY = {
     "deploy_templates": {"name": "CUSTOM_A", "steps": [{**STEP, "priority": 150}]},
     "runbooks": {"name": "CUSTOM_A", "steps": [{**STEP, "order": 1}]},
@@ -29,7 +29,7 @@ def patch(op, path, value=None):
 
 
 @BOTH
-def test_one_is_made_shown_listed_changed_and_forgotten(api, collection):
+def test_an_item_is_created_shown_listed_changed_and_deleted(api, collection):
     made = api("POST", f"/v1/{collection}", {**BODY[collection], "extra": {"a": 1}})
     item = made.json
     path = f"/v1/{collection}/{item['uuid']}"
@@ -50,7 +50,7 @@ def test_one_is_made_shown_listed_changed_and_forgotten(api, collection):
     assert 404 == api("DELETE", path).status_code
 
 
-def test_lists_are_cut_into_pages(api, collection):
+def test_lists_are_paginated(api, collection):
     names = ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
     for name in names:
         make(api, collection, name=name)
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_refused(api, collection, fields):
         ({"rank": "12"}, 201),
     ],
 )
-def test_a_step_must_be_whole(api, collection, change, status):
+def test_a_step_must_be_complete(api, collection, change, status):
     rank = "priority" if collection == "deploy_templates" else "order"
     step = {**BODY[collection]["steps"][0]}
     step |= {rank if name == "rank" else name: value for name, value in change.items()}
@@ -139,7 +139,7 @@ def test_a_step_must_be_whole(api, collection, change, status):
         assert 12 == changed.json["steps"][0][rank]
 
 
-def test_the_same_step_twice_is_refused(api, collection):
+def test_a_duplicate_step_is_refused(api, collection):
     steps = BODY[collection]["steps"] * 2
     assert 400 == api("POST", f"/v1/{collection}", {"name": "CUSTOM_A", "steps": steps}).status_code
 
@@ -168,7 +168,7 @@ def test_the_same_step_twice_is_refused(api, collection):
         ("add", "/description", "why", 200),
     ],
 )  # fmt: skip
-def test_parts_are_changed_one_by_one(api, collection, op, path, value, status):
+def test_single_fields_are_changed(api, collection, op, path, value, status):
     item = make(api, collection, extra={"a": 1})
     answer = api("PATCH", f"/v1/{collection}/{item['uuid']}", patch(op, path, value))
 
@@ -191,7 +191,7 @@ def test_secrets_in_arguments_are_not_shown_and_survive_a_change(api, collection
     assert "xyzzy" not in changed.text + api("GET", f"/v1/{collection}?detail=true").text
 
 
-# of deploy templates alone
+# Deploy templates only
 
 
 def test_the_name_of_a_template_is_a_trait(api):
@@ -211,7 +211,7 @@ def test_a_priority_may_be_a_fraction_and_0(api):
         assert number == item["steps"][0]["priority"]
 
 
-# of runbooks alone
+# Runbooks only
 
 
 def test_a_runbook_needs_no_arguments_and_has_defaults(api):
@@ -230,7 +230,7 @@ def test_a_runbook_needs_no_arguments_and_has_defaults(api):
     )
 
 
-def test_a_runbook_has_a_free_name_a_description_and_traits_from_1_112_on(api):
+def test_a_runbook_has_any_name_a_description_and_traits_from_1_112(api):
     old = api.at("1.111")
     assert 400 == old("POST", "/v1/runbooks", {**BODY["runbooks"], "name": "my-book"}).status_code
     described = {**BODY["runbooks"], "description": "why"}
@@ -249,7 +249,7 @@ def test_a_runbook_has_a_free_name_a_description_and_traits_from_1_112_on(api):
 
 
 @BOTH
-def test_the_traits_of_a_runbook_have_routes_of_their_own(api):
+def test_the_traits_of_a_runbook_have_their_own_routes(api):
     make(api, "runbooks", name="my-book")
     path = "/v1/runbooks/my-book/traits"
 
@@ -262,7 +262,7 @@ def test_the_traits_of_a_runbook_have_routes_of_their_own(api):
     assert (204, f"http://localhost{path}/CUSTOM_A") == (added.status_code, added.location)
     assert ["CUSTOM_A", "CUSTOM_B", "HW_CPU_X86_VMX"] == traits()
     assert traits() == api("GET", "/v1/runbooks/my-book").json["traits"]
-    for _ in range(2):  # what is gone already is no error
+    for _ in range(2):  # a repeated deletion is no error
         assert 204 == api("DELETE", f"{path}/CUSTOM_A").status_code
     assert 204 == api("DELETE", path).status_code
     assert [] == traits()

@@ -1,4 +1,4 @@
-"""Traits of nodes, and where they show."""
+"""Traits of nodes."""
 
 import pytest
 from sqlalchemy import event
@@ -16,7 +16,7 @@ def traits(api, path="/v1/nodes/n1"):
 
 
 @BOTH
-def test_traits_are_set_added_and_taken_away(api, node):
+def test_traits_are_set_added_and_removed(api, node):
     path = "/v1/nodes/n1/traits"
 
     assert (
@@ -54,7 +54,7 @@ def test_traits_are_set_added_and_taken_away(api, node):
         ("DELETE", "traits/CUSTOM_A", None, 404),
     ],
 )  # fmt: skip
-def test_what_is_no_trait_is_refused(api, node, method, path, body, status):
+def test_an_invalid_trait_is_refused(api, node, method, path, body, status):
     assert status == api(method, f"/v1/nodes/n1/{path}", body).status_code
 
 
@@ -66,7 +66,7 @@ def test_a_node_has_at_most_fifty_traits(api, node):
 
 
 @pytest.mark.parametrize(("method", "status"), [("GET", 406), ("PUT", 405), ("DELETE", 404)])
-def test_older_versions_know_no_traits(api, node, method, status):
+def test_older_versions_have_no_traits(api, node, method, status):
     body = {"traits": []} if method == "PUT" else None
 
     assert status == api.at("1.36")(method, "/v1/nodes/n1/traits", body).status_code
@@ -74,7 +74,7 @@ def test_older_versions_know_no_traits(api, node, method, status):
     assert 404 == api(method, "/v1/nodes/nonesuch/traits", body).status_code
 
 
-def test_traits_of_a_locked_node_stay(api, node):
+def test_traits_of_a_locked_node_are_not_changed(api, node):
     api.set(node["uuid"], reservation="rack-1")
 
     assert 409 == api("PUT", "/v1/nodes/n1/traits", {"traits": ["CUSTOM_A"]}).status_code
@@ -82,7 +82,7 @@ def test_traits_of_a_locked_node_stay(api, node):
 
 
 @BOTH
-def test_a_list_costs_one_query_for_all_traits_and_none_when_they_are_not_shown(api):
+def test_a_list_reads_all_traits_by_one_query_and_none_if_they_are_not_shown(api):
     for number in range(5):
         node = api.node(name=f"n{number}")
         api("PUT", f"/v1/nodes/{node['uuid']}/traits", {"traits": [f"CUSTOM_{number}"]})
@@ -103,7 +103,7 @@ def test_a_list_costs_one_query_for_all_traits_and_none_when_they_are_not_shown(
     assert 1 == sum(asked)
 
 
-def test_traits_go_with_their_node(api, node):
+def test_traits_are_deleted_with_their_node(api, node):
     api("PUT", "/v1/nodes/n1/traits", {"traits": ["CUSTOM_A"]})
     assert 204 == api("DELETE", "/v1/nodes/n1").status_code
 

@@ -1,4 +1,4 @@
-"""Versions, headers, paths and errors: what holds for every request."""
+"""Versions, headers, paths and errors of all requests."""
 
 import re
 
@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from app.api import root
+from app.main import PAGES
 
 from .conftest import fault
 
@@ -27,7 +28,7 @@ from .conftest import fault
         ),
     ],
 )
-def test_a_request_speaks_the_version_it_asks_for(api, asked, spoken):
+def test_a_request_is_answered_in_its_version(api, asked, spoken):
     answer = api.client.get("/v1/nodes", headers=asked)
 
     assert (200, spoken) == (answer.status_code, answer.headers["X-OpenStack-Ironic-API-Version"])
@@ -35,7 +36,7 @@ def test_a_request_speaks_the_version_it_asks_for(api, asked, spoken):
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/nodes"])
 @pytest.mark.parametrize("version", ["abc", "1", "1.2.3", "2.1", "1.0", "1.116", "1.-1"])
-def test_a_version_that_is_not_there_is_not_acceptable(api, path, version):
+def test_an_unknown_version_is_not_acceptable(api, path, version):
     answer = api.at(version)("GET", path)
 
     assert 406 == answer.status_code
@@ -46,7 +47,7 @@ def test_a_version_that_is_not_there_is_not_acceptable(api, path, version):
 
 
 @pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodes/", "/nodes", "/nodes/"])
-def test_a_path_may_leave_out_the_version_and_end_in_a_slash(api, path):
+def test_a_path_may_omit_the_version_and_end_with_a_slash(api, path):
     assert {"nodes": []} == api("GET", path).json
     assert 200 == api("HEAD", path).status_code
 
@@ -58,12 +59,12 @@ def test_an_agent_reads_the_version_from_the_root(api):
     assert [document["default_version"]] == document["versions"]
 
 
-def test_the_v1_document_links_what_the_version_has(api):
+def test_the_v1_document_links_the_resources_of_the_version(api):
     assert "conductors" in api("GET", "/v1").json
     assert "conductors" not in api.at("1.48")("GET", "/v1/").json
 
 
-def test_every_answer_names_its_request(api):
+def test_every_answer_has_its_request_id(api):
     answer = api("GET", "/v1/nowhere")
 
     assert answer.headers["Openstack-Request-Id"].startswith("req-")
@@ -80,7 +81,7 @@ def test_every_answer_names_its_request(api):
         ("GET", "/v1/heartbeat", 405),
     ],
 )
-def test_what_is_not_routed_is_told_in_the_routers_shape(api, method, path, status):
+def test_an_unknown_route_is_reported_in_the_routers_shape(api, method, path, status):
     answer = api(method, path, Accept="text/html")
 
     assert (status, "application/json") == (answer.status_code, answer.content_type)
@@ -91,18 +92,18 @@ def test_what_is_not_routed_is_told_in_the_routers_shape(api, method, path, stat
 
 
 @pytest.mark.parametrize("part", ["vmedia", "bios", "vifs", "volume/targets", "firmware"])
-def test_what_a_version_does_not_have_is_not_there_by_any_method(api, part):
+def test_a_part_that_a_version_lacks_is_not_found_by_any_method(api, part):
     path = f"/v1/nodes/{api.node()['uuid']}/{part}"
 
     assert 404 == api.at("1.27")("PUT", path, {}).status_code
     assert 404 != api("PUT", path, {}).status_code
 
 
-def test_a_heartbeat_may_name_its_node_in_its_body(api):
-    sign = {"callback_url": "https://a", "agent_version": "9", "agent_token": "x"}
-    named = sign | {"node_ident": api.node()["uuid"]}
+def test_a_heartbeat_may_have_its_node_in_its_body(api):
+    fields = {"callback_url": "https://a", "agent_version": "9", "agent_token": "x"}
+    named = fields | {"node_ident": api.node()["uuid"]}
 
-    assert "node_ident" in fault(api("POST", "/v1/heartbeat", sign))["faultstring"]
+    assert "node_ident" in fault(api("POST", "/v1/heartbeat", fields))["faultstring"]
     assert "token" in fault(api("POST", "/v1/heartbeat", named))["faultstring"]
     assert 404 == api.at("1.21")("POST", "/v1/heartbeat", named).status_code
 
@@ -117,7 +118,7 @@ def test_a_heartbeat_may_name_its_node_in_its_body(api):
         ("DELETE", "maintenance/n1", None),
     ],
 )
-def test_older_clients_name_the_node_last(api, method, path, body):
+def test_older_clients_have_the_node_last_in_the_path(api, method, path, body):
     api.node(name="n1")
     what, _, rest = path.partition("/n1")
     usual = api(method, f"/v1/nodes/n1/{what}{rest}", body)
@@ -137,25 +138,25 @@ def test_older_clients_name_the_node_last(api, method, path, body):
         ("1.91", "a.json.json", 404),
     ],
 )
-def test_a_name_may_end_like_the_suffix_of_older_versions(api, version, asked, status):
+def test_a_name_may_end_with_the_suffix_of_older_versions(api, version, asked, status):
     api.node(name="a.json")
 
     assert status == api.at(version)("GET", f"/v1/nodes/{asked}").status_code
     assert status == api.at(version)("PATCH", f"/v1/nodes/{asked}", []).status_code
 
 
-def test_a_body_that_is_no_object_is_told_so(api):
-    told = [
+def test_a_body_that_is_no_object_is_refused(api):
+    messages = [
         fault(api("POST", "/v1/nodes", body))["faultstring"]
         for body in ([], {"driver": "fake-hardware", "extra": []})
     ]
     assert [
         "Schema error for node: [] is not of type 'object'",
         "Schema error for node: [] is not of type 'object', 'null' (extra)",
-    ] == told
+    ] == messages
 
 
-def test_what_a_handler_refuses_is_encoded_twice(api):
+def test_the_error_of_a_handler_is_encoded_twice(api):
     answer = api("GET", "/v1/nodes/missing")
 
     assert 404 == answer.status_code
@@ -166,7 +167,7 @@ def test_what_a_handler_refuses_is_encoded_twice(api):
     } == fault(answer)
 
 
-def test_a_bug_is_a_bare_500(api, monkeypatch):
+def test_an_unexpected_exception_is_a_500_without_details(api, monkeypatch):
     def crash(*_args):
         raise KeyError("the password is sesame")
 
@@ -181,7 +182,7 @@ def test_a_bug_is_a_bare_500(api, monkeypatch):
     } == fault(answer)
 
 
-def test_a_database_out_of_reach_is_unavailable(api, monkeypatch):
+def test_an_unreachable_database_is_a_503(api, monkeypatch):
     def unreachable(_session):
         raise OperationalError("SELECT 1", {}, ConnectionRefusedError())
 
@@ -191,7 +192,7 @@ def test_a_database_out_of_reach_is_unavailable(api, monkeypatch):
     assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])
 
 
-def test_the_client_that_breaks_on_retry_after_does_not_get_it(api):
+def test_a_client_that_fails_on_retry_after_does_not_get_it(api):
     node = api.node(reservation="rack-1")
     path = f"/v1/nodes/{node['uuid']}/maintenance"
 
@@ -211,7 +212,7 @@ def test_the_client_that_breaks_on_retry_after_does_not_get_it(api):
         (b"\xff\xfe", 400),
     ],
 )
-def test_bodies_that_cannot_be_read_are_refused(api, body, status):
+def test_unreadable_bodies_are_refused(api, body, status):
     headers = {"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "1.115"}
     answer = api.client.post("/v1/nodes", data=body, headers=headers)
 
@@ -225,7 +226,7 @@ def test_a_body_that_is_not_json_is_refused(api):
 
 
 @pytest.mark.parametrize("path", ["/v1/nodes?colour=red", "/v1/ports?colour=red", "/v1/drivers?x="])
-def test_a_query_parameter_that_is_not_known_is_refused(api, path):
+def test_an_unknown_query_parameter_is_refused(api, path):
     assert 400 == api("GET", path).status_code
 
 
@@ -251,11 +252,11 @@ def test_an_empty_marker_is_refused(api, collection):
         ("1.77", "/v1/nodes/x/history", 404),
     ],
 )
-def test_what_is_too_new_for_the_version_is_not_there(api, version, path, status):
+def test_a_route_of_a_newer_version_is_not_found(api, version, path, status):
     assert status == api.at(version)("GET", path).status_code
 
 
-def test_fields_that_are_too_new_are_not_shown(api):
+def test_fields_of_newer_versions_are_not_shown(api):
     uuid = api.node()["uuid"]
     shown = {
         version: api.at(f"1.{version}")("GET", f"/v1/nodes/{uuid}").json.keys()
@@ -271,18 +272,18 @@ def test_the_documentation_describes_every_route(api):
     rules = {
         (re.sub(r"<(?:[^>]*:)?(\w+)>", r"{\1}", str(rule)), method.lower())
         for rule in api.client.application.url_map.iter_rules()
-        if ".refused_" not in rule.endpoint  # those only refuse
+        if ".refused_" not in rule.endpoint  # these only refuse methods
         for method in rule.methods - {"HEAD", "OPTIONS"}
     }
-    itself = {("/docs", "get"), ("/openapi.json", "get")}
+    itself = {(path, "get") for path in (*PAGES, "/openapi.json")}
 
     assert rules - itself == {
         (path, each) for path, about in spec["paths"].items() for each in about
     }
-    assert "<script>" in api.at(None)("GET", "/docs").text
+    assert "<script src=" in api.at(None)("GET", "/docs").text
 
 
-def test_the_health_check_asks_the_database(api, monkeypatch):
+def test_the_health_check_queries_the_database(api, monkeypatch):
     assert 200 == api.at(None)("GET", "/healthcheck").status_code
     monkeypatch.setattr(root, "text", lambda _sql: (_ for _ in ()).throw(
         OperationalError("SELECT 1", {}, ConnectionRefusedError())))  # fmt: skip
@@ -290,13 +291,13 @@ def test_the_health_check_asks_the_database(api, monkeypatch):
     assert orjson.loads(api.at(None)("GET", "/healthcheck").data)
 
 
-def test_a_request_with_a_body_takes_no_parameters(api):
+def test_a_request_with_a_body_accepts_no_parameters(api):
     answer = api("POST", "/v1/nodes?colour=red", {"driver": "fake-hardware"})
     assert (400, "Client") == (answer.status_code, fault(answer)["faultcode"])
     assert "colour" in fault(answer)["faultstring"]
 
 
-def test_a_method_that_is_too_new_says_which_are_not(api):
+def test_a_method_of_a_newer_version_is_refused_with_the_available_ones(api):
     answer = api.at("1.51")("POST", "/v1/allocations", {"resource_class": "large"})
     assert 405 == answer.status_code
     assert {"GET", "HEAD", "OPTIONS"} == set(answer.headers["Allow"].split(", "))

@@ -1,4 +1,4 @@
-"""Every verb from every state, at the versions that matter, gives Ironic's code or ours."""
+"""Every verb in every state, at the relevant versions, gives Ironic's status or our own."""
 
 import pytest
 
@@ -23,7 +23,7 @@ ALIASES = {"deploy": "active", "undeploy": "deleted"}
 
 
 def put(api, state, verb):
-    """Ask for a verb of a node in a state; busy ones are reserved, as they always are."""
+    """Request a verb of a node in a state; in a busy state the node is reserved."""
     kind = MACHINE[state].kind
     columns = {"provision_state": state}
     if kind is Kind.BUSY:
@@ -47,7 +47,7 @@ def put(api, state, verb):
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_verb_is_taken_in_the_states_of_the_table_only(api, state):
+def test_a_verb_is_accepted_only_in_the_states_of_the_table(api, state):
     answered, expected = {}, {}
     for verb in VERBS:
         uuid, body = put(api, state, verb)
@@ -64,7 +64,7 @@ def test_a_verb_is_taken_in_the_states_of_the_table_only(api, state):
 
 
 @pytest.mark.parametrize(("verb", "minor"), SINCE.items())
-def test_a_verb_is_as_old_as_it_is_in_ironic(api, verb, minor):
+def test_a_verb_has_ironics_first_version(api, verb, minor):
     state = min(ACCEPTED[ALIASES.get(verb, verb)])
     for version, expected in ((minor - 1, 406), (max(minor, 110), 202)):
         uuid, body = put(api, state, verb)
@@ -73,7 +73,7 @@ def test_a_verb_is_as_old_as_it_is_in_ironic(api, verb, minor):
 
 
 @pytest.mark.parametrize(("verb", "state"), [("unhold", "active"), ("service", "available")])
-def test_of_some_verbs_the_state_is_looked_at_before_the_version(api, verb, state):
+def test_some_verbs_check_the_state_before_the_version(api, verb, state):
     uuid, body = put(api, State(state), verb)
     path = f"/v1/nodes/{uuid}/states/provision"
     assert 400 == api.at("1.80")("PUT", path, body).status_code
@@ -82,14 +82,34 @@ def test_of_some_verbs_the_state_is_looked_at_before_the_version(api, verb, stat
 @pytest.mark.parametrize(
     ("state", "minor"), [("inspect wait", 41), ("wait call-back", 110), ("clean wait", 13)]
 )
-def test_abort_came_to_the_wait_states_one_by_one(api, state, minor):
+def test_abort_has_a_first_version_for_each_wait_state(api, state, minor):
     for version, expected in ((minor - 1, 406), (minor, 202)):
         uuid, body = put(api, State(state), "abort")
         path = f"/v1/nodes/{uuid}/states/provision"
         assert expected == api.at(f"1.{version}")("PUT", path, body).status_code
 
 
-def test_an_empty_list_of_steps_is_the_same_as_none(api):
+@pytest.mark.parametrize(
+    ("argument", "own"),
+    [
+        ("clean_steps", {"clean"}),
+        ("deploy_steps", {"active", "deploy", "rebuild"}),
+        ("service_steps", {"service"}),
+    ],
+)
+def test_steps_are_refused_with_a_verb_of_another_flow(api, argument, own):
+    steps = [{**STEP[0], "args": {}, "priority": 50}] if argument == "deploy_steps" else STEP
+    for verb in sorted(VERBS.keys() - own):
+        state = min(ACCEPTED[ALIASES.get(verb, verb)])
+        uuid, body = put(api, state, verb)
+        path = f"/v1/nodes/{uuid}/states/provision"
+        answer = api("PUT", path, {**body, argument: steps})
+        assert 400 == answer.status_code, verb
+        assert f'"{argument}" is only valid when setting' in fault(answer)["faultstring"]
+        assert state == api("GET", f"/v1/nodes/{uuid}").json["provision_state"]
+
+
+def test_an_empty_list_of_steps_counts_as_none(api):
     path = f"/v1/nodes/{api.node(provision_state='manageable')['uuid']}/states/provision"
     api("POST", "/v1/runbooks", {"name": "book", "steps": [{**STEP[0], "args": {}, "order": 1}]})
 
@@ -100,7 +120,7 @@ def test_an_empty_list_of_steps_is_the_same_as_none(api):
 
 
 @pytest.mark.parametrize("verb", ["active", "rebuild", "clean", "service", "rescue", "unrescue"])
-def test_a_node_in_maintenance_takes_no_work(api, verb):
+def test_a_node_in_maintenance_refuses_work(api, verb):
     uuid, body = put(api, min(ACCEPTED[verb] - {State.CLEAN_FAIL}), verb)
     api.set(uuid, maintenance=True)
     answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", body)
@@ -108,27 +128,27 @@ def test_a_node_in_maintenance_takes_no_work(api, verb):
 
 
 @pytest.mark.parametrize("verb", ["deleted", "manage", "adopt", "abort", "provide"])
-def test_these_verbs_are_taken_in_maintenance(api, verb):
+def test_some_verbs_are_accepted_in_maintenance(api, verb):
     uuid, body = put(api, min(ACCEPTED[verb] - {State.SERVICE_FAIL}), verb)
     api.set(uuid, maintenance=True)
     assert 202 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
 
 
-def test_a_service_that_failed_is_not_aborted_in_maintenance(api):
+def test_a_failed_service_is_not_aborted_in_maintenance(api):
     uuid, body = put(api, State.SERVICE_FAIL, "abort")
     api.set(uuid, maintenance=True)
     assert 409 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
 
 
 @pytest.mark.parametrize("verb", ["rebuild", "deleted"])
-def test_a_protected_node_refuses_what_would_destroy_it(api, verb):
+def test_a_protected_node_refuses_destructive_verbs(api, verb):
     uuid, body = put(api, State.ACTIVE, verb)
     api.set(uuid, protected=True)
     assert 403 == api("PUT", f"/v1/nodes/{uuid}/states/provision", body).status_code
 
 
 @pytest.mark.parametrize(
-    ("deploy", "info", "says"),
+    ("deploy", "info", "message"),
     [
         ("direct", {"image_source": "FILE:///etc/passwd", "image_checksum": "a" * 64},
          "instance_info/image_source: files may only lie in"),
@@ -144,8 +164,8 @@ def test_a_protected_node_refuses_what_would_destroy_it(api, verb):
          "anaconda"),
     ],
 )  # fmt: skip
-def test_a_deployment_whose_node_names_files_or_commands_is_refused_before_it_begins(
-    api, deploy, info, says
+def test_a_deployment_with_forbidden_files_or_commands_is_refused_before_it_starts(
+    api, deploy, info, message
 ):
     """`instance_info` may be set by tenants."""
     node = api.node(
@@ -154,5 +174,31 @@ def test_a_deployment_whose_node_names_files_or_commands_is_refused_before_it_be
     )  # fmt: skip
     answer = api("PUT", f"/v1/nodes/{node['uuid']}/states/provision", {"target": "active"})
     assert 400 == answer.status_code
-    assert says in fault(answer)["faultstring"]
+    assert message in fault(answer)["faultstring"]
     assert "available" == api("GET", f"/v1/nodes/{node['uuid']}").json["provision_state"]
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "status"),
+    [
+        ("manageable", "provide", 409),
+        ("clean failed", "provide", 409),
+        ("deploy failed", "active", 409),
+        ("deploy failed", "deploy", 409),
+        ("manageable", "adopt", 409),
+        ("adopt failed", "adopt", 409),
+        ("manageable", "clean", 202),
+        ("active", "rebuild", 202),
+        ("deploy failed", "rebuild", 202),
+        ("rescue", "unrescue", 202),
+        ("active", "deleted", 202),
+    ],
+)
+def test_a_retired_node_is_not_brought_into_service(api, state, verb, status):
+    uuid, body = put(api, state, verb)
+    api.set(uuid, retired=True)
+    answer = api("PUT", f"/v1/nodes/{uuid}/states/provision", body)
+    assert status == answer.status_code
+    if status == 409:
+        assert "first set its field 'retired' to false" in fault(answer)["faultstring"]
+        assert state == api("GET", f"/v1/nodes/{uuid}").json["provision_state"]

@@ -1,4 +1,4 @@
-"""VIFs: forgotten by `noop`, kept on ports and port groups by other network interfaces."""
+"""VIFs: discarded by `noop`, stored on ports and port groups by other network interfaces."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tests.contract.conftest import fault
 
 
 class Keeping(Network):
-    """A network interface of somebody else's."""
+    """A third-party network interface."""
 
     name = "keeping"
 
 
 @pytest.fixture
 def node(api):
-    """A node of a driver whose network interface keeps VIFs."""
+    """A node of a driver whose network interface stores VIFs."""
     networks = api.runtime.drivers.types["fake-hardware"]["network"]
     networks["keeping"] = Keeping()
     made = api.node(name="n1")
@@ -26,7 +26,7 @@ def node(api):
 
 @pytest.fixture
 def ports(api, node):
-    """Makes ports: `ports(a={...}, b={...})` gives their UUIDs by name."""
+    """Factory of ports: `ports(a={...}, b={...})` returns their UUIDs by name."""
     addresses = (f"52:54:00:00:00:{number:02x}" for number in range(256))
 
     def make(**wanted):
@@ -46,7 +46,7 @@ def attach(api, vif="v1", **fields):
 
 
 def holders(api):
-    """VIF -> the name of what it is attached to"""
+    """VIF -> name of its port or port group"""
     with api.runtime.reading() as session:
         places = [*session.query(Port), *session.query(Portgroup)]
         return {
@@ -56,7 +56,7 @@ def holders(api):
         }
 
 
-def test_noop_accepts_and_forgets(api):
+def test_noop_accepts_and_discards_vifs(api):
     uuid = api.node()["uuid"]
     path = f"/v1/nodes/{uuid}/vifs"
 
@@ -85,7 +85,7 @@ def test_noop_accepts_and_forgets(api):
         ("1.67", "POST", {"id": "v1", "port_uuid": "5" * 32, "portgroup_uuid": "6" * 32}, 400),
     ],
 )
-def test_what_may_be_asked(api, version, method, body, status):
+def test_requests_about_vifs_are_checked(api, version, method, body, status):
     path = f"/v1/nodes/{api.node()['uuid']}/vifs"
 
     assert status == api.at(version)(method, path, body).status_code
@@ -107,7 +107,7 @@ def test_a_vif_is_attached_once_and_detached(api, node, ports):
     assert 204 == api("DELETE", f"/v1/ports/{uuid}").status_code
 
 
-def test_in_maintenance_a_bound_port_may_go(api, node, ports):
+def test_a_bound_port_may_be_deleted_in_maintenance(api, node, ports):
     uuid = ports(p1={})["p1"]
     attach(api)
     api.set(node["uuid"], maintenance=True)
@@ -115,8 +115,8 @@ def test_in_maintenance_a_bound_port_may_go(api, node, ports):
     assert 204 == api("DELETE", f"/v1/ports/{uuid}").status_code
 
 
-def test_the_best_free_place_is_taken(api, node, ports):
-    """On a physical network first, then port groups, then ports that boot."""
+def test_the_most_suitable_free_port_is_used(api, node, ports):
+    """First ports on a physical network, then port groups, then PXE-enabled ports."""
     group = api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], "name": "bond"}).json["uuid"]
     api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], "name": "empty"})
     ports(
@@ -139,7 +139,7 @@ def test_the_best_free_place_is_taken(api, node, ports):
 
 
 @pytest.mark.parametrize(("alone", "status"), [(True, 204), (False, 400)])
-def test_a_group_is_used_port_by_port_once_one_is_taken(api, node, ports, alone, status):
+def test_the_ports_of_a_group_are_used_singly_after_the_first(api, node, ports, alone, status):
     body = {"node_uuid": node["uuid"], "name": "bond", "standalone_ports_supported": alone}
     group = api("POST", "/v1/portgroups", body).json["uuid"]
     joining = [{"op": "add", "path": "/portgroup_uuid", "value": group}]
@@ -152,7 +152,7 @@ def test_a_group_is_used_port_by_port_once_one_is_taken(api, node, ports, alone,
     assert ({"v1": "m1", "v2": "m2"} if alone else {"v1": "m1"}) == holders(api)
 
 
-def test_a_place_may_be_named(api, node, ports):
+def test_a_port_may_be_requested(api, node, ports):
     group = api("POST", "/v1/portgroups", {"node_uuid": node["uuid"], "name": "bond"}).json["uuid"]
     made = ports(p1={}, p2={}, m1={"portgroup_uuid": group})
 
@@ -168,7 +168,7 @@ def test_a_place_may_be_named(api, node, ports):
     ("network", "holder", "status"),
     [("p1", "a", 204), ("p2", "b", 204), ("p3", None, 400), (None, "a", 204)],
 )
-def test_a_vif_goes_where_its_physical_network_is(api, node, ports, network, holder, status):
+def test_a_vif_is_attached_to_its_physical_network(api, node, ports, network, holder, status):
     ports(a={"physical_network": "p1"}, b={"physical_network": "p2"})
     fields = {"physical_network": network} if network else {}
 
@@ -177,14 +177,14 @@ def test_a_vif_goes_where_its_physical_network_is(api, node, ports, network, hol
 
 
 @pytest.mark.parametrize("placed", [{}, {"physical_network": "p3"}])
-def test_a_vif_without_a_fitting_port_is_no_conflict(api, node, ports, placed):
-    """Clients take a 409 for a VIF that is attached already."""
+def test_a_vif_without_a_suitable_port_is_no_conflict(api, node, ports, placed):
+    """Clients treat a 409 as a VIF that is already attached."""
     ports(a={"physical_network": "p1"})
     if not placed:
         assert 204 == attach(api, "v0").status_code
     answer = attach(api, **placed)
 
     assert 400 == answer.status_code
-    told = fault(answer)["faultstring"]
-    assert told.startswith("Unable to attach VIF v1, not enough free physical ports: ")
-    assert node["uuid"] in told
+    message = fault(answer)["faultstring"]
+    assert message.startswith("Unable to attach VIF v1, not enough free physical ports: ")
+    assert node["uuid"] in message

@@ -55,7 +55,7 @@ def test_one_is_made_shown_changed_and_forgotten(api, node, part):
 
 
 @pytest.mark.parametrize("part", KINDS)
-def test_lists_show_the_short_form_unless_more_is_asked_for(api, node, part):
+def test_lists_show_the_short_form_by_default(api, node, part):
     made = make(api, node, part).json
     forms = {
         f"/v1/volume/{part}": SHORT[part],
@@ -89,7 +89,7 @@ def test_lists_show_the_short_form_unless_more_is_asked_for(api, node, part):
         ("POST", "/v1/volume/targets"),
     ],
 )
-def test_volumes_appear_in_version_1_32(api, node, version, method, path):
+def test_volumes_exist_from_1_32(api, node, version, method, path):
     status = api.at(version)(method, path, {} if method == "POST" else None).status_code
 
     assert {"1.31": 404, "1.32": 400 if method == "POST" else 200}[version] == status
@@ -113,7 +113,7 @@ def test_volumes_appear_in_version_1_32(api, node, version, method, path):
         ("targets", {"uuid": "v"}),
     ],
 )
-def test_one_that_cannot_be_is_refused(api, node, part, fields):
+def test_an_invalid_volume_is_refused(api, node, part, fields):
     assert 400 == make(api, node, part, **fields).status_code
 
 
@@ -122,7 +122,7 @@ def test_one_that_cannot_be_is_refused(api, node, part, fields):
     ("part", "field"),
     [("connectors", "connector_id"), ("connectors", "uuid"), ("targets", "boot_index")],
 )
-def test_what_must_be_unique_is(api, node, part, field):
+def test_unique_fields_of_volumes_are_enforced(api, node, part, field):
     first = make(api, node, part).json
     fields = {field: first[field]}
     if field == "uuid":
@@ -135,7 +135,7 @@ def test_what_must_be_unique_is(api, node, part, field):
     }.get(field, f"A volume {part.removesuffix('s')} with {field} {first[field]}")
     told += " already exists."
     assert told == fault(again)["faultstring"]
-    if part == "targets":  # each node counts its own
+    if part == "targets":  # unique within a node
         assert 201 == make(api, api.node(), part).status_code
         second = make(api, node, part, boot_index=1).json
         change = replaced("/boot_index", 0)
@@ -153,7 +153,9 @@ def test_what_must_be_unique_is(api, node, part, field):
         ("power on", "enroll", False, True),
     ],
 )
-def test_a_node_that_is_on_keeps_its_volumes(api, node, part, power, state, changeable, removable):
+def test_the_volumes_of_a_node_that_is_on_are_not_changed(
+    api, node, part, power, state, changeable, removable
+):
     path = f"/v1/volume/{part}/{make(api, node, part).json['uuid']}"
     api.set(node["uuid"], power_state=power, provision_state=state)
 
@@ -162,7 +164,7 @@ def test_a_node_that_is_on_keeps_its_volumes(api, node, part, power, state, chan
     removal = api("DELETE", path)
     assert (204 if removable else 400) == removal.status_code
     for answer, what in ((change, "update"), (removal, "deletion")):
-        if answer.status_code == 400:  # Ironic's tests know these words
+        if answer.status_code == 400:  # Ironic's tests match these words
             told = f'The requested action "volume {part.removesuffix("s")} {what}" can not be'
             assert fault(answer)["faultstring"].startswith(f"{told} performed on node ")
 
@@ -193,7 +195,7 @@ def test_secrets_of_targets_are_not_shown(api, node):
     assert [made["properties"]] == [each["properties"] for each in listed]
 
 
-def test_links_lead_to_the_collections(api, node):
+def test_links_refer_to_the_collections(api, node):
     base = "http://localhost/v1"
     for start in ("/volume", f"/nodes/{node['uuid']}/volume"):
         shown = api("GET", f"/v1{start}").json
@@ -206,7 +208,7 @@ def test_links_lead_to_the_collections(api, node):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_node_takes_its_volumes_along(api, node):
+def test_volumes_are_deleted_with_their_node(api, node):
     uuid = make(api, node, "connectors").json["uuid"]
     make(api, node, "targets")
 
@@ -215,7 +217,7 @@ def test_a_node_takes_its_volumes_along(api, node):
 
 
 @pytest.mark.parametrize(("storage", "told"), [("fake", True), ("noop", False)])
-def test_a_driver_is_told_of_volumes_that_its_storage_interface_uses(api, node, storage, told):
+def test_a_driver_gets_the_volumes_that_its_storage_interface_uses(api, node, storage, told):
     api.set(node["uuid"], storage_interface=storage)
     second = make(api, node, "targets", boot_index=1, volume_id="v-2").json["uuid"]
     first = make(api, node, "targets", properties={"auth_password": "p"}).json["uuid"]

@@ -1,4 +1,4 @@
-"""What scripts written for Ironic look at: the words of errors, and the order of fields."""
+"""Words of errors and order of fields, on which scripts written for Ironic depend."""
 
 import pytest
 
@@ -55,7 +55,7 @@ ADDRESS = "52:54:00:00:00:01"
          "Invalid sort direction: up. Acceptable values are 'asc' or 'desc'", ""),
     ],
 )  # fmt: skip
-def test_an_error_has_ironics_words_and_the_field_and_what_would_be_right(
+def test_an_error_has_ironics_words_the_field_and_the_accepted_values(
     api, method, path, body, words, right
 ):
     api.node(name="n1")
@@ -67,7 +67,7 @@ def test_an_error_has_ironics_words_and_the_field_and_what_would_be_right(
     assert right in text.partition(words)[2]
 
 
-def test_an_error_shows_nothing_of_a_document_but_the_path_that_was_asked_for(api):
+def test_an_error_shows_only_the_path_of_a_document(api):
     api.node(name="n1", driver_info={"deep": {"redfish_password": "sesame"}})
     patch = [{"op": "remove", "path": "/driver_info/deep/x/y"}]
 
@@ -93,8 +93,8 @@ def test_an_error_shows_nothing_of_a_document_but_the_path_that_was_asked_for(ap
         ("conductors/rack-1", "created_at updated_at hostname conductor_group drivers links alive", ""),
     ],
 )  # fmt: skip
-def test_fields_come_in_ironics_order(api, path, first, last):
-    """Clients print what they show in the order of the answer."""
+def test_fields_have_ironics_order(api, path, first, last):
+    """Clients print fields in the order of the answer."""
     uuid = api.node(name="n1", maintenance_reason="del\x7f", description='a "b"')["uuid"]
     api("POST", "/v1/ports", {"node_uuid": uuid, "address": ADDRESS})
     api("POST", "/v1/portgroups", {"node_uuid": uuid})
@@ -107,8 +107,8 @@ def test_fields_come_in_ironics_order(api, path, first, last):
     assert keys.endswith(last)
 
 
-def test_a_page_shows_each_node_its_own_fields(api):
-    """Those that are alike in all nodes of a page, in some, and in none."""
+def test_a_page_shows_the_fields_of_each_node(api):
+    """Fields that are equal in all nodes of a page, in some, and in none."""
     for number in range(3):
         api.node(name=f"n{number}", description="same", owner="a" if number else None,
                  maintenance=bool(number), last_error=f'\x7f"{number}')  # fmt: skip

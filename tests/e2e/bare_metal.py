@@ -1,7 +1,6 @@
 """
-A machine to provision, made of other people's parts: sushy-tools' emulator is its BMC; when the
-emulator switches it on from the agent's medium, an agent that speaks ironic-python-agent's protocol
-runs on it.
+A machine behind an independent BMC: sushy-tools' emulator. When the emulator switches the machine on
+with the agent's medium inserted, an agent that speaks ironic-python-agent's protocol runs on it.
 """
 
 import asyncio
@@ -27,19 +26,15 @@ IMAGE = b"the bytes of an operating system\n" * 4096
 
 
 class Machine:
-    """
-    The machine itself: what the emulator tells of its power, it does.
-
-    told: every power state that the BMC reported, in order. agent: the one that runs, if any.
-    medium: what it has booted the agent from. files: path -> content of what it serves.
-    """
+    """The machine: it follows the power state that the emulator reports."""
 
     def __init__(self):
         self.api_url = None
         self.bmc_url = None
-        self.told = []
-        self.agent = self.medium = None
-        self.files = {"/disk.raw": IMAGE, "/agent.iso": b"agent medium"}
+        self._power_states = []  # as reported by the BMC, in order
+        self.agent = None  # the running one
+        self.medium = None  # URL of the medium that the agent was booted from
+        self.files = {"/disk.raw": IMAGE, "/agent.iso": b"agent medium"}  # path -> content
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         outer = self
@@ -54,7 +49,7 @@ class Machine:
                 if content is None:
                     self.send_error(404)
                     return
-                with suppress(ConnectionError):  # who only wanted to see the beginning
+                with suppress(ConnectionError):  # a client may close after the first bytes
                     self.answer(200, content)
 
             do_HEAD = do_GET
@@ -75,9 +70,9 @@ class Machine:
 
     def changed(self, system):
         power = system["power_state"]
-        if self.told and self.told[-1] == power:
+        if self._power_states and self._power_states[-1] == power:
             return
-        self.told.append(power)
+        self._power_states.append(power)
         from_cd = system.get("boot_device") == "Cd" and (system.get("boot_image") or {}).get("Cd")
         if power == "On" and from_cd:
             self.medium = str(from_cd)
@@ -107,7 +102,7 @@ class Machine:
         await agent.stop()
 
     def _ordered(self, _kind):
-        """The agent switches its machine off: the BMC sees that."""
+        """The agent switches its machine off, through the BMC."""
         reset = f"{self.bmc_url}/redfish/v1/Systems/{UUID}/Actions/ComputerSystem.Reset"
         threading.Thread(
             target=requests.post,
@@ -118,12 +113,12 @@ class Machine:
 
 @contextmanager
 def running(folder: Path, machine=None):
-    """A machine behind its BMC; stops both."""
+    """Run a machine behind its BMC; stop both at the end."""
     machine = machine or Machine()
     port = free_port()
     config = folder / "emulator.py"
     config.write_text(
-        # its machines take from 1 to 11 seconds to switch, at random: here 1
+        # the emulator waits for a random time of 1 to 11 seconds per switch: here always 1
         "import random\nrandom.randint = min\n"
         f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
         f"SUSHY_EMULATOR_LISTEN_PORT = {port}\n"

@@ -1,28 +1,29 @@
-"""The command `ingot` as people and scripts run it: as a process, on a terminal or into a pipe."""
+"""The command `ingot` as a process, on a terminal or into a pipe."""
 
 import fcntl
 import json
 import os
 import pty
 import struct
-import subprocess
 import sys
 import termios
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support import programs
+from tests.support.fleet import PATIENCE
+
 INGOT = Path(sys.executable).parent / "ingot"
-TIMEOUT = 60
-#: What would change the answers.
+#: Variables that change its output.
 OTHERS = ("NO_COLOR", "OS_TOKEN", "OS_ENDPOINT", "COLUMNS", "OS_CACERT")
 
 
 class Answer(NamedTuple):
-    """What a process ended with. lines: of its standard output, or of the terminal."""
+    """Result of a process."""
 
     status: int
-    lines: list[str]
-    errors: list[str]
+    lines: list[str]  # of standard output, or of the terminal
+    errors: list[str]  # lines of standard error, unless on a terminal
 
     def read(self):
         return json.loads("\n".join(self.lines))
@@ -34,27 +35,26 @@ def environment(url, **more):
 
 
 def piped(url, *words, stdin="", **environ):
-    ended = subprocess.run(
-        [INGOT, *words], env=environment(url, **environ), input=stdin, capture_output=True,
-        text=True, timeout=TIMEOUT, check=False,
-    )  # fmt: skip
-    return Answer(ended.returncode, ended.stdout.splitlines(), ended.stderr.splitlines())
+    environ = environment(url, **environ)
+    ended = programs.run("workers.ingot:main", argv=words, environ=environ, stdin=stdin)
+    return Answer(ended.status, ended.out.splitlines(), ended.err.splitlines())
 
 
 def on_terminal(url, *words, width=80, answer="", **environ):
-    """The same on a terminal so wide; answer: what is typed there."""
+    """Run the command on a terminal of a width. answer: input from the terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    process = subprocess.Popen(
-        [INGOT, *words], env=environment(url, **environ), stdin=slave, stdout=slave, stderr=slave
-    )
-    os.close(slave)
+    with open(slave, "r+b", buffering=0) as own:
+        process = programs.start(
+            "workers.ingot:main", argv=words, environ=environment(url, **environ),
+            stdin=own, stdout=own, stderr=own,
+        )  # fmt: skip
     os.write(master, answer.encode())
     written = b""
     with open(master, "rb", buffering=0) as terminal:
         try:
             while piece := terminal.read(4096):
                 written += piece
-        except OSError:  # how Linux tells that the other end is closed
+        except OSError:  # on Linux: the other end is closed
             pass
-    return Answer(process.wait(TIMEOUT), written.decode().replace("\r\n", "\n").splitlines(), [])
+    return Answer(process.wait(PATIENCE), written.decode().replace("\r\n", "\n").splitlines(), [])

@@ -1,9 +1,9 @@
 """
-The real ironic-python-agent, from PyPI, on a machine behind somebody else's BMC.
+The real ironic-python-agent, from PyPI, on a machine behind an independent BMC.
 
-The machine is a folder: its disk is a file there, its programs are stand-ins. `real_agent_host`
-holds what runs inside of it, and `confined.py` there says what keeps the agent, which erases every
-disk that it can see, from the disks of this host.
+The machine is a folder: its disk is a file, its programs are stand-ins. `real_agent_host` has the
+code that runs inside of it. The agent erases every disk that it can open; `confined.py` keeps it from
+the disks of this host.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ ENTRY_POINTS = "[ironic_python_agent.hardware_managers]\na-file = file_machine:F
 
 
 def user():
-    """Who runs the agent: Popen's arguments. Nobody, where tests are run by root."""
+    """Popen's arguments of the agent's user: `nobody` if the tests run as root."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -41,16 +41,16 @@ def user():
 
 def interpreter():
     """
-    A Python with the agent in it, installed once for each state of the requirements.
+    Return a Python with the agent installed; it is created once per state of the requirements.
 
-    Ends the test where there can be none.
+    Skips the test if that is impossible.
     """
     python = debian.provide(_any_python, "python3")
     if python is None:
         not_run("a Python that an ordinary user may start")
     key = f"{zlib.crc32(REQUIREMENTS.read_bytes() + python.encode()):08x}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    if os.geteuid() == 0:  # root's home is closed to others
+    if os.geteuid() == 0:  # other users cannot enter root's home
         cache = Path("/var/cache")
     venv = cache / "ingot-tests" / f"agent-{key}"
     cache.mkdir(parents=True, exist_ok=True)
@@ -65,18 +65,18 @@ def interpreter():
 
 
 def _any_python():
-    """A Python that the agent's user may start, with what it takes to make an environment."""
+    """A Python that the agent's user can start, with the modules to create an environment."""
     names = ("python3.11", "python3", "python3.12", "python3.13")
     found = [sys._base_executable, *(shutil.which(name, path=os.defpath) for name in names)]
     question = "import ssl, sys, venv; sys.exit(sys.version_info < (3, 11))"
     for python in filter(None, found):
         try:
-            asked = subprocess.run(
+            check = subprocess.run(
                 [python, "-I", "-c", question], check=False, capture_output=True, cwd="/", **user()
             )
         except OSError:
             continue
-        if asked.returncode == 0:
+        if check.returncode == 0:
             return python
     return None
 
@@ -99,11 +99,11 @@ def _install(python, venv):
 
 class RealMachine(Machine):
     """
-    A machine whose agent is the real one.
+    A machine with the real agent, in `folder`, with `disk` as its only disk.
 
-    folder: all that there is of it. disk: its only disk. agent: the process, while one runs. It
-    inspects the machine when booted from a medium whose name says so, and reports to the API, or
-    to `reports_to`.
+    `agent` is the running process. It inspects the machine when booted from a medium with that name,
+    and reports to `reports_to`, by default the API. `lacks` names agent
+    extensions to hide, as in an older ramdisk.
     """
 
     INSPECTS = (
@@ -111,6 +111,7 @@ class RealMachine(Machine):
     )
 
     reports_to = None
+    lacks = ()
 
     def __init__(self):
         super().__init__()
@@ -147,7 +148,7 @@ class RealMachine(Machine):
             (programs / name).symlink_to(toolbox)
 
     def configure(self):
-        """The kernel parameters, so to speak."""
+        """Write the agent's configuration, in place of kernel parameters."""
         self.address = f"127.0.0.1:{free_port()}"
         port = self.address.rpartition(":")[2]
         (self.folder / "agent.conf").write_text(
@@ -156,7 +157,7 @@ class RealMachine(Machine):
             f"advertise_host = 127.0.0.1\nadvertise_port = {port}\n"
             "tls_certificate_curve = p256\ndisk_wait_attempts = 0\n"
             "image_download_connection_retries = 0\n"
-            "ignore_bootloader_failure = true\n"  # a file boots nothing
+            "ignore_bootloader_failure = true\n"  # a file has no boot loader
             "debug = true\n"
             + (
                 self.INSPECTS.format(self.reports_to or self.api_url)
@@ -166,7 +167,7 @@ class RealMachine(Machine):
         )
 
     def log(self):
-        """All that its agents have logged."""
+        """The log of all agents of the machine."""
         return (self.folder / "agent.log").read_text()
 
     def stop(self):
@@ -186,6 +187,7 @@ class RealMachine(Machine):
             "TMPDIR": str(self.folder),
             "MACHINE": str(self.folder),
             "MACHINE_DISK_SIZE": str(DISK_SIZE),
+            "MACHINE_LACKS": " ".join(self.lacks),
             "MACHINE_MAC": MAC,
             "MACHINE_RESET": f"{self.bmc_url}/redfish/v1/Systems/{UUID}/Actions/ComputerSystem.Reset",
             "MACHINE_QEMU_IMG": shutil.which("qemu-img") or "",

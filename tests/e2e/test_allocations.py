@@ -1,4 +1,4 @@
-"""Allocations over real processes: found in spite of a lost broker and a dead conductor."""
+"""Allocations over real processes: successful despite a lost broker and a dead conductor."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ COUNT = 12
 
 
 def allocate(fleet, **fields):
-    """The uuid of a new allocation."""
+    """Create an allocation; return its UUID."""
     body = {"resource_class": "large", **fields}
     answer = fleet.http.post(f"{fleet.url}/v1/allocations", json=body, timeout=30)
     assert 201 == answer.status_code, answer.text
@@ -21,7 +21,7 @@ def states(fleet):
     return {each["uuid"]: each["state"] for each in found}
 
 
-def test_every_allocation_gets_a_node_and_gives_it_back(tmp_path):
+def test_every_allocation_gets_a_node_and_releases_it(tmp_path):
     with Fleet(tmp_path, INGOT_CONDUCTOR_CHECK_ALLOCATIONS_INTERVAL="0.5") as fleet:
         nodes = fleet.create_nodes(COUNT, resource_class="large")
         fleet.provision(nodes, "manage")

@@ -1,4 +1,4 @@
-"""Booting over real processes: machines fetch what was made for them, and later find it gone."""
+"""Boot over real processes: machines fetch their boot files, which are removed later."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ PACE = {"boot_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_s
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """(fleet, simulator, node of each machine); what the network boots is what the fleet offers."""
+    """(fleet, simulator, node of each machine); machines boot from the fleet's boot files."""
     port = free_port()
     pxe = f"http://127.0.0.1:{port}/pxelinux.cfg/{{hexhyp}}"
     with (
@@ -24,7 +24,7 @@ def site(tmp_path_factory):
         Fleet(
             tmp_path_factory.mktemp("boot"), conductors=2, **AGENTS,
             INGOT_DEPLOY_HTTP_PORT=str(port),
-            INGOT_ESP_IMAGE=str(ROOT / "LICENSE"),  # no firmware looks at it
+            INGOT_ESP_IMAGE=str(ROOT / "LICENSE"),  # no firmware reads it
             INGOT_DEFAULT_INSPECT_INTERFACE="agent", INGOT_DEFAULT_RESCUE_INTERFACE="agent",
             INGOT_PXE_BOOT_FILE_SWEEP_INTERVAL="1", INGOT_PXE_BOOT_RETRY_TIMEOUT="3",
             INGOT_PXE_BOOT_RETRY_CHECK_INTERVAL="1",
@@ -57,7 +57,7 @@ def boots_of(machine):
 @pytest.mark.parametrize(
     ("number", "device"), [(0, "Cd"), (2, "Pxe")], ids=["redfish-virtual-media", "ipxe"]
 )
-def test_a_machine_lives_its_whole_life_by_what_is_made_for_it(site, number, device):
+def test_a_machine_lives_its_whole_life_by_the_boot_files_made_for_it(site, number, device):
     fleet, simulator, nodes = site
     node, machine = nodes[number], simulator.machines[number]
     for count, (verb, state) in enumerate(
@@ -82,7 +82,7 @@ def test_a_machine_lives_its_whole_life_by_what_is_made_for_it(site, number, dev
     assert [] == list((fleet.data / "httpboot" / "pxelinux.cfg").glob("*"))
 
 
-def test_the_medium_is_made_again_when_its_conductor_dies_and_nothing_is_left(site):
+def test_the_medium_is_made_again_when_its_conductor_dies_and_no_file_is_left(site):
     fleet, _, nodes = site
     node = nodes[1]
     fleet.provision([node], "provide")
@@ -94,7 +94,7 @@ def test_the_medium_is_made_again_when_its_conductor_dies_and_nothing_is_left(si
     until(lambda: [] == handed_out(fleet, node), "its removal")
 
 
-def test_a_machine_that_finds_nothing_to_boot_is_booted_again(site):
+def test_a_machine_that_finds_no_boot_file_is_rebooted(site):
     fleet, simulator, nodes = site
     node, machine = nodes[3], simulator.machines[3]
     boots = machine.boots
@@ -105,7 +105,7 @@ def test_a_machine_that_finds_nothing_to_boot_is_booted_again(site):
     fleet.await_state([node], "available")
 
 
-def test_files_are_handed_out_in_parts_and_folders_are_not(site):
+def test_files_are_served_in_parts_and_folders_are_not(site):
     fleet, _, _ = site
     url = fleet.get("drivers/redfish") and f"http://127.0.0.1:{port_of(fleet)}"
     part = requests.get(f"{url}/boot.ipxe", headers={"Range": "bytes=2-5"}, timeout=10)

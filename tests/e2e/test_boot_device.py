@@ -1,4 +1,4 @@
-"""A machine whose BMC takes a boot device for one start only, over real processes."""
+"""A machine whose BMC keeps a boot device for one start only, over real processes."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def test_a_deployed_machine_is_told_to_boot_its_disk_at_each_start_whichever_con
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
 
         def starts_from_disk():
-            """Whether what was last ordered of the boot is the disk, and the machine runs on it."""
+            """Whether the last boot order is the disk, and the machine runs from it."""
             orders = [each["detail"] for each in machine.log if each["what"] == "boot device"]
             machine.log.clear()
             return orders[-1:] == [FROM_DISK] and machine.runs == "instance"

@@ -1,4 +1,4 @@
-"""The operator's commands against a real service: as processes, and in this one over real HTTP."""
+"""The operator's commands against a real service: as processes, and in this process over HTTP."""
 
 import json
 import os
@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, until
 from workers import cli
 
 INGOT = Path(sys.executable).parent / "ingot"
 RESET = {"interface": "bios", "step": "factory_reset"}
 CACHE = {"interface": "bios", "step": "cache_bios_settings"}
 HOLD = {"step": "hold"}
-#: Longer than between two looks, so that it is seen under way.
+#: Longer than a poll interval, so that it is seen under way.
 LONG = {"interface": "power", "step": "wait", "args": {"seconds": 2}}
-MISSING = "Node nobody could not be found."
+MISSING = "Node missing could not be found."
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ingot(fleet):
-    """Run a command in this process; its result, after a check of the exit status."""
+    """Run a command in this process, and check its exit status; return its result."""
     environ = {"INGOT_URL": fleet.url, "OS_ENDPOINT": "", "OS_TOKEN": ""}
 
     def run(*words, status=0, stdin=None):
@@ -46,7 +46,7 @@ def ingot(fleet):
 
 @pytest.fixture
 def process(fleet):
-    """Start a command as a process; its answers come through pipes."""
+    """Start a command as a process; its output comes through pipes."""
     started = []
 
     def start(*words, **streams):
@@ -63,7 +63,7 @@ def process(fleet):
 
 @pytest.fixture
 def node(ingot):
-    """The name of a manageable node."""
+    """Name of a manageable node."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     ingot("node", "create", "--driver", "fake-hardware", "--name", name)
     ingot("node", "provision-state", name, "manage", "--wait", "60")
@@ -75,7 +75,7 @@ def read(ingot, *words):
 
 
 def labels(text):
-    """The steps that progress told of, in order."""
+    """Steps in the progress output, in order."""
     return [line.split()[1] for line in text.splitlines() if " done in " in line]
 
 
@@ -102,13 +102,13 @@ def test_a_node_goes_through_its_life_by_processes(process, ingot, fleet):
     assert "available" == fleet.get("nodes/life")["provision_state"]
 
 
-def test_waiting_tells_each_step_as_it_ends(process, fleet, node, tmp_path):
+def test_waiting_reports_each_step_as_it_ends(process, fleet, node, tmp_path):
     steps = tmp_path / "steps.json"
     steps.write_text(json.dumps([CACHE, RESET, LONG]))
     cleaning = process("node", "provision-state", node, "clean", "--clean-steps", steps, "--wait")
     first = cleaning.stderr.readline()
     assert fleet.operations(node)[0]["state"] in ("running", "waiting")
-    rest = cleaning.stderr.read()  # `communicate` would miss what came with the first line
+    rest = cleaning.stderr.read()  # `communicate` would miss text that came with the first line
     assert f"{node}: manageable, power off\n" == cleaning.stdout.read()
     assert 0 == cleaning.wait(20)
     done = [f"{each['interface']}.{each['step']}" for each in fleet.operations(node)[0]["steps"]]
@@ -122,19 +122,27 @@ def test_on_a_terminal_the_step_under_way_is_shown(process, node):
     words = ("node", "provision-state", node, "clean", "--clean-steps", steps, "--wait", "60")
     cleaning = process(*words, stderr=slave)
     os.close(slave)
-    told = b""
+    output = b""
     with open(master, "rb", buffering=0) as terminal:
         try:
             while piece := terminal.read(4096):
-                told += piece
-        except OSError:  # how Linux tells that the other end is closed
+                output += piece
+        except OSError:  # on Linux: the other end is closed
             pass
     assert 0 == cleaning.wait(20)
-    assert b"power.wait: waiting" in told
-    assert b"power.wait done in" in told
+    assert b"power.wait: waiting" in output
+    assert b"power.wait done in" in output
 
 
-def test_who_waits_too_short_is_told_and_the_work_goes_on(ingot, fleet, node):
+def test_clean_steps_are_required_with_clean_and_refused_with_other_verbs(ingot, fleet, node):
+    words = ("node", "provision-state", node)
+    assert '"clean_steps" is required' in ingot(*words, "clean", status=1).stderr
+    refused = ingot(*words, "provide", "--clean-steps", json.dumps([RESET]), status=1).stderr
+    assert '"clean_steps" is only valid when setting' in refused
+    assert "manageable" == fleet.get(f"nodes/{node}")["provision_state"]
+
+
+def test_a_wait_that_times_out_reports_it_and_the_operation_continues(ingot, fleet, node):
     steps = json.dumps([RESET, RESET, RESET])
     words = ("node", "provision-state", node, "clean", "--clean-steps", "-")
     result = ingot(*words, "--wait", "0.2", status=3, stdin=steps)
@@ -143,7 +151,7 @@ def test_who_waits_too_short_is_told_and_the_work_goes_on(ingot, fleet, node):
     fleet.await_state([fleet.get(f"nodes/{node}")["uuid"]], "manageable")
 
 
-def test_what_is_held_is_told_and_goes_on_by_unhold(ingot, node):
+def test_a_hold_ends_the_wait_with_a_hint_and_unhold_continues(ingot, node):
     steps = json.dumps([HOLD, CACHE])
     words = ("node", "provision-state", node, "clean", "--clean-steps", steps, "--wait", "60")
     assert "unhold" in ingot(*words, status=3).stderr
@@ -161,7 +169,7 @@ def test_an_abort_is_waited_for(ingot, node):
     assert "aborted" == read(ingot, "node", "operations", node)[0]["state"]
 
 
-def test_a_failure_is_told_in_one_line(ingot, node):
+def test_a_failure_is_reported_in_one_line(ingot, node):
     wrong = json.dumps([{"interface": "bios", "step": "apply_configuration", "args": {}}])
     words = ("node", "provision-state", node, "clean", "--clean-steps", wrong, "--wait", "60")
     result = ingot(*words, status=1)
@@ -171,10 +179,10 @@ def test_a_failure_is_told_in_one_line(ingot, node):
 
 
 def test_a_dry_run_changes_nothing(ingot, fleet, node):
-    told = read(ingot, "node", "provision-state", node, "provide", "--dry-run")
-    assert (True, "cleaning") == (told["accepted"], told["to"])
+    plan = read(ingot, "node", "provision-state", node, "provide", "--dry-run")
+    assert (True, "cleaning") == (plan["accepted"], plan["to"])
     people = ingot("node", "provision-state", node, "provide", "--dry-run").stdout
-    assert all(each["step"] in people for each in told["steps"])
+    assert all(each["step"] in people for each in plan["steps"])
     refused = ingot("node", "provision-state", node, "unrescue", "--dry-run", status=1)
     assert 'The requested action "unrescue" can not be performed' in refused.stderr
     assert ["manage"] == [each["kind"] for each in fleet.operations(node)]
@@ -207,13 +215,13 @@ def test_steps_are_listed_once_they_are_known(ingot, node):
     assert "Retry once it has run." in unknown.stderr
 
 
-def test_fields_are_set_and_taken_away(ingot, node):
+def test_fields_are_set_and_unset(ingot, node):
     ingot(
         "node", "set", node, "--property", "cpus=4", "--property", "note=a b", "--driver-info",
         "a/b=1", "--description", "the third", "--no-automated-clean",
     )  # fmt: skip
-    wanted = ("-c", "properties,driver_info,description,automated_clean")
-    fields = read(ingot, "node", "show", node, *wanted)
+    columns = ("-c", "properties,driver_info,description,automated_clean")
+    fields = read(ingot, "node", "show", node, *columns)
     assert {
         "properties": {"cpus": 4, "note": "a b"},
         "driver_info": {"a/b": 1},
@@ -221,7 +229,7 @@ def test_fields_are_set_and_taken_away(ingot, node):
         "automated_clean": False,
     } == fields
     ingot("node", "unset", node, "--property", "cpus", "--driver-info", "a/b", "--description")
-    fields = read(ingot, "node", "show", node, *wanted)
+    fields = read(ingot, "node", "show", node, *columns)
     assert ({"note": "a b"}, {}, None) == tuple(fields.values())[:3]
 
 
@@ -242,7 +250,7 @@ def test_power_and_maintenance(ingot, fleet, node):
     assert not fleet.get(f"nodes/{node}")["maintenance"]
 
 
-def test_what_was_done_is_told(ingot, node):
+def test_the_history_of_a_node_is_shown(ingot, node):
     (manage,) = read(ingot, "node", "operations", node)
     operation = read(ingot, "node", "operation", manage["uuid"])
     assert ["power.read"] == [f"{each['interface']}.{each['step']}" for each in operation["steps"]]
@@ -254,7 +262,38 @@ def test_what_was_done_is_told(ingot, node):
     assert ("fleet-1", True) == (conductor["hostname"], conductor["alive"])
 
 
-def test_lists_are_read_page_after_page(ingot, fleet):
+def is_served(fleet, node):
+    try:
+        return fleet.get(f"nodes/{node}")
+    except (OSError, AssertionError):
+        return None
+
+
+def test_events_are_listed_and_followed(ingot, fleet, node, process):
+    events = read(ingot, "events", "--node", node, "--limit", "100")
+    assert ["node.created", "manageable"] == [events[0]["type"], events[-1]["after"]]
+    assert events[-3:] == read(ingot, "events", "--node", node, "--limit", "3")
+    last = events[-1]["sequence"]
+    words = ("--follow", "--node", node, "--after", str(last), "-o", "json")
+    following = process("events", *words)
+    for reason in ("a", "b"):
+        ingot("node", "maintenance", node, "on", "--reason", reason)
+        if reason == "a":
+            first = json.loads(following.stdout.readline())
+            for pid in (killed := set(fleet.pids()["api"])):
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: killed.isdisjoint(fleet.pids()["api"]), "the end of the API")
+            until(lambda: is_served(fleet, node), "an API")
+        ingot("node", "maintenance", node, "off")
+    found = [first, *(json.loads(following.stdout.readline()) for _ in range(3))]
+    assert ["true", "false"] * 2 == [each["after"] for each in found]
+    numbers = [each["sequence"] for each in found]
+    assert sorted(numbers) == numbers
+    assert "node.maintenance" in ingot("events", "--node", node).stdout
+    ingot("events", "--type", "node", status=1)
+
+
+def test_lists_are_read_page_by_page(ingot, fleet):
     made = [f"page-{number}" for number in range(3)]
     for name in made:
         fleet._create("nodes", {"name": name, "driver": "fake-hardware", "owner": "pages"})
@@ -266,40 +305,40 @@ def test_lists_are_read_page_after_page(ingot, fleet):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "message"),
     [
-        (("show", "nobody"), 1, MISSING),
-        (("delete", "nobody"), 1, MISSING),
-        (("power", "nobody", "on"), 1, MISSING),
-        (("provision-state", "nobody", "manage"), 1, MISSING),
-        (("why", "nobody"), 1, MISSING),
+        (("show", "missing"), 1, MISSING),
+        (("delete", "missing"), 1, MISSING),
+        (("power", "missing", "on"), 1, MISSING),
+        (("provision-state", "missing", "manage"), 1, MISSING),
+        (("why", "missing"), 1, MISSING),
         (("show", ""), 2, "'' names nothing"),
         (("show", ".."), 2, "'..' names nothing"),
         (("list", "--state", "happy"), 1, "'happy' is not one of ['enroll', 'verifying',"),
         (("list", "-c", "uuid,colour"), 1, "Field(s) colour are not valid"),
         (("create", "--driver", "abacus"), 1, "abacus"),
         (("create",), 2, "--driver is needed: The hardware type"),
-        (("set", "nobody"), 2, "nothing to change was named"),
-        (("set", "nobody", "--property", "cpus"), 2, "--property: expected KEY=VALUE, not 'cpus'"),
+        (("set", "missing"), 2, "nothing to change was named"),
+        (("set", "missing", "--property", "cpus"), 2, "--property: expected KEY=VALUE, not 'cpus'"),
         (
-            ("provision-state", "nobody", "clean", "--clean-steps", "/none"),
+            ("provision-state", "missing", "clean", "--clean-steps", "/none"),
             2,
             "/none: No such file",
         ),
-        (("provision-state", "nobody", "clean", "--clean-steps", "[1,"), 2, "this is not JSON"),
-        (("maintenance", "nobody", "off", "--reason", "x"), 2, "--reason: only with on"),
-        (("power", "nobody", "on", "--soft"), 2, "--soft: only with off and reboot"),
+        (("provision-state", "missing", "clean", "--clean-steps", "[1,"), 2, "this is not JSON"),
+        (("maintenance", "missing", "off", "--reason", "x"), 2, "--reason: only with on"),
+        (("power", "missing", "on", "--soft"), 2, "--soft: only with off and reboot"),
         (("list", "--url", "ftp://here"), 2, "is no URL of a service"),
         (("list", "--url", "http://127.0.0.1:9"), 1, "no answer from http://127.0.0.1:9 (Conn"),
-        (("provision-state", "nobody", "fly"), 2, "fly"),
-        (("power", "nobody", "sideways"), 2, "sideways"),
+        (("provision-state", "missing", "fly"), 2, "fly"),
+        (("power", "missing", "sideways"), 2, "sideways"),
         (("lost",), 2, "lost"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_is_told_in_one_line(ingot, words, status, told):
+def test_an_error_is_reported_in_one_line(ingot, words, status, message):
     result = ingot("node", *words, status=status)
-    assert told in result.stderr
+    assert message in result.stderr
     assert "" == result.stdout
     if "Usage" not in result.stderr:
         assert 1 == len(result.stderr.splitlines())

@@ -1,4 +1,4 @@
-"""Commands for many nodes at once, and for what there is beside nodes, against a real service."""
+"""Commands for many nodes at once, and for other resources, against a real service."""
 
 import json
 import signal
@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from tests.e2e.command_line import INGOT, environment, on_terminal, piped
-from tests.support.fleet import Fleet, until
+from tests.e2e.command_line import environment, on_terminal, piped
+from tests.support import programs
+from tests.support.fleet import PATIENCE, Fleet, until
 
 RESET = {"interface": "bios", "step": "factory_reset"}
 MAC = "52:54:00:00:00:01"
@@ -22,7 +23,7 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture
 def ingot(fleet):
-    """Run a command; its answer, after a check of the exit status."""
+    """Run a command, and check its exit status; return its result."""
 
     def run(*words, status=0):
         answer = piped(fleet.url, *words)
@@ -34,7 +35,7 @@ def ingot(fleet):
 
 @pytest.fixture
 def rack(fleet, request):
-    """The names of twelve nodes that are owned by the project of the test's name."""
+    """Names of twelve nodes, owned by the project of the test's name."""
     names = [f"{request.node.name[5:30].replace('_', '-')}-{number:02}" for number in range(12)]
     for name in names:
         fleet._create("nodes", {"name": name, "driver": "fake-hardware", "owner": owner(request)})
@@ -54,7 +55,7 @@ def test_a_verb_takes_many_nodes_and_waits_for_all(ingot, fleet, rack):
     assert ["manage"] == [each["kind"] for each in fleet.operations(rack[-1])]
 
 
-def test_nodes_are_chosen_by_what_they_are(ingot, fleet, rack, request):
+def test_nodes_are_selected_by_their_fields(ingot, fleet, rack, request):
     where = ("--where", f"owner={owner(request)}", "--where", "maintenance=false")
     ingot("node", "maintenance", rack[0], "on")
     answer = ingot("node", "set", *where, "--description", "chosen")
@@ -65,11 +66,13 @@ def test_nodes_are_chosen_by_what_they_are(ingot, fleet, rack, request):
     ).lines
 
 
-def test_failures_stand_at_the_end_with_their_reasons_and_the_rest_is_done(ingot, fleet, rack):
-    answer = ingot("node", "maintenance", "nobody", *rack, "nothing", "on", status=1)
+def test_failures_are_listed_last_with_their_reasons_and_other_nodes_are_changed(
+    ingot, fleet, rack
+):
+    answer = ingot("node", "maintenance", "missing", *rack, "nothing", "on", status=1)
     assert len(rack) == len(answer.lines)
     assert [
-        "nobody: Node nobody could not be found.",
+        "missing: Node missing could not be found.",
         "nothing: Node nothing could not be found.",
         "ingot: 2 of 14 nodes failed, for the reasons above",
     ] == answer.errors
@@ -77,13 +80,13 @@ def test_failures_stand_at_the_end_with_their_reasons_and_the_rest_is_done(ingot
 
 
 def test_scripts_get_one_document_for_many_nodes(ingot, rack):
-    found = ingot("node", "maintenance", rack[0], "nobody", "on", "-o", "json", status=1).read()
-    assert [(rack[0], True), ("nobody", False)] == [(each["node"], each["ok"]) for each in found]
-    assert found[1]["error"].startswith("Node nobody")
+    found = ingot("node", "maintenance", rack[0], "missing", "on", "-o", "json", status=1).read()
+    assert [(rack[0], True), ("missing", False)] == [(each["node"], each["ok"]) for each in found]
+    assert found[1]["error"].startswith("Node missing")
     assert found[0]["result"]["maintenance"] is True
 
 
-def test_who_waits_too_short_for_some_of_many_is_told_by_the_exit_status(ingot, fleet, rack):
+def test_the_exit_status_reports_a_wait_that_timed_out_for_some_of_many_nodes(ingot, fleet, rack):
     ingot("node", "provision-state", *rack[:2], "manage", "--wait", "60")
     hold = json.dumps([{"step": "hold"}])
     words = ("node", "provision-state", *rack[:2], "clean", "--clean-steps", hold)
@@ -94,13 +97,15 @@ def test_who_waits_too_short_for_some_of_many_is_told_by_the_exit_status(ingot, 
 
 def test_an_interrupt_ends_the_wait_for_many_nodes_at_once(ingot, fleet, rack):
     ingot("node", "provision-state", *rack[:2], "manage", "--wait", "60")
-    steps = json.dumps([{"interface": "power", "step": "wait", "args": {"seconds": 20}}])
+    steps = json.dumps([{"interface": "power", "step": "wait", "args": {"seconds": 30}}])
     words = ("node", "provision-state", *rack[:2], "clean", "--clean-steps", steps, "--wait")
-    process = subprocess.Popen([INGOT, *words], env=environment(fleet.url))
+    environ = environment(fleet.url)
+    process = programs.start("workers.ingot:main", argv=words, environ=environ)
     try:
         until(lambda: fleet.operations(rack[1])[0]["kind"] == "clean", "the clean")
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) not in {0, None}
+        assert process.wait(PATIENCE) not in {0, None}
+        assert fleet.operations(rack[1])[0]["finished_at"] is None, "the wait went on"
     finally:
         process.kill()
         process.wait()
@@ -108,7 +113,7 @@ def test_an_interrupt_ends_the_wait_for_many_nodes_at_once(ingot, fleet, rack):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("abort",), "name nodes, or choose them"),
         (("abort", "n", "--where", "driver=ipmi"), "one of both"),
@@ -121,18 +126,18 @@ def test_an_interrupt_ends_the_wait_for_many_nodes_at_once(ingot, fleet, rack):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_command_line_that_is_wrong_is_an_exit_status_of_its_own(ingot, words, told):
+def test_a_wrong_command_line_has_its_own_exit_status(ingot, words, message):
     (error,) = ingot("node", *words, status=2).errors
-    assert told in error
+    assert message in error
 
 
-def test_a_filter_that_is_not_known_changes_no_node(ingot, rack, fleet):
+def test_an_unknown_filter_changes_no_node(ingot, rack, fleet):
     ingot("node", "maintenance", "--where", "colour=red", "on", status=1)
     ingot("node", "maintenance", "--where", "owner=null", "on")
     assert not any(fleet.get(f"nodes/{name}")["maintenance"] for name in rack)
 
 
-def test_who_destroys_by_a_filter_is_asked(fleet, ingot, rack, request):
+def test_deletion_by_a_filter_needs_a_confirmation(fleet, ingot, rack, request):
     words = ("node", "delete", "--where", f"owner={owner(request)}")
     assert "--yes" in ingot(*words, status=2).errors[-1]
     answer = on_terminal(fleet.url, *words, answer="n\n")
@@ -158,7 +163,7 @@ def test_a_machine_is_enrolled_with_its_port(ingot, fleet):
         "port", "show", MAC, "-c", "name,extra", "-o", "json"
     ).read()
     ingot("port", "delete", MAC)
-    assert "whose address is" in ingot("port", "delete", MAC, status=1).errors[0]
+    assert f"address is {MAC}" in ingot("port", "delete", MAC, status=1).errors[0]
     assert "--node is needed" in ingot("port", "create", "--address", MAC, status=2).errors[0]
     assert "nothing to change" in ingot("port", "set", MAC, status=2).errors[0]
 
@@ -180,6 +185,29 @@ def test_steps_are_kept_under_a_name(ingot, kind, more):
     ingot(kind, "delete", "CUSTOM_KEPT")
     assert [] == ingot(kind, "list", "-o", "json").read()
     assert "--steps is needed" in ingot(kind, "create", "--name", "x", status=2).errors[0]
+
+
+def test_a_webhook_is_kept_and_replayed(ingot, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of sixteen characters\n")
+    url = "https://receiver.invalid/events"
+    create = ("webhook", "create", "--name", "cmdb", "--receiver", url)
+    ingot(*create, "--secret-file", secret, "--type", "node.created", "--type", "node.deleted")
+    shown = ingot("webhook", "show", "cmdb", "-o", "json").read()
+    assert (["node.created", "node.deleted"], url) == (shown["types"], shown["url"])
+    ingot("webhook", "set", "cmdb", "--no-enabled", "--secret-file", secret)
+    assert ["cmdb\tfalse"] == ingot("webhook", "list", "-o", "value", "-c", "name,enabled").lines
+    ingot("webhook", "unset", "cmdb", "--type")
+    assert [] == ingot("webhook", "failures", "cmdb", "-o", "json").read()
+    assert "after: required" in ingot("webhook", "replay", "cmdb", status=1).errors[0]
+    assert (
+        "cmdb: the events after 0 are posted again"
+        in ingot("webhook", "replay", "cmdb", "--after", "0").lines[0]
+    )
+    ingot("webhook", "delete", "cmdb")
+    assert "--secret-file is needed" in ingot(*create, status=2).errors[0]
+    missing = ingot(*create, "--secret-file", tmp_path / "none", status=2)
+    assert "No such file" in missing.errors[0]
 
 
 def test_a_node_is_allocated(ingot, fleet):
@@ -205,7 +233,7 @@ def test_a_node_is_allocated(ingot, fleet):
     assert [] == ingot("allocation", "list", "-o", "json").read()
 
 
-def test_what_belongs_to_a_node_is_seen_and_set(ingot, fleet):
+def test_parts_of_a_node_are_shown_and_set(ingot, fleet):
     ingot("node", "create", "--driver", "fake-hardware", "--name", "parts")
     ingot("node", "provision-state", "parts", "manage", "--wait", "60")
     ingot("node", "trait", "add", "parts", "CUSTOM_A", "CUSTOM_B")
@@ -227,7 +255,7 @@ def test_what_belongs_to_a_node_is_seen_and_set(ingot, fleet):
     assert {"power", "deploy"} <= {each["interface"] for each in interfaces}
 
 
-def test_drivers_and_what_they_need_are_shown(ingot):
+def test_drivers_and_their_properties_are_shown(ingot):
     assert {"fake-hardware", "redfish"} <= set(
         ingot("driver", "list", "-o", "value", "-c", "name").lines
     )
@@ -239,15 +267,15 @@ def test_drivers_and_what_they_need_are_shown(ingot):
     assert "redfish_address" in known
 
 
-def test_the_releases_of_both_sides_are_told(ingot):
+def test_the_releases_of_client_and_service_are_shown(ingot):
     (line,) = ingot("--version").lines
-    told = ingot("version", "-o", "json").read()
-    assert f"ingot {told['client']}" == line
-    assert told["client"] == told["service"]
+    releases = ingot("version", "-o", "json").read()
+    assert f"ingot {releases['client']}" == line
+    assert releases["client"] == releases["service"]
 
 
-def test_a_command_starts_without_what_only_the_service_needs(fleet):
-    """Of what is imported, not of time: a busy machine would tell nothing of that."""
+def test_a_command_starts_without_modules_that_only_the_service_needs(fleet):
+    """Check imports, not time, which depends on the load of the machine."""
     program = (
         "import sys\nsys.argv = ['ingot', *sys.argv[1:]]\nfrom workers import ingot\n"
         "try:\n    ingot.main()\nfinally:\n    sys.stderr.write(' '.join(sys.modules))"

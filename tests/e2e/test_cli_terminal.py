@@ -11,7 +11,7 @@ from tests.support.fleet import Fleet
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 RED = "\x1b[1;31m"
-#: Nothing listens there.
+#: No process listens there.
 DEAD = "http://127.0.0.1:9"
 
 
@@ -23,7 +23,7 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rack(fleet):
-    """The URL of a service with a good node, one that could not be verified, and one unnamed."""
+    """URL of a service with a good node, one that could not be verified, and one without a name."""
     info = {"redfish_address": DEAD, "redfish_username": "u", "redfish_password": "p"}
     fleet._create("nodes", {"name": "rack1-good", "driver": "fake-hardware"})
     fleet._create("nodes", {"name": "rack1-dead", "driver": "redfish", "driver_info": info})
@@ -35,7 +35,7 @@ def rack(fleet):
 
 @pytest.fixture(scope="module")
 def operation(rack):
-    """The UUID of the operation that failed."""
+    """UUID of the failed operation."""
     words = ("node", "operations", "rack1-dead", "-o", "value", "-c", "uuid")
     return piped(rack, *words).lines[0]
 
@@ -84,19 +84,19 @@ def test_a_list_has_a_line_for_each_node_that_begins_with_its_name(rack):
     assert any("BMC http://127.0.0.1:9 did" in line for line in lines)
 
 
-def test_an_operation_shows_its_error_in_words(rack):
+def test_an_operation_shows_its_error_as_a_sentence(rack):
     lines = shown(on_terminal(rack, "node", "operations", "rack1-dead"))
     assert "BMC http://127.0.0.1:9 did not answer" in "\n".join(lines)
     assert "{" not in "\n".join(lines)
 
 
-def test_trouble_stands_out_on_a_terminal(rack):
-    told = {
+def test_errors_are_coloured_on_a_terminal(rack):
+    coloured = {
         "node list": "\x1b[31mBMC",
         "node operations rack1-dead": f"{RED}failed",
         "node history rack1-dead": f"{RED}ERROR",
     }
-    for words, expected in told.items():
+    for words, expected in coloured.items():
         assert expected in "\n".join(on_terminal(rack, *words.split()).lines)
     assert "\x1b[32mmanageable" in "\n".join(on_terminal(rack, "node", "list").lines)
 
@@ -105,7 +105,7 @@ def test_trouble_stands_out_on_a_terminal(rack):
     ("words", "environ"),
     [(("--no-color",), {}), ((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"})],
 )
-def test_a_terminal_that_wants_no_colour_gets_none(rack, words, environ):
+def test_a_terminal_without_colour_gets_none(rack, words, environ):
     answer = on_terminal(rack, "node", "list", *words, **environ)
     assert "rack1-dead" in "\n".join(answer.lines)
     assert "\x1b" not in "\n".join(answer.lines)
@@ -122,14 +122,14 @@ def test_a_pipe_gets_every_column_and_colours_only_if_asked(rack):
     )
 
 
-def test_scripts_get_the_fields_that_they_always_got(rack):
+def test_scripts_get_stable_fields(rack):
     fields = ["uuid", "name", "provision_state", "power_state", "maintenance"]
     assert [fields] * 3 == [list(each) for each in piped(rack, "node", "list", "-o", "json").read()]
     lines = piped(rack, "node", "list", "-o", "value").lines
     assert [5] * 3 == [line.count("\t") + 1 for line in lines]
 
 
-def test_nodes_that_something_is_wrong_with_can_be_listed(rack, fleet):
+def test_nodes_with_errors_can_be_listed(rack, fleet):
     words = ("node", "list", "--failed", "-o", "value", "-c", "name")
     assert ["rack1-dead"] == piped(rack, *words).lines
     assert [] == piped(rack, *words, "--driver", "fake-hardware").lines
@@ -145,7 +145,7 @@ def test_the_operations_of_the_fleet_are_listed(rack):
     assert [] == piped(rack, "operation", "list", "--active", "-o", "json").read()
 
 
-def test_a_failure_is_told_in_sentences(rack):
+def test_a_failure_is_reported_in_sentences(rack):
     ended = piped(rack, "node", "provision-state", "rack1-dead", "manage", "--wait", "60")
     assert 1 == ended.status
     assert "did not answer (ConnectionError). Check that its address" in ended.errors[-1]

@@ -1,4 +1,4 @@
-"""Many clients that write at once, over HTTP to several processes, on each database."""
+"""Many concurrent clients that write, over HTTP to several processes, on each database."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,12 +18,14 @@ def fleet(request, tmp_path_factory):
         server = request.getfixturevalue("postgresql_server")
         options = ["--database", server.database()]
     folder = tmp_path_factory.mktemp("fleet")
-    with Fleet(folder, *options, conductors=1) as running:
+    # one process may get the connections of all clients
+    polls = {"INGOT_API_POLLING_THREADS_PER_CALLER": str(CLIENTS)}
+    with Fleet(folder, *options, conductors=1, **polls) as running:
         yield running
 
 
 def at_once(work):
-    """What `work(session, number)` returns to each of the clients; they begin together."""
+    """Results of `work(session, number)` of each of the clients, which start together."""
 
     def one(number):
         with requests.Session() as session:
@@ -35,8 +37,8 @@ def at_once(work):
         return list(pool.map(one, range(CLIENTS)))
 
 
-def test_changes_of_one_node_are_all_made(fleet):
-    """Each adds a key of its own to the same document: none overwrites another's."""
+def test_concurrent_changes_of_one_node_are_all_made(fleet):
+    """Each client adds a key to the same document: none overwrites another's."""
     (node,) = fleet.create_nodes(1)
     url = f"{fleet.url}/v1/nodes/{node}"
 
@@ -49,8 +51,10 @@ def test_changes_of_one_node_are_all_made(fleet):
     assert expected == fleet.get(f"nodes/{node}")["extra"]
 
 
-def test_changes_with_a_tag_that_has_passed_are_refused_until_they_are_made_anew(fleet):
-    """Read, count up, write back what was read: with If-Match, no count is lost."""
+def test_changes_with_an_outdated_tag_are_refused_until_they_are_repeated_with_the_present_one(
+    fleet,
+):
+    """Read a counter, increment it, write it back with If-Match: no increment is lost."""
     made = requests.post(
         f"{fleet.url}/v1/nodes", json={"driver": "fake-hardware", "extra": {"n": 0}},
         headers=VERSION, timeout=60,
@@ -71,11 +75,11 @@ def test_changes_with_a_tag_that_has_passed_are_refused_until_they_are_made_anew
 
     answers = at_once(count_up)
     assert [200] * CLIENTS == [status for status, _ in answers]
-    assert 0 < sum(refused for _, refused in answers), "nobody met anybody: this showed nothing"
+    assert 0 < sum(refused for _, refused in answers), "no two clients conflicted"
     assert CLIENTS == requests.get(url, headers=VERSION, timeout=60).json()["extra"]["n"]
 
 
-def test_a_name_is_given_once(fleet):
+def test_concurrent_creations_with_one_name_succeed_once(fleet):
     body = {"driver": "fake-hardware", "name": "the-one"}
 
     def create(session, _number):
@@ -85,7 +89,7 @@ def test_a_name_is_given_once(fleet):
 
 
 def test_different_nodes_do_not_disturb_each_other(fleet):
-    """Each client takes a node of its own through creation, changes, a verb and deletion."""
+    """Each client takes its own node through creation, changes, a verb and deletion."""
 
     def live(session, number):
         made = session.post(

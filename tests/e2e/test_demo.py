@@ -16,7 +16,7 @@ TIMEOUT = 120
 
 
 class Demo:
-    """One run of the demo, its files under `folder`."""
+    """One run of the demo, with its files under `folder`."""
 
     def __init__(self, folder, *arguments):
         folder.mkdir()
@@ -26,7 +26,7 @@ class Demo:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "workers.demo", "--pace", "0.2", *arguments],
             cwd=ROOT,
-            # settings of somebody's service must not reach the demo's
+            # settings of a running service must not reach the demo
             env={**os.environ, name: value, "TMPDIR": str(folder), "INGOT_API_PORT": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -34,12 +34,12 @@ class Demo:
         )
 
     def processes(self):
-        """Every living process that it or a descendant of it started."""
-        # Redis has no mark: it overwrites its environment
+        """Pids of the living processes that the demo or its descendants have started."""
+        # Redis lacks the mark: it overwrites its environment
         return marked(self.mark) | inside(self.folder)
 
     def read_until(self, text):
-        """Its output up to the line that holds `text`."""
+        """Read the output up to the line that has `text`."""
         read = []
         for line in self.process.stdout:
             read.append(line)
@@ -48,7 +48,7 @@ class Demo:
         raise AssertionError("".join(read))
 
     def end(self):
-        """(exit status, the rest of its output)"""
+        """Wait for the end; return (exit status, rest of the output)."""
         out, _ = self.process.communicate(timeout=TIMEOUT)
         return self.process.returncode, out
 
@@ -66,12 +66,12 @@ def demo(folder, *arguments):
 
 
 def gone(run):
-    """Nothing is left of a run: no process and no file."""
+    """Check that a run has left no process and no file."""
     assert set() == run.processes()
     assert [] == list(run.folder.iterdir())
 
 
-def test_two_demos_beside_each_other_lose_no_machine_and_leave_nothing_behind(tmp_path):
+def test_two_concurrent_demos_lose_no_machine_and_leave_nothing_behind(tmp_path):
     once = demo(tmp_path / "once", "--once", "--machines", "4")
     stays = demo(tmp_path / "stays", "--machines", "2")
     with once as first, stays as second:
@@ -89,7 +89,7 @@ def test_two_demos_beside_each_other_lose_no_machine_and_leave_nothing_behind(tm
         assert "2 of 2 machines are active" in shown
         url = re.search(r"the service runs at (\S+)", shown)[1]
         assert url not in out
-        script = "set -e\n" + second.read_until("--wait")  # what it tells to try
+        script = "set -e\n" + second.read_until("--wait")  # the commands that it suggests
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
         for expected in ("provision state", "available", "deploy", "power on"):
             assert expected in done.stdout
@@ -108,7 +108,7 @@ def test_a_stop_in_the_middle_leaves_nothing_behind(tmp_path):
         gone(run)
 
 
-def test_what_cannot_be_is_one_line(tmp_path):
+def test_a_wrong_argument_is_reported_in_one_line(tmp_path):
     with demo(tmp_path / "demo", "--machines", "0") as run:
         status, out = run.end()
         assert (2, "--machines: from 1 to 200") == (status, out.splitlines()[-1][-25:])

@@ -1,14 +1,16 @@
-"""What an operator sees who starts the service for the first time."""
+"""Output of the service at its first start."""
 
 import json
 
 from tests.support.fleet import Fleet, until
 
+TIE = "bios.factory_reset:5,bios.cache_bios_settings:5"
 
-def test_the_first_start_has_nothing_to_warn_of(tmp_path):
-    with Fleet(tmp_path, conductors=1) as fleet:
+
+def test_the_first_start_logs_no_warning(tmp_path):
+    with Fleet(tmp_path, conductors=1, forked=False) as fleet:
         with fleet.redis() as client:
-            until(lambda: client.exists("ingot:epoch"), "the first look for what got lost")
+            until(lambda: client.exists("ingot:epoch"), "the first run of the reconciler")
         (node,) = fleet.create_nodes(1)
         fleet.provision([node], "manage")
         fleet.await_state([node], "manageable")
@@ -17,3 +19,16 @@ def test_the_first_start_has_nothing_to_warn_of(tmp_path):
     assert "up.ready" in {line["event"] for line in lines}
     assert [] == [line for line in lines if line["level"] not in ("debug", "info")]
     assert "SecurityWarning" not in text
+
+
+def test_a_conductor_logs_the_hardware_types_that_a_tie_of_priorities_refuses(tmp_path):
+    with Fleet(tmp_path, conductors=1, INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE=TIE) as fleet:
+        refused = until(lambda: fleet.log("hardware_type.refused"), "the log entry")
+        loaded = {each["name"] for each in fleet.get("drivers")["drivers"]}
+    (why,) = (each["why"] for each in refused if each["hardware_type"] == "redfish")
+    for words in ("'factory_reset'", "'cache_bios_settings'", "priority 5",
+                  "[conductor]clean_step_priority_override"):  # fmt: skip
+        assert words in why
+    assert {"error"} == {each["level"] for each in refused}
+    assert "ipmi" in loaded
+    assert "redfish" not in loaded

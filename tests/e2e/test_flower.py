@@ -1,4 +1,4 @@
-"""Celery's monitors on the broker of a running service: each step is a task of its own."""
+"""Celery's monitors on the broker of a running service: each step is a task."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 import requests
 from celery import Celery
 
-from tests.support.fleet import Fleet, until
+from tests.support.fleet import PATIENCE, Fleet, until
 from tests.support.ports import free_port
 
 BIN = Path(sys.executable).parent
@@ -31,7 +31,7 @@ def broker(fleet):
 
 @contextmanager
 def flower_on(fleet, folder):
-    """The address of Flower's API."""
+    """Run Flower; yield the address of its API."""
     port = free_port()
     environ = {
         **os.environ,
@@ -50,12 +50,12 @@ def flower_on(fleet, folder):
             yield f"http://127.0.0.1:{port}/api"
         finally:
             flower.terminate()
-            flower.wait(10)
+            flower.wait(PATIENCE)
 
 
 @contextmanager
 def events_on(fleet):
-    """The task events of the service, as `celery events` sees them, while they come."""
+    """Collect the task events of the service, as `celery events` does."""
     seen = []
     with (
         Celery("monitor", broker=broker(fleet)) as application,
@@ -74,11 +74,11 @@ def events_on(fleet):
             yield seen
         finally:
             receiver.should_stop = True
-            thread.join(10)
+            thread.join(PATIENCE)
 
 
 def planned(fleet, node):
-    """The steps of a node's operations by kind, as the API shows them."""
+    """Steps of a node's operations by kind, as the API shows them."""
     return {
         each["kind"]: [f"{step['interface']}.{step['step']}" for step in each["steps"]]
         for each in fleet.operations(node)
@@ -86,7 +86,7 @@ def planned(fleet, node):
 
 
 def chains(seen):
-    """The tasks of each chain that has ended, in order: [(name, event that ended it)]."""
+    """Tasks of each chain that has ended, in order: [(name, event that ended it)]."""
     received = {each["uuid"]: each for each in seen if each["type"] == "task-received"}
     ended = {
         each["uuid"]: each["type"]
@@ -101,14 +101,18 @@ def chains(seen):
     return [tasks for tasks in found.values() if all(end for _, end in tasks)]
 
 
-def test_monitors_show_each_step_as_a_task_by_its_name(tmp_path):
+def test_monitors_show_each_step_as_a_task_with_its_name(tmp_path):
     with (
-        Fleet(tmp_path, conductors=1, INGOT_BROKER_EVENTS="true") as fleet,
+        Fleet(
+            tmp_path, conductors=1, INGOT_BROKER_EVENTS="true", INGOT_BROKER_REMOTE_CONTROL="true"
+        ) as fleet,
         events_on(fleet) as seen,
         flower_on(fleet, tmp_path) as flower,
     ):
         until(lambda: answers(f"{flower}/workers?refresh=1"), "a worker in Flower")
         until(lambda: seen, "an event")
+        # Flower shows no task that runs before its own subscription: by its first event it has one
+        until(lambda: answers(f"{flower}/workers?status=1"), "an event in Flower")
         (node,) = fleet.create_nodes(1)
         for verb, state in VERBS.items():
             fleet.provision([node], verb)
@@ -122,9 +126,13 @@ def test_monitors_show_each_step_as_a_task_by_its_name(tmp_path):
             return answers(f"{flower}/tasks") or {}
 
         names = {label for labels in steps.values() for label in labels}
-        until(lambda: names <= {each["name"] for each in tasks().values()}, "all steps in Flower")
-        shown = {key: each for key, each in tasks().items() if each["name"] in names}
-        assert {"SUCCESS"} == {each["state"] for each in shown.values()}
+
+        def ended():
+            found = {key: each for key, each in tasks().items() if each["name"] in names}
+            states = {each["name"]: each["state"] for each in found.values()}
+            return found if dict.fromkeys(names, "SUCCESS") == states else None
+
+        shown = until(ended, "the end of all steps in Flower")
         assert "'done'" in {each["result"] for each in shown.values()}
         for each in shown.values():
             assert node in each["args"]
@@ -133,7 +141,7 @@ def test_monitors_show_each_step_as_a_task_by_its_name(tmp_path):
         assert "conductor@fleet-1" in answers(f"{flower}/workers")
 
 
-def test_a_step_that_fails_is_a_task_that_failed_for_its_reason(tmp_path):
+def test_a_failed_step_is_a_failed_task_with_its_error(tmp_path):
     with (
         Fleet(tmp_path, conductors=1, INGOT_BROKER_EVENTS="true") as fleet,
         events_on(fleet) as seen,
@@ -151,7 +159,7 @@ def test_a_step_that_fails_is_a_task_that_failed_for_its_reason(tmp_path):
 
 
 def answers(url):
-    """What Flower answers, None while it does not."""
+    """Flower's response; None while there is none."""
     try:
         answer = requests.get(url, timeout=5)
     except requests.ConnectionError:
@@ -159,22 +167,30 @@ def answers(url):
     return answer.json() if answer.ok else None
 
 
-def test_the_queue_of_a_stopped_conductor_holds_the_chain_of_what_is_to_be_done(tmp_path):
+def message_of(redis, node):
+    """The queued message of a node's operation, its arguments and its embedded chain; None if there is none."""
+    for raw in redis.lrange("conductor.fleet-1", 0, -1):
+        message = json.loads(raw)
+        args, _, embedded = json.loads(base64.b64decode(message["body"]))
+        if args[0] == node:
+            return message, args, embedded
+    return None
+
+
+def test_the_queue_of_a_stopped_conductor_has_the_chain_of_the_remaining_steps(tmp_path):
     with Fleet(
         tmp_path, conductors=1, INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT="60", INGOT_CONDUCTOR_RESEND_AFTER="60"
     ) as fleet:  # fmt: skip
-        taken, node = fleet.create_nodes(2)  # Redis gives the first to the read that is under way
+        first, node = fleet.create_nodes(2)  # a pending read of the queue may get the first message
         conductor = fleet.conductor(1)
         os.kill(conductor, signal.SIGSTOP)
         try:
-            for each in (taken, node):
+            for each in (first, node):
                 fleet.provision([each], "manage")
             with fleet.redis() as redis:
-                (raw,) = until(lambda: redis.lrange("conductor.fleet-1", 0, -1), "a message")
+                message, args, embedded = until(lambda: message_of(redis, node), "a message")
         finally:
             os.kill(conductor, signal.SIGCONT)
-        message = json.loads(raw)
-        args, _, embedded = json.loads(base64.b64decode(message["body"]))
         rest = [each["options"]["shadow"] for each in reversed(embedded["chain"] or [])]
         operation = fleet.operations(node)[0]
         assert [f"{step['interface']}.{step['step']}" for step in operation["steps"]] == [

@@ -1,4 +1,4 @@
-"""Verbs over real processes, Redfish and agents: simulated machines, and what they were told."""
+"""Verbs over real processes, Redfish and agents, checked by the logs of simulated machines."""
 
 import time
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.support.fleet import AGENTS, Fleet, until
 
 BURN = {"interface": "deploy", "step": "burnin_cpu"}
 ERASE = {"interface": "deploy", "step": "erase_devices"}
-#: One step takes long enough to be aborted in it.
+#: One step is long enough to be aborted.
 PACE = {
     "boot_seconds": 0.5, "heartbeat_gap": 0.5, "retry_factor": 0.05,
     "step_seconds": {"deploy.burnin_cpu": 4, "*": 0.1},
@@ -19,7 +19,7 @@ PACE = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A fleet and its simulated machines: (fleet, simulator, node of each machine)"""
+    """A fleet and its simulated machines: (fleet, simulator, node of each machine)."""
     with (
         running(machines=4, **PACE) as simulator,
         Fleet(
@@ -44,7 +44,7 @@ def step_now(fleet, node, kind):
     return fleet.get(f"nodes/{node}")[f"{kind}_step"].get("step")
 
 
-def test_a_manual_clean_runs_in_band_steps_in_order_and_they_are_listed_afterwards(site):
+def test_a_manual_clean_runs_in_band_steps_in_order_and_lists_them_afterwards(site):
     fleet, _, (node, *_) = site
     path = f"{fleet.url}/v1/nodes/{node}/cleaning/steps"
     assert 202 == fleet.http.get(path).status_code
@@ -59,7 +59,7 @@ def test_a_manual_clean_runs_in_band_steps_in_order_and_they_are_listed_afterwar
     assert ["erase_devices_metadata", "erase_devices"] == listed
 
 
-def test_a_step_that_must_not_be_interrupted_ends_before_the_abort(site):
+def test_an_abort_waits_for_the_end_of_a_step_that_must_not_be_interrupted(site):
     fleet, _, (_, node, *_) = site
     ask(fleet, node, "clean", clean_steps=[BURN, ERASE])
     until(lambda: step_now(fleet, node, "clean") == "burnin_cpu", "the step")
@@ -74,7 +74,7 @@ def test_a_step_that_must_not_be_interrupted_ends_before_the_abort(site):
     assert "skipped" == steps["erase_devices"]["state"]
 
 
-def test_abort_while_the_agent_boots_switches_the_machine_off_within_seconds(site):
+def test_an_abort_while_the_agent_boots_switches_the_machine_off_within_seconds(site):
     fleet, simulator, (_, _, node, _) = site
     machine = simulator.machines[2]
     machine.faults = replace(machine.faults, boot_seconds=60)
@@ -83,7 +83,7 @@ def test_abort_while_the_agent_boots_switches_the_machine_off_within_seconds(sit
     began = time.monotonic()
     ask(fleet, node, "abort")
     fleet.await_state([node], "clean failed")
-    until(lambda: not fleet.get(f"nodes/{node}")["reservation"], "the end of the tidying")
+    until(lambda: not fleet.get(f"nodes/{node}")["reservation"], "the end of the cleanup")
     assert 10 > time.monotonic() - began
     assert "Off" == machine.power
     row = fleet.get(f"nodes/{node}")
@@ -127,7 +127,7 @@ def test_an_instance_is_deployed_serviced_rescued_and_unrescued(site):
     fleet.await_state([node], "available")
 
 
-def test_a_ramdisk_without_the_deploy_extension_deploys_and_takes_the_instance_down(site):
+def test_an_instance_is_deployed_and_removed_by_a_ramdisk_without_the_deploy_extension(site):
     fleet, simulator, nodes = site
     node, machine = nodes[0], simulator.machines[0]
     simulator.set_faults(0, lacks=["deploy", "standby.get_partition_uuids"])
@@ -136,7 +136,7 @@ def test_a_ramdisk_without_the_deploy_extension_deploys_and_takes_the_instance_d
         fleet.await_state([node], state)
     until(lambda: machine.runs == "instance", "its instance")
     assert machine.disk is not None
-    told = [each["what"] for each in machine.log if each["kind"] == "agent"]
-    assert [True, False] == [what in told for what in ("prepare_image", "execute_deploy_step")]
+    commands = [each["what"] for each in machine.log if each["kind"] == "agent"]
+    assert [True, False] == [what in commands for what in ("prepare_image", "execute_deploy_step")]
     fleet.provision([node], "deleted")
     fleet.await_state([node], "available")

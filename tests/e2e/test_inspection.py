@@ -1,4 +1,4 @@
-"""Inspection over real processes: simulated machines report themselves, whoever dies meanwhile."""
+"""Inspection over real processes: simulated machines report themselves while conductors die."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.support.fleet import AGENTS, Fleet, until
 from tests.support.web import Handler, serving
 
 PACE = {"boot_seconds": 0.5, "heartbeat_gap": 0.5, "retry_factor": 0.05}
-#: Out of what the agents say, what is made of it.
+#: A rule on the agents' reports.
 RULE = {
     "conditions": [{"op": "gt", "args": {"values": ["{inventory.cpu.count}", 4]}}],
     "actions": [
@@ -24,17 +24,17 @@ RULE = {
 
 @pytest.fixture
 def listener():
-    """A service that rules call: answers wait until it is opened. (URL, paths asked for, gate)"""
-    asked, gate = [], threading.Event()
+    """A service that rules call; it answers once the gate is set: (URL, requested paths, gate)."""
+    requested, gate = [], threading.Event()
 
     class Slow(Handler):
         def do_GET(self):
-            asked.append(self.path)
+            requested.append(self.path)
             gate.wait(60)
             self.answer(200)
 
     with serving(Slow) as server:
-        yield server.url, asked, gate
+        yield server.url, requested, gate
         gate.set()
 
 
@@ -43,7 +43,7 @@ def site(tmp_path_factory):
     """
     Three conductors and ten machines whose nodes are manageable, without ports; one rule.
 
-    Each of the tests of deaths takes one conductor away, and works with the first nine.
+    Each test of deaths removes one conductor, and works with the first nine machines.
     """
     with (
         running(machines=10, **PACE) as simulator,
@@ -88,7 +88,7 @@ def one_waits_with(fleet, name):
     return ("inspect wait", name) in fleet.states("conductor").values()
 
 
-def test_machines_are_inspected_though_a_conductor_dies_while_their_agents_boot(site):
+def test_machines_are_inspected_although_a_conductor_dies_while_their_agents_boot(site):
     fleet, simulator, (*nodes, _) = site
     fleet.provision(nodes, "inspect")
     until(partial(one_waits_with, fleet, "fleet-1"), "inspect wait")
@@ -97,16 +97,16 @@ def test_machines_are_inspected_though_a_conductor_dies_while_their_agents_boot(
     assert_inspected(fleet, simulator, nodes)
 
 
-def test_an_agent_whose_report_nobody_took_is_asked(site):
+def test_an_agent_whose_report_was_not_accepted_is_asked_for_it(site):
     """As after an outage of the service: an agent posts five times, then it looks its node up."""
     fleet, simulator, (*_, node) = site
-    machine, asked = simulator.machines[-1], []
+    machine, reports = simulator.machines[-1], []
     port = {"node_uuid": node, "address": machine.mac}
     assert 201 == fleet.http.post(f"{fleet.url}/v1/ports", json=port, timeout=30).status_code
 
     class Away(Handler):
         def do_POST(self):
-            asked.append(self.body())
+            reports.append(self.body())
             self.answer(503)
 
     with serving(Away) as away:
@@ -116,21 +116,19 @@ def test_an_agent_whose_report_nobody_took_is_asked(site):
         assert 200 == answer.status_code, answer.text
         fleet.provision([node], "inspect")
         fleet.await_state([node], "manageable")
-    assert 5 == len(asked)
-    assert fleet.get(f"nodes/{node}/inventory")["inventory"] == asked[0]["inventory"]
+    assert 5 == len(reports)
+    assert fleet.get(f"nodes/{node}/inventory")["inventory"] == reports[0]["inventory"]
     assert "large" == fleet.get(f"nodes/{node}")["resource_class"]
     assert ("Off", {"Cd": "", "Floppy": ""}) == (machine.power, machine.media)
 
 
-def test_hooks_and_rules_begin_again_when_their_conductor_dies_in_the_middle_of_them(
-    site, listener
-):
+def test_hooks_and_rules_restart_when_their_conductor_dies_in_the_middle_of_them(site, listener):
     fleet, simulator, (*nodes, _) = site
-    url, asked, gate = listener
+    url, requested, gate = listener
     call = {"op": "api-call", "args": {"url": f"{url}/{{node.uuid}}", "timeout": 60}}
     make_rule(fleet, actions=[call], priority=5)
     fleet.provision(nodes, "inspect")
-    until(lambda: len(set(asked)) == len(nodes), "all rules at work")
+    until(lambda: len(set(requested)) == len(nodes), "the rules of all nodes")
     victim = fleet.get(f"nodes/{nodes[0]}")["conductor"]
     owners = fleet.states("conductor")
     hit = {node for node in nodes if owners[node][1] == victim}
@@ -139,7 +137,7 @@ def test_hooks_and_rules_begin_again_when_their_conductor_dies_in_the_middle_of_
     fleet.await_state(nodes, "manageable")
     assert_inspected(fleet, simulator, nodes)
     assert {f"/{node}": 2 if node in hit else 1 for node in nodes} == {
-        path: asked.count(path) for path in asked
+        path: requested.count(path) for path in requested
     }
     deaths = {
         node: sum(step["deaths"] for step in fleet.operation(node, "inspect")["steps"])
@@ -148,7 +146,7 @@ def test_hooks_and_rules_begin_again_when_their_conductor_dies_in_the_middle_of_
     assert {node: int(node in hit) for node in nodes} == deaths
 
 
-def test_a_bmc_is_asked_instead_where_the_node_says_so(site):
+def test_a_bmc_is_inspected_instead_where_the_node_says_so(site):
     fleet, simulator, (*_, node) = site
     booted = simulator.machines[-1].boots
     patch = [{"op": "replace", "path": "/inspect_interface", "value": "redfish"}]

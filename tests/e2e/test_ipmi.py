@@ -1,4 +1,4 @@
-"""A machine behind IPMI, through the whole service: what it is told is read back with ipmitool."""
+"""A machine behind IPMI, through the whole service; its power state is read with ipmitool."""
 
 import shutil
 import subprocess
@@ -24,8 +24,8 @@ def test_power_of_a_machine_behind_ipmi_is_changed_by_the_api(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as bmc:
         try:
             port = bmc.stdout.readline().strip()
-            asked = [ipmitool, "-I", "lanplus", "-H", "127.0.0.1", "-p", port]
-            asked += ["-U", "admin", "-P", "password", "power", "status"]
+            query = [ipmitool, "-I", "lanplus", "-H", "127.0.0.1", "-p", port]
+            query += ["-U", "admin", "-P", "password", "power", "status"]
             node = str(uuid.uuid4())
             driver_info = {
                 "ipmi_address": "127.0.0.1",
@@ -42,7 +42,7 @@ def test_power_of_a_machine_behind_ipmi_is_changed_by_the_api(tmp_path):
                     power = f"{fleet.url}/v1/nodes/{node}/states/power"
                     assert fleet.http.put(power, json={"target": state}, timeout=30).ok
                     until(partial(reached, fleet, node, state), state)
-                    told = subprocess.run(asked, capture_output=True, text=True, check=True)
-                    assert f"Chassis Power is {state.removeprefix('power ')}" in told.stdout
+                    done = subprocess.run(query, capture_output=True, text=True, check=True)
+                    assert f"Chassis Power is {state.removeprefix('power ')}" in done.stdout
         finally:
             bmc.kill()

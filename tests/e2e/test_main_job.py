@@ -1,6 +1,6 @@
 """
-The main job on real input: the real `baremetal` CLI and openstacksdk take a Redfish machine, whose
-BMC somebody else wrote, from enrolment to an instance and back.
+The main job on real input: the real `baremetal` CLI and openstacksdk take a Redfish machine, with an
+independent BMC, from enrolment to an instance and back.
 """
 
 import openstack

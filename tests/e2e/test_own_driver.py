@@ -1,4 +1,4 @@
-"""The guide to drivers, followed to the letter: its files are installed, its commands are run."""
+"""The guide to drivers, followed to the letter: its files are installed, its commands run."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.support.web import Handler, serving
 
 PAGE = ROOT / "docs" / "drivers.md"
 INGOT = Path(sys.executable).with_name("ingot")
-#: Where the guide says that the strip is.
+#: Address of the strip in the guide.
 STRIP = "http://192.0.2.7"
 
 
@@ -52,14 +52,14 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def commands():
-    """The command lines of the guide, in their order."""
+    """Command lines of the guide, in order."""
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def installed(written, commands, tmp_path_factory):
-    """A folder with the driver, installed as the guide says, but apart and without the network."""
+    """Folder with the driver, installed as the guide says, but offline and in its own folder."""
     folder = tmp_path_factory.mktemp("installed")
     assert "pip install ." == commands[0]
     apart = ("--no-build-isolation", "--no-deps", "--no-index", "--target", str(folder))
@@ -69,10 +69,10 @@ def installed(written, commands, tmp_path_factory):
 
 def test_the_guides_test_passes_where_its_driver_is_installed(written, installed):
     path = f"{installed}{os.pathsep}{ROOT}"
-    told = run(
+    output = run(
         sys.executable, "-m", "pytest", "-q", "test_ingot_acme.py", cwd=written, PYTHONPATH=path
     )
-    assert re.search(r"[1-9]\d* passed", told), told
+    assert re.search(r"[1-9]\d* passed", output), output
 
 
 def test_the_guides_commands_work_on_a_service_that_has_its_driver(tmp_path, installed, commands):

@@ -1,4 +1,4 @@
-"""What the service keeps is readable by its own user, and what a file server may read by its group."""
+"""The service's data is readable by its own user; boot files also by the file server's group."""
 
 import grp
 import os
@@ -11,12 +11,12 @@ from drivers.simulator.simulator import running
 from tests.support.fleet import AGENTS, ROOT, Fleet, until
 from tests.support.ports import free_port
 
-#: Slow enough to look at what a machine boots before it is withdrawn.
+#: Slow enough to check a machine's boot files before they are removed.
 PACE = {"boot_seconds": 5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
 
 
 def modes(folder):
-    """path below the folder -> its permissions; links have none."""
+    """Return path below the folder -> its permissions; links have none."""
     paths = [folder, *(each for each in folder.rglob("*") if not each.is_symlink())]
     return {
         each.relative_to(folder).as_posix(): stat.S_IMODE(each.lstat().st_mode) for each in paths
@@ -24,7 +24,7 @@ def modes(folder):
 
 
 def served(fleet, port, simulator):
-    """The path of an image that is made for a machine, once it was fetched as the machine does."""
+    """Path of the boot image of a machine, after the machine has fetched it."""
     nodes = fleet.enrol(simulator, made=True)
     fleet.provision(nodes, "manage")
     fleet.await_state(nodes, "manageable")
@@ -38,7 +38,7 @@ def served(fleet, port, simulator):
 
 
 def another_group():
-    """(name, number) of a group that is not this process's first, where it may give files to one."""
+    """(name, number) of a secondary group of this process, which may own files."""
     may = [each.gr_gid for each in grp.getgrall()] if os.geteuid() == 0 else os.getgroups()
     number = next((each for each in may if each != os.getegid()), os.getegid())
     return grp.getgrgid(number).gr_name, number
@@ -47,12 +47,12 @@ def another_group():
 def up(folder, port, **environ):
     ours = {
         "INGOT_DEPLOY_HTTP_PORT": str(port),
-        "INGOT_ESP_IMAGE": str(ROOT / "LICENSE"),  # no firmware looks at it
+        "INGOT_ESP_IMAGE": str(ROOT / "LICENSE"),  # no firmware reads it
     }
     return Fleet(folder, conductors=1, **AGENTS, **ours, **environ)
 
 
-def test_nothing_below_the_data_directory_is_for_other_users_and_boot_files_are_served(tmp_path):
+def test_other_users_cannot_read_the_data_directory_and_boot_files_are_served(tmp_path):
     port = free_port()
     with running(machines=1, **PACE) as simulator, up(tmp_path, port) as fleet:
         image = served(fleet, port, simulator)
@@ -61,12 +61,12 @@ def test_nothing_below_the_data_directory_is_for_other_users_and_boot_files_are_
         found
     )
     assert any(path.endswith(".aof") for path in found)
-    # Ironic's setting gives images their own mode; the folders above let nobody through to them
+    # Ironic's setting gives images their own mode; the folders above them are closed
     assert 0o644 == found.pop(image.relative_to(fleet.data).as_posix())
     assert {} == {path: f"{mode:o}" for path, mode in found.items() if mode & 0o077}
 
 
-def test_what_an_older_release_has_left_open_is_tightened(tmp_path):
+def test_open_permissions_left_by_an_older_release_are_tightened(tmp_path):
     data = tmp_path / "data"
     (data / "redis").mkdir(parents=True)
     with sqlite3.connect(data / "ingot.db") as database:
@@ -79,7 +79,7 @@ def test_what_an_older_release_has_left_open_is_tightened(tmp_path):
     assert {str(data), str(data / "redis"), str(data / "ingot.db")} == tightened
 
 
-def test_a_directory_with_other_things_in_it_stays_as_it_is_and_a_warning_says_so(tmp_path):
+def test_a_directory_with_foreign_files_is_left_as_it_is_with_a_warning(tmp_path):
     data = tmp_path / "data"
     (data / "photographs").mkdir(parents=True)
     with up(tmp_path, free_port()) as fleet:
@@ -90,7 +90,7 @@ def test_a_directory_with_other_things_in_it_stays_as_it_is_and_a_warning_says_s
     assert {} == {path: f"{mode:o}" for path, mode in found.items() if mode & 0o077}
 
 
-def test_the_group_of_a_file_server_reads_what_machines_fetch_and_nothing_else(tmp_path):
+def test_the_group_of_a_file_server_can_read_boot_files_only(tmp_path):
     name, group = another_group()
     port = free_port()
     with (

@@ -1,4 +1,4 @@
-"""The whole service on PostgreSQL: two conductors, a fleet's life, and a death in the middle."""
+"""The whole service on PostgreSQL: two conductors, the life of a fleet, and a death."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""RabbitMQ carries the messages: the life of nodes, with a restart of it in the middle."""
+"""RabbitMQ as the broker: the life of nodes, with a restart of RabbitMQ."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def server(tmp_path):
         made.close()
 
 
-def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(server, tmp_path):
+def test_nodes_live_their_life_although_rabbitmq_is_restarted_and_emptied(server, tmp_path):
     settings_of_messages = {"INGOT_BROKER_MESSAGES_URL": server.url}
     with Fleet(tmp_path, **SLOW, **settings_of_messages) as fleet:
         nodes = fleet.create_nodes(6)
@@ -44,7 +44,7 @@ def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(serve
         held = held_by(server)
         until(held.marked, "the mark")
         assert 0 == held.backlog("fleet-1")
-        assert 0 == held.backlog("nobody")
+        assert 0 == held.backlog("absent")
         fleet.provision(nodes, "deleted")
         held.application.pool.force_close_all()
         with held.application.connection_for_write() as connection:
@@ -53,7 +53,7 @@ def test_nodes_live_their_life_though_rabbitmq_is_started_anew_and_emptied(serve
                 channel.queue_purge(name)
             channel.queue_delete("ingot.epoch")
         fleet.await_state(nodes, "available")
-        until(lambda: fleet.log("broker.was_empty"), "the notice that it was emptied")
+        until(lambda: fleet.log("broker.was_empty"), "the detection of the emptied broker")
         held.application.close()
 
 

@@ -1,7 +1,7 @@
 """
-The real ironic-python-agent through the life of a machine. Each test goes on where the last ended.
+The real ironic-python-agent through the life of a machine. Each test continues after the last one.
 
-What the agent did is read from the machine's disk, a file.
+The agent's work is checked on the machine's disk, a file.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from tests.support import debian
 from tests.support.fleet import Fleet, until
 from tests.support.prerequisites import not_run
 
-#: Seconds of work of the step that is measured.
+#: Seconds of the measured step.
 WORK = 6.0
 SECTOR = 512
 SETTINGS = {
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 def disk_image(system):
-    """4 MiB with a partition table of one partition, filled with what a system says of itself."""
+    """4 MiB with a partition table of one partition, filled with a system's name."""
     entry = struct.pack("<B3xB3xII", 0x80, 0x83, 2048, 6144)
     head = b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
     return head.ljust(1 << 20, b"\0") + (system * (3 << 20))[: 3 << 20]
@@ -90,7 +90,7 @@ class Enrolled:
         assert 202 == answer.status_code, answer.text
 
     def reach(self, verb, state, **arguments):
-        """Ask for a verb, and wait until the node is in a state; the operation."""
+        """Request a verb, and wait until the node is in a state; return the operation."""
         self.ask(verb, **arguments)
         until(lambda: self.is_there(state), f"{verb} of {self.node}")
         newest = self.fleet.get(f"nodes/{self.node}/operations")["operations"][0]["uuid"]
@@ -119,7 +119,7 @@ class Enrolled:
             return disk.read(length)
 
     def partition(self, number):
-        """The size of a partition, and what its first MiBs hold."""
+        """Size of a partition, and the content of its first MiBs."""
         first, sectors = struct.unpack_from("<II", self.on_disk(446 + 16 * (number - 1), 16), 8)
         size = sectors * SECTOR
         return size, self.on_disk(first * SECTOR, min(size, 4 << 20))
@@ -149,7 +149,7 @@ def instance(machine, path, content):
         ("[]", {}, "must not run as root"),
     ],
 )
-def test_the_agent_is_not_started_where_it_could_open_a_disk(devices, user, complaint):
+def test_the_agent_does_not_start_where_it_could_open_a_disk(devices, user, complaint):
     if not user and os.geteuid() != 0 and "root" in complaint:
         not_run("a process of root's")
     program = (real_agent.HOST / "confined.py").read_text().partition("if __name__")[0]
@@ -162,7 +162,7 @@ def test_the_agent_is_not_started_where_it_could_open_a_disk(devices, user, comp
     assert complaint in done.stderr
 
 
-def test_inspection_keeps_the_inventory_and_makes_properties_of_it(enrolled):
+def test_inspection_stores_the_inventory_and_sets_properties_from_it(enrolled):
     enrolled.reach("manage", "manageable")
     operation = enrolled.reach("inspect", "manageable")
     assert "inspect.await_report" in {f"{s['interface']}.{s['step']}" for s in operation["steps"]}
@@ -183,17 +183,17 @@ def test_inspection_keeps_the_inventory_and_makes_properties_of_it(enrolled):
     assert [(bare_metal.MAC, True)] == [(port["address"], port["pxe_enabled"]) for port in ports]
 
 
-def test_an_agent_whose_report_was_refused_is_asked(enrolled):
+def test_an_agent_whose_report_was_refused_is_asked_for_it(enrolled):
     enrolled.machine.reports_to = enrolled.machine.url
     enrolled.reach("inspect", "manageable")
     enrolled.machine.reports_to = None
     found = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
     assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
     assert "1024" == str(found["inventory"]["memory"]["physical_mb"])
-    assert "configuration" not in found["plugin_data"], "that is in reports alone"
+    assert "configuration" not in found["plugin_data"], "only reports have it"
 
 
-def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(enrolled):
+def test_manual_cleaning_builds_raid_and_detects_the_end_of_a_step_at_once(enrolled):
     raid = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
     put = f"{enrolled.fleet.url}/v1/nodes/{enrolled.node}/states/raid"
     assert 204 == enrolled.fleet.http.put(put, json=raid).status_code
@@ -208,7 +208,7 @@ def test_manual_cleaning_builds_raid_and_notices_the_end_of_a_step_at_once(enrol
     assert raid["logical_disks"] == enrolled.show()["raid_config"]["logical_disks"]
     assert (enrolled.machine.folder / "raid").exists()
     late = took(cleaned[-1]) - WORK
-    print(f"an in-band step of {WORK:g} s was known to have ended {late:.2f} s later")
+    print(f"the end of an in-band step of {WORK:g} s was detected {late:.2f} s later")
     assert late <= max(1.0, 0.02 * WORK)
 
 
@@ -224,7 +224,7 @@ def test_automated_cleaning_erases_the_disk_and_on_the_fast_track_leaves_the_age
     assert ("power on", None) == (enrolled.show()["power_state"], enrolled.machine.agent.poll())
 
 
-def test_direct_deployment_writes_image_config_drive_and_what_a_custom_step_adds(enrolled):
+def test_direct_deployment_writes_image_config_drive_and_the_result_of_a_custom_step(enrolled):
     enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
     drive = {"meta_data": {"name": "rack1-u7"}, "user_data": "#!/bin/sh\n"}
     operation = enrolled.reach("active", "active", configdrive=drive)
@@ -241,7 +241,7 @@ def test_direct_deployment_writes_image_config_drive_and_what_a_custom_step_adds
     assert "power on" == enrolled.show()["power_state"]
 
 
-def test_a_wrong_checksum_is_told_with_its_image(enrolled):
+def test_a_wrong_checksum_is_reported_with_its_image(enrolled):
     wrong = instance(enrolled.machine, "/second.raw", FIRST)
     enrolled.set(instance_info=wrong)
     enrolled.ask("rebuild")
@@ -269,7 +269,7 @@ def test_rebuild_writes_another_image_of_another_format(enrolled, qemu_img, tmp_
     assert sha256(SECOND[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
 
 
-def test_an_image_of_one_partition_gets_a_table_swap_and_config_drive_around_it(enrolled):
+def test_a_partition_image_gets_a_table_swap_and_config_drive(enrolled):
     system = enrolled.machine.files["/part.raw"] = b"a system of one partition ".ljust(
         3 << 20, b"."
     )
@@ -302,6 +302,38 @@ def test_undeployment_erases_the_disk(enrolled):
     enrolled.reach("deleted", "available")
     assert bytes(4 << 20) == enrolled.on_disk(0, 4 << 20)
     assert "power off" == enrolled.show()["power_state"]
+
+
+def test_an_agent_without_the_deploy_extension_writes_image_and_config_drive(enrolled):
+    enrolled.machine.lacks = ("deploy",)
+    enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
+    drive = {"meta_data": {"name": "rack1-u7"}}
+    operation = enrolled.reach("active", "active", configdrive=drive)
+    assert "Extension deploy not found" in enrolled.machine.log()
+    assert [] == in_band(operation)
+    assert sha256(FIRST[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
+    _, written = enrolled.partition(2)
+    assert b'{"name": "rack1-u7"}' in written
+    enrolled.reach("deleted", "available")
+    enrolled.machine.lacks = ()
+
+
+def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volume(enrolled):
+    enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
+    root = {
+        "size_gb": "MAX", "raid_level": "1", "controller": "software", "is_root_volume": True,
+    }  # fmt: skip
+    raid = {
+        "interface": "raid", "step": "apply_configuration", "priority": 90,
+        "args": {"raid_config": {"logical_disks": [root]}, "delete_existing": True},
+    }  # fmt: skip
+    operation = enrolled.reach("active", "active", deploy_steps=[raid])
+    assert ["apply_configuration", "sign_disk"] == in_band(operation)
+    assert [root] == enrolled.show()["raid_config"]["logical_disks"]
+    (written,) = [step for step in operation["steps"] if step["step"] == "write_image"]
+    assert f"written to device {enrolled.machine.folder}/md0" in str(written["result"])
+    assert sha256(FIRST[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
+    enrolled.reach("deleted", "available")
 
 
 def sha256(content):

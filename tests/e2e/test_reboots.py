@@ -1,4 +1,4 @@
-"""Deployments whose steps reboot the machine: the tenant gets one that boots its own system."""
+"""Deployments whose steps reboot the machine: it must boot the instance in the end."""
 
 import pytest
 
@@ -7,12 +7,14 @@ from tests.support.fleet import AGENTS, ROOT, Fleet, until
 from tests.support.ports import free_port
 
 BOOTS = ("redfish-virtual-media", "redfish-https", "ipxe", "http-ipxe")
-#: In-band steps at priorities after that of prepare_instance_boot, 60.
+#: Devices that firmware may try before the disk when the tenant reboots.
+BEFORE_THE_DISK = ("Cd", "Pxe", "UefiHttp")
+#: In-band steps after prepare_instance_boot, whose priority is 60.
 TUNE = {"interface": "deploy", "step": "tune", "priority": 50, "reboot_requested": True}
 CHECK = {"interface": "deploy", "step": "check", "priority": 0}
 PACE = {"boot_seconds": 0.3, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
 BIOS = {"settings": [{"name": "NumLock", "value": "Off"}]}
-#: how the machine is rebooted -> (the agent's steps, those of the caller)
+#: kind of reboot -> (the agent's steps, the caller's steps)
 WAYS = {
     "in-band": ([TUNE], []),
     "bios": ([], [("bios", "apply_configuration", 50, BIOS)]),
@@ -30,7 +32,7 @@ def site(tmp_path_factory):
         Fleet(
             tmp_path_factory.mktemp("reboots"), conductors=1, **AGENTS,
             INGOT_DEPLOY_HTTP_PORT=str(port),
-            INGOT_ESP_IMAGE=str(ROOT / "LICENSE"),  # no firmware looks at it
+            INGOT_ESP_IMAGE=str(ROOT / "LICENSE"),  # no firmware reads it
             INGOT_CONDUCTOR_AUTOMATED_CLEAN="false",
             INGOT_CONDUCTOR_DEPLOY_CALLBACK_TIMEOUT="60",
         ) as fleet,
@@ -52,7 +54,7 @@ def change(fleet, node, field, value):
 
 @pytest.fixture
 def available(site):
-    """The site, its nodes available, with an image to deploy, before and after."""
+    """The site with available nodes and an image to deploy, before and after the test."""
     fleet, _, nodes = site
     image = fleet.get(f"nodes/{nodes[0]}")["instance_info"]
     yield site
@@ -63,13 +65,14 @@ def available(site):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_of_the_agent_is_left_by_a_reboot_after_the_instances_boot_was_prepared(
+def test_a_reboot_after_the_preparation_of_the_instances_boot_leaves_nothing_of_the_agent(
     available, way
 ):
     fleet, simulator, nodes = available
-    offered, asked = WAYS[way]
+    offered, requested = WAYS[way]
     steps = [
-        dict(zip(("interface", "step", "priority", "args"), each, strict=True)) for each in asked
+        dict(zip(("interface", "step", "priority", "args"), each, strict=True))
+        for each in requested
     ]
     boots = [machine.boots for machine in simulator.machines]
     for number, node in enumerate(nodes):
@@ -86,6 +89,14 @@ def test_nothing_of_the_agent_is_left_by_a_reboot_after_the_instances_boot_was_p
         ), BOOTS[number]  # fmt: skip
         ran = [each for each in fleet.operation(node, "active")["steps"] if each["in_band"]]
         assert ["done"] * len(offered) == [each["state"] for each in ran]
+    for device in BEFORE_THE_DISK:
+        for machine in simulator.machines:
+            machine.boot_target, machine.boot_enabled = device, "Once"
+            simulator.press(machine.number, on=False)
+            until(lambda machine=machine: machine.runs == "off", "its end")
+            simulator.press(machine.number, on=True)
+        for machine in simulator.machines:
+            until(lambda machine=machine: machine.runs == "instance", "the tenant's reboot")
     root = fleet.data / "httpboot"
     assert [] == [each for each in root.glob("nodes/*/*/*") if each.is_file()]
     assert [] == list((root / "pxelinux.cfg").glob("*"))

@@ -1,4 +1,4 @@
-"""Volumes that a BMC builds at restarts of its machine, over real processes."""
+"""Volumes that a BMC creates at restarts of its machine, over real processes."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def orders(machine, what):
     return sum(each["what"] == what for each in machine.log)
 
 
-def test_manual_cleaning_builds_volumes_once_without_a_ramdisk_though_its_conductor_dies(site):
+def test_manual_cleaning_creates_volumes_once_without_a_ramdisk_although_its_conductor_dies(site):
     fleet, machine, node = site
     ask(fleet, node, "raid", CONFIG)
     ask(fleet, node, "provision", {"target": "clean", "clean_steps": [DELETE, CREATE]})
@@ -56,7 +56,7 @@ def test_manual_cleaning_builds_volumes_once_without_a_ramdisk_though_its_conduc
     assert CONFIG == found["target_raid_config"]
 
 
-def test_a_deployment_builds_its_root_volume_and_the_agent_comes_back_after_it(site):
+def test_a_deployment_creates_its_root_volume_and_the_agent_returns_after_it(site):
     fleet, machine, node = site
     fleet.provision([node], "provide")
     fleet.await_state([node], "available")

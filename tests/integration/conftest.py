@@ -1,4 +1,4 @@
-"""Fixtures of tests that run the service in their own process."""
+"""Fixtures of tests that run the service in the test process."""
 
 import subprocess
 
@@ -18,7 +18,7 @@ def inside(database):
 
 @pytest.fixture
 def redis_url(tmp_path):
-    """The URL of an empty Redis of our own, without persistence."""
+    """URL of an empty, private Redis without persistence."""
     path = tmp_path / "redis.sock"
     (tmp_path / "redis").mkdir()
     command = redis_server.command(redis_server.find(), tmp_path, path)

@@ -31,20 +31,20 @@ from workers.conductor.claims import Conductor
 from workers.conductor.lease import Leases
 from workers.periodic import reconciler
 
-#: Long in touch with the database: may call others dead.
+#: Contact with the database long enough to declare conductors dead.
 TRUSTED = reconciler.Contact(timeout=0)
-#: Roles: `wait_monitor` is a thread of a conductor, `now` the process that runs the reconciler.
+#: Roles: `wait_monitor`: a thread of a conductor; `now`: the process that runs the reconciler.
 API, CONDUCTOR, WAKER, NOW = "api", "conductor", "waker", "now"
-#: Who stops there holds the database, and with it everybody else.
+#: Points inside a transaction: a process that pauses there blocks all others.
 IN_A_TRANSACTION = {"handed_out"}
 
 
-class Died(BaseException):
-    """What a death looks like from inside: nothing that comes after it happens."""
+class Crashed(BaseException):
+    """Crash of a process: unwinds the call; no code after it runs."""
 
 
 class Keys(dict):
-    """As much of Redis as leases need; keys never run out by themselves."""
+    """The subset of Redis that leases use; keys do not expire."""
 
     def set(self, key, value, *, nx, px):
         assert nx
@@ -60,7 +60,7 @@ class Keys(dict):
 
 
 class DueWaits(list):
-    """A waker that waits to be told that the time has come."""
+    """Wait monitor that records waits; the harness decides when they are due."""
 
     running = False
 
@@ -73,18 +73,19 @@ class DueWaits(list):
 
 @dataclass
 class Process:
-    """up: neither dead nor stopped. conductor: what it is to `attempts`, if it runs steps."""
+    """A simulated process."""
 
     role: str
     name: str
-    conductor: Conductor | None = None
-    up: bool = True
+
+    conductor: Conductor | None = None  # None: the process runs no steps
+    up: bool = True  # neither dead nor paused
     dead: bool = False
 
 
 @dataclass(frozen=True)
-class Strike:
-    """What happens to the process of a role at a point, the nth time that one gets there."""
+class Interruption:
+    """Crash or pause of the process of a role that reaches a kill point for the nth time."""
 
     role: str
     point: str
@@ -97,9 +98,10 @@ class Strike:
 
 class CrashHarness(Harness):
     """
-    inside, agent: as of `Harness`. lossy: only messages of the reconciler arrive. struck: whether the
-    strike has happened. wrote: (operation, fence, position) -> how often the outcome of the step was
-    written.
+    Harness of two conductors, an API and a reconciler, with one crash or pause.
+
+    lossy: only messages of the reconciler arrive. interrupted: the interruption has happened.
+    wrote: (operation, fence, position) -> number of writes of the step's outcome.
     """
 
     def __init__(self, inside, agent):
@@ -107,21 +109,21 @@ class CrashHarness(Harness):
         self.runtime, inside.runtime.send = inside.runtime, self._send
         self.queue, self.stack, self.keys, self.in_vain = [], [], Keys(), False
         self.api, self.now, self.conductors = Process(API, "api"), Process(NOW, "now"), {}
-        self.lossy, self.strike, self.struck = False, None, False
+        self.lossy, self.interruption, self.interrupted = False, None, False
         self.reached, self.wrote = Counter(), Counter()
-        self.refill()
+        self.start_dead()
 
-    def begin(self, strike, *, lossy=False):
-        """From now on count, and strike."""
-        self.refill()
-        self.lossy, self.strike, self.struck = lossy, strike, False
+    def begin(self, interruption, *, lossy=False):
+        """Reset the counters, and arm the interruption."""
+        self.start_dead()
+        self.lossy, self.interruption, self.interrupted = lossy, interruption, False
         self.reached.clear()
         self.wrote.clear()
         self.agent.received.clear()
         Acme.did.clear()
 
-    def refill(self):
-        """All are up, whoever died anew."""
+    def start_dead(self):
+        """Start a new incarnation of each dead conductor."""
         for name in ("c-1", "c-2"):
             known = self.conductors.get(name)
             if known is None or known.dead:
@@ -137,46 +139,50 @@ class CrashHarness(Harness):
         self.api.dead = self.now.dead = False
         self.runtime.cache.pop("members", None)
 
-    # what happens in a process
+    # Code that runs as a process
 
     @contextmanager
-    def being(self, process, role=None):
-        """Be that process; it may die of it."""
+    def acting_as(self, process, role=None):
+        """Run the block as that process; a crash ends the block."""
         self.stack.append((process, role or process.role))
         try:
             yield
-        except Died:
-            self._bury(process)
+        except Crashed:
+            self._end(process)
         finally:
             self.stack.pop()
 
     def reach(self, point, kind="any"):
-        """Stands in for `killpoints.reach`."""
+        """Replacement of `killpoints.reach`."""
         if not self.stack:
             return
         process, role = self.stack[-1]
         self.reached[role, point] += 1
-        strike = self.strike
-        if self.struck or strike is None or (role, point) != (strike.role, strike.point):
+        interruption = self.interruption
+        if (
+            self.interrupted
+            or interruption is None
+            or (role, point) != (interruption.role, interruption.point)
+        ):
             return
-        if self.reached[role, point] != strike.nth:
+        if self.reached[role, point] != interruption.nth:
             return
-        self.struck = True
-        if not strike.pause:
-            raise Died(point)
+        self.interrupted = True
+        if not interruption.pause:
+            raise Crashed(point)
         process.up = False
-        self._outlive(process)
+        self._expire_leases(process)
         stack, self.stack = self.stack, []
         self.drive()
         self.stack, process.up = stack, True
         self._beat(process)
 
-    def _bury(self, process):
+    def _end(self, process):
         process.up, process.dead = False, True
-        self._outlive(process)
+        self._expire_leases(process)
 
-    def _outlive(self, process):
-        """Its leases run out."""
+    def _expire_leases(self, process):
+        """Let the leases of a process expire."""
         if process.conductor is None:
             return
         for key in [
@@ -199,27 +205,27 @@ class CrashHarness(Harness):
             self.queue.append(message)
         return True
 
-    # what goes on
+    # Events
 
     def ask(self, node_id, verb, **arguments):
-        """A client asks, until it is accepted."""
-        before = self._asked(node_id)
-        with self.being(self.api):
+        """Request a verb, and retry until the API has accepted it."""
+        before = self._node_state(node_id)
+        with self.acting_as(self.api):
             super().ask(node_id, verb, **arguments)
         self.api.up = True
-        if self._asked(node_id) == before:
+        if self._node_state(node_id) == before:
             self.ask(node_id, verb, **arguments)
 
-    def _asked(self, node_id):
+    def _node_state(self, node_id):
         row = self.inside.read(node_id)
         return row.provision_state, row.target_provision_state, row.fence, row.updated_at
 
     def drive(self):
-        """Until nothing is left to do."""
+        """Run all processes until no work is left."""
         for _ in range(300):
             if not (self._deliver() or self._wake() or self._call() or self._reconcile()):
                 return
-        raise AssertionError("it never ends")
+        raise AssertionError("the work does not end")
 
     def _deliver(self):
         if not self.queue:
@@ -227,7 +233,7 @@ class CrashHarness(Harness):
         message = self.queue.pop(0)
         process = self.conductors[message.conductor]
         if process.up:
-            with self.being(process):
+            with self.acting_as(process):
                 attempts.run(process.conductor, message)
         return True
 
@@ -235,13 +241,13 @@ class CrashHarness(Harness):
         for process in self.conductors.values():
             if process.up and process.conductor.wait_monitor:
                 due = process.conductor.wait_monitor.pop(0)
-                with self.being(process, WAKER):
+                with self.acting_as(process, WAKER):
                     poller.resume_operation(self.runtime, *due)
                 return True
         return False
 
     def _call(self):
-        """The agent has ended its command, and calls."""
+        """Let the agent finish its command, and send a heartbeat."""
         waiting = self._first(
             Operation.state == OperationState.WAITING, Operation.wake_at.is_(None)
         )
@@ -255,7 +261,7 @@ class CrashHarness(Harness):
             session.get_one(AgentRecord, waiting.node_id).token = TOKEN
         sign = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
         uuid = self.inside.read(waiting.node_id).uuid
-        with self.being(self.api):
+        with self.acting_as(self.api):
             heartbeats.heartbeat(self.runtime, uuid, sign)
         self.api.up = True
         self.in_vain = self.inside.operation(waiting.uuid).state == OperationState.WAITING
@@ -271,7 +277,7 @@ class CrashHarness(Harness):
             self.agent.finish({})
 
     def _reconcile(self):
-        """Time passes, and somebody looks."""
+        """Let time pass, and run the reconciler."""
         if self._first(Operation.state.in_(ACTIVE)) is None:
             return False
         self.in_vain = False
@@ -288,7 +294,7 @@ class CrashHarness(Harness):
                 session.query(ConductorRow).filter_by(hostname=process.name).update(
                     {ConductorRow.heartbeat_at: now() if process.up else after(-16)}
                 )
-        with self.being(self.now):
+        with self.acting_as(self.now):
             reconciler.reconcile(self.runtime, TRUSTED)
         self.now.up = True
         return True
@@ -300,7 +306,7 @@ class CrashHarness(Harness):
 
 @contextmanager
 def opened(inside, agent, monkeypatch):
-    """A harness whose kill points are armed."""
+    """Create a harness with its kill points connected."""
     harness = CrashHarness(inside, agent)
     monkeypatch.setattr(killpoints, "reach", harness.reach)
     _watch(harness, monkeypatch)
@@ -325,7 +331,7 @@ def opened(inside, agent, monkeypatch):
 
 
 def _watch(harness, monkeypatch):
-    """Count what is written of steps, by all ways in which that is done."""
+    """Count the writes of outcomes of steps, by every function that writes them."""
     for name in ("done", "wait", "hold"):
         real = getattr(transitions, name)
 

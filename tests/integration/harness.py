@@ -19,7 +19,7 @@ from workers.conductor import attempts
 
 
 class AcmeManagement(FakeManagement):
-    """Steps of all kinds; `Acme.did` lists what was run."""
+    """Steps of all kinds; `Acme.did` lists the steps that ran."""
 
     name = "acme"
 
@@ -36,17 +36,17 @@ class AcmeManagement(FakeManagement):
 
     @step(clean=0, service=0, deploy=0, needs_ramdisk=False, abortable=False)
     def crawl(self, target):
-        """Takes its time, and must not be interrupted."""
+        """Wait for the machine; cannot be aborted."""
         return Acme.does(target, "crawl") if target.progress else Wait({"begun": 1}, poll_after=60)
 
     @step(clean=0, service=0, deploy=0, needs_ramdisk=False, abortable=True, timeout=7)
     def stroll(self, target):
-        """Takes its time, and may be interrupted."""
+        """Wait for the machine; can be aborted."""
         return Done() if target.progress else Wait({"begun": 1}, poll_after=60)
 
     @step(clean=0, needs_ramdisk=False, retry=Retry(attempts=3, backoff=2))
     def flicker(self, target):
-        """Out of reach for a moment, or longer."""
+        """Fail with a transient error `Acme.unreachable` times."""
         Acme.does(target, "flicker")
         if Acme.unreachable:
             Acme.unreachable -= 1
@@ -54,7 +54,7 @@ class AcmeManagement(FakeManagement):
 
     @step(clean=0, service=0)
     def ask_agent(self, target):
-        """Works through the agent, if there is one."""
+        """Wait for the agent."""
         return Wait()
 
     @step(deploy=150)
@@ -86,7 +86,7 @@ class AcmeBoot(FakeBoot):
 
 
 class AcmeMegaDeploy(FakeDeploy):
-    """One step does all of a deployment."""
+    """Deploy interface with a single step for the whole deployment."""
 
     name = "acme-mega"
     frames = {**FakeDeploy.frames, "deploy": Frame(collect=("deploy", "deploy"))}
@@ -134,9 +134,7 @@ class Acme(HardwareType):
 
 
 class Harness:
-    """
-    Nodes of the hardware type `acme`, one conductor, and an agent that says what it is told to.
-    """
+    """Nodes of the hardware type `acme`, one conductor, and a scripted agent."""
 
     def __init__(self, inside, agent=None):
         self.inside, self.agent = inside, agent
@@ -146,7 +144,7 @@ class Harness:
         AcmeMegaDeploy.written = False
 
     def node(self, state="manageable", **columns):
-        """The id of a new node."""
+        """Create a node, and return its id."""
         with self.inside.runtime.transaction() as session:
             node = Node(uuid=str(uuid.uuid4()), driver="acme", provision_state=state, **columns)
             session.add(node)
@@ -155,29 +153,29 @@ class Harness:
             return node.id
 
     def with_agent(self, state="manageable", **columns):
-        """The id of a new node that works through the agent."""
+        """Create a node whose deploy interface uses the agent, and return its id."""
         return self.node(state, deploy_interface="direct", **columns)
 
     def ask(self, node_id, verb, **arguments):
-        """What the API does."""
+        """Request a verb, as the API does."""
         with self.inside.runtime.transaction() as session:
             node = operations.lock(session, node_id)
             provisioning.request(session, node, verb, arguments, Caller())
 
     def run(self):
-        """Let the conductor do all that was sent to it."""
+        """Run all messages to the conductor."""
         sent = self.inside.sent
         while sent:
             attempts.run(self.conductor, sent.pop(0))
 
     def do(self, node_id, verb, **arguments):
-        """Ask, and let the conductor work until it has to wait for something."""
+        """Request a verb, and run the conductor until the operation waits or ends."""
         self.ask(node_id, verb, **arguments)
         self.run()
         return self.state(node_id)
 
     def poll(self, node_id):
-        """Time passes: what waits for a look is looked at."""
+        """Resume the waiting operation, as if its poll were due."""
         with self.inside.runtime.transaction() as session:
             node = operations.lock(session, node_id)
             operation = session.query(Operation).filter_by(
@@ -189,24 +187,24 @@ class Harness:
         return self.state(node_id)
 
     def call(self, node_id):
-        """The agent gives a sign of life."""
+        """Send a heartbeat of the agent."""
         with self.inside.runtime.transaction() as session:
             if session.get(AgentRecord, node_id) is None:
                 session.add(AgentRecord(node_id=node_id))
             session.flush()
             session.get_one(AgentRecord, node_id).token = TOKEN
-        sign = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
-        heartbeats.heartbeat(self.inside.runtime, self.inside.read(node_id).uuid, sign)
+        fields = {"callback_url": self.agent.url, "agent_token": TOKEN, "agent_version": "13.0.0"}
+        heartbeats.heartbeat(self.inside.runtime, self.inside.read(node_id).uuid, fields)
         self.run()
         return self.state(node_id)
 
     def finish(self, node_id, flow="clean", result=None):
-        """The agent has done its step, and says so at its next heartbeat."""
+        """Finish the agent's step, and send a heartbeat."""
         self.agent.finish_step(flow, result)
         return self.call(node_id)
 
     def offer(self, flow, *steps, version="1"):
-        """What the agent can do: (interface, step, priority, more)"""
+        """Set the steps of the agent: (interface, step, priority, more)"""
         listed = [
             {"interface": interface, "step": name, "priority": priority, **dict(*more)}
             for interface, name, priority, *more in steps
@@ -220,7 +218,7 @@ class Harness:
         return self.inside.read(node_id).provision_state
 
     def last(self, node_id):
-        """The newest operation of a node."""
+        """Return the newest operation of a node."""
         with self.inside.runtime.reading() as session:
             return operations.of_node(session, node_id)[0]
 
@@ -231,7 +229,7 @@ class Harness:
         return [(row.label, row.state) for row in self.steps(node_id)]
 
     def ran(self):
-        """What the agent was ordered to do."""
+        """Names of the steps that were sent to the agent."""
         return [
             params["step"]["step"]
             for name, params in self.agent.received
@@ -239,6 +237,6 @@ class Harness:
         ]
 
 
-def asked(interface, name, **more):
-    """A step as callers write it."""
+def requested(interface, name, **more):
+    """Return a step in the form of a request."""
     return {"interface": interface, "step": name, **more}

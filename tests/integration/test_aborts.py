@@ -1,4 +1,4 @@
-"""An abort takes effect whatever the conductor is doing to the node just then."""
+"""Aborts during every activity of the conductor on a node."""
 
 import threading
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from app.errors import NodeLocked
 from app.models import Node, Operation
 from app.states import State
 from drivers.fake.hardware import FakeDeploy
-from tests.integration.harness import Acme, AcmeManagement, Harness, asked
+from tests.integration.harness import Acme, AcmeManagement, Harness, requested
 from tests.integration.test_manual_cleaning import POLISH
 from workers.conductor import claims
 
-CRAWL, STROLL = asked("management", "crawl"), asked("management", "stroll")
+CRAWL, STROLL = requested("management", "crawl"), requested("management", "stroll")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def harness(inside):
 
 @contextmanager
 def held_up(harness, monkeypatch, node, name, interface=AcmeManagement):
-    """While a thread of the conductor hangs in a step of a node's; then it goes on."""
+    """Run the block while a thread of the conductor hangs in a step of the node."""
     begun, let_go = threading.Event(), threading.Event()
     real = getattr(interface, name)
 
@@ -67,24 +67,20 @@ def test_an_abort_ends_an_operation_whose_abortable_step_hangs_in_the_conductor(
     )
 
 
-def test_an_abort_while_a_step_runs_that_must_not_be_interrupted_takes_effect_after_it(
-    harness, monkeypatch
-):
+def test_an_abort_during_a_step_that_cannot_be_aborted_takes_effect_after_it(harness, monkeypatch):
     node = harness.node()
     harness.ask(node, "clean", clean_steps=[POLISH, POLISH])
     with held_up(harness, monkeypatch, node, "polish"):
         harness.ask(node, "abort")
         assert ("cleaning", "running") == (harness.state(node), harness.last(node).state)
         assert harness.steps(node)[0].abort_after
-        harness.ask(node, "abort")  # again: nothing more
+        harness.ask(node, "abort")  # a repeated abort has no effect
     assert ["polish"] == Acme.did
     assert [("management.polish", "done"), ("management.polish", "skipped")] == harness.labels(node)
     assert ("clean failed", None) == (harness.state(node), harness.inside.read(node).reservation)
 
 
-def test_an_abort_is_remembered_while_a_step_that_must_not_be_interrupted_begins_to_wait(
-    harness, monkeypatch
-):
+def test_an_abort_is_kept_when_a_step_that_cannot_be_aborted_begins_to_wait(harness, monkeypatch):
     node = harness.node()
     harness.ask(node, "clean", clean_steps=[CRAWL, POLISH])
     with held_up(harness, monkeypatch, node, "crawl"):
@@ -94,7 +90,7 @@ def test_an_abort_is_remembered_while_a_step_that_must_not_be_interrupted_begins
     assert ["crawl"] == Acme.did
 
 
-def test_an_abort_before_a_conductor_takes_the_next_step_is_done_at_once(harness):
+def test_an_abort_before_the_next_step_is_claimed_takes_effect_at_once(harness):
     node = harness.node()
     harness.ask(node, "clean", clean_steps=[POLISH])
     message = harness.inside.sent[-1]
@@ -107,9 +103,9 @@ def test_an_abort_before_a_conductor_takes_the_next_step_is_done_at_once(harness
     assert "aborted" == harness.last(node).state
 
 
-def test_an_abort_while_the_machine_is_prepared_for_steps_keeps_late_work_out(harness, monkeypatch):
+def test_an_abort_during_preparation_discards_the_late_outcome(harness, monkeypatch):
     node = harness.node("active")
-    harness.ask(node, "service", service_steps=[asked("management", "ask_agent")])
+    harness.ask(node, "service", service_steps=[requested("management", "ask_agent")])
     with held_up(harness, monkeypatch, node, "prepare_service", FakeDeploy):
         harness.ask(node, "abort")
         row = harness.inside.read(node)
@@ -118,7 +114,7 @@ def test_an_abort_while_the_machine_is_prepared_for_steps_keeps_late_work_out(ha
     assert [("deploy.prepare_service", "aborted")] == harness.labels(node)[:1]
 
 
-def test_a_rescue_that_is_aborted_while_a_step_runs_forgets_its_password(harness, monkeypatch):
+def test_a_rescue_that_is_aborted_during_a_step_deletes_its_password(harness, monkeypatch):
     node = harness.node("active")
     harness.ask(node, "rescue", rescue_password="open sesame")
     operation = harness.last(node)
@@ -130,7 +126,7 @@ def test_a_rescue_that_is_aborted_while_a_step_runs_forgets_its_password(harness
     assert "rescue_password" not in row.instance_info
 
 
-def test_what_tidies_up_after_a_failure_is_not_aborted(harness):
+def test_cleanup_steps_are_not_aborted(harness):
     node = harness.node("active")
     harness.ask(node, "service", service_steps=[POLISH])
     operation = harness.last(node)
@@ -139,7 +135,7 @@ def test_what_tidies_up_after_a_failure_is_not_aborted(harness):
         harness.ask(node, "abort")
 
 
-def test_a_reservation_for_something_else_still_refuses_an_abort(harness):
+def test_a_reservation_of_another_operation_refuses_an_abort(harness):
     node = harness.node()
     harness.do(node, "clean", clean_steps=[STROLL])
     harness.inside.change(Node, node, reservation="c-1", operation_id=None)

@@ -1,4 +1,4 @@
-"""Admission: limits hold exactly, nobody is starved, and no slot is lost."""
+"""Admission: limits hold exactly, no project starves, and no slot is lost."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select, text
 
-from app.engine import admission, operations, provisioning, transitions
+from app.engine import admission, dispatch, endings, operations, provisioning
 from app.engine.why import explain
 from app.kit.caller import Caller
 from app.models import Operation
@@ -24,7 +24,7 @@ TRUSTED = reconciler.Contact(timeout=0)
 
 @pytest.fixture
 def narrow(database):
-    """The service with one slot for deployments and one for cleaning, and a conductor."""
+    """Service with one conductor, and one slot each for deployments and cleaning."""
     with_limits = Inside(
         database,
         INGOT_CONDUCTOR_MAX_CONCURRENT_DEPLOY="1",
@@ -36,7 +36,7 @@ def narrow(database):
 
 
 def run(inside, message):
-    """Let the conductor run a chain to its end."""
+    """Run a chain to its end."""
     attempts.run(inside.claimant, message)
     for link in [each for each in inside.sent if each.parent]:
         inside.sent.remove(link)
@@ -44,7 +44,7 @@ def run(inside, message):
 
 
 def work(inside):
-    """Let the conductor do what was sent, and all that follows; the nodes in that order."""
+    """Run all messages and their successors; return the nodes in order of execution."""
     order = []
     while inside.sent:
         message = inside.sent.pop(0)
@@ -54,7 +54,7 @@ def work(inside):
 
 
 def begin(inside, owner=None, **columns):
-    """A node that is asked to become available: (its UUID, its operation's UUID)"""
+    """Create a node and request `provide`: (its UUID, its operation's UUID)"""
     node = inside.node("manageable", owner=owner, **columns)
     name = inside.request(node, "provide")
     return inside.read(node).uuid, name
@@ -76,7 +76,7 @@ def places(inside, names):
     return found
 
 
-def test_beyond_the_limit_an_operation_queues_and_is_sent_when_a_slot_is_free(narrow):
+def test_beyond_the_limit_an_operation_is_queued_until_a_slot_is_free(narrow):
     (first, one), (second, two) = begin(narrow), begin(narrow)
     assert [first] == [message.node for message in narrow.sent]
     queued = narrow.operation(two)
@@ -92,7 +92,7 @@ def test_beyond_the_limit_an_operation_queues_and_is_sent_when_a_slot_is_free(na
     assert {"succeeded"} == set(states(narrow, [one, two]).values())
 
 
-def test_what_queues_is_not_begun_though_a_reconciler_of_the_release_before_sends_it(narrow):
+def test_a_queued_operation_is_not_started_though_the_previous_release_dispatches_it(narrow):
     (_, first), (_, second) = begin(narrow), begin(narrow)
     run(narrow, narrow.message(second))
     assert [0] == sorted({step.attempts for step in narrow.steps(second)})
@@ -100,15 +100,15 @@ def test_what_queues_is_not_begun_though_a_reconciler_of_the_release_before_send
     assert {first: "succeeded", second: "succeeded"} == states(narrow, [first, second])
 
 
-def test_what_is_not_limited_does_not_queue(narrow):
+def test_an_unlimited_operation_is_not_queued(narrow):
     begin(narrow)
     nodes = [narrow.node("enroll") for _ in range(3)]
     assert [None] * 3 == [narrow.operation(narrow.request(node, "manage")).queue for node in nodes]
     deploys = narrow.request(narrow.node("available"), "active")
-    assert narrow.operation(deploys).admitted_at is not None  # that is another limit
+    assert narrow.operation(deploys).admitted_at is not None  # deployments have another limit
 
 
-def test_a_slot_is_held_while_the_machine_is_waited_for(narrow):
+def test_a_slot_is_held_while_the_operation_waits(narrow):
     (_, one), (_, two) = begin(narrow), begin(narrow)
     narrow.change(Operation, one, state="waiting", sent_at=None)
     assert [] == admission.admit_all(narrow.runtime)
@@ -117,7 +117,7 @@ def test_a_slot_is_held_while_the_machine_is_waited_for(narrow):
     assert [] == admission.admit_all(narrow.runtime)
 
 
-def test_projects_take_turns_and_each_keeps_its_order(narrow):
+def test_projects_alternate_and_each_keeps_its_order(narrow):
     many = [begin(narrow, "many")[0] for _ in range(5)]
     few = [begin(narrow, "few")[0] for _ in range(2)]
     late = [begin(narrow, lessee="late")[0]]
@@ -125,7 +125,7 @@ def test_projects_take_turns_and_each_keeps_its_order(narrow):
     assert expected == work(narrow)
 
 
-def test_who_asks_for_one_at_a_time_is_not_starved_by_who_has_asked_for_many(narrow):
+def test_a_project_with_single_requests_is_not_starved_by_one_with_many(narrow):
     begin(narrow, "few")
     for _ in range(6):
         begin(narrow, "many")
@@ -144,7 +144,7 @@ def owner_of(inside, uuid):
         return session.scalar(text("SELECT owner FROM nodes WHERE uuid = :uuid"), {"uuid": uuid})
 
 
-def test_a_place_is_the_number_of_those_that_come_first_and_one(narrow):
+def test_a_position_counts_the_operations_ahead(narrow):
     begin(narrow, "a")
     names = [begin(narrow, owner)[1] for owner in ("a", "a", "b", "a")]
     assert [1, 3, 2, 4] == places(narrow, names)
@@ -160,7 +160,7 @@ def test_a_place_is_the_number_of_those_that_come_first_and_one(narrow):
     ]
 
 
-def test_conductor_groups_have_slots_of_their_own_unless_settings_say_otherwise(narrow):
+def test_each_conductor_group_has_its_own_slots_unless_a_setting_disables_it(narrow):
     begin(narrow)
     narrow.conductor("c-2", conductor_group="rack-2")
     assert [None] == places(narrow, [begin(narrow, conductor_group="rack-2")[1]])
@@ -188,7 +188,7 @@ def ask(inside, name, verb):
         ("available", "active", "deleted", "deleting"),
     ],
 )
-def test_what_still_queues_is_ended_at_once(narrow, state, first, verb, arrives):
+def test_a_queued_operation_is_ended_at_once(narrow, state, first, verb, arrives):
     narrow.request(narrow.node(state), first)
     name = narrow.request(narrow.node(state), first)
     node = ask(narrow, name, verb)
@@ -203,7 +203,7 @@ def test_what_still_queues_is_ended_at_once(narrow, state, first, verb, arrives)
     assert expected == narrow.read(ended.node_id).provision_state
 
 
-def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
+def test_concurrent_processes_keep_the_limit_and_lose_no_slot(database):
     limit, nodes = 12, 40
     settings = {"INGOT_CONDUCTOR_MAX_CONCURRENT_CLEAN": str(limit)}
     views = [Inside(database, **settings) for _ in range(6)]
@@ -213,7 +213,7 @@ def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
 
     def watch():
         engine = views[0].another().runtime.engine
-        # a reader, as a writer would wait for its turn among those that are watched
+        # reads only: a writer would wait for the observed writers
         with engine.connect().execution_options(writes=False) as connection:
             while not over.is_set():
                 most.append(connection.scalar(text(HELD)))
@@ -223,7 +223,7 @@ def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
         with view.runtime.transaction() as session:
             found = session.query(Operation).filter_by(uuid=name).one()
             node, operation = operations.lock_operation(session, found.id)
-            transitions.end(session, node, operation, OperationEvent.ABORT)
+            endings.end(session, node, operation, OperationEvent.ABORT)
             node.reservation = node.operation_id = None
 
     watching = threading.Thread(target=watch)
@@ -252,10 +252,10 @@ def test_many_processes_at_once_keep_the_limit_and_lose_no_slot(database):
 HELD = "SELECT count(*) FROM operations WHERE admitted_at IS NOT NULL AND finished_at IS NULL"
 
 
-def test_the_reconciler_gives_away_what_the_dead_have_left(narrow, monkeypatch):
-    """Who ended an operation, or brought one, has died before it could look."""
+def test_the_reconciler_grants_the_slots_of_dead_processes(narrow, monkeypatch):
+    """The process that ended or queued an operation died before the admission."""
     _, one = begin(narrow)
-    monkeypatch.setattr(operations, "_admit", lambda *_: None)
+    monkeypatch.setattr(dispatch, "_admit", lambda *_: None)
     second, two = begin(narrow)
     work(narrow)
     assert {one: "succeeded", two: "queued"} == states(narrow, [one, two])
@@ -263,31 +263,31 @@ def test_the_reconciler_gives_away_what_the_dead_have_left(narrow, monkeypatch):
     assert [second] == work(narrow)
     monkeypatch.undo()
     (third, _), (fourth, four) = begin(narrow), begin(narrow)
-    monkeypatch.setattr(operations, "_send_admitted", lambda *_: None)
+    monkeypatch.setattr(dispatch, "_send_admitted", lambda *_: None)
     assert [third] == work(narrow)
-    assert narrow.operation(four).admitted_at  # and whoever admitted it has died
+    assert narrow.operation(four).admitted_at  # the process that admitted it has died
     done = reconciler.reconcile(narrow.runtime, TRUSTED)
     assert (1, 0) == (done["resent"], done["admitted"])
     assert [fourth] == work(narrow)
 
 
-def test_neither_who_begins_nor_who_ends_reads_more_than_the_slots(narrow):
-    """With long tables, the questions of each request are answered by the partial indexes."""
+def test_admission_reads_no_more_rows_than_there_are_slots(narrow):
+    """In long tables, partial indexes serve the queries of each request."""
     with narrow.runtime.engine.connect() as connection:
         on_sqlite = connection.dialect.name == "sqlite"
-        if not on_sqlite:  # an empty table is read as it is
+        if not on_sqlite:  # an empty table is scanned otherwise
             connection.exec_driver_sql("SET enable_seqscan = off")
         looks = admission._HELD_AND_QUEUED.statement, admission._HAS_QUEUED.statement
         for statement in (*looks, admission._HELD):
-            asked = str(statement.compile(connection)).replace(":queue", "'clean'")
+            query = str(statement.compile(connection)).replace(":queue", "'clean'")
             for mark in ("%(queue)s::VARCHAR", "%(queue)s", "?"):
-                asked = asked.replace(mark, "'clean'")
+                query = query.replace(mark, "'clean'")
             rows = connection.exec_driver_sql(
-                f"EXPLAIN {'QUERY PLAN ' if on_sqlite else ''}{asked}"
+                f"EXPLAIN {'QUERY PLAN ' if on_sqlite else ''}{query}"
             )
-            told = " ".join(str(each) for row in rows for each in row)
-            assert " ix_operations_" in told
-            assert [] == re.findall(r"(?i)scan (on )?operations", told)
+            plan = " ".join(str(each) for row in rows for each in row)
+            assert " ix_operations_" in plan
+            assert [] == re.findall(r"(?i)scan (on )?operations", plan)
 
 
 @pytest.mark.parametrize("point", ["admitting", "admitted"])

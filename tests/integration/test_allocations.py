@@ -1,4 +1,4 @@
-"""Nodes are found for allocations: the right ones, each once, whoever dies and whatever gets lost."""
+"""Selection of nodes for allocations, also with crashes and lost messages."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def inside(inside):
 
 
 def ask(inside, **fields):
-    """The uuid of a new allocation."""
+    """Create an allocation, and return its UUID."""
     with inside.runtime.transaction() as session:
         fields = {"resource_class": "large", **fields}
         return allocations.create(session, fields).uuid
@@ -39,7 +39,7 @@ def read(inside, name):
 
 
 def seek(inside, name):
-    """The allocation, after a conductor has sought a node for it."""
+    """Let a conductor search for a node; return the allocation."""
     scheduling.allocate(inside.runtime, name)
     return read(inside, name)
 
@@ -55,7 +55,7 @@ def uuid_of(inside, node):
     return inside.read(node).uuid
 
 
-#: columns of a node, what is asked for, and whether that node is given
+#: columns of a node, fields of an allocation, and whether the node is selected
 FITS = (
     ({}, {}, True),
     ({"state": "active"}, {}, False),
@@ -76,7 +76,7 @@ FITS = (
 )
 
 
-def test_only_a_node_that_fits_is_given(inside):
+def test_only_a_suitable_node_is_selected(inside):
     given = []
     for number, (columns, fields, _) in enumerate(FITS):
         resource_class = f"class-{number}"
@@ -94,7 +94,7 @@ def test_only_a_node_that_fits_is_given(inside):
     assert [found for _, _, found in FITS] == given
 
 
-def test_only_candidates_are_given_and_the_node_of_its_name_first(inside):
+def test_only_candidates_are_selected_and_the_node_of_the_allocations_name_first(inside):
     nodes = [free(inside, name=f"n{number}") for number in range(30)]
     some = [uuid_of(inside, node) for node in nodes[3:5]]
 
@@ -106,7 +106,7 @@ def test_only_candidates_are_given_and_the_node_of_its_name_first(inside):
     assert "candidates" in third.last_error
 
 
-def test_which_node_it_is_is_left_to_chance(inside):
+def test_the_node_is_selected_at_random(inside):
     for _ in range(60):
         free(inside)
     given = [seek(inside, ask(inside)).node_id for _ in range(60)]
@@ -115,7 +115,7 @@ def test_which_node_it_is_is_left_to_chance(inside):
     assert sorted(given) != given != sorted(given, reverse=True)
 
 
-def test_a_locked_node_is_waited_for_a_little(inside):
+def test_a_locked_node_is_retried_for_a_short_time(inside):
     node = free(inside, reservation="c-1")
     name = ask(inside)
     pause = inside.settings.conductor.node_locked_retry_interval
@@ -135,12 +135,12 @@ def test_a_locked_node_is_waited_for_a_little(inside):
     assert node == seek(inside, other).node_id
 
 
-def test_a_free_node_is_taken_rather_than_waiting_for_a_locked_one(inside):
+def test_a_free_node_is_preferred_to_a_locked_one(inside):
     nodes = [free(inside, reservation="c-1"), free(inside)]
     assert nodes[1] == seek(inside, ask(inside)).node_id
 
 
-def test_what_is_settled_stays_as_it_is_however_often_the_message_comes(inside):
+def test_repeated_messages_do_not_change_a_completed_allocation(inside):
     free(inside), free(inside)
     name = ask(inside)
     first = seek(inside, name)
@@ -148,10 +148,10 @@ def test_what_is_settled_stays_as_it_is_however_often_the_message_comes(inside):
         (again := seek(inside, name)).node_id,
         again.updated_at,
     )
-    scheduling.allocate(inside.runtime, str(uuid.uuid4()))  # given back before a conductor saw it
+    scheduling.allocate(inside.runtime, str(uuid.uuid4()))  # deleted before a conductor handled it
 
 
-def test_a_message_that_got_lost_is_sent_again(inside):
+def test_a_lost_message_is_sent_again(inside):
     free(inside)
     name = ask(inside)
     assert [Call("ingot.allocate", (name,))] == inside.sent
@@ -162,7 +162,7 @@ def test_a_message_that_got_lost_is_sent_again(inside):
     assert 0 == scheduling.resend_due(inside.runtime)
     assert [Call("ingot.allocate", (name,))] * 2 == inside.sent
 
-    # the longer it is there, the longer until the next message
+    # the interval between messages grows with its age
     inside.change(Allocation, name, due_at=after(-1), created_at=after(-30))
     assert 1 == scheduling.resend_due(inside.runtime)
     with inside.runtime.reading() as session:
@@ -173,7 +173,7 @@ def test_a_message_that_got_lost_is_sent_again(inside):
     assert read(inside, name).due_at is None
 
 
-def test_a_uuid_that_is_an_instance_already_is_told_not_tried_for_ever(inside):
+def test_an_allocation_with_the_uuid_of_an_instance_fails_without_retries(inside):
     free(inside)
     name = ask(inside)
     other = inside.node(instance_uuid=name)
@@ -183,7 +183,7 @@ def test_a_uuid_that_is_an_instance_already_is_told_not_tried_for_ever(inside):
     assert uuid_of(inside, other) in failed.last_error
 
 
-def test_a_conductor_that_dies_in_the_middle_leaves_all_as_it_was(inside):
+def test_a_crash_of_the_conductor_leaves_the_allocation_unchanged(inside):
     node = free(inside)
     name = ask(inside)
     child = os.fork()
@@ -203,7 +203,7 @@ def test_a_conductor_that_dies_in_the_middle_leaves_all_as_it_was(inside):
     assert node == seek(inside, name).node_id
 
 
-def test_many_at_once_get_a_node_each_and_no_node_twice(inside):
+def test_concurrent_allocations_get_one_node_each_and_no_node_twice(inside):
     with inside.runtime.transaction() as session:
         session.add_all(
             Node(
@@ -225,7 +225,7 @@ def test_many_at_once_get_a_node_each_and_no_node_twice(inside):
         except Exception as error:
             errors.append(error)
 
-    # each allocation is sought by two, as when a message comes twice
+    # two workers handle each allocation, as after a duplicate message
     threads = [
         threading.Thread(target=work, args=(worker, names[number % 2 :: 2]))
         for number, worker in enumerate(workers)
@@ -245,8 +245,8 @@ def test_many_at_once_get_a_node_each_and_no_node_twice(inside):
     assert {row.node_id: row.uuid for row in rows if row.node_id} == pairs
 
 
-def test_an_index_leads_to_the_free_nodes_of_a_class(inside):
-    """However many other nodes there are, and whatever state they are in."""
+def test_the_free_nodes_of_a_resource_class_are_found_by_an_index(inside):
+    """For any number and states of other nodes."""
     statements = []
 
     def note(_conn, _cursor, statement, parameters, *_):
@@ -271,7 +271,7 @@ def test_an_index_leads_to_the_free_nodes_of_a_class(inside):
             assert "ix_nodes_free" in str(plan), plan
 
 
-def test_a_node_that_is_torn_down_is_given_back(inside):
+def test_a_node_that_is_torn_down_loses_its_allocation(inside):
     node = free(inside)
     name = ask(inside, traits=[])
     seek(inside, name)

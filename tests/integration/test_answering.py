@@ -1,4 +1,4 @@
-"""How a question is answered, and what becomes of it when things change under it."""
+"""Calls to conductors, also with concurrent changes of the node and its owner."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ SET = {"what": "set_boot_device", "arguments": {"device": "pxe", "persistent": T
 
 
 class Leases(AlwaysGiven):
-    """Leases that somebody else may hold; `taken` runs when one is taken."""
+    """Leases that another process may hold; `taken` runs when one is taken."""
 
     def __init__(self, taken=lambda: None, free=True):
         self.taken, self.free = taken, free
@@ -45,25 +45,25 @@ def remembered(inside, node):
     return inside.read(node.id).driver_internal_info.get("fake")
 
 
-def test_what_a_machine_was_told_is_written_to_its_node(inside, node):
+def test_the_effect_of_a_call_is_recorded_in_the_node(inside, node):
     assert {"answer": None} == answer(inside, node)
     assert {"persistent": True} == remembered(inside, node)
 
 
 def test_a_reserved_node_is_locked(inside, node):
     inside.change(Node, node.id, reservation="c-1")
-    told = answer(inside, node)
-    assert (409, 2) == (told["status"], told["retry_after"])
+    reply = answer(inside, node)
+    assert (409, 2) == (reply["status"], reply["retry_after"])
 
 
 def test_a_node_whose_lease_is_held_is_locked(inside, node):
     assert 409 == answer(inside, node, leases=Leases(free=False))["status"]
 
 
-def test_work_that_is_handed_out_in_between_goes_first(inside, node):
-    """The operation began after the node was read: no order is given, and its step is sent anew."""
-    told = answer(inside, node, leases=Leases(lambda: inside.request(node.id, "provide")))
-    assert 409 == told["status"]
+def test_an_operation_dispatched_meanwhile_goes_first(inside, node):
+    """The operation starts after the node was read: no command is sent; its step is sent again."""
+    reply = answer(inside, node, leases=Leases(lambda: inside.request(node.id, "provide")))
+    assert 409 == reply["status"]
     assert None is remembered(inside, node)
     operation = inside.read(node.id).operation_id
     assert 2 == len(inside.sent)
@@ -71,7 +71,7 @@ def test_work_that_is_handed_out_in_between_goes_first(inside, node):
         assert session.get_one(Operation, operation).uuid == inside.sent[1].operation
 
 
-def test_nothing_is_ordered_that_nobody_waits_for(inside, node):
+def test_an_expired_call_sends_no_command(inside, node):
     assert 409 == answer(inside, node, seconds=-1)["status"]
     assert None is remembered(inside, node)
 
@@ -82,23 +82,36 @@ def test_nothing_is_ordered_that_nobody_waits_for(inside, node):
         (Unreachable("no answer"), 504),
         (Refused("no"), 502),
         (LeaseLost("gone"), 409),
-        (ZeroDivisionError("a bug"), 500),
     ],
 )
-def test_what_goes_wrong_is_told(inside, node, monkeypatch, error, status):
+def test_an_error_is_reported_to_the_caller(inside, node, monkeypatch, error, status):
     management = inside.runtime.drivers.types["fake-hardware"]["management"]["fake"]
 
     def fail(*_args, **_kwargs):
         raise error
 
     monkeypatch.setattr(type(management), "set_boot_device", fail)
-    told = answer(inside, node)
-    assert status == told["status"]
-    assert str(error) in told["message"]
+    reply = answer(inside, node)
+    assert status == reply["status"]
+    assert str(error) in reply["message"]
 
 
-class Box:
-    """The asks of one process, answered by nobody."""
+def test_the_text_of_a_defect_stays_in_the_log(inside, node, monkeypatch):
+    management = inside.runtime.drivers.types["fake-hardware"]["management"]["fake"]
+
+    def fail(*_args, **_kwargs):
+        raise ZeroDivisionError("password calvin")
+
+    monkeypatch.setattr(type(management), "set_boot_device", fail)
+    reply = answer(inside, node)
+    assert 500 == reply["status"]
+    assert "the log of conductor" in reply["message"]
+    assert "calvin" not in str(reply)
+    assert "ZeroDivisionError" not in str(reply)
+
+
+class CallQueue:
+    """Queue of the calls of one process, without answers."""
 
     def __init__(self, questions=()):
         self.questions = dict.fromkeys(questions, 5.0)
@@ -112,8 +125,8 @@ class Box:
         self.answers.append((key, answer))
 
 
-def test_questions_about_one_node_come_one_after_the_other_and_never_twice():
-    box = Box(["a", "b", "c"])
+def test_calls_about_a_node_run_one_after_the_other_and_never_twice():
+    box = CallQueue(["a", "b", "c"])
     entered, go_on = threading.Event(), threading.Event()
     begun = []
 
@@ -125,7 +138,8 @@ def test_questions_about_one_node_come_one_after_the_other_and_never_twice():
         return {"answer": document["key"]}
 
     with ThreadPoolExecutor(4) as threads:
-        desk = CallReceiver(box, SimpleNamespace(answer=work), threads)
+        fresh = SimpleNamespace(is_for_us=lambda _: True, accept=lambda *call: call[2])
+        desk = CallReceiver(box, SimpleNamespace(answer=work), fresh, threads)
         desk.take("a", "n1")
         entered.wait(10)
         desk.take("b", "n1")
@@ -138,8 +152,8 @@ def test_questions_about_one_node_come_one_after_the_other_and_never_twice():
     assert {"a", "b", "c"} == {key for key, _ in box.answers}
 
 
-class Line:
-    """`Asks` by a script: what happens at each look for an answer."""
+class ScriptedCalls:
+    """Implement `Calls` by a script with one action for each poll of the answer."""
 
     def __init__(self, *script, begun=False):
         self.script, self.begun = list(script), begun
@@ -157,7 +171,7 @@ class Line:
 
 
 def leave(inside, node):
-    """The owner of the node is gone, another takes its place."""
+    """Return an action: the node's owner stops, and another takes its place."""
 
     def step():
         with inside.runtime.transaction() as session:
@@ -169,27 +183,27 @@ def leave(inside, node):
 
 
 @pytest.mark.parametrize(("what", "begun"), [("get_boot_device", True), ("inject_nmi", False)])
-def test_the_new_owner_is_asked_when_the_old_one_is_gone(inside, node, what, begun):
-    line = Line(leave(inside, node), {"answer": "yes"}, begun=begun)
+def test_the_call_goes_to_the_new_owner_when_the_old_one_has_stopped(inside, node, what, begun):
+    line = ScriptedCalls(leave(inside, node), {"answer": "yes"}, begun=begun)
     inside.runtime.asks = line
     assert "yes" == rpc.call(inside.runtime, node.uuid, what)
     assert ["c-1", "c-2"] == line.posted
 
 
-def test_an_order_that_was_begun_and_must_not_be_repeated_is_not(inside, node):
-    line = Line(leave(inside, node), begun=True)
+def test_a_started_call_that_must_not_be_repeated_is_not_sent_again(inside, node):
+    line = ScriptedCalls(leave(inside, node), begun=True)
     inside.runtime.asks = line
     with pytest.raises(GatewayTimeout, match="c-1 died while executing inject_nmi"):
         rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted
 
 
-def test_a_new_owner_is_not_asked_while_the_old_one_still_works_on_it(inside, node):
+def test_the_call_stays_with_the_old_owner_while_it_is_alive(inside, node):
     def join():
         for number in range(20):  # one of them is the new owner
             inside.conductor(f"d-{number}")
 
-    line = Line(join, None, {"answer": "yes"}, begun=True)
+    line = ScriptedCalls(join, None, {"answer": "yes"}, begun=True)
     inside.runtime.asks = line
     assert "yes" == rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1"] == line.posted

@@ -1,12 +1,14 @@
-"""A message runs the steps of an operation; whatever is lost or asked for meanwhile, each once."""
+"""Attempts: messages run each step of an operation once, despite losses, aborts and drains."""
 
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 
 import pytest
+from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
-from app.engine import operations
+from app.engine import dispatch, operations
 from app.kit import conductors
 from app.models import Node, Operation, OperationStep
 from drivers.core.errors import LeaseLost
@@ -19,7 +21,7 @@ CLEANING = ["deploy.prepare_cleaning", "vendor.log_passthrough", "deploy.tear_do
 
 @pytest.fixture
 def cleaning(inside):
-    """A conductor, and the node and operation of a clean that has just been asked for."""
+    """A conductor, and the node and operation of a clean that was just requested."""
     inside.claimant = inside.conductor("c-1")
     node = inside.node("manageable")
     name = inside.request(node, "provide")
@@ -47,7 +49,7 @@ def test_each_link_runs_one_step_and_sends_the_rest_of_its_chain(inside, cleanin
     )
 
 
-def test_a_step_that_fails_cuts_the_chain(inside, cleaning, monkeypatch):
+def test_a_failed_step_ends_the_chain(inside, cleaning, monkeypatch):
     node, _ = cleaning
     broken, real = Failed("no such luck"), attempts.call
     monkeypatch.setattr(
@@ -79,17 +81,17 @@ def test_a_link_that_is_not_at_the_cursor_runs_nothing_and_sends_nothing(inside,
     assert before == ([step.attempts for step in inside.steps(name)], len(inside.sent))
 
 
-def test_the_last_link_of_a_chain_that_was_cut_to_length_sends_what_follows(
+def test_the_last_link_of_a_truncated_chain_sends_the_following_steps(
     inside, cleaning, monkeypatch
 ):
     node, name = cleaning
-    monkeypatch.setattr(operations, "LONGEST_CHAIN", 1)
+    monkeypatch.setattr(dispatch, "LONGEST_CHAIN", 1)
     run(inside, name)
     assert [[1], [2]] == [[link.position for link in sent.links] for sent in inside.sent[1:]]
     assert "available" == inside.read(node.id).provision_state
 
 
-def test_the_lease_is_kept_for_as_long_as_each_call_may_take(inside, cleaning, monkeypatch):
+def test_the_lease_is_held_for_the_limit_of_each_call(inside, cleaning, monkeypatch):
     _, name = cleaning
     kept = []
     lease = SimpleNamespace(check=lambda: None, keep=kept.append)
@@ -100,7 +102,7 @@ def test_the_lease_is_kept_for_as_long_as_each_call_may_take(inside, cleaning, m
 
 
 @pytest.mark.parametrize("lost", range(1, 2 * len(CLEANING) + 1))
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(inside, cleaning, monkeypatch, lost):
+def test_a_commit_whose_answer_is_lost_is_not_repeated(inside, cleaning, monkeypatch, lost):
     node, name = cleaning
     dialect, commits = inside.runtime.engine.dialect, count(1)
     commit = dialect.do_commit
@@ -120,12 +122,12 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(inside, cleaning, monke
     assert "available" == inside.read(node.id).provision_state
 
 
-def test_a_step_that_lost_its_lease_is_handed_out_again_at_once(inside, cleaning, monkeypatch):
-    """Redis was emptied, and another took the lease for a moment: the claim is still ours."""
+def test_a_step_that_lost_its_lease_is_dispatched_again_at_once(inside, cleaning, monkeypatch):
+    """Redis was emptied, and another process held the lease briefly: the claim is still ours."""
     node, name = cleaning
 
     def lost():
-        raise LeaseLost("somebody else has it")
+        raise LeaseLost("another process has it")
 
     lease = SimpleNamespace(check=lost, keep=lambda _seconds: None)
     with monkeypatch.context() as patch:
@@ -142,31 +144,47 @@ def test_a_step_that_lost_its_lease_is_handed_out_again_at_once(inside, cleaning
     assert [2, 1, 1] == [step.attempts for step in inside.steps(name)]
 
 
-def test_a_claim_of_another_is_not_taken_for_ones_own(inside, cleaning):
+def test_a_message_with_the_name_of_another_node_claims_nothing(inside, cleaning):
+    """The lease is that of the named node, so another conductor could use the machine meanwhile."""
+    _, name = cleaning
+    other = inside.read(inside.node("manageable"))
+    message = inside.message(name)
+    attempts.run(inside.claimant, replace(message, node=other.uuid))
+    assert ("queued", 0, -1) == (
+        inside.operation(name).state,
+        inside.operation(name).cursor,
+        inside.operation(name).claimed,
+    )
+    assert [0, 0, 0] == [step.attempts for step in inside.steps(name)]
+    attempts.run(inside.claimant, message)
+    assert 1 == inside.operation(name).cursor
+
+
+def test_a_claim_of_another_conductor_is_not_used(inside, cleaning):
     _, name = cleaning
     assert claims.claim(inside.claimant, name, 1, 0)
     assert claims.claim(inside.claimant, name, 1, 0) is None
 
 
 def leave(inside):
-    """What a signal to stop does to the conductor."""
+    """Drain the conductor, as a stop signal does."""
     with inside.runtime.transaction() as session:
         conductors.mark_offline(session, inside.claimant.name, inside.claimant.incarnation)
     inside.claimant.leaving.set()
 
 
-def test_a_conductor_that_leaves_ends_its_step_and_hands_over_the_next_at_once(
+def test_a_draining_conductor_completes_its_step_and_redispatches_the_next_at_once(
     inside, cleaning, monkeypatch
 ):
     node, name = cleaning
     other, real = inside.conductor("c-2"), attempts.call
 
-    def leaves_meanwhile(target, step):
+    def drained_meanwhile(target, step):
         leave(inside)
         return real(target, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(attempts, "call", leaves_meanwhile)
+        patch.setattr(attempts, "call", drained_meanwhile)
         attempts.run(inside.claimant, inside.message(name))
     operation = inside.operation(name)
     assert ("queued", 1, 2) == (operation.state, operation.cursor, operation.fence)
@@ -178,7 +196,7 @@ def test_a_conductor_that_leaves_ends_its_step_and_hands_over_the_next_at_once(
 
 
 @pytest.mark.parametrize("way", ["taken from its queue", "still in its queue"])
-def test_what_a_conductor_that_leaves_has_not_begun_goes_to_another(inside, cleaning, way):
+def test_the_queued_operations_of_a_draining_conductor_go_to_another(inside, cleaning, way):
     _, name = cleaning
     inside.conductor("c-2")
     leave(inside)
@@ -190,22 +208,22 @@ def test_what_a_conductor_that_leaves_has_not_begun_goes_to_another(inside, clea
     assert ("queued", 0, 2) == (operation.state, operation.cursor, operation.fence)
     assert ("c-2", 2) == (inside.sent[-1].conductor, inside.sent[-1].fence)
     drain.redispatch_all(inside.claimant)
-    assert 2 == len(inside.sent), "what was handed over is not handed over again"
+    assert 2 == len(inside.sent), "it is redispatched only once"
 
 
-def test_what_was_handed_over_while_the_lease_was_held_is_sent_once_more(inside, cleaning):
+def test_an_operation_redispatched_while_its_lease_was_held_is_sent_once_more(inside, cleaning):
     _, name = cleaning
     inside.conductor("c-2")
     leave(inside)
     drain.redispatch_all(inside.claimant)
-    drain.redispatch(inside.claimant, name)  # by the thread that has given back the lease
+    drain.redispatch(inside.claimant, name)  # by the thread that has released the lease
     assert [2, 2] == [message.fence for message in inside.sent[1:]]
     inside.change(Operation, name, state="running")
     drain.redispatch(inside.claimant, name)
     assert 3 == len(inside.sent)
 
 
-def test_the_last_conductor_that_leaves_leaves_its_work_queued(inside, cleaning):
+def test_the_last_draining_conductor_leaves_its_operations_queued(inside, cleaning):
     node, name = cleaning
     leave(inside)
     run(inside, name)
@@ -215,7 +233,7 @@ def test_the_last_conductor_that_leaves_leaves_its_work_queued(inside, cleaning)
     assert 1 == len(inside.sent)
 
 
-def test_an_abort_that_is_asked_for_while_a_step_runs_is_seen_when_it_is_done(inside, cleaning):
+def test_an_abort_requested_during_a_step_takes_effect_at_its_end(inside, cleaning):
     _, name = cleaning
     attempt = claims.claim(inside.claimant, name, 1, 0)
     inside.change_step(name, 0, abort_after=True)
@@ -223,7 +241,7 @@ def test_an_abort_that_is_asked_for_while_a_step_runs_is_seen_when_it_is_done(in
     assert "running" == inside.operation(name).state
 
 
-def test_everything_that_is_queued_is_sent_again_however_much_it_is(inside, monkeypatch):
+def test_all_queued_operations_are_sent_again_in_batches(inside, monkeypatch):
     monkeypatch.setattr(reconciler, "BATCH", 2)
     inside.conductor("c-1")
     names = [inside.request(inside.node(), "manage") for _ in range(5)]
@@ -232,7 +250,7 @@ def test_everything_that_is_queued_is_sent_again_however_much_it_is(inside, monk
     assert names == [message.operation for message in inside.sent]
 
 
-def test_a_snapshot_reads_like_its_row(inside, cleaning):
+def test_a_snapshot_equals_its_row(inside, cleaning):
     _, name = cleaning
     attempt = claims.claim(inside.claimant, name, 1, 0)
     with inside.runtime.reading() as session:
@@ -249,7 +267,7 @@ def test_a_snapshot_reads_like_its_row(inside, cleaning):
         assert step.label == attempt.step.label
 
 
-def test_a_failed_operation_is_a_warning_that_says_of_what_why_and_for_whom(
+def test_a_failed_operation_is_a_warning_with_node_reason_request_and_user(
     inside, cleaning, monkeypatch
 ):
     node, name = cleaning
@@ -258,19 +276,19 @@ def test_a_failed_operation_is_a_warning_that_says_of_what_why_and_for_whom(
     monkeypatch.setattr(attempts, "call", lambda *_: Failed("the BMC said no", "refused"))
     with capture_logs() as logged:
         run(inside, name)
-    (told,) = (each for each in logged if each["event"].startswith("operation."))
+    (event,) = (each for each in logged if each["event"].startswith("operation."))
     assert {
         "event": "operation.failed", "log_level": "warning", "operation": name,
         "node": node.uuid, "name": "rack1-u04", "kind": "provide", "code": "refused",
         "reason": "the BMC said no", "failed_in": CLEANING[0], "request_id": "req-7", "user": "bob",
-    } == told  # fmt: skip
+    } == event  # fmt: skip
     (acted, *_) = (each for each in logged if each["event"] == "step.acted")
     assert ("failed", "refused", "the BMC said no") == (
         acted["outcome"], acted["code"], acted["reason"]
     )  # fmt: skip
 
 
-def test_an_operation_that_ends_well_is_no_warning(inside, cleaning):
+def test_a_successful_operation_is_no_warning(inside, cleaning):
     _, name = cleaning
     with capture_logs() as logged:
         run(inside, name)
@@ -279,3 +297,13 @@ def test_an_operation_that_ends_well_is_no_warning(inside, cleaning):
         for each in logged
         if each["event"].startswith("operation.")
     ]
+
+
+def test_the_log_of_a_step_names_its_node_operation_and_request(inside, cleaning, monkeypatch):
+    node, name = cleaning
+    inside.change(Operation, name, request_id="req-7")
+    bound = []
+    monkeypatch.setattr(attempts, "call", lambda *_: bound.append(get_contextvars()))
+    run(inside, name)
+    facts = {"node": node.uuid, "operation": name, "step": CLEANING[0], "request_id": "req-7"}
+    assert facts == bound[0]

@@ -1,4 +1,4 @@
-"""Beat: one leads, the others stand by."""
+"""Beat: one process leads, the others stand by."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from workers.periodic import beat
 from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
 
-#: Seconds of silence after which a conductor is dead.
+#: Seconds without a heartbeat after which a conductor is dead.
 TIMEOUT = 15.0
 ROOT = Path(__file__).parents[2]
 
@@ -36,28 +36,28 @@ def engine(database):
     made.dispose()
 
 
-def test_the_first_leads_and_keeps_the_lead_while_it_asks(engine):
+def test_the_first_beat_leads_and_keeps_its_lease_by_renewal(engine):
     assert beat.lead(engine, "first", 5)
     assert not beat.lead(engine, "second", 5)
     assert beat.lead(engine, "first", 5)
 
 
-def test_the_second_leads_when_the_first_was_silent_for_too_long(engine):
+def test_the_second_beat_leads_when_the_lease_of_the_first_has_expired(engine):
     assert beat.lead(engine, "first", 0.2)
-    until(lambda: beat.lead(engine, "second", 5), "the end of the lease", 5, 0.02)
+    until(lambda: beat.lead(engine, "second", 5), "the end of the lease", between=0.02)
     assert not beat.lead(engine, "first", 5)
 
 
-def test_who_steps_down_is_followed_at_once(engine):
+def test_a_beat_that_steps_down_is_replaced_at_once(engine):
     assert beat.lead(engine, "first", 60)
-    beat.step_down(engine, "second")  # has no lead to give
+    beat.step_down(engine, "second")  # it does not lead: no effect
     assert not beat.lead(engine, "second", 60)
     beat.step_down(engine, "first")
     time.sleep(0.01)
     assert beat.lead(engine, "second", 60)
 
 
-def test_one_of_many_that_begin_at_once_leads(engine):
+def test_one_of_many_concurrent_beats_leads(engine):
     def ask(holder):
         try:
             return beat.lead(engine, holder, 60)
@@ -68,9 +68,7 @@ def test_one_of_many_that_begin_at_once_leads(engine):
         assert 1 == sum(pool.map(ask, "abcdefgh"))
 
 
-def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(
-    tmp_path, redis_url, redis_client
-):
+def test_a_killed_beat_is_replaced_by_the_standby(tmp_path, redis_url, redis_client):
     url = f"sqlite:///{tmp_path / 'ingot.db'}"
     schema.upgrade(url)
     engine = connections.connect(url)
@@ -98,7 +96,7 @@ def test_a_beat_that_is_killed_is_followed_by_the_one_that_stands_by(
         (second,) = [each for each in beats if each is not first]
         until(lambda: leader() is second, "the take-over")
         redis_client.flushall()
-        until(redis_client.keys, "a message after all was forgotten")
+        until(redis_client.keys, "a message after the loss of all")
         second.terminate()
         assert 0 == second.wait(20)
     finally:
@@ -123,23 +121,25 @@ def lookout(inside, url, clock):
 
 
 def look(*lookouts):
-    """What they log in all."""
+    """Let each check once; return their log."""
     with capture_logs() as logged:
         for each in lookouts:
-            each.look()
+            each.check()
     return [(each["event"], each["conductor"], each["conductors_left"]) for each in logged]
 
 
-def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, redis_url):
+def test_a_dead_conductor_is_logged_once_across_changes_of_the_leading_beat(inside, redis_url):
     for name in ("c-1", "c-2", "c-3"):
         inside.conductor(name)
     clock = Clock()
     first, second = lookout(inside, redis_url, clock), lookout(inside, redis_url, clock)
     assert [] == look(first, second)
     inside.change(Conductor, "c-1", heartbeat_at=after(-2 * TIMEOUT))
-    inside.change(Conductor, "c-3", heartbeat_at=after(-2 * TIMEOUT), online=False)  # it left
+    inside.change(
+        Conductor, "c-3", heartbeat_at=after(-2 * TIMEOUT), online=False
+    )  # it was stopped
     clock.now = TIMEOUT - 1
-    assert [] == look(first, second), "they have not been in touch for long enough to know"
+    assert [] == look(first, second), "their contact with the database is too short"
     clock.now = TIMEOUT + 1
     assert [("conductor.lost", "c-1", 1)] == look(first, second, first, second)
     inside.conductor("c-1")
@@ -147,11 +147,11 @@ def test_a_conductor_that_dies_is_logged_once_by_whichever_beat_leads(inside, re
     for name in ("c-1", "c-2"):
         inside.change(Conductor, name, heartbeat_at=after(-2 * TIMEOUT))
     assert [("conductor.lost", "c-1", 0), ("conductor.lost", "c-2", 0)] == look(second, first)
-    clock.now += 2 * TIMEOUT  # the database took nothing for as long
+    clock.now += 2 * TIMEOUT  # the database was unavailable for as long
     assert [] == look(lookout(inside, redis_url, clock))
 
 
-def test_a_conductor_that_dies_is_logged_also_while_redis_is_away(inside, tmp_path):
+def test_a_dead_conductor_is_logged_while_redis_is_unreachable(inside, tmp_path):
     inside.conductor("c-1", heartbeat_at=after(-2 * TIMEOUT))
     clock = Clock()
     lonely = lookout(inside, f"redis+socket://{tmp_path}/nobody", clock)
@@ -160,7 +160,7 @@ def test_a_conductor_that_dies_is_logged_also_while_redis_is_away(inside, tmp_pa
     assert [("conductor.lost", "c-1", 0)] == look(lonely, lonely)
 
 
-def test_all_that_is_due_is_sent_with_one_renewal_of_the_lease(engine, monkeypatch):
+def test_all_due_tasks_are_sent_with_one_renewal_of_the_lease(engine, monkeypatch):
     application = Celery("beat", set_as_current=False)
     application.conf.beat_schedule = {
         f"task-{number}": {"task": f"t{number}", "schedule": 60.0, "options": {"expires": 60.0}}
@@ -172,7 +172,7 @@ def test_all_that_is_due_is_sent_with_one_renewal_of_the_lease(engine, monkeypat
     monkeypatch.setattr(beat.LeasedScheduler, "send", sent.append, raising=False)
     monkeypatch.setattr(beat.LeasedScheduler, "leading", False)
     monkeypatch.setattr(
-        beat.LeasedScheduler, "lookout", SimpleNamespace(look=lambda: None), raising=False
+        beat.LeasedScheduler, "lookout", SimpleNamespace(check=lambda: None), raising=False
     )
     lead = beat.lead
     monkeypatch.setattr(beat, "lead", lambda *given: renewals.append(given) or lead(*given))

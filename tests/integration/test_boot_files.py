@@ -1,4 +1,4 @@
-"""Boot files of nodes that have no use of them go; all others, and whatever else lies there, stay."""
+"""Removal of unused boot files; files in use and foreign files are kept."""
 
 import dataclasses
 import uuid
@@ -13,7 +13,7 @@ UNKNOWN = str(uuid.uuid4())
 
 @pytest.fixture
 def site(inside, tmp_path):
-    """What the sweep works on, with folders of its own."""
+    """Service with private directories of boot files."""
     settings = inside.runtime.settings
     inside.runtime.settings = dataclasses.replace(
         settings,
@@ -27,7 +27,7 @@ def site(inside, tmp_path):
     return inside
 
 
-def hand_out(root, node, use):
+def create_files(root, node, use):
     folder = root / "nodes" / node / f"{use}-secret"
     folder.mkdir(parents=True)
     (folder / "config-0").touch()
@@ -47,11 +47,11 @@ def hand_out(root, node, use):
         ("rescue", {}, {"instance"}),
     ],
 )
-def test_what_stays_is_said_by_the_state_of_the_node(site, tmp_path, state, columns, stay):
+def test_the_state_of_the_node_decides_which_files_are_kept(site, tmp_path, state, columns, stay):
     node = site.read(site.node(state, **columns)).uuid
     for root in (tmp_path / "http", tmp_path / "tftp"):
         for use in ("ramdisk", "instance"):
-            hand_out(root, node, use)
+            create_files(root, node, use)
     boot_files.sweep(site.runtime)
     for root in (tmp_path / "http", tmp_path / "tftp"):
         left = {each.name.partition("-")[0] for each in root.glob(f"nodes/{node}/*")}
@@ -64,25 +64,25 @@ def test_what_stays_is_said_by_the_state_of_the_node(site, tmp_path, state, colu
 def test_an_agent_that_is_kept_running_keeps_its_medium(site, tmp_path):
     node_id = site.node("available")
     site.agent(node_id)
-    hand_out(tmp_path / "http", site.read(node_id).uuid, "ramdisk")
+    create_files(tmp_path / "http", site.read(node_id).uuid, "ramdisk")
     assert {"folders": 0, "copies": 0} == boot_files.sweep(site.runtime)
 
 
-def test_what_is_made_while_the_rows_are_read_stays(site, tmp_path):
+def test_files_created_while_the_rows_are_read_are_kept(site, tmp_path):
     node = site.read(site.node("active")).uuid
-    hand_out(tmp_path / "http", node, "instance")
+    create_files(tmp_path / "http", node, "instance")
 
     def begin(*_):
-        hand_out(tmp_path / "tftp", node, "ramdisk")
+        create_files(tmp_path / "tftp", node, "ramdisk")
 
     event.listen(site.runtime.engine, "before_cursor_execute", begin, once=True)
     assert [] == boot_files.unused_folders(site.runtime)
     assert (tmp_path / "tftp" / "nodes" / node / "ramdisk-secret").is_dir()
 
 
-def test_files_of_deleted_nodes_go_and_those_of_others_are_not_touched(site, tmp_path):
+def test_files_of_deleted_nodes_are_removed_and_foreign_files_are_kept(site, tmp_path):
     root = tmp_path / "http"
-    hand_out(root, UNKNOWN, "ramdisk")
+    create_files(root, UNKNOWN, "ramdisk")
     for path in ("nodes/notes/ramdisk-secret", f"nodes/{UNKNOWN}/mine-file", "boot/grub/i386-pc"):
         (root / path).mkdir(parents=True)
     assert 1 == boot_files.sweep(site.runtime)["folders"]

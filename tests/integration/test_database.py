@@ -1,6 +1,7 @@
-"""The schema and the races that only a real database decides, on SQLite and on PostgreSQL."""
+"""Schema, and races that only a real database decides, on SQLite and PostgreSQL."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -22,7 +23,7 @@ from app.engine import operations
 from app.errors import IllegalMove, NodeLocked
 from app.models import AgentRecord, Node, Operation, OperationState, draft
 from drivers.core.steps import Done, Wait
-from workers.conductor import attempts, claims, poller
+from workers.conductor import attempts, claims, poller, recording
 from workers.periodic import reconciler
 
 ROUNDS = 12
@@ -44,7 +45,7 @@ def tables(url):
 
 
 def together(*calls, allowed=()):
-    """What the calls return, or the `allowed` errors they raise, when they begin at one moment."""
+    """Run the calls concurrently; return their results or their `allowed` errors."""
     barrier = threading.Barrier(len(calls))
 
     def run(call):
@@ -60,7 +61,7 @@ def together(*calls, allowed=()):
 
 @pytest.fixture
 def other(inside):
-    """A second process at the same database."""
+    """A second process with the same database."""
     view = inside.another()
     yield view
     view.close()
@@ -75,7 +76,7 @@ def test_migrations_go_up_down_and_up_again(empty_database):
     assert set(models.Base.metadata.tables) == tables(empty_database)
 
 
-def test_the_migrations_make_what_the_models_say(database):
+def test_the_migrations_create_the_schema_of_the_models(database):
     engine = connections.connect(database)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -83,8 +84,8 @@ def test_the_migrations_make_what_the_models_say(database):
     engine.dispose()
 
 
-def test_two_that_migrate_at_once_wait_for_each_other(empty_database):
-    # processes, as Alembic's context belongs to one process
+def test_concurrent_migrations_wait_for_each_other(empty_database):
+    # in processes, because Alembic's context is global
     import multiprocessing
 
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -121,7 +122,7 @@ def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
         name = inside.request(inside.node("manageable"), "provide")
         attempt = claims.claim(dead, name, 1, 0)
         together(
-            partial(attempts._record, dead, attempt, Done()),
+            partial(recording._record, dead, attempt, Done()),
             partial(reconciler._each, other.runtime, take_over, attempt.operation.id),
         )
         operation, step = inside.operation(name), inside.steps(name)[0]
@@ -129,7 +130,7 @@ def test_a_late_record_and_a_takeover_do_not_both_happen(inside, other):
         assert facts in {(1, 1, 0, 0, "done"), (2, 0, 1, 1, "running")}
 
 
-def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
+def test_a_write_with_the_fence_before_a_takeover_is_refused_and_counted(inside, other):
     dead, living = inside.conductor("c-1"), other.conductor("c-2")
     node = inside.node("manageable")
     name = inside.request(node, "provide")
@@ -138,8 +139,8 @@ def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
     assert reconciler._each(
         other.runtime, reconciler._take_over(lambda _: {living.incarnation}), attempt.operation.id
     )
-    assert 1 == attempts._record(living, claims.claim(living, name, 2, 0), Done())
-    assert attempts._record(dead, attempt, Done()) is None
+    assert 1 == recording._record(living, claims.claim(living, name, 2, 0), Done())
+    assert recording._record(dead, attempt, Done()) is None
     assert not claims.advance(dead, attempt, {})
     assert 1 == inside.operation(name).refused
     assert 1 == inside.operation(name).cursor
@@ -147,7 +148,7 @@ def test_a_write_from_before_a_takeover_is_refused_and_counted(inside, other):
     assert 2 == inside.steps(name)[0].attempts
 
 
-def test_one_of_many_wakers_wakes(inside, other):
+def test_one_of_many_concurrent_resumptions_succeeds(inside, other):
     inside.conductor()
     for _ in range(ROUNDS):
         name = inside.request(inside.node(), "manage")
@@ -161,7 +162,7 @@ def test_one_of_many_wakers_wakes(inside, other):
         assert 2 == inside.operation(name).fence
 
 
-def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, other):
+def test_a_heartbeat_during_the_record_of_a_wait_is_not_lost(inside, other):
     conductor = inside.conductor()
     sign = {"callback_url": "https://agent:9999", "agent_token": "t", "agent_version": "11"}
     for _ in range(ROUNDS):
@@ -170,7 +171,7 @@ def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, oth
         name = inside.request(node, "active")
         attempt = claims.claim(conductor, name, 1, 0)
         together(
-            partial(attempts._record, conductor, attempt, Wait({"booted": True})),
+            partial(recording._record, conductor, attempt, Wait({"booted": True})),
             partial(heartbeats.heartbeat, other.runtime, attempt.node.uuid, sign),
         )
         assert ("queued", 2) == (inside.operation(name).state, inside.operation(name).fence)
@@ -178,7 +179,7 @@ def test_a_heartbeat_that_comes_while_a_wait_is_recorded_is_not_lost(inside, oth
 
 
 def test_heartbeats_are_recorded_together(inside, other):
-    """None spoils another; and none waits for a row that somebody else holds."""
+    """None fails because of another, and none waits for a row that another transaction locks."""
     held = inside.runtime.engine.dialect.name == "postgresql"  # SQLite has one lock for all
     nodes = [inside.node("clean wait") for _ in range(6)]
     for node in nodes:
@@ -191,7 +192,7 @@ def test_heartbeats_are_recorded_together(inside, other):
         heartbeats.AgentHeartbeat(inside.read(node).uuid, sign)
         for node, sign in zip(nodes, each, strict=True)
     ]
-    # no writer for SQLite, where it would hold the one lock
+    # not on SQLite, whose only lock it would hold
     with other.runtime.engine.connect().execution_options(writes=False) as connection:
         row = select(AgentRecord.node_id).where(AgentRecord.node_id == nodes[4])
         connection.execute(row.with_for_update())
@@ -204,7 +205,7 @@ def test_heartbeats_are_recorded_together(inside, other):
     assert [1, 0, 0, 0, 0 if held else 1, 1] == counts
 
 
-def test_two_operations_of_one_node_are_never_both_worked_on(inside):
+def test_two_operations_of_one_node_never_run_concurrently(inside):
     inside.conductor()
     node = inside.node()
     inside.request(node, "manage")
@@ -233,10 +234,10 @@ def test_a_node_locked_by_one_connection_waits_for_the_other(inside, other):
     assert 80 == inside.read(node).fence
 
 
-def test_a_prepared_statement_fails_as_any_other_does(inside):
+def test_a_prepared_statement_raises_the_usual_error(inside):
     node = inside.node()
     first = Prepared(select(Node.uuid).where(Node.id == bindparam("node")))
-    with inside.runtime.looking() as connection:
+    with inside.runtime.read_connection() as connection:
         assert (inside.read(node).uuid,) == first.first(connection, {"node": node})
         assert first.first(connection, {"node": 0}) is None
         with pytest.raises(DBAPIError) as told:
@@ -245,7 +246,7 @@ def test_a_prepared_statement_fails_as_any_other_does(inside):
     assert "no_such_column" in diagnosis.reason(told.value)
 
 
-def test_a_typed_statement_takes_and_returns_values_of_its_columns(inside):
+def test_a_typed_statement_converts_the_values_of_its_columns(inside):
     moment, settings = datetime(2026, 1, 2, 3, 4, 5, 678901), {"address": "10.0.0.1"}
     node, nodes = inside.node(), Node.__table__.c
     named = {"node": node, "moment": moment, "settings": settings, "off": True}
@@ -261,18 +262,18 @@ def test_a_typed_statement_takes_and_returns_values_of_its_columns(inside):
         )
     )
     shown = nodes.provision_updated_at, nodes.driver_info, nodes.disable_power_off, nodes.properties
-    with inside.runtime.writing() as connection:
+    with inside.runtime.write_connection() as connection:
         assert 1 == Typed(change).count(connection, named)
         told = Typed(change.returning(*shown)).first(connection, named)
     expected = (moment, settings, True, {"kept": 1})
     assert expected == told
-    with inside.runtime.looking() as connection:
+    with inside.runtime.read_connection() as connection:
         read = Typed(select(*shown).where(nodes.id == bindparam("node")))
         assert [expected] == [tuple(each) for each in read.all(connection, {"node": node})]
         assert [] == read.all(connection, {"node": 0})
 
 
-def test_a_draft_writes_what_was_set_and_nothing_else(inside):
+def test_a_draft_writes_only_the_changed_columns(inside):
     inside.conductor()
     node = inside.node("manageable", name="one")
     name = inside.request(node, "provide")
@@ -295,7 +296,32 @@ def test_a_draft_writes_what_was_set_and_nothing_else(inside):
     assert [{"found": 2}, None, None] == [step.result for step in inside.steps(name)]
 
 
-def test_what_a_session_does_not_know_is_inserted_with_the_defaults_of_its_model(inside):
+def test_a_draft_that_waited_for_its_lock_has_the_values_of_the_last_commit(inside, other):
+    inside.conductor()
+    node = inside.node("manageable")
+    name = inside.request(node, "provide")
+    number, locked = inside.operation(name).id, threading.Event()
+
+    def change():
+        with inside.runtime.transaction() as session:
+            row = operations.lock(session, node)
+            locked.set()
+            time.sleep(0.5)  # meanwhile the other one waits for the node
+            row.last_error = "broken"
+            session.get_one(Operation, number).refused = 7
+
+    def read():
+        assert locked.wait(10)
+        with (
+            other.runtime.transaction() as session,
+            operations.drafted(session, node, number) as (row, operation),
+        ):
+            return row.last_error, operation.refused
+
+    assert [None, ("broken", 7)] == together(change, read)
+
+
+def test_a_row_outside_of_the_session_is_inserted_with_the_defaults_of_its_model(inside):
     node = inside.node()
     with inside.runtime.transaction() as session:
         kept = Operation(uuid="by-session", node_id=node, kind="power", created_at=clock.utcnow())
@@ -314,7 +340,7 @@ def test_what_a_session_does_not_know_is_inserted_with_the_defaults_of_its_model
 
 @pytest.fixture
 def built(inside, monkeypatch):
-    """What SQLAlchemy itself builds and runs: statements by their first words."""
+    """Record the statements of SQLAlchemy's ORM by their first words."""
     statements = []
 
     def note(connection, cursor, statement, *_):
@@ -332,12 +358,12 @@ def test_a_step_is_claimed_and_the_end_of_an_operation_recorded_without_the_orm(
     built.clear()
     inside.deliver(claimant, message)
     assert "available" == inside.read(node).provision_state
-    # the agent is looked for when the flow ends; the last one is the read of this test
+    # the end of the flow reads the agent; the last one is the read of this test
     assert 2 == len(built), built
     assert {"SELECT"} == {verb for verb, _ in built}
 
 
-def test_an_operation_is_written_down_with_one_change_of_its_node(inside, built):
+def test_an_operation_is_recorded_with_one_change_of_its_node(inside, built):
     inside.conductor()
     node = inside.node("manageable")
     built.clear()
@@ -370,8 +396,10 @@ def test_a_read_on_postgresql_opens_no_transaction_on_the_server(postgresql_serv
             return connection.connection.dbapi_connection.info.transaction_status
 
     try:
-        for _ in range(2):  # the second time on a connection of the pool that the other has used
-            assert TransactionStatus.IDLE == status_after_a_statement(transactions.looking)
-            assert TransactionStatus.INTRANS == status_after_a_statement(transactions.writing)
+        for _ in range(2):  # the second time on a pooled connection that was used before
+            assert TransactionStatus.IDLE == status_after_a_statement(transactions.read_connection)
+            assert TransactionStatus.INTRANS == status_after_a_statement(
+                transactions.write_connection
+            )
     finally:
         engine.dispose()

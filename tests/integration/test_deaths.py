@@ -1,4 +1,4 @@
-"""Whoever dies or stops, at whatever point of whatever flow: it arrives, and nothing is done twice."""
+"""A crash or pause of any process at any kill point: each flow ends, and repeats no command."""
 
 import os
 from collections import Counter
@@ -15,13 +15,13 @@ from tests.integration.crash_harness import (
     IN_A_TRANSACTION,
     NOW,
     WAKER,
-    Strike,
+    Interruption,
     opened,
 )
-from tests.integration.harness import Acme, asked
+from tests.integration.harness import Acme, requested
 from tests.unit.drivers.machines import image_server, scripted_agent
 
-#: Fake hardware that takes its time, so that its steps have to be called again.
+#: Delays of fake hardware, so that its steps have to be polled.
 SETTINGS = {
     "INGOT_AGENT_REQUIRE_TLS": "false",
     "INGOT_AGENT_POST_DEPLOY_GET_POWER_STATE_RETRIES": "0",
@@ -29,18 +29,19 @@ SETTINGS = {
     "INGOT_FAKE_INSPECT_DELAY": "1",
     "INGOT_FAKE_POWER_DELAY": "1",
 }
-#: What steps do to a machine that must not be done twice.
+#: Effects on a machine that must not be repeated.
 ONCE = {"execute_clean_step", "execute_deploy_step", "execute_service_step",
         "install_bootloader", "finalize_rescue", "power_off"}  # fmt: skip
-SCRUB = asked("management", "scrub", args={"level": "deep"})
-BURN, POLISH = asked("deploy", "burn"), asked("management", "polish")
+SCRUB = requested("management", "scrub", args={"level": "deep"})
+BURN, POLISH = requested("deploy", "burn"), requested("management", "polish")
 
 
 @dataclass(frozen=True)
 class Flow:
     """
-    A verb, asked of a node in a state; where it leads, and how its operation ends. first: what is
-    asked before, up to its first wait.
+    A verb requested of a node in a state, the state at its end, and the end of its operation.
+
+    first: verb requested before, up to its first wait.
     """
 
     verb: str
@@ -57,7 +58,7 @@ FLOWS = {
     "inspect": Flow("inspect", "manageable", "manageable", agent=False),
     "provide": Flow("provide", "manageable", "available"),
     "clean": Flow("clean", "manageable", "manageable",
-                  arguments={"clean_steps": [asked("deploy", "erase_devices"), SCRUB]}),
+                  arguments={"clean_steps": [requested("deploy", "erase_devices"), SCRUB]}),
     "active": Flow("active", "available", "active"),
     "fake active": Flow("active", "available", "active", agent=False),
     "rebuild": Flow("rebuild", "active", "active", agent=False),
@@ -66,7 +67,7 @@ FLOWS = {
     "unrescue": Flow("unrescue", "rescue", "active", agent=False),
     "service": Flow("service", "active", "active", arguments={"service_steps": [BURN, POLISH]}),
     "fake service": Flow("service", "active", "active", agent=False,
-                         arguments={"service_steps": [asked("management", "crawl")]}),
+                         arguments={"service_steps": [requested("management", "crawl")]}),
     "adopt": Flow("adopt", "manageable", "active", agent=False),
     "power": Flow("power", "active", "active", agent=False),
     "abort": Flow("abort", "available", "deploy failed", first=("active", {}),
@@ -91,8 +92,8 @@ def harness(inside, monkeypatch):
         plain.close()
 
 
-def begin(harness, flow, strike, *, lossy=False):
-    """Let a new node go through a flow; its id."""
+def begin(harness, flow, interruption, *, lossy=False):
+    """Run a new node through a flow; return its id."""
     more = {"deploy_interface": "direct", "rescue_interface": "agent"} if flow.agent else {}
     state = {"power_state": "power on"} if flow.begins == "active" else {}
     node = harness.node(flow.begins, instance_info=harness.image, **more, **state)
@@ -102,7 +103,7 @@ def begin(harness, flow, strike, *, lossy=False):
         harness.ask(node, verb, **arguments)
         while harness.queue:
             harness._deliver()
-    harness.begin(strike, lossy=lossy)
+    harness.begin(interruption, lossy=lossy)
     if flow.verb == "power":
         switch(harness, node)
     else:
@@ -112,9 +113,9 @@ def begin(harness, flow, strike, *, lossy=False):
 
 
 def switch(harness, node):
-    """A client asks for a reboot, until it is accepted."""
+    """Request a reboot, and retry until the API has accepted it."""
     while not operations_of(harness, node):
-        with harness.being(harness.api), harness.runtime.transaction() as session:
+        with harness.acting_as(harness.api), harness.runtime.transaction() as session:
             row = operations.lock(session, node)
             power.request(session, row, "rebooting", None, Caller())
         harness.api.up = True
@@ -126,7 +127,7 @@ def operations_of(harness, node):
 
 
 def orders(harness):
-    """What the agent was told to do, each with the step that it is for."""
+    """Commands to the agent, each with its step."""
     return Counter(
         (name, str(params.get("step", {}).get("ingot_step")))
         for name, params in harness.agent.received
@@ -135,7 +136,7 @@ def orders(harness):
 
 
 def check(harness, flow, node):
-    """Nothing is left, nothing is lost, nothing was written twice; the operation."""
+    """Assert that no work is left, lost or recorded twice; return the operation."""
     row, operation = harness.inside.read(node), operations_of(harness, node)[0]
     assert (flow.ends, None, None) == (row.provision_state, row.reservation, row.operation_id)
     assert flow.operation == operation.state
@@ -149,59 +150,60 @@ def check(harness, flow, node):
     return operation
 
 
-def strikes(name, reached):
+def interruptions(name, reached):
     """
-    Each way to die or to stop that a run has come by: at one step of it, another one in each flow.
+    Crashes and pauses at each kill point that a run has reached: at one occurrence, which varies
+    by flow.
 
-    With INGOT_EVERY_KILL_POINT in the environment at every step; that takes half an hour.
+    With INGOT_EVERY_KILL_POINT in the environment, at every occurrence; that takes half an hour.
     """
     every = "INGOT_EVERY_KILL_POINT" in os.environ
     for (role, point), count in sorted(reached.items()):
         some = 1 + crc32(f"{name} {role} {point}".encode()) % count
         for nth in range(1, count + 1) if every else [some]:
-            yield Strike(role, point, nth)
+            yield Interruption(role, point, nth)
             if point not in IN_A_TRANSACTION:
-                yield Strike(role, point, nth, pause=True)
+                yield Interruption(role, point, nth, pause=True)
 
 
-def strike_all(harness, name, *, lossy=False, roles=(API, CONDUCTOR, WAKER, NOW)):
-    """Let a flow go undisturbed, then again for each strike at one of the roles."""
+def interrupt_each(harness, name, *, lossy=False, roles=(API, CONDUCTOR, WAKER, NOW)):
+    """Run a flow without interruption, then again with each interruption of the roles."""
     flow = FLOWS[name]
     node = begin(harness, flow, None, lossy=lossy)
     assert not any(step.deaths for step in harness.inside.steps(check(harness, flow, node).uuid))
-    reached, did, told = Counter(harness.reached), Counter(Acme.did), orders(harness)
-    for strike in strikes(name, reached):
-        if strike.role not in roles:
+    reached, did, commands = Counter(harness.reached), Counter(Acme.did), orders(harness)
+    for interruption in interruptions(name, reached):
+        if interruption.role not in roles:
             continue
-        node = begin(harness, flow, strike, lossy=lossy)
+        node = begin(harness, flow, interruption, lossy=lossy)
         try:
-            assert harness.struck, "the point was not reached"
+            assert harness.interrupted, "the point was not reached"
             operation = check(harness, flow, node)
             assert 1 >= sum(step.deaths for step in harness.inside.steps(operation.uuid))
-            assert Counter() == did - Counter(Acme.did), "something was not done"
+            assert Counter() == did - Counter(Acme.did), "a step did not run"
             assert sum((Counter(Acme.did) - did).values()) <= 2, "more than one step was repeated"
-            assert len(told) == len(orders(harness))
-            if strike.pause and strike.point in ("acted", "freed"):
+            assert len(commands) == len(orders(harness))
+            if interruption.pause and interruption.point in ("acted", "freed"):
                 assert 1 == operation.refused
         except AssertionError as error:
-            raise AssertionError(f"{name}, {strike}: {error}") from error
+            raise AssertionError(f"{name}, {interruption}: {error}") from error
     return {point for _, point in reached}
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_arrives_whoever_dies_or_stops_at_whatever_point(harness, name):
+def test_a_flow_completes_after_a_crash_or_pause_at_any_kill_point(harness, name):
     always = {"handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
               "recorded"}  # fmt: skip
-    assert always <= strike_all(harness, name)
+    assert always <= interrupt_each(harness, name)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_so_it_does_with_postgresql(harness):
-    assert "waking" in strike_all(harness, "fake service")
+def test_a_flow_completes_after_a_crash_or_pause_with_postgresql(harness):
+    assert "waking" in interrupt_each(harness, "fake service")
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["inspect", "service", "abort"])
-def test_a_flow_arrives_whatever_becomes_of_the_reconciler_that_drives_it_alone(harness, name):
-    assert {"reconciling", "decided"} <= strike_all(harness, name, lossy=True, roles=[NOW])
+def test_a_flow_driven_by_the_reconciler_alone_completes_after_its_crash_or_pause(harness, name):
+    assert {"reconciling", "decided"} <= interrupt_each(harness, name, lossy=True, roles=[NOW])

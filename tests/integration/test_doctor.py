@@ -1,7 +1,8 @@
-"""The doctor: each thing that can be wrong is planted, found, explained, repaired, and gone."""
+"""`ingot doctor`: each inconsistency is created, found, explained and repaired."""
 
 import json
 import uuid
+from base64 import b64encode
 
 import pytest
 from sqlalchemy import delete, text
@@ -9,8 +10,9 @@ from typer.testing import CliRunner
 
 from app.broker import redis_broker
 from app.config import settings
-from app.db import clock
+from app.db import clock, sealing
 from app.db.clock import after, now
+from app.kit import data_keys
 from app.models import (
     BeatLease,
     Conductor,
@@ -26,8 +28,11 @@ from workers.doctor import examination
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
 
+KEY = b64encode(bytes(32)).decode()
+
+
 class Ward:
-    """A service, and what its doctor says of it."""
+    """A service, and the findings of its doctor."""
 
     def __init__(self, inside, redis_url, folder):
         self.inside, self.url, self.folder = inside, redis_url, folder
@@ -37,25 +42,27 @@ class Ward:
             "INGOT_CONDUCTOR_LEASE_TTL": "0.5",
             "INGOT_DEPLOY_HTTP_ROOT": str(folder),
             "INGOT_DATA_DIR": str(folder / "data"),
+            "INGOT_DATABASE_SECRETS_KEY": KEY,
         }
         self.redis = redis_broker.client(redis_url, 2)
         self.claimant = inside.conductor("c-1")
         with inside.runtime.transaction() as session:
             session.add(BeatLease(id=1, holder="a beat", until=after(60)))
             session.add(Watermark(id=1, level=7))
+            data_keys.rotate(session.connection(), sealing.masters_of(KEY))
 
     def examine(self, *, fix=False, **environ):
-        """(check, repaired) of all that is found"""
+        """Run the doctor; return (check, repaired) of each finding."""
         self.found = examination.examine(settings.load({**self.environ, **environ}), fix=fix)
         return [(each.check, each.repaired) for each in self.found]
 
     def cleaning(self):
-        """A node that has just been told to clean itself, and its operation: (id, uuid)"""
+        """Request a clean of a new node: (id of the node, UUID of the operation)"""
         node = self.inside.node("manageable")
         return node, self.inside.request(node, "provide")
 
     def without_references(self, *changes):
-        """Change rows as nobody may: references are not checked."""
+        """Change rows without checks of foreign keys."""
         with self.inside.runtime.engine.connect() as connection:
             sqlite = connection.dialect.name == "sqlite"
             off, on = (
@@ -152,7 +159,7 @@ def endless_lease(ward):
     ward.redis.set(f"ingot:lease:{NOBODY}", f"{ward.claimant.incarnation}:3")
 
 
-def lease_of_nobody(ward):
+def lease_without_holder(ward):
     ward.redis.set(f"ingot:lease:{NOBODY}", f"{NOBODY}:3", ex=600)
 
 
@@ -196,7 +203,7 @@ REPAIRED = {
     "inconsistent operations": (operation_of_a_node_at_rest,),
     "stalled operations": (claimed_by_the_dead, sent_to_the_dead),
     "orphan queues": (queue_of_the_dead,),
-    "orphan leases": (endless_lease, lease_of_nobody),
+    "orphan leases": (endless_lease, lease_without_holder),
     "orphan rows": (history_of_no_node, agent_of_no_node),
     "stale files": (files_of_no_deployment,),
     "file permissions": (files_that_others_may_read,),
@@ -206,7 +213,7 @@ REPAIRED = {
 @pytest.mark.parametrize(
     ("check", "plant"), [(name, plant) for name, plants in REPAIRED.items() for plant in plants]
 )
-def test_what_is_wrong_is_found_repaired_and_gone(ward, check, plant):
+def test_an_inconsistency_is_found_and_repaired(ward, check, plant):
     planted = plant(ward)
     if planted is not None:
         next(planted)
@@ -266,14 +273,24 @@ LEFT_TO_OPERATORS = {
 
 
 @pytest.mark.parametrize("check", LEFT_TO_OPERATORS)
-def test_what_only_an_operator_can_set_right_is_explained(ward, check):
+def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
     plant, words = LEFT_TO_OPERATORS[check]
     plant(ward)
     assert [(check.strip(), False)] == ward.examine(fix=True)
     assert words in ward.found[0].explanation
 
 
-def test_conductors_that_died_are_told_and_a_service_without_any(ward):
+@pytest.mark.parametrize(
+    ("address", "found"), [("0.0.0.0", True), ("::", True), ("127.0.0.2", False), ("::1", False)]
+)
+def test_an_open_api_without_authentication_is_reported(ward, address, found):
+    expected = [("authentication", False)] if found else []
+    assert expected == ward.examine(fix=True, INGOT_API_HOST_IP=address)
+    assert not found or "[DEFAULT]auth_strategy" in ward.found[0].explanation
+    assert [] == ward.examine(INGOT_API_HOST_IP=address, INGOT_AUTH_STRATEGY="keystone")
+
+
+def test_dead_conductors_and_a_service_without_conductors_are_reported(ward):
     other = ward.inside.conductor("c-2")
     ward.inside.change(Conductor, "c-1", heartbeat_at=after(-3600))
     assert [("dead conductors", False)] == ward.examine(fix=True)
@@ -285,21 +302,22 @@ def test_conductors_that_died_are_told_and_a_service_without_any(ward):
     assert ["conductors", "conductor c-1", "conductor c-2"] == [each.subject for each in ward.found]
     assert "no conductor is alive" in ward.found[0].explanation
     for name in ("c-1", "c-2"):
-        ward.inside.change(Conductor, name, online=False)  # both left
+        ward.inside.change(Conductor, name, online=False)  # both were stopped
     assert ["conductors"] == [each.subject for each in (ward.examine(), ward.found)[1]]
 
 
-def test_a_clock_that_differs_is_told(ward, monkeypatch):
+def test_a_deviating_clock_is_reported(ward, monkeypatch):
     past = clock.utcnow()
     monkeypatch.setattr(examination.surroundings, "utcnow", lambda: past.replace(year=2001))
     assert [("clock skew", False)] * 2 == ward.examine()
     assert ["clock of database", "clock of redis"] == [each.subject for each in ward.found]
 
 
-def test_two_processes_of_one_name_are_told(ward, monkeypatch):
+def test_two_processes_of_one_name_are_reported(ward, monkeypatch):
     answers = [{"conductor@c-1": {}}, {"conductor@c-1": {}}, {"conductor@c-2": {}}]
     monkeypatch.setattr("celery.app.control.Control.ping", lambda *_, **__: answers)
-    assert [("duplicate names", False)] == ward.examine()
+    assert [] == ward.examine()  # nothing would answer
+    assert [("duplicate names", False)] == ward.examine(INGOT_BROKER_REMOTE_CONTROL="true")
     assert "2 processes have this name" in ward.found[0].explanation
 
 
@@ -311,15 +329,15 @@ def test_two_processes_of_one_name_are_told(ward, monkeypatch):
         ("database", "INGOT_DATABASE_CONNECTION", "postgresql:///x?host=/nowhere"),
     ],
 )
-def test_what_is_out_of_reach_is_a_finding_and_the_rest_is_examined(ward, what, variable, url):
+def test_an_unreachable_service_is_a_finding_and_the_rest_is_checked(ward, what, variable, url):
     reservation(ward)
     rest = [("orphan reservations", False)] if what == "redis" else []
     assert [(what, False), *rest] == ward.examine(**{variable: url})
     assert "unreachable" in ward.found[0].explanation
 
 
-def test_what_goes_on_is_no_finding(ward):
-    """Operations in every state that there is, all of them looked after."""
+def test_running_operations_are_no_findings(ward):
+    """Operations in every state, each driven by a conductor."""
     inside = ward.inside
     _, queued = ward.cleaning()
     _, running = ward.cleaning()
@@ -332,14 +350,14 @@ def test_what_goes_on_is_no_finding(ward):
     inside.change(Node, node, provision_state="clean hold", reservation=None, operation_id=None)
     ward.redis.set(f"ingot:lease:{NOBODY}", f"{ward.claimant.incarnation}:1", px=900)
     ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"now-{NOBODY}:1", px=900)
-    ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"{NOBODY}:1", px=900)  # it has just died
+    ward.redis.set(f"ingot:lease:{uuid.uuid4()}", f"{NOBODY}:1", px=900)  # its holder has just died
     assert [] == ward.examine()
     assert {"queued", "running", "waiting", "held"} == {
         inside.operation(name).state for name in (queued, running, waiting, held)
     }
 
 
-def test_a_service_that_is_stopped_is_well(ward):
+def test_a_stopped_service_has_no_findings(ward):
     ward.cleaning()
     ward.redis.lpush("conductor.c-1", "a message")
     ward.inside.change(Conductor, "c-1", heartbeat_at=after(-3600), online=False)
@@ -347,12 +365,12 @@ def test_a_service_that_is_stopped_is_well(ward):
     assert [] == ward.examine()
 
 
-def test_the_command_tells_people_and_scripts(ward):
-    run = CliRunner(env=ward.environ).invoke
+def test_the_command_prints_text_and_json(ward):
+    run = CliRunner(env={**ward.environ, "INGOT_BROKER_REMOTE_CONTROL": "true"}).invoke
     well = run(cli.app, ["doctor"])
     assert 0 == well.exit_code
-    told, *looked_at = well.stdout.splitlines()
-    assert "No findings." == told
+    verdict, *looked_at = well.stdout.splitlines()
+    assert "No findings." == verdict
     assert {"database", "Redis", "data directory", "checked"} == {
         line.partition(":")[0] for line in looked_at
     }

@@ -1,4 +1,4 @@
-"""Whatever a driver returns or raises ends its step at once, and the node can be used again."""
+"""Defects of drivers: wrong outcomes and exceptions fail the step; the node stays usable."""
 
 import logging
 import sys
@@ -13,8 +13,8 @@ from app.db.prepared import Prepared
 from app.models import OperationState, OperationStep
 from drivers.core.errors import HardwareError, Refused
 from drivers.core.steps import Done, Failed, Hold, Wait
-from tests.integration.harness import AcmeManagement, Harness, asked
-from workers.conductor import attempts, claims
+from tests.integration.harness import AcmeManagement, Harness, requested
+from workers.conductor import claims, recording
 from workers.conductor.results import LONGEST
 from workers.periodic import reconciler
 
@@ -28,7 +28,7 @@ def harness(inside):
 
 @pytest.fixture(autouse=True)
 def _no_tracebacks():
-    """Those of the tests' default log show all local variables, which are large here."""
+    """Disable tracebacks with local variables, which are large here."""
     configured = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
@@ -96,7 +96,7 @@ RAISED = {
 
 
 def clean(harness, monkeypatch, outcome):
-    """Clean a node by a step that comes to an outcome; the node, the operation and the step."""
+    """Clean a node by a step with this outcome; return the node, the operation and the step."""
 
     def polish(_interface, _target):
         if isinstance(outcome, BaseException):
@@ -106,7 +106,7 @@ def clean(harness, monkeypatch, outcome):
     polish.__ingot_step__ = AcmeManagement.polish.__ingot_step__
     monkeypatch.setattr(AcmeManagement, "polish", polish)
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("management", "polish")])
+    harness.do(node, "clean", clean_steps=[requested("management", "polish")])
     return harness.inside.read(node), harness.last(node), harness.steps(node)[0]
 
 
@@ -130,7 +130,7 @@ def test_endless_recursion_and_a_lack_of_memory_are_defects_of_the_step(harness,
 
     assert "defect" == clean(harness, monkeypatch, recurse)[1].error["code"]
     node, operation, _ = clean(harness, monkeypatch, exhaust)
-    assert "waiting" == operation.state  # there may be memory at the next try
+    assert "waiting" == operation.state  # the next attempt may have memory
     while harness.last(node.id).state == OperationState.WAITING:
         harness.poll(node.id)
     assert ("defect", True) == (
@@ -140,7 +140,7 @@ def test_endless_recursion_and_a_lack_of_memory_are_defects_of_the_step(harness,
 
 
 @pytest.mark.parametrize("raised", [False, True])
-def test_a_reason_that_a_database_would_not_take_is_recorded_without_what_it_refuses(
+def test_a_reason_is_recorded_without_characters_that_a_database_refuses(
     harness, monkeypatch, raised
 ):
     reason = "sensor \0 says \ud800" + "!" * 100_000
@@ -152,7 +152,7 @@ def test_a_reason_that_a_database_would_not_take_is_recorded_without_what_it_ref
 
 
 @pytest.mark.parametrize("name", ["power_state", "health", "instance_info", "driver_internal_info"])
-def test_a_report_that_cannot_be_written_fails_the_step(harness, monkeypatch, name):
+def test_an_invalid_report_fails_the_step(harness, monkeypatch, name):
     def polish(_interface, target):
         target.report(**{name: {"a": object()}})
 
@@ -160,18 +160,20 @@ def test_a_report_that_cannot_be_written_fails_the_step(harness, monkeypatch, na
     monkeypatch.setattr(AcmeManagement, "polish", polish)
     node = harness.node()
     assert "clean failed" == harness.do(
-        node, "clean", clean_steps=[asked("management", "polish"), asked("management", "polish")]
+        node,
+        "clean",
+        clean_steps=[requested("management", "polish"), requested("management", "polish")],
     )
     assert "defect" == harness.last(node).error["code"]
 
 
-def test_what_cannot_be_recorded_at_all_is_taken_over_at_once(harness, monkeypatch):
-    """A defect of ours where outcomes are recorded must not cost the step's whole time."""
+def test_a_step_whose_outcome_cannot_be_recorded_is_taken_over_at_once(harness, monkeypatch):
+    """A defect of the service in the record of outcomes does not delay the takeover."""
     node = harness.node()
     with monkeypatch.context() as patch:
-        patch.setattr(attempts, "_record", lambda *_: 1 / 0)
+        patch.setattr(recording, "_record", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            harness.do(node, "clean", clean_steps=[asked("management", "polish")])
+            harness.do(node, "clean", clean_steps=[requested("management", "polish")])
     assert "running" == harness.last(node).state
     contact = reconciler.Contact(15.0)
     assert reconciler.reconcile(harness.inside.runtime, contact)["taken_over"]
@@ -179,8 +181,8 @@ def test_what_cannot_be_recorded_at_all_is_taken_over_at_once(harness, monkeypat
     assert ("manageable", "succeeded") == (harness.state(node), harness.last(node).state)
 
 
-def test_a_step_that_is_to_be_followed_by_an_abort_is_not_advanced_past_it(inside, monkeypatch):
-    """The abort comes while the conductor is about to record that the step is done."""
+def test_a_step_is_not_advanced_past_a_concurrent_abort(inside, monkeypatch):
+    """The abort arrives just before the conductor records the end of the step."""
     claimant = inside.conductor("c-1")
     name = inside.request(inside.node("manageable"), "provide")
     attempt = claims.claim(claimant, name, 1, 0)
@@ -190,8 +192,8 @@ def test_a_step_that_is_to_be_followed_by_an_abort_is_not_advanced_past_it(insid
         changed = real(statement, connection, values)
         if statement is claims._ADVANCE and not executed:
             executed.append(True)
-            asked = update(OperationStep).where(OperationStep.id == attempt.step.id)
-            connection.execute(asked.values(abort_after=True))
+            abort = update(OperationStep).where(OperationStep.id == attempt.step.id)
+            connection.execute(abort.values(abort_after=True))
         return changed
 
     monkeypatch.setattr(Prepared, "count", count)
@@ -201,6 +203,6 @@ def test_a_step_that_is_to_be_followed_by_an_abort_is_not_advanced_past_it(insid
     assert ("running", 0) == (operation.state, operation.cursor)
 
 
-def test_a_pause_that_is_allowed_is_one_that_the_databases_can_add(inside):
+def test_the_longest_allowed_pause_can_be_added_by_both_databases(inside):
     with inside.runtime.reading() as session:
         assert session.scalar(select(after(LONGEST))) is not None

@@ -1,4 +1,4 @@
-"""The gate of SQLite's writers, and a writer that is stopped in the middle."""
+"""The gate of SQLite's writers, and a writer that is suspended within it."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from sqlalchemy import text
 from app.db import connections, sqlite, transactions
 
 
-def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp_path):
+def test_a_process_suspended_while_it_writes_does_not_block_other_writers(tmp_path):
     url = f"sqlite:///{tmp_path / 'ingot.db'}"
     engine = connections.connect(url)
     with transactions.transaction(engine) as session:
@@ -30,7 +30,7 @@ def test_a_process_stopped_while_it_writes_does_not_keep_others_from_writing(tmp
         assert sqlite.release_stopped_writer(url)
 
         assert not sqlite.release_stopped_writer(url)
-        os.waitpid(child, os.WUNTRACED)  # it is stopped again
+        os.waitpid(child, os.WUNTRACED)  # it is suspended again
         with transactions.transaction(engine) as session:
             session.execute(text("INSERT INTO t VALUES (2)"))
         with transactions.reading(engine) as session:

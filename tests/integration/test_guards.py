@@ -1,4 +1,4 @@
-"""The guards of a verb: which error a client gets first where several would be due."""
+"""The guards of a verb: precedence of their errors."""
 
 import pytest
 
@@ -45,17 +45,13 @@ def test_each_verb_of_the_api_is_declared_once():
         ("abort", "service failed", {"maintenance": True}, Conflict),
     ],
 )
-def test_of_several_errors_the_first_guard_of_the_verb_gives_its_own(
-    world, verb, state, columns, error
-):
+def test_the_first_failing_guard_of_a_verb_gives_the_error(world, verb, state, columns, error):
     with pytest.raises(error) as refused:
         world.ask(world.node(state, **columns), verb)
     assert error is type(refused.value)
 
 
-def test_a_node_that_is_refused_is_refused_before_its_conductor_and_its_driver_are_looked_at(
-    world, monkeypatch
-):
+def test_the_node_is_checked_before_its_conductor_and_its_driver(world, monkeypatch):
     def invalid(_self, _target):
         raise guards.HardwareError("power is wrong")
 
@@ -69,7 +65,7 @@ def test_a_node_that_is_refused_is_refused_before_its_conductor_and_its_driver_a
         world.ask(world.node("available"), "active")
 
 
-def test_a_boot_mode_that_settings_forbid_is_found_after_the_interfaces(inside, monkeypatch):
+def test_a_forbidden_boot_mode_is_checked_after_the_interfaces(inside, monkeypatch):
     inside.environ["INGOT_CONDUCTOR_DISALLOWED_DEPLOYMENT_BOOT_MODES"] = "bios"
     other = inside.another()
     world = Harness(other)
@@ -84,7 +80,7 @@ def test_a_boot_mode_that_settings_forbid_is_found_after_the_interfaces(inside, 
     other.close()
 
 
-def test_a_verb_that_only_moves_the_node_needs_no_conductor(world):
+def test_a_verb_without_an_operation_needs_no_conductor(world):
     node = world.node("available", conductor_group="elsewhere")
     world.ask(node, "manage")
     assert "manageable" == world.state(node)

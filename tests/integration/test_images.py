@@ -1,4 +1,4 @@
-"""Deployments that differ by where their bytes come from: a conductor, a volume, a running agent."""
+"""Deployments of images from a conductor, from a volume, and by a running agent."""
 
 import hashlib
 from pathlib import Path
@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from app.models import VolumeTarget
+from drivers.noop import NoopNetwork
 from tests.integration.harness import Acme, Harness
 from tests.unit.drivers.machines import image_server, scripted_agent
 
@@ -17,7 +18,7 @@ IMAGE = b"an operating system\n" * 64
 
 @pytest.fixture
 def begin(inside, tmp_path):
-    """Makes a harness with settings of its own; `image` is what its nodes are deployed with."""
+    """Factory of harnesses with given settings; `image` is the instance_info of its nodes."""
     views = []
     with scripted_agent() as agent, image_server() as server:
         server.files["/disk.raw"] = IMAGE
@@ -46,7 +47,7 @@ def begin(inside, tmp_path):
 
 
 def written(harness):
-    """What the agent was told to write."""
+    """Images that the agent was commanded to write."""
     return [
         params["step"]["args"]["image_info"]
         for name, params in harness.agent.received
@@ -55,40 +56,63 @@ def written(harness):
 
 
 def served(tmp_path):
-    """What lies where agents fetch images."""
+    """Names of the files that agents may fetch."""
     return [each.read_bytes() for each in Path(tmp_path, "root").rglob("*") if each.is_file()]
 
 
+def finish_deployment(harness, node):
+    """Let the agent do its commands, from `write_image` to the end of the deployment."""
+    harness.agent.answers["standby.get_partition_uuids"] = {}
+    harness.finish(node, "deploy")  # write_image
+    harness.agent.finish()  # install_bootloader
+    harness.call(node)
+    harness.finish(node, "deploy")  # check
+    while harness.state(node) != "active":  # until the machine is off
+        harness.poll(node)
+
+
 @pytest.mark.parametrize("ends", ["aborted", "failed", "done"])
-def test_an_image_that_the_conductor_keeps_is_served_as_long_as_it_is_needed(begin, tmp_path, ends):
+def test_an_image_of_the_conductor_is_served_while_it_is_needed(begin, tmp_path, ends):
     harness = begin(INGOT_AGENT_IMAGE_DOWNLOAD_SOURCE="local")
     node = harness.with_agent("available", instance_info=harness.image)
     assert "wait call-back" == harness.do(node, "active")
     assert [IMAGE] == served(tmp_path)
     harness.call(node)
-    (told,) = written(harness)
-    (url,) = told["urls"]
+    (image,) = written(harness)
+    (url,) = image["urls"]
     assert (
         IMAGE == Path(tmp_path, "root", url.removeprefix("http://conductor/images/")).read_bytes()
     )
-    assert harness.image["image_os_hash_value"] == told["os_hash_value"]
+    assert harness.image["image_os_hash_value"] == image["os_hash_value"]
     if ends == "aborted":
         assert "deploy failed" == harness.do(node, "abort")
     elif ends == "failed":
         harness.agent.fail("the disk is broken")
         assert "deploy failed" == harness.call(node)
     else:
-        harness.agent.answers["standby.get_partition_uuids"] = {}
-        harness.finish(node, "deploy")  # write_image
-        harness.agent.finish()  # install_bootloader
-        harness.call(node)
-        harness.finish(node, "deploy")  # check
-        while harness.state(node) != "active":  # until the machine is off
-            harness.poll(node)
+        finish_deployment(harness, node)
     assert [] == served(tmp_path)
 
 
-def test_an_image_that_is_not_what_it_is_said_to_be_is_not_served(begin, tmp_path):
+def test_a_deployment_moves_the_machine_to_the_provisioning_network_and_back(begin, monkeypatch):
+    for name in ("unconfigure_tenant_networks", "add_provisioning_network",
+                 "remove_provisioning_network", "configure_tenant_networks"):  # fmt: skip
+        monkeypatch.setattr(
+            NoopNetwork, name, lambda _self, target, name=name: Acme.does(target, name)
+        )
+    harness = begin()
+    node = harness.with_agent("active", instance_info=harness.image, power_state="power on")
+    assert "wait call-back" == harness.do(node, "rebuild")
+    harness.call(node)
+    finish_deployment(harness, node)
+    assert [
+        "power off", "unconfigure_tenant_networks", "add_provisioning_network",
+        "power on", "power off", "remove_provisioning_network", "configure_tenant_networks",
+        "power on",
+    ] == [did for did in Acme.did if not did.startswith("prepare_")]  # fmt: skip
+
+
+def test_an_image_with_a_wrong_checksum_is_not_served(begin, tmp_path):
     harness = begin(INGOT_AGENT_IMAGE_DOWNLOAD_SOURCE="local")
     wrong = harness.image | {"image_os_hash_value": "0" * 64}
     node = harness.with_agent("available", instance_info=wrong)
@@ -97,7 +121,7 @@ def test_an_image_that_is_not_what_it_is_said_to_be_is_not_served(begin, tmp_pat
     assert [] == served(tmp_path)
 
 
-def test_a_machine_that_boots_from_a_volume_is_deployed_without_image_and_agent(begin):
+def test_a_machine_with_a_boot_volume_is_deployed_without_image_and_agent(begin):
     harness = begin()
     node = harness.with_agent("available", storage_interface="external")
     with harness.inside.runtime.transaction() as session:
@@ -109,7 +133,7 @@ def test_a_machine_that_boots_from_a_volume_is_deployed_without_image_and_agent(
     assert [] == harness.agent.names()
 
 
-def test_on_the_fast_track_a_node_is_cleaned_and_deployed_by_one_boot_of_its_agent(begin):
+def test_fast_track_cleans_and_deploys_a_node_with_one_boot_of_its_agent(begin):
     harness = begin(INGOT_DEPLOY_FAST_TRACK="true")
     harness.offer("clean", ("deploy", "erase_devices", 10))
     node = harness.with_agent(instance_info=harness.image)

@@ -1,12 +1,13 @@
-"""Inspection by the agent, from inside: from the verb to what is known of the node."""
+"""Inspection by the agent, in one process: from the verb to the recorded facts."""
 
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from app.agents import inspection_report
+from app.db.clock import after
 from app.engine import resume
 from app.errors import Invalid, NodeLocked, NotFound
 from app.models import (
@@ -42,7 +43,7 @@ def harness(inside):
 
 
 def inspected(harness, **columns):
-    """A node that waits for its agent's report."""
+    """Create a node that waits for its agent's report."""
     node = harness.node(inspect_interface="agent", **columns)
     with harness.inside.runtime.transaction() as session:
         session.query(Port).filter_by(node_id=node).update({"address": PXE})
@@ -51,7 +52,7 @@ def inspected(harness, **columns):
 
 
 def post(harness, report=REPORT, macs=(PXE, OTHER), node_uuid=None, with_token=False):
-    """What the API does with a report; then the conductor works."""
+    """Post a report, as the API does; then run the conductor."""
     with harness.inside.runtime.transaction() as session:
         node, token = inspection_report.receive(
             session, report, macs, node_uuid, with_token=with_token
@@ -71,7 +72,7 @@ def rows(harness, model, node):
         return session.scalars(select(model).where(model.node_id == node)).all()
 
 
-def test_what_the_agent_finds_is_known_of_the_node_and_the_machine_is_off_again(harness):
+def test_the_agents_report_is_recorded_and_the_machine_is_powered_off(harness):
     node = inspected(harness)
     row = harness.inside.read(node)
     assert ("manageable", None) == (row.target_provision_state, row.inspection_finished_at)
@@ -93,7 +94,7 @@ def test_what_the_agent_finds_is_known_of_the_node_and_the_machine_is_off_again(
     assert [(PXE, True)] == [(each.address, each.pxe_enabled) for each in rows(harness, Port, node)]
 
 
-def test_inspection_may_be_asked_for_again_after_it_failed(harness):
+def test_inspection_may_be_requested_again_after_a_failure(harness):
     node = inspected(harness)
     post(harness, {**REPORT, "error": "no disk answered"})
     row = harness.inside.read(node)
@@ -120,8 +121,8 @@ def test_inspection_may_be_asked_for_again_after_it_failed(harness):
     ],
 )
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_ports_are_added_and_kept_as_settings_say(inside, settings, addresses):
-    """The node has a port of its own, of another address, that is known before."""
+def test_ports_are_added_and_kept_by_the_settings(inside, settings, addresses):
+    """The node already has a port with another address."""
     if "KEEP_PORTS" not in settings and settings.get("ADD_PORTS") != "disabled":
         settings = {**settings, "KEEP_PORTS": "present"}
     inside.environ |= {f"INGOT_INSPECTOR_{name}": value for name, value in settings.items()}
@@ -136,13 +137,13 @@ def test_ports_are_added_and_kept_as_settings_say(inside, settings, addresses):
     plain.close()
 
 
-def test_a_port_of_another_node_is_left_where_it_is(harness):
+def test_a_port_of_another_node_is_not_moved(harness):
     node = inspected(harness)
     with harness.inside.runtime.transaction() as session:
         session.query(Port).filter_by(node_id=node).delete()
     other = harness.node()
     harness.inside.change(Port, rows(harness, Port, other)[0].id, address=PXE)
-    # the report names its node, but a port of it is another's: nobody knows whose it is
+    # the report names its node, but one of its ports belongs to another: its owner is ambiguous
     with pytest.raises(NotFound):
         post(harness, node_uuid=harness.inside.read(node).uuid)
     post(harness, macs=(), node_uuid=harness.inside.read(node).uuid)
@@ -152,7 +153,7 @@ def test_a_port_of_another_node_is_left_where_it_is(harness):
 # Rules
 
 
-def test_rules_apply_by_priority_and_what_they_say_of_node_and_ports_is_written(harness):
+def test_rules_run_by_priority_and_their_changes_of_node_and_ports_are_recorded(harness):
     big = {"op": "gt", "args": {"values": ["{inventory.memory.physical_mb}", 2048]}}
     set_class = {"op": "set-attribute", "args": {"path": "resource_class", "value": "big"}}
     rule(harness, set_class, conditions=[big], priority=1)
@@ -189,9 +190,7 @@ def test_rules_apply_by_priority_and_what_they_say_of_node_and_ports_is_written(
     ],
 )
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_rule_that_fails_or_wants_what_cannot_be_leaves_everything_as_it_was(
-    harness, action, said
-):
+def test_a_rule_that_fails_changes_nothing(harness, action, said):
     harness.node(name="taken")
     rule(harness, {"op": "set-attribute", "args": ["extra/seen", True]}, action)
     node = inspected(harness, name="mine")
@@ -203,7 +202,7 @@ def test_a_rule_that_fails_or_wants_what_cannot_be_leaves_everything_as_it_was(
     assert [] == rows(harness, NodeInventory, node)
 
 
-# Whose report it is
+# Node of a report
 
 
 def test_a_node_without_ports_is_found_by_the_address_of_its_bmc(harness):
@@ -219,7 +218,7 @@ def test_a_node_without_ports_is_found_by_the_address_of_its_bmc(harness):
     assert "lookup_bmc_addresses" not in row.driver_internal_info
 
 
-def test_what_nobody_waits_for_is_refused(harness):
+def test_an_unexpected_report_is_refused(harness):
     with pytest.raises(Invalid):
         post(harness, {"inventory": {**INVENTORY, "bmc_address": "0.0.0.0"}}, macs=())
     node = inspected(harness)
@@ -234,7 +233,7 @@ def test_what_nobody_waits_for_is_refused(harness):
         post(harness, node_uuid="11111111-2222-4333-8444-555555555555")
 
 
-def test_a_report_is_taken_only_once_the_machine_has_been_switched_on(harness):
+def test_a_report_is_accepted_only_after_the_machine_was_powered_on(harness):
     node = harness.node(inspect_interface="agent")
     harness.ask(node, "inspect")
     uuid = harness.inside.read(node).uuid
@@ -246,7 +245,7 @@ def test_a_report_is_taken_only_once_the_machine_has_been_switched_on(harness):
         post(harness, macs=(), node_uuid=uuid)
 
 
-def test_an_agent_that_asks_for_its_token_gets_it_or_comes_again_while_the_node_is_locked(harness):
+def test_an_agent_that_requests_its_token_gets_it_or_retries_while_the_node_is_locked(harness):
     node = inspected(harness)
     harness.inside.change(Node, node, reservation="c-2")
     with pytest.raises(NodeLocked):
@@ -257,11 +256,11 @@ def test_an_agent_that_asks_for_its_token_gets_it_or_comes_again_while_the_node_
     assert len(token) >= 32
 
 
-# What may go wrong
+# Failures
 
 
-def test_a_report_that_comes_while_the_wait_is_being_recorded_is_not_lost(harness):
-    """The agent posts after the step was claimed, and before its `Wait` is written."""
+def test_a_report_during_the_record_of_the_wait_is_not_lost(harness):
+    """The agent posts after the claim of the step, and before the record of its `Wait`."""
     node = inspected(harness)
     with harness.inside.runtime.transaction() as session:
         operation = session.get_one(Operation, harness.last(node).id)
@@ -276,7 +275,7 @@ def test_a_report_that_comes_while_the_wait_is_being_recorded_is_not_lost(harnes
     assert "manageable" == harness.state(node)
 
 
-def test_an_inspection_that_is_aborted_is_tidied_up(harness):
+def test_an_aborted_inspection_is_cleaned_up(harness):
     node = inspected(harness)
     harness.ask(node, "abort")
     assert "inspect failed" == harness.state(node)
@@ -288,7 +287,7 @@ def test_an_inspection_that_is_aborted_is_tidied_up(harness):
         post(harness)
 
 
-def test_a_silent_agent_is_given_up_counted_from_the_beginning(harness):
+def test_the_timeout_of_a_silent_agent_counts_from_the_start_of_the_wait(harness):
     node = inspected(harness)
     began = harness.inside.read(node).inspection_started_at
     deadline = harness.last(node).deadline_at
@@ -317,7 +316,7 @@ def test_on_fast_track_the_agent_is_kept_for_the_next_operation(inside):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_node_without_inspection_says_so_and_fake_hardware_finds_nothing(harness):
+def test_a_node_without_inspection_is_refused_and_fake_hardware_finds_nothing(harness):
     node = harness.node(inspect_interface="no-inspect")
     with pytest.raises(Invalid, match="does not support inspect"):
         harness.ask(node, "inspect")
@@ -327,11 +326,11 @@ def test_a_node_without_inspection_says_so_and_fake_hardware_finds_nothing(harne
     assert harness.inside.read(node).inspection_finished_at is not None
 
 
-# Machines that nobody knows
+# Unknown machines
 
 
 @pytest.fixture
-def curious(inside):
+def with_discovery(inside):
     inside.environ |= {
         "INGOT_AUTO_DISCOVERY_ENABLED": "true", "INGOT_AUTO_DISCOVERY_DRIVER": "fake-hardware",
     }  # fmt: skip
@@ -340,10 +339,13 @@ def curious(inside):
     plain.close()
 
 
-def test_a_machine_that_nobody_knows_is_enrolled_if_settings_want_that(curious):
-    rule(curious, {"op": "set-attribute", "args": ["driver_info/bmc", "{inventory[bmc_address]}"]})
-    uuid, token = post(curious, with_token=True)
-    with curious.inside.runtime.reading() as session:
+def test_an_unknown_machine_is_enrolled_if_a_setting_enables_it(with_discovery):
+    rule(
+        with_discovery,
+        {"op": "set-attribute", "args": ["driver_info/bmc", "{inventory[bmc_address]}"]},
+    )
+    uuid, token = post(with_discovery, with_token=True)
+    with with_discovery.inside.runtime.reading() as session:
         (node,) = session.scalars(select(Node)).all()
     assert (uuid, "enroll", "fake-hardware") == (node.uuid, node.provision_state, node.driver)
     assert ({"bmc": "192.0.2.7"}, None, None) == (
@@ -351,22 +353,51 @@ def test_a_machine_that_nobody_knows_is_enrolled_if_settings_want_that(curious):
         node.last_error,
         node.reservation,
     )
-    assert [PXE] == [port.address for port in rows(curious, Port, node.id)]
-    assert INVENTORY == rows(curious, NodeInventory, node.id)[0].inventory
-    assert [] == rows(curious, InspectionReport, node.id)
+    assert [PXE] == [port.address for port in rows(with_discovery, Port, node.id)]
+    assert INVENTORY == rows(with_discovery, NodeInventory, node.id)[0].inventory
+    assert [] == rows(with_discovery, InspectionReport, node.id)
     assert len(token) >= 32
-    with pytest.raises(NotFound):  # from now on it is known, and not being inspected
-        post(curious)
+    with pytest.raises(NotFound):  # the node exists now, and is not being inspected
+        post(with_discovery)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_machine_whose_ports_and_bmc_belong_to_different_nodes_is_not_enrolled(curious):
-    inspected(curious)
-    curious.do(
-        curious.node(inspect_interface="agent", driver_info={"ipmi_address": "192.0.2.7"}),
+@pytest.mark.parametrize("setting", ["MAX_PER_HOUR", "MAX_ENROLLED"])
+def test_no_more_unknown_machines_are_enrolled_than_the_settings_allow(inside, setting):
+    inside.environ |= {
+        "INGOT_AUTO_DISCOVERY_ENABLED": "true", "INGOT_AUTO_DISCOVERY_DRIVER": "fake-hardware",
+        f"INGOT_AUTO_DISCOVERY_{setting}": "2",
+    }  # fmt: skip
+    harness = Harness(inside.another())
+    for number in range(2):
+        uuid, _ = post(harness, report_of(number), macs=(f"52:54:00:00:01:0{number}",))
+    with pytest.raises(NotFound):
+        post(harness, report_of(2), macs=("52:54:00:00:01:02",))
+    column = {"MAX_PER_HOUR": Operation, "MAX_ENROLLED": Node}[setting]
+    with harness.inside.runtime.transaction() as session:
+        if column is Operation:
+            session.execute(update(Operation).values(created_at=after(-3700)))
+        else:
+            session.execute(
+                update(Node).where(Node.uuid == uuid).values(provision_state="manageable")
+            )
+    post(harness, report_of(2), macs=("52:54:00:00:01:02",))
+    harness.inside.close()
+
+
+def report_of(number):
+    """Report of a machine of its own."""
+    mac = {"mac_address": f"52:54:00:00:01:0{number}", "name": "eth0"}
+    return {"inventory": {"interfaces": [mac], "bmc_address": f"192.0.2.{50 + number}"}}
+
+
+def test_a_machine_whose_ports_and_bmc_belong_to_different_nodes_is_not_enrolled(with_discovery):
+    inspected(with_discovery)
+    with_discovery.do(
+        with_discovery.node(inspect_interface="agent", driver_info={"ipmi_address": "192.0.2.7"}),
         "inspect",
     )
     with pytest.raises(NotFound):
-        post(curious)
-    with curious.inside.runtime.reading() as session:
+        post(with_discovery)
+    with with_discovery.inside.runtime.reading() as session:
         assert 2 == len(session.scalars(select(Node)).all())

@@ -1,4 +1,4 @@
-"""The IPMI driver against pyghmi's own BMC server, with the real ipmitool as a second witness."""
+"""The IPMI driver against pyghmi's BMC server, with ipmitool as a second client."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ from drivers.ipmi.management import IpmiManagement
 from drivers.ipmi.power import IpmiPower
 from drivers.ipmi.sessions import Sessions, sessions
 from tests.support import debian
-from tests.support.fleet import until
+from tests.support.fleet import PATIENCE, until
 from tests.support.prerequisites import not_run
 from tests.support.processes import alive, children
 
@@ -35,7 +35,7 @@ SECRET = "tr0ub4dor&3"
 
 @pytest.fixture(scope="session")
 def ipmitool() -> str:
-    """The program, from the system's packages if need be."""
+    """Path of the program, from the system's packages if necessary."""
     found = debian.provide(lambda: shutil.which("ipmitool"), "ipmitool")
     if found is None:
         not_run("ipmitool")
@@ -44,7 +44,7 @@ def ipmitool() -> str:
 
 @contextmanager
 def simulator(*arguments: str):
-    """A process with simulated BMCs: (its pid, their ports)."""
+    """Start a process with simulated BMCs: (its PID, their ports)."""
     process = subprocess.Popen(
         [sys.executable, "-m", "drivers.simulator.ipmi", "--password", SECRET, *arguments],
         cwd=ROOT,
@@ -68,7 +68,7 @@ def port():
 
 @pytest.fixture
 def dead_port():
-    """Somebody listens there and never says a word."""
+    """Port with a listener that never answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         yield silent.getsockname()[1]
@@ -103,6 +103,7 @@ def target(
                 "cipher_suite_versions": suites,
                 "min_command_interval": 0,
             },
+            "bmc": {"denied_networks": (), "allowed_networks": ()},
             "deploy": {"default_boot_mode": "bios"},
             "conductor": {"soft_power_off_timeout": 600, "power_state_change_timeout": 60},
         },
@@ -121,8 +122,8 @@ def management() -> IpmiManagement:
     return interface
 
 
-def witness(port: int, *arguments: str) -> str:
-    """What ipmitool itself sees."""
+def ipmitool_output(port: int, *arguments: str) -> str:
+    """Run ipmitool, and return its output."""
     return subprocess.run(
         [
             "ipmitool",
@@ -146,18 +147,18 @@ def witness(port: int, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
-def test_power_orders_are_seen_by_ipmitool(client, port, ipmitool):
+def test_ipmitool_reads_the_commanded_power_state(client, port, ipmitool):
     node, interface = target(port, client), power()
     assert interface.get_power_state(node) == POWER_OFF
     interface.order(node, POWER_ON)
-    assert witness(port, "power", "status") == "Chassis Power is on\n"
+    assert ipmitool_output(port, "power", "status") == "Chassis Power is on\n"
     assert interface.get_power_state(node) == POWER_ON
     interface.order(node, SOFT_OFF)
-    assert witness(port, "power", "status") == "Chassis Power is off\n"
+    assert ipmitool_output(port, "power", "status") == "Chassis Power is off\n"
 
 
 @pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
-def test_a_boot_device_is_seen_by_ipmitool_and_read_back(client, port, ipmitool):
+def test_ipmitool_reads_the_boot_device(client, port, ipmitool):
     node, interface = target(port, client), management()
     shown = {
         "pxe": "Force PXE",
@@ -170,7 +171,7 @@ def test_a_boot_device_is_seen_by_ipmitool_and_read_back(client, port, ipmitool)
     for number, (device, text) in enumerate(shown.items()):
         persistent = bool(number % 2)
         interface.set_boot_device(node, device, persistent)
-        seen = witness(port, "chassis", "bootparam", "get", "5")
+        seen = ipmitool_output(port, "chassis", "bootparam", "get", "5")
         assert f"Boot Device Selector : {text}\n" in seen
         assert f"Options apply to {'all future boots' if persistent else 'only next boot'}" in seen
         expected = {"boot_device": device, "persistent": persistent}
@@ -178,19 +179,19 @@ def test_a_boot_device_is_seen_by_ipmitool_and_read_back(client, port, ipmitool)
 
 
 def test_a_boot_device_set_by_ipmitool_is_read(port, ipmitool):
-    witness(port, "chassis", "bootdev", "cdrom", "options=persistent,efiboot")
+    ipmitool_output(port, "chassis", "bootdev", "cdrom", "options=persistent,efiboot")
     expected = {"boot_device": "cdrom", "persistent": True}
     assert expected == management().get_boot_device(target(port))
 
 
-def test_a_boot_device_for_one_boot_is_gone_after_it(port):
+def test_a_boot_device_for_one_boot_is_cleared_after_it(port):
     node, interface = target(port), management()
     interface.set_boot_device(node, "pxe")
     power().order(node, POWER_ON)
     assert interface.get_boot_device(node)["boot_device"] is None
 
 
-def test_a_soft_reboot_ends_with_the_machine_on_and_its_agent_forgotten(port):
+def test_a_soft_reboot_powers_the_machine_on_and_clears_its_agent(port):
     node, interface = target(port), power()
     interface.order(node, POWER_ON)
     assert Done() == interface.change(node, SOFT_REBOOT)
@@ -198,13 +199,13 @@ def test_a_soft_reboot_ends_with_the_machine_on_and_its_agent_forgotten(port):
 
 
 @pytest.mark.parametrize("suite", [None, 3])
-def test_a_bmc_that_answers_every_cipher_suite_in_sha1_is_understood(suite):
-    """As virtualbmc does, to which pyghmi alone cannot log in."""
+def test_a_bmc_that_answers_every_cipher_suite_in_sha1_is_supported(suite):
+    """virtualbmc does so; pyghmi alone cannot log in to it."""
     with simulator("--lax") as (_, (port,)):
         assert power().get_power_state(target(port, ipmi_cipher_suite=suite)) == POWER_OFF
 
 
-def test_of_the_listed_cipher_suites_the_one_that_the_bmc_speaks_is_found_and_kept():
+def test_the_cipher_suite_that_the_bmc_supports_is_found_and_kept():
     interface = power()
     with simulator("--lax") as (_, (port,)):
         for _ in range(2):
@@ -225,13 +226,13 @@ def test_a_wrong_login_is_refused_at_once_and_the_right_one_works_after_it(
         request.getfixturevalue("ipmitool")
     started = time.monotonic()
     with pytest.raises(Refused, match=f"IPMI login to BMC 127.0.0.1:{port}") as raised:
-        power().get_power_state(target(port, client, **wrong))
-    assert time.monotonic() - started < 3
+        power().get_power_state(target(port, client, timeout=60, **wrong))
+    assert time.monotonic() - started < 20
     assert not {SECRET, "wr0ngwr0ng"} & set(str(raised.value).split())
     assert power().get_power_state(target(port, client)) == POWER_OFF
 
 
-def test_a_dead_bmc_ends_by_its_deadline_while_others_answer(port, dead_port):
+def test_a_command_to_a_dead_bmc_ends_at_its_deadline_while_others_answer(port, dead_port):
     live, interface = target(port), power()
     interface.get_power_state(live)
     with ThreadPoolExecutor(8) as pool:
@@ -239,23 +240,24 @@ def test_a_dead_bmc_ends_by_its_deadline_while_others_answer(port, dead_port):
         dead = [
             pool.submit(
                 interface.get_power_state,
-                target(dead_port, timeout=1.5, ipmi_address=f"127.0.0.{n}"),
+                target(dead_port, timeout=4, ipmi_address=f"127.0.0.{n}"),
             )
             for n in range(1, 6)
         ]
-        answers = [interface.get_power_state(live) for _ in range(50)]
-        assert time.monotonic() - started < 1.4
+        answers = [interface.get_power_state(live) for _ in range(20)]
         assert not any(each.done() for each in dead)
         assert {POWER_OFF} == set(answers)
         for each in dead:
             with pytest.raises(Unreachable):
-                each.result(timeout=5)
-        assert time.monotonic() - started < 3
+                each.result(timeout=PATIENCE)
+        assert time.monotonic() - started < 4 * len(dead), "one has waited for the other"
 
 
 @pytest.mark.parametrize("client", ["pyghmi", "ipmitool"])
-def test_a_bmc_that_falls_silent_ends_by_the_deadline_and_is_found_again(client, request):
-    """pyghmi alone waits 29 s for a BMC that dies under a session."""
+def test_a_command_to_a_bmc_that_becomes_silent_ends_at_the_deadline_and_a_later_one_succeeds(
+    client, request
+):
+    """pyghmi alone waits 29 s for a BMC that dies during a session."""
     if client == "ipmitool":
         request.getfixturevalue("ipmitool")
     with simulator() as (pid, (port,)):
@@ -265,13 +267,13 @@ def test_a_bmc_that_falls_silent_ends_by_the_deadline_and_is_found_again(client,
         started = time.monotonic()
         with pytest.raises(Unreachable, match=f"127.0.0.1:{port}"):
             interface.get_power_state(node)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 15
         os.kill(pid, signal.SIGCONT)
         assert interface.get_power_state(target(port, client)) == POWER_OFF
 
 
 @pytest.mark.parametrize("victim", ["session", "nursery"])
-def test_a_request_survives_the_death_of_its_process(victim):
+def test_a_request_survives_the_death_of_its_session_process(victim):
     with simulator() as (simulator_pid, (port,)):
         node, interface = target(port), power()
         sessions().close()  # so that there is one session process
@@ -285,19 +287,19 @@ def test_a_request_survives_the_death_of_its_process(victim):
             os.kill(session if victim == "session" else nursery, signal.SIGKILL)
             until(lambda: sessions().pid and [p for p in children(sessions().pid) if p != session])
             os.kill(simulator_pid, signal.SIGCONT)
-            assert waiting.result(timeout=10) == POWER_OFF
+            assert waiting.result(timeout=PATIENCE) == POWER_OFF
         until(lambda: not alive(session))
         assert (victim == "nursery") == (sessions().pid != nursery)
 
 
-def test_idle_processes_that_were_killed_are_replaced(port):
+def test_killed_idle_processes_are_replaced(port):
     node, interface = target(port), power()
     interface.get_power_state(node)
     os.kill(sessions().pid, signal.SIGKILL)
     assert interface.get_power_state(node) == POWER_OFF
 
 
-def test_no_more_sessions_are_kept_than_allowed():
+def test_the_number_of_open_sessions_is_limited():
     ours = Sessions(keep=2)
     try:
         with simulator("--count", "4") as (_, ports):
@@ -318,7 +320,7 @@ def test_many_threads_share_one_governor_and_one_session_per_bmc():
         assert len(children(sessions().pid)) == 3
 
 
-def test_nothing_outlives_a_conductor_that_was_killed(port):
+def test_a_killed_conductor_leaves_no_session_process(port):
     program = (
         "import time\n"
         "from drivers.ipmi.credentials import Credentials\n"

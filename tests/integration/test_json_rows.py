@@ -15,7 +15,7 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901)
 
 
 def test_the_database_writes_every_type_of_column_as_clients_expect_it(database):
-    """Documents as such, truth values, times with microseconds and offset, text with any letter."""
+    """Documents, booleans, times with microseconds and offset, text with any character."""
     engine = connections.connect(database)
     odd = 'quoted "and" \\ slashed,\nügly\t☃'
     node = Node(
@@ -45,8 +45,8 @@ def test_the_database_writes_every_type_of_column_as_clients_expect_it(database)
     assert expected == {name: document[name] for name in expected}
 
 
-def test_columns_are_told_alike_however_they_are_read(database):
-    """One by one, as an object, or together with others."""
+def test_columns_are_equal_in_every_form_of_read(database):
+    """Singly, as an object, or together with others."""
     engine = connections.connect(database)
     full = {
         "fault": 'a "b"\x7f', "maintenance": True, "automated_clean": False, "owner": "ügly\n",
@@ -57,7 +57,7 @@ def test_columns_are_told_alike_however_they_are_read(database):
             node = Node(uuid=str(uuid.uuid4()), driver="fake", provision_state="enroll", **fields)
             session.add(node)
     few = [column for column in COLUMNS if column.name in full]
-    with transactions.looking(engine) as connection:
+    with transactions.read_connection(engine) as connection:
         query = select(json_rows.combined(few), json_rows.JsonObject(*few), *few)
         rows = connection.execute(query.order_by(Node.id)).all()
     engine.dispose()
@@ -69,6 +69,6 @@ def test_columns_are_told_alike_however_they_are_read(database):
         "owner": None,
     } == (json.loads(rows[0][1]))
     for together, whole, *plain in rows:
-        told = json_rows.split(few, together)
-        assert json.loads(whole) == {name: json.loads(text) for name, text in told.items()}
-        assert plain == [json.loads(told[column.name]) for column in few]
+        parts = json_rows.split(few, together)
+        assert json.loads(whole) == {name: json.loads(text) for name, text in parts.items()}
+        assert plain == [json.loads(parts[column.name]) for column in few]

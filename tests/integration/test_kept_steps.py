@@ -1,4 +1,4 @@
-"""Which steps deploy templates and runbooks bring to a node."""
+"""Steps of a node from deploy templates and runbooks."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def node(inside):
 
 
 def of_templates(inside, node, **kept):
-    """The steps of a deployment that asks for `traits`, with templates under these names."""
+    """Return the steps of a deployment with the instance's `traits`, and these templates."""
     with inside.runtime.transaction() as session:
         for name, steps in kept.items():
             templates.create(session, {"name": name, "steps": steps})
@@ -28,7 +28,7 @@ def of_templates(inside, node, **kept):
         return templates.steps_of(session, session.get_one(Node, node))
 
 
-def test_templates_of_the_traits_that_an_instance_asks_for_add_their_steps(inside, node):
+def test_templates_of_the_requested_traits_add_their_steps(inside, node):
     first, second, third = ({**RESET, "step": name, "priority": 1} for name in ("a", "b", "c"))
     assert [] == of_templates(inside, node, CUSTOM_A=[first], CUSTOM_B=[second], CUSTOM_C=[third])
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_A"]})
@@ -40,7 +40,7 @@ def test_templates_of_the_traits_that_an_instance_asks_for_add_their_steps(insid
         of_templates(inside, node)
 
 
-def test_a_step_that_two_templates_bring_is_refused(inside, node):
+def test_a_step_of_two_templates_is_refused(inside, node):
     inside.change(Node, node, instance_info={"traits": ["CUSTOM_B", "CUSTOM_A"]})
     step = {**RESET, "priority": 1}
     with pytest.raises(Invalid, match=r"CUSTOM_A, CUSTOM_B: .* bios\.factory_reset"):

@@ -1,25 +1,42 @@
 """The lease of a node, on a real Redis."""
 
+import threading
 import time
 import uuid
 
 import pytest
+import redis
 
 from app.broker.redis_broker import client
+from app.kit import reach
 from drivers.core.errors import LeaseLost
 from tests.support.fleet import until
 from workers.conductor.lease import Leases
 
-TTL = 0.3
+#: Seconds of a lease that a test waits for, and of others.
+SHORT, TTL = 1.0, 30.0
+
+
+class Pace(threading.Event):
+    """Pace of renewals: rounds follow each other at once."""
+
+    def __init__(self):
+        super().__init__()
+        #: Seconds that each round should have waited.
+        self.asked = []
+
+    def wait(self, timeout=None):
+        self.asked.append(timeout)
+        return super().wait(0.02)
 
 
 @pytest.fixture
 def process(redis_url):
-    """Makes the leases of one process more; `renewing`: it is not stopped."""
+    """Factory of the leases of another process; `renewing`: with its renewal thread."""
     made = []
 
-    def make(*, renewing=False):
-        leases = Leases(client(redis_url, 1), str(uuid.uuid4()), TTL, "test")
+    def make(*, renewing=False, ttl=TTL):
+        leases = Leases(client(redis_url, 5), str(uuid.uuid4()), ttl, "test", _stop=Pace())
         if renewing:
             leases.start()
         made.append(leases)
@@ -35,7 +52,24 @@ def take(leases, fence=1, *, ours=True):
     return leases.take("node", fence, lambda: ours)
 
 
-def test_one_holds_the_node_and_the_next_takes_it_when_it_is_given_back(process):
+def until_rounds(leases):
+    """Wait until renewals have gone round twice: the second round has begun in this time."""
+    end = len(leases._stop.asked) + 2
+    until(lambda: len(leases._stop.asked) >= end, "rounds of renewals")
+
+
+def until_renewed(lease):
+    """Wait until the lease is valid for longer than it is now."""
+    before = lease.valid_until
+    until(lambda: lease.valid_until > before, "a renewal")
+
+
+def until_over(lease):
+    """Wait for the end of a lease that is not renewed."""
+    until(lambda: time.monotonic() > lease.valid_until, "the end of the lease")
+
+
+def test_one_process_holds_the_lease_and_the_next_takes_it_after_the_release(process):
     first, second = process(), process()
     lease = take(first)
     lease.check()
@@ -44,92 +78,142 @@ def test_one_holds_the_node_and_the_next_takes_it_when_it_is_given_back(process)
     take(second).check()
 
 
-def test_the_same_process_does_not_hold_a_node_twice(process):
+def test_a_process_does_not_hold_a_lease_twice(process):
     only = process()
     assert take(only)
     assert take(only) is None
     assert take(only, fence=2) is None
 
 
-def test_a_lease_is_renewed_while_its_holder_lives(process, redis_client):
+def test_a_lease_is_renewed_while_its_holder_is_alive(process, redis_client):
     first, second = process(renewing=True), process()
-    lease = take(first)
-    time.sleep(2 * TTL)
+    until_rounds(first)  # renewals go on after a round without leases
+    lease = take(first, ours=False)
+    until_renewed(lease)
+    until_renewed(lease)
+    lease.check()  # valid, so the row is not read
     assert take(second) is None
+    assert max(first._stop.asked) < TTL / 2
     first.give_back(lease)
-    time.sleep(TTL)
+    until_rounds(first)
     assert not redis_client.keys()
 
 
-def test_the_lease_of_a_call_that_never_returns_runs_out_after_its_deadline(process):
+def test_renewals_continue_after_an_error_of_redis(process, monkeypatch):
     first, second = process(renewing=True), process()
-    hung = take(first)
-    hung.keep(2 * TTL)
-    time.sleep(1.5 * TTL)
+    pipeline, errors = first.client.pipeline, [redis.ConnectionError("closed")]
+
+    def failing(**options):
+        if errors:
+            raise errors.pop()
+        return pipeline(**options)
+
+    monkeypatch.setattr(first.client, "pipeline", failing)
+    monkeypatch.setattr(reach, "PAUSE", 0.0)
+    lease = take(first)
+    until(lambda: not errors, "the error")
+    until_renewed(lease)
     assert take(second) is None
-    until(lambda: take(second), "the end of the lease", 5, 0.02)
+
+
+def test_a_repeated_message_does_not_revoke_the_lease_of_its_step(process):
+    first, second = process(renewing=True), process()
+    lease = take(first, fence=2, ours=False)
+    assert take(first, fence=2) is None
+    assert take(first, fence=1) is None
+    until_renewed(lease)
+    assert take(second) is None
+    lease.check()  # valid, so the row is not read
+
+
+def test_a_late_answer_of_redis_does_not_prolong_a_lease(process, monkeypatch):
+    only = process()
+    lease, call, requested = take(only), only.client.eval, []
+
+    def late(*words):
+        requested.append(time.monotonic())
+        answer = call(*words)
+        time.sleep(0.05)
+        return answer
+
+    monkeypatch.setattr(only.client, "eval", late)
+    asked = time.monotonic()
+    assert only.regain(lease)
+    assert asked + TTL <= lease.valid_until <= requested[0] + TTL
+
+
+def test_the_lease_of_a_call_that_never_returns_expires_after_its_deadline(process):
+    first, second = process(renewing=True, ttl=SHORT), process()
+    first.give_back(take(first))  # renewals do not confuse an earlier lease of the step with it
+    hung = take(first)
+    hung.keep(60)
+    until_renewed(hung)
+    assert take(second) is None
+    hung.keep(0)
+    until(lambda: take(second), "the end of the lease")
     with pytest.raises(LeaseLost):
         hung.check()
 
 
-def test_a_call_whose_work_was_taken_away_gives_no_more_orders_and_frees_the_node(process):
-    """The operation was aborted while the call hangs, and the same process is to tidy up."""
-    only = process(renewing=True)
+def test_a_call_that_lost_its_operation_sends_no_more_commands_and_releases_the_lease(process):
+    """The operation was aborted during the call, and the same process runs the cleanup steps."""
+    only = process(renewing=True, ttl=SHORT)
     hung = only.take("node", 1, lambda: False)
-    other = only.take("another", 1, lambda: True)
+    other = only.take("another", 1, lambda: False)
     assert take(only, fence=2) is None
     with pytest.raises(LeaseLost):
         hung.check()
-    until(lambda: take(only, fence=2), "the end of the lease", 5, 0.02).check()
-    other.check()
+    until(lambda: take(only, fence=2), "the end of the lease").check()
+    other.check()  # valid, so the row is not read
 
 
-def test_the_lease_of_the_dead_runs_out(process):
-    first, second = process(), process()
+def test_the_lease_of_a_dead_process_expires(process):
+    first, second = process(ttl=SHORT), process()
     take(first)
-    lease = until(lambda: take(second), "the end of the lease", 5, 0.02)
+    lease = until(lambda: take(second), "the end of the lease")
     lease.check()
 
 
-def test_a_holder_that_was_stopped_gives_no_more_orders_when_another_holds_the_node(process):
-    first, second = process(), process()
+def test_a_suspended_holder_sends_no_more_commands_when_another_holds_the_lease(process):
+    first, second = process(ttl=SHORT), process()
     late = take(first)
-    until(lambda: take(second), "the end of the lease", 5, 0.02)
-    with pytest.raises(LeaseLost):
+    until(lambda: take(second), "the end of the lease")
+    with pytest.raises(LeaseLost, match=r"^another conductor has taken over this node$"):
         late.check()
     first.give_back(late)
-    assert take(first) is None, "it took the lease of the other along"
+    assert take(first) is None, "it took the other's lease"
 
 
-def test_a_holder_that_was_stopped_gives_no_more_orders_when_its_work_went_to_another(process):
-    lease = take(process(), ours=False)
-    lease.check()  # in time, so nobody else can have acted
-    time.sleep(TTL)
+def test_a_suspended_holder_sends_no_more_commands_when_its_operation_was_taken_over(process):
+    lease = take(process(ttl=SHORT), ours=False)
+    lease.check()  # in time, so no other process can have acted
+    until_over(lease)
     with pytest.raises(LeaseLost):
         lease.check()
 
 
-def test_a_key_that_redis_has_forgotten_is_set_again_by_its_holder(process, redis_client):
-    first, second = process(), process()
+def test_a_key_that_redis_has_lost_is_set_again_by_its_holder(process, redis_client):
+    first, second = process(ttl=SHORT), process()
     lease = take(first)
     redis_client.flushall()
-    time.sleep(TTL)
+    until_over(lease)
     lease.check()
     assert take(second) is None
 
 
-def test_a_key_that_another_has_set_meanwhile_stays_the_others(process, redis_client):
-    first, second = process(renewing=True), process(renewing=True)
+def test_a_key_set_by_another_process_meanwhile_is_kept(process, redis_client):
+    first, second = process(renewing=True, ttl=SHORT), process(renewing=True)
     lost = take(first)
     redis_client.flushall()
     kept = take(second)
-    time.sleep(2 * TTL)
+    until_over(lost)
+    until_renewed(kept)
     kept.check()
     with pytest.raises(LeaseLost):
         lost.check()
 
 
-def test_without_redis_the_row_alone_decides(tmp_path):
+def test_without_redis_the_row_decides(tmp_path):
     leases = Leases(client(f"redis+socket://{tmp_path}/nobody", 1), "somebody", TTL, "test")
     take(leases).check()
     with pytest.raises(LeaseLost):

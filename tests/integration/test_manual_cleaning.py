@@ -1,17 +1,19 @@
-"""Manual cleaning (spec manual-cleaning), from inside."""
+"""Manual cleaning (spec manual-cleaning), in one process."""
 
 import pytest
 
-from app.models import AgentRecord
-from tests.integration.harness import Acme, Harness, asked
+from app.engine import available_steps
+from app.models import AgentRecord, Node
+from drivers.core.steps import Flow
+from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import scripted_agent
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-POLISH = asked("management", "polish")
-SCRUB = asked("management", "scrub", args={"level": "deep"})
-HOLD = asked("power", "hold")
-ERASE, BURN = asked("deploy", "erase_devices"), asked("deploy", "burnin_cpu")
+POLISH = requested("management", "polish")
+SCRUB = requested("management", "scrub", args={"level": "deep"})
+HOLD = requested("power", "hold")
+ERASE, BURN = requested("deploy", "erase_devices"), requested("deploy", "burnin_cpu")
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def harness(inside):
 
 @pytest.fixture
 def band(inside, monkeypatch):
-    """A harness whose agent may speak HTTP, and offers three clean steps."""
+    """Harness with an HTTP agent that has three clean steps."""
     inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
     plain = inside.another()
     with scripted_agent() as agent:
@@ -45,7 +47,7 @@ def test_steps_run_in_the_order_given_and_the_node_is_manageable_again(harness):
     assert ["caller"] * 3 == [row.source for row in harness.steps(node)]
 
 
-def test_an_order_that_is_given_counts(harness):
+def test_an_explicit_order_of_steps_is_respected(harness):
     node = harness.node()
     harness.do(node, "clean", clean_steps=[{**SCRUB, "order": 2}, {**POLISH, "order": 1}])
     assert ["polish", "scrub deep"] == Acme.did
@@ -54,14 +56,14 @@ def test_an_order_that_is_given_counts(harness):
 @pytest.mark.parametrize(
     ("steps", "disable_ramdisk", "complaint"),
     [
-        ([POLISH, asked("management", "scrub")], False, "'level' is required and missing"),
-        ([POLISH, asked("management", "scrub", args={"level": 1, "x": 1})], False, "no argument 'x'"),
-        ([POLISH, asked("management", "nonsense")], False, "no clean step of that name"),
-        ([POLISH, asked("vendor", "log_passthrough")], True, "needs the ramdisk"),
-        ([POLISH, asked("deploy", "wait", args={"hours": 1})], False, "no argument 'hours'"),
+        ([POLISH, requested("management", "scrub")], False, "'level' is required and missing"),
+        ([POLISH, requested("management", "scrub", args={"level": 1, "x": 1})], False, "no argument 'x'"),
+        ([POLISH, requested("management", "nonsense")], False, "no clean step of that name"),
+        ([POLISH, requested("vendor", "log_passthrough")], True, "needs the ramdisk"),
+        ([POLISH, requested("deploy", "wait", args={"hours": 1})], False, "no argument 'hours'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_step_fails_the_clean_before_any_step(
+def test_an_invalid_step_fails_the_clean_before_any_step(
     harness, steps, disable_ramdisk, complaint
 ):
     node = harness.node()
@@ -77,9 +79,9 @@ def test_what_is_wrong_with_a_step_fails_the_clean_before_any_step(
     assert [] == Acme.did
 
 
-def test_a_step_that_finds_its_argument_wrong_leaves_earlier_steps_done(harness):
+def test_a_step_that_refuses_its_argument_keeps_earlier_steps_done(harness):
     node = harness.node()
-    wrong = asked("management", "scrub", args={"level": "wrong"})
+    wrong = requested("management", "scrub", args={"level": "wrong"})
     assert "clean failed" == harness.do(node, "clean", clean_steps=[POLISH, wrong, POLISH])
     assert ["polish"] == Acme.did
     assert [("management.polish", "done"), ("management.scrub", "failed"),
@@ -92,24 +94,26 @@ def test_a_step_that_finds_its_argument_wrong_leaves_earlier_steps_done(harness)
     assert error["hint"]
 
 
-def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_that(harness):
+def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_maintenance(harness):
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    harness.do(node, "clean", clean_steps=[requested("management", "nonsense")])
     assert "manageable" == harness.do(node, "clean", clean_steps=[POLISH])
     assert (False, None) == (harness.inside.read(node).maintenance, harness.inside.read(node).fault)
 
 
-def test_hold_keeps_the_way_to_manageable_and_unhold_goes_on_at_once(harness):
-    node = harness.node()
+def test_hold_keeps_the_target_manageable_and_unhold_resumes_at_once(harness):
+    other, node = harness.node(), harness.node()
+    assert "clean hold" == harness.do(other, "clean", clean_steps=[HOLD])
     assert "clean hold" == harness.do(node, "clean", clean_steps=[POLISH, HOLD, SCRUB])
     row = harness.inside.read(node)
     assert ("manageable", None) == (row.target_provision_state, row.reservation)
     assert ("held", None) == (harness.last(node).state, harness.last(node).deadline_at)
     assert "manageable" == harness.do(node, "unhold")
     assert ["polish", "scrub deep"] == Acme.did
+    assert "clean hold" == harness.state(other)
 
 
-def test_what_is_held_can_be_aborted(harness):
+def test_a_held_clean_can_be_aborted(harness):
     node = harness.node()
     harness.do(node, "clean", clean_steps=[HOLD, POLISH])
     assert "clean failed" == harness.do(node, "abort")
@@ -125,23 +129,28 @@ def test_what_is_held_can_be_aborted(harness):
 
 def test_power_steps_run_in_position(harness):
     node = harness.node(power_state="power on")
-    steps = [POLISH, asked("power", "power_off"), SCRUB, asked("power", "reboot"), POLISH]
+    steps = [POLISH, requested("power", "power_off"), SCRUB, requested("power", "reboot"), POLISH]
     assert "manageable" == harness.do(node, "clean", clean_steps=steps)
     assert ["polish", "power off", "scrub deep", "power on", "polish"] == Acme.did
 
 
-def test_wait_waits_as_long_as_it_may(harness):
+@pytest.mark.parametrize(
+    ("args", "seconds"), [({"seconds": 10}, 10), ({"seconds": 3600}, 30), ({}, 30)]
+)
+def test_the_step_wait_lasts_for_its_time(harness, args, seconds):
     node = harness.node()
-    wait = asked("power", "wait", args={"seconds": 3600})
+    wait = requested("power", "wait", args=args)
     assert "clean wait" == harness.do(node, "clean", clean_steps=[wait, POLISH])
+    waits = harness.last(node).wake_at - harness.steps(node)[0].started_at
+    assert seconds - 1 < waits.total_seconds() < seconds + 9
     assert "manageable" == harness.poll(node)
     assert ["polish"] == Acme.did
 
 
-def test_a_running_step_is_aborted_at_once_where_it_may_be_interrupted(harness):
+def test_a_running_abortable_step_is_aborted_at_once(harness):
     node = harness.node()
     assert "clean wait" == harness.do(
-        node, "clean", clean_steps=[asked("management", "stroll"), POLISH]
+        node, "clean", clean_steps=[requested("management", "stroll"), POLISH]
     )
     assert "clean failed" == harness.do(node, "abort")
     assert [("management.stroll", "aborted"), ("management.polish", "skipped")] == harness.labels(
@@ -149,9 +158,9 @@ def test_a_running_step_is_aborted_at_once_where_it_may_be_interrupted(harness):
     )
 
 
-def test_a_running_step_that_must_not_be_interrupted_ends_first(harness):
+def test_a_running_step_that_cannot_be_aborted_ends_first(harness):
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("management", "crawl"), POLISH])
+    harness.do(node, "clean", clean_steps=[requested("management", "crawl"), POLISH])
     assert "clean wait" == harness.do(node, "abort")
     assert harness.steps(node)[0].abort_after
     assert "clean failed" == harness.poll(node)
@@ -160,10 +169,10 @@ def test_a_running_step_that_must_not_be_interrupted_ends_first(harness):
     assert (False, "aborted") == (harness.inside.read(node).maintenance, harness.last(node).state)
 
 
-def test_a_transient_fault_is_tried_again_and_shown(harness):
+def test_a_transient_error_is_retried_and_shown(harness):
     node = harness.node()
     Acme.unreachable = 2
-    flicker = asked("management", "flicker")
+    flicker = requested("management", "flicker")
     assert "clean wait" == harness.do(node, "clean", clean_steps=[flicker, POLISH])
     assert "clean wait" == harness.poll(node)
     assert "manageable" == harness.poll(node)
@@ -171,10 +180,10 @@ def test_a_transient_fault_is_tried_again_and_shown(harness):
     assert (3, 2, "no answer", "done") == (row.attempts, row.faults, row.error, row.state)
 
 
-def test_a_fault_that_stays_fails_the_step_after_its_tries(harness):
+def test_a_persistent_error_fails_the_step_after_its_retries(harness):
     node = harness.node()
     Acme.unreachable = 9
-    harness.do(node, "clean", clean_steps=[asked("management", "flicker")])
+    harness.do(node, "clean", clean_steps=[requested("management", "flicker")])
     assert ["clean wait", "clean failed"] == [harness.poll(node), harness.poll(node)]
     assert (3, "unreachable") == (
         harness.last(node).error["attempt"],
@@ -184,7 +193,7 @@ def test_a_fault_that_stays_fails_the_step_after_its_tries(harness):
 
 def test_a_step_may_have_a_deadline_of_its_own(harness):
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("management", "stroll")])
+    harness.do(node, "clean", clean_steps=[requested("management", "stroll")])
     row, operation = harness.steps(node)[0], harness.last(node)
     assert row.deadline_at == operation.deadline_at
     assert 0 < (row.deadline_at - row.started_at).total_seconds() < 9
@@ -194,7 +203,7 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     parent = harness.node(name="parent")
     uuid = harness.inside.read(parent).uuid
     children = [harness.node(name=name, parent_node=uuid) for name in ("a", "b")]
-    steps = [asked("management", "crawl", execute_on_child_nodes=True), POLISH]
+    steps = [requested("management", "crawl", execute_on_child_nodes=True), POLISH]
     assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
     assert ["c-1", None] == [harness.inside.read(each).reservation for each in children]
     harness.poll(parent)
@@ -204,12 +213,14 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
 
 
-def test_only_the_children_named_are_worked_on_and_one_that_is_busy_is_waited_for(harness):
+def test_steps_run_only_on_the_named_children_and_a_busy_one_is_awaited(harness):
     parent = harness.node(name="parent")
     uuid = harness.inside.read(parent).uuid
     harness.node(name="a", parent_node=uuid)
     busy = harness.node(name="b", parent_node=uuid, reservation="other")
-    only = asked("power", "power_on", limit_child_node_execution=[harness.inside.read(busy).uuid])
+    only = requested(
+        "power", "power_on", limit_child_node_execution=[harness.inside.read(busy).uuid]
+    )
     assert "clean wait" == harness.do(parent, "clean", clean_steps=[only])
     with harness.inside.runtime.transaction() as session:
         session.get_one(type(harness.inside.read(busy)), busy).reservation = None
@@ -218,7 +229,7 @@ def test_only_the_children_named_are_worked_on_and_one_that_is_busy_is_waited_fo
     assert "power on" == harness.inside.read(busy).power_state
 
 
-def test_in_band_steps_run_in_order_once_the_agent_has_told_them(band):
+def test_in_band_steps_run_in_order_after_the_agent_has_listed_them(band):
     node = band.with_agent()
     assert "clean wait" == band.do(node, "clean", clean_steps=[BURN, POLISH, ERASE])
     assert ["prepare_ramdisk", "power on"] == Acme.did
@@ -231,15 +242,26 @@ def test_in_band_steps_run_in_order_once_the_agent_has_told_them(band):
     assert ["deploy.burnin_cpu", "management.polish", "deploy.erase_devices"] == own
 
 
+def test_in_band_steps_are_listed_after_the_agent_is_gone(band):
+    node = band.with_agent()
+    band.do(node, "clean", clean_steps=[BURN])
+    band.call(node)
+    assert "manageable" == band.finish(node)
+    with band.inside.runtime.reading() as session:
+        assert session.get_one(AgentRecord, node).url is None
+        listed = available_steps.steps_of(session, session.get_one(Node, node), Flow.CLEAN, None)
+    assert {"erase_devices", "burnin_cpu"} <= {each.step.name for each in listed}
+
+
 @pytest.mark.parametrize(
     ("step", "complaint"),
     [
-        (asked("deploy", "nonsense"), "deploy.nonsense: this node has no clean step"),
-        (asked("deploy", "check"), "'what' is required and missing"),
-        (asked("deploy", "check", args={"what": 1, "x": 1}), "no argument 'x'"),
+        (requested("deploy", "nonsense"), "deploy.nonsense: this node has no clean step"),
+        (requested("deploy", "check"), "'what' is required and missing"),
+        (requested("deploy", "check", args={"what": 1, "x": 1}), "no argument 'x'"),
     ],
 )
-def test_what_is_wrong_with_an_in_band_step_is_found_when_the_agent_tells(band, step, complaint):
+def test_an_invalid_in_band_step_is_found_when_the_agent_lists_its_steps(band, step, complaint):
     node = band.with_agent()
     assert "clean wait" == band.do(node, "clean", clean_steps=[POLISH, step])
     assert "clean failed" == band.call(node)
@@ -249,7 +271,7 @@ def test_what_is_wrong_with_an_in_band_step_is_found_when_the_agent_tells(band, 
     assert "power off" not in Acme.did, "the machine is left on for an operator"
 
 
-def test_abort_while_the_agent_boots_tidies_up_and_switches_off(band):
+def test_an_abort_while_the_agent_boots_cleans_up_and_powers_off(band):
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
     band.ask(node, "abort")
@@ -260,7 +282,7 @@ def test_abort_while_the_agent_boots_tidies_up_and_switches_off(band):
     assert (None, False) == (band.inside.read(node).reservation, band.inside.read(node).maintenance)
 
 
-def test_a_machine_that_cannot_be_tidied_up_after_an_abort_goes_into_maintenance(band):
+def test_a_failed_cleanup_after_an_abort_sets_maintenance(band):
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
     Acme.untidy = True
@@ -272,16 +294,16 @@ def test_a_machine_that_cannot_be_tidied_up_after_an_abort_goes_into_maintenance
 
 def test_a_reboot_among_in_band_steps_boots_the_agent_again(band):
     node = band.with_agent()
-    band.do(node, "clean", clean_steps=[BURN, asked("power", "reboot"), ERASE])
+    band.do(node, "clean", clean_steps=[BURN, requested("power", "reboot"), ERASE])
     band.call(node)
     assert "clean wait" == band.finish(node)
     assert ["prepare_ramdisk", "power off"] == Acme.did[2:]
     with band.inside.runtime.reading() as session:
         token = session.get_one(AgentRecord, node).token
-    assert token is None, "it is forgotten before the next agent asks for its own"
+    assert token is None, "it is cleared before the lookup of the next agent"
     assert "clean wait" == band.poll(node)
     assert ["prepare_ramdisk", "power off", "power on"] == Acme.did[2:]
-    assert ["burnin_cpu"] == band.ran(), "the agent that ran is gone"
+    assert ["burnin_cpu"] == band.ran(), "the earlier agent is gone"
     band.agent.restart()
     band.call(node)
     assert "manageable" == band.finish(node)
@@ -309,9 +331,11 @@ def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_c
     band.finish(node)
     assert "available" == band.finish(node)
     assert ["erase_devices", "more", "erase_devices"] == band.ran()
+    sent = [params for name, params in band.agent.received if name == "clean.execute_clean_step"]
+    assert ["1", "2", "2"] == [params["clean_version"]["manager"] for params in sent]
 
 
-def test_an_agent_that_changes_each_time_does_not_restart_a_clean_for_ever(band):
+def test_an_agent_with_a_new_version_at_each_boot_does_not_restart_a_clean_forever(band):
     node = band.with_agent()
     band.do(node, "provide")
     band.call(node)
@@ -326,14 +350,14 @@ def test_an_agent_that_changes_each_time_does_not_restart_a_clean_for_ever(band)
     ("result", "ends", "kept"),
     [({"logical_disks": []}, "manageable", {"logical_disks": []}), (None, "clean failed", {})],
 )
-def test_what_follows_a_step_of_the_agent_is_a_hook_which_may_fail_it(band, result, ends, kept):
+def test_the_hook_after_an_agents_step_may_fail_it(band, result, ends, kept):
     band.offer("clean", ("raid", "create_configuration", 0))
     wanted = {"logical_disks": [{"raid_level": "1", "size_gb": "MAX"}]}
     node = band.with_agent(raid_interface="agent", target_raid_config=wanted)
-    band.do(node, "clean", clean_steps=[asked("raid", "create_configuration")])
+    band.do(node, "clean", clean_steps=[requested("raid", "create_configuration")])
     band.call(node)
     states = [band.finish(node, result=result)]
-    while states[-1] == "clean wait":  # what makes no sense may make sense at the next look
+    while states[-1] == "clean wait":  # an invalid answer may be valid at the next poll
         states.append(band.poll(node))
     assert ends == states[-1]
     assert kept == band.inside.read(node).raid_config

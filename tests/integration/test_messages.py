@@ -1,4 +1,4 @@
-"""Messages that a worker has taken when it ends."""
+"""Received messages of a worker that ends."""
 
 import tempfile
 from dataclasses import replace
@@ -21,3 +21,20 @@ def test_a_worker_that_ends_without_redis_leaves_no_file(
         redis_client.shutdown(nosave=True)
         channel.qos.restore_unacked_once()
     assert [] == list((tmp_path / "tmp").iterdir())
+
+
+def test_messages_of_a_channel_are_sent_by_one_client_that_a_new_pool_replaces(redis_url):
+    application = queue.celery(replace(Settings(), broker=replace(Broker(), url=redis_url)))
+    with application.connection_for_write() as connection:
+        channel = connection.default_channel
+
+        def client():
+            with channel.conn_or_acquire() as found:
+                assert found.ping()
+                return found
+
+        first = client()
+        assert first is client()
+        channel._disconnect_pools()  # as Kombu does after a lost connection
+        assert first is not client()
+        assert client() is client()

@@ -1,4 +1,4 @@
-"""Who began to work before the database was restored writes nothing into the restored one."""
+"""A process with work from before a restoration writes nothing into the restored database."""
 
 import uuid
 from types import SimpleNamespace
@@ -10,14 +10,14 @@ from app.engine import restore
 from app.models import Operation
 from app.operation_states import Actor
 from drivers.core.steps import Done
-from workers.conductor import attempts, claims
+from workers.conductor import claims, recording
 from workers.conductor.process import _Life
 
 TIMEOUT = 15.0
 
 
 class Clock:
-    """The monotonic clock of a process; it runs on while that is stopped."""
+    """Monotonic clock of a process; it advances while the process is suspended."""
 
     def __init__(self):
         self.moment = 1000.0
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Redis:
-    """What it knows of the water mark; out of reach while that is None."""
+    """Redis record of the watermark; unreachable while that is None."""
 
     def __init__(self, clock):
         self.clock, self.seen, self.takes = clock, 0, 0.0
@@ -51,7 +51,7 @@ class Redis:
 
 @pytest.fixture
 def life(inside, monkeypatch):
-    """A conductor of ours, its clock and its Redis; an operation of two steps was sent to it."""
+    """A conductor, its clock and its Redis; an operation of two steps was sent to it."""
     clock = Clock()
     for module in ("workers.conductor.claims", "workers.conductor.process"):
         monkeypatch.setattr(f"{module}.time", clock)
@@ -72,7 +72,7 @@ def claim(life):
 
 
 def lose(life, signs=1):
-    """The database is that of before the last signs of life."""
+    """Restore the database from before the last heartbeats."""
     with life.inside.runtime.transaction() as session:
         session.get_one(restore.Watermark, 1).level -= signs
 
@@ -83,23 +83,23 @@ def state(life):
 
 
 @pytest.mark.parametrize("plain", [True, False])
-def test_what_came_of_an_attempt_is_not_recorded_in_an_older_database(life, plain):
-    """Its claim is in the rows again, though it was taken over since, and what followed is lost."""
+def test_the_outcome_of_an_attempt_is_not_recorded_in_an_older_database(life, plain):
+    """The rows contain its claim again, although another conductor had taken it over."""
     attempt = claim(life)
     lose(life)
     if plain:
         assert not claims.advance(life.conductor, attempt, {})
     else:
-        assert attempts._record(life.conductor, attempt, Done()) is None
+        assert recording._record(life.conductor, attempt, Done()) is None
         assert 1 == life.inside.operation(life.operation).refused
     assert ("running", 0) == state(life)
 
 
-def test_a_process_that_was_stopped_writes_nothing_before_it_has_asked_what_has_happened(life):
+def test_a_suspended_process_writes_nothing_before_it_has_checked_the_watermark(life):
     attempt = claim(life)
     life.clock.moment += TIMEOUT
     with pytest.raises(claims.StaleWatermark, match="c-1 must first check"):
-        attempts._record(life.conductor, attempt, Done())
+        recording._record(life.conductor, attempt, Done())
     with pytest.raises(claims.StaleWatermark):
         claims.advance(life.conductor, attempt, {})
     assert ("running", 0) == state(life)
@@ -110,16 +110,16 @@ def test_a_process_that_was_stopped_writes_nothing_before_it_has_asked_what_has_
     assert claim(life)
 
 
-def test_it_learns_of_others_that_are_gone_what_they_had_seen(life):
-    """It was stopped before the backup was made: its own mark is no higher than the restored one."""
+def test_a_conductor_learns_the_watermark_of_stopped_conductors(life):
+    """It was suspended before the backup: its own watermark is no higher than the restored one."""
     life.redis.seen = life.conductor.mark + 1
     assert life._heartbeat()
     assert ("failed", 0) == state(life)
     assert "restored" == life.inside.read(life.node).fault
 
 
-def test_an_answer_of_long_ago_does_not_tell_which_database_it_is(life):
-    """It is stopped after its question; what the answer lacks may have happened since."""
+def test_an_old_answer_does_not_prove_which_database_it_is(life):
+    """It is suspended after its query; the database may have been restored since."""
     life.clock.moment += TIMEOUT
     life.redis.takes = TIMEOUT
     assert life._heartbeat()
@@ -130,7 +130,7 @@ def test_an_answer_of_long_ago_does_not_tell_which_database_it_is(life):
     assert claim(life)
 
 
-def test_without_redis_goes_on_who_has_been_in_touch_all_the_time(life):
+def test_without_redis_a_conductor_in_constant_contact_continues(life):
     life.redis.seen = None
     for _ in range(3):
         life.clock.moment += TIMEOUT - 1
@@ -138,7 +138,7 @@ def test_without_redis_goes_on_who_has_been_in_touch_all_the_time(life):
     assert claim(life)
 
 
-def test_without_redis_waits_who_was_stopped(life):
+def test_without_redis_a_suspended_conductor_waits(life):
     life.redis.seen = None
     life.clock.moment += TIMEOUT
     assert life._heartbeat(), "it is alive"

@@ -1,4 +1,4 @@
-"""Each row of the table of operation states is reached by the service itself, or by the model."""
+"""Each entry of the table of operation states is reached by the service, or by the model."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from app.engine import restore as restoration
 from app.models import Conductor, Node, Operation, OperationState, OperationStep
 from app.operation_states import OPERATIONS, Actor, IllegalTransition, OperationEvent
 from drivers.core.steps import Failed
-from tests.integration.harness import AcmeBoot, Harness, asked
+from tests.integration.harness import AcmeBoot, Harness, requested
 from tests.integration.test_manual_cleaning import HOLD, POLISH
 from tests.model.test_operation_states import MODELLED
 from tests.unit.drivers.machines import scripted_agent
@@ -21,12 +21,12 @@ from workers.doctor.checks import Finding, Installation
 from workers.periodic import reconciler
 
 S, E = OperationState, OperationEvent
-AGENT = asked("management", "ask_agent")
-STROLL = asked("management", "stroll")
+AGENT = requested("management", "ask_agent")
+STROLL = requested("management", "stroll")
 
 
 class Recorded(dict):
-    """The origins of a row; `fired` are the rows that were looked up with success."""
+    """Origins of an entry; `fired`: entries that were looked up with success."""
 
     def __init__(self, event, origins, fired):
         super().__init__(origins)
@@ -40,7 +40,7 @@ class Recorded(dict):
 
 @pytest.fixture
 def fired(monkeypatch):
-    """The rows (state before, event) that services have used so far."""
+    """Entries (state before, event) that the service has used so far."""
     used = set()
     table = {
         event: replace(row, origins=Recorded(event, row.origins, used))
@@ -65,7 +65,7 @@ def world(inside):
 
 
 def clean(world, *steps, node=None):
-    """A node whose manual clean of these steps has been requested, and sent."""
+    """Request a manual clean of these steps, and send it; return the node."""
     node = node or world.node()
     world.ask(node, "clean", clean_steps=list(steps))
     return node
@@ -93,30 +93,32 @@ def held(world, *steps, node=None):
 
 
 def booted(world):
-    """A node whose clean waits for the agent that it has booted."""
-    return waiting(world, asked("deploy", "erase_devices"), node=world.with_agent())
+    """Return a node whose clean waits for the agent that it has booted."""
+    return waiting(world, requested("deploy", "erase_devices"), node=world.with_agent())
 
 
 def held_with_agent(world):
-    node = clean(world, asked("deploy", "erase_devices"), HOLD, node=world.with_agent())
+    node = clean(world, requested("deploy", "erase_devices"), HOLD, node=world.with_agent())
     world.run()
     world.call(node)
     assert "clean hold" == world.finish(node)
     return node
 
 
-#: State -> a node with an operation in it.
+#: State -> function that creates a node with an operation in it.
 IN = {
     S.QUEUED: lambda world: clean(world, POLISH),
     S.RUNNING: lambda world: claimed(world, STROLL),
     S.WAITING: lambda world: waiting(world, STROLL),
     S.HELD: lambda world: held(world, POLISH),
 }
-#: The same with steps of the frame before it, so that cleanup steps follow an abort.
+#: State -> such a function, with completed frame steps, so that cleanup steps follow an abort.
 FRAMED = {
-    S.QUEUED: lambda world: clean(world, asked("deploy", "erase_devices"), node=world.with_agent()),
+    S.QUEUED: lambda world: clean(
+        world, requested("deploy", "erase_devices"), node=world.with_agent()
+    ),
     S.RUNNING: lambda world: claimed(
-        world, asked("deploy", "erase_devices"), node=world.with_agent()
+        world, requested("deploy", "erase_devices"), node=world.with_agent()
     ),
     S.WAITING: booted,
     S.HELD: held_with_agent,
@@ -140,7 +142,7 @@ def restore(make):
 
 
 def repair(make):
-    """The state of the node was edited in the database."""
+    """The node's state was edited in the database."""
 
     def scenario(world):
         node = make(world)
@@ -157,7 +159,7 @@ def nothing_to_do(world):
 
 
 def invalid_steps(world):
-    clean(world, asked("management", "nonsense"))
+    clean(world, requested("management", "nonsense"))
 
 
 def conductor_drains(world):
@@ -180,7 +182,7 @@ def conductor_dies(world):
 def boot_fails(world):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AcmeBoot, "prepare_ramdisk", lambda *_: Failed("no image", "defect"))
-        clean(world, asked("deploy", "erase_devices"), node=world.with_agent())
+        clean(world, requested("deploy", "erase_devices"), node=world.with_agent())
         world.run()
 
 
@@ -198,7 +200,7 @@ def works(world):
 
 
 def fails(world):
-    clean(world, asked("management", "scrub", args={"level": "wrong"}))
+    clean(world, requested("management", "scrub", args={"level": "wrong"}))
     world.run()
 
 
@@ -221,7 +223,7 @@ def unheld(world):
     world.ask(held(world, POLISH), "unhold")
 
 
-def deleted_while_it_queues(world):
+def deleted_while_queued(world):
     world.ask(world.node("available"), "active")
     second = world.node("available")
     world.ask(second, "active")
@@ -243,13 +245,13 @@ def replaced_while_it_is_held(world):
     world.ask(node, "service", service_steps=[POLISH])
 
 
-#: Row -> a scenario that reaches it.
+#: Entry -> scenario that reaches it.
 SCENARIOS = {
     (None, E.SUBMIT): works,
     (None, E.SUCCEED): nothing_to_do,
     (None, E.FAIL): invalid_steps,
     (S.QUEUED, E.DISPATCH): conductor_drains,
-    (S.QUEUED, E.SUPERSEDE): deleted_while_it_queues,
+    (S.QUEUED, E.SUPERSEDE): deleted_while_queued,
     (S.RUNNING, E.WAIT): polled,
     (S.RUNNING, E.HOLD): unheld,
     (S.RUNNING, E.TAKE_OVER): conductor_dies,
@@ -270,7 +272,7 @@ ROWS = {(before, event) for event, row in OPERATIONS.items() for before in row.o
 
 
 @pytest.mark.parametrize("row", SCENARIOS, ids=lambda row: f"{row[0]} {row[1]}")
-def test_the_service_reaches_the_row(world, fired, row):
+def test_the_service_reaches_the_entry(world, fired, row):
     SCENARIOS[row](world)
     assert row in fired
 
@@ -285,7 +287,7 @@ def test_cleanup_steps_follow(world, fired, scenario, row):
     assert row in fired
 
 
-def test_no_row_of_the_table_is_left_that_nothing_reaches():
+def test_every_entry_of_the_table_is_reached():
     assert ROWS == set(SCENARIOS) | MODELLED
 
 
@@ -294,7 +296,7 @@ def expire(world, node, actor):
         transitions.expire(session, *operations.lock_operation(session, world.last(node).id))
 
 
-def test_a_refused_change_leaves_the_operation_and_its_node_as_they_were(world):
+def test_a_refused_change_leaves_the_operation_and_its_node_unchanged(world):
     node = waiting(world, STROLL)
     before = world.inside.read(node)
     with pytest.raises(IllegalTransition, match="by API"):

@@ -1,4 +1,4 @@
-"""Deploying, servicing, rescuing, adopting, retiring: from inside."""
+"""Deployment, service, rescue, adoption, retirement, in one process."""
 
 from uuid import uuid4
 
@@ -15,20 +15,20 @@ from app.states import State
 from drivers.core.errors import CleanStepFailed
 from drivers.core.steps import Flow
 from drivers.simulator.simulator import running
-from tests.integration.harness import Acme, AcmeManagement, AcmeMegaDeploy, Harness, asked
+from tests.integration.harness import Acme, AcmeManagement, AcmeMegaDeploy, Harness, requested
 from tests.support.web import Handler, serving
 from tests.unit.drivers.machines import scripted_agent
-from workers.periodic import power_sync, reconciler, schedule
+from workers.periodic import power_sync, pruning, reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-POLISH = asked("management", "polish")
-SCRUB = asked("management", "scrub", args={"level": "deep"})
+POLISH = requested("management", "polish")
+SCRUB = requested("management", "scrub", args={"level": "deep"})
 IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
 
 
 class Image(Handler):
-    """The server of one small raw image."""
+    """Server of one small raw image."""
 
     def do_GET(self):
         self.answer(200, bytes(512))
@@ -36,7 +36,7 @@ class Image(Handler):
 
 @pytest.fixture(scope="module")
 def image():
-    """The instance_info of a deployment whose image can be looked at."""
+    """instance_info of a deployment whose image can be checked."""
     with serving(Image) as server:
         yield {"image_source": f"{server.url}/disk.raw", "image_checksum": "a" * 64}
 
@@ -62,10 +62,10 @@ def ran(harness, node, flow):
     return [row.label for row in harness.steps(node) if row.flow == flow and row.state == "done"]
 
 
-# Deploying
+# Deployment
 
 
-def test_the_callers_steps_run_among_the_drivers_and_0_leaves_one_out(harness):
+def test_requested_steps_run_among_the_drivers_and_priority_0_disables_one(harness):
     node = harness.node("available")
     steps = [
         deploy_step("management", "scrub", 120, level="deep"),
@@ -92,6 +92,29 @@ def test_a_deployment_with_a_wrong_step_is_refused(harness, step, complaint):
     assert "available" == harness.state(node)
 
 
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"deploy_interface": "direct"}, "Failed to validate deploy interface.*image_source"),
+        ({"instance_info": {"traits": ["CUSTOM_X"]}}, "missing traits CUSTOM_X"),
+        ({"instance_info": {"traits": ["CUSTOM_T"]}}, "management.scrub: .*'level' is required"),
+    ],
+)
+def test_interfaces_traits_and_templates_are_checked_before_a_deployment_begins(
+    harness, columns, complaint
+):
+    node = harness.node("available", **columns)
+    with harness.inside.runtime.transaction() as session:
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_T"))
+        steps = [deploy_step("management", "scrub", 60)]
+        session.add(DeployTemplate(uuid="t" * 36, name="CUSTOM_T", steps=steps))
+    with pytest.raises(Invalid, match=complaint):
+        harness.ask(node, "active")
+    row = harness.inside.read(node)
+    assert ("available", None, None) == (row.provision_state, row.reservation, row.operation_id)
+    assert ([], []) == (harness.inside.sent, Acme.did)
+
+
 def test_two_steps_of_one_name_are_refused(harness):
     node = harness.node("available")
     with pytest.raises(Invalid, match="requested twice"):
@@ -105,21 +128,34 @@ def test_an_in_band_step_runs_only_between_41_and_99(harness, priority):
         harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", priority)])
 
 
-def test_in_band_steps_are_merged_at_the_agents_first_call(harness, image):
+@pytest.mark.parametrize("priority", [41, 99])
+def test_an_in_band_step_may_run_as_soon_and_as_long_as_the_agent_runs(harness, image, priority):
     node = harness.with_agent("available", instance_info=image)
+    harness.offer("deploy", ("deploy", "tune", 0), ("deploy", "edge", priority))
+    harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", priority)])
+    assert "wait call-back" == harness.call(node)
+    planned = [row.label for row in harness.steps(node) if row.flow == "deploy"]
+    assert {"deploy.edge", "deploy.tune"} < set(planned)
+
+
+def test_in_band_steps_are_merged_at_the_agents_first_heartbeat(harness, image):
+    node = harness.with_agent("available", instance_info=image)
+    harness.offer(
+        "deploy", *(("deploy", *each) for each in (("tune", 0), ("grub", 70), ("check", 50)))
+    )
     harness.do(node, "active", deploy_steps=[deploy_step("deploy", "tune", 90)])
     assert ["management.prepare_fans"] == ran(harness, node, "deploy")
     harness.call(node)
     planned = [row.label for row in harness.steps(node) if row.flow == "deploy"]
     assert [
         "management.prepare_fans", "deploy.deploy", "deploy.tune", "deploy.write_image",
-        "deploy.prepare_instance_boot", "deploy.check", "deploy.tear_down_agent",
+        "deploy.grub", "deploy.prepare_instance_boot", "deploy.check", "deploy.tear_down_agent",
         "deploy.switch_to_tenant_network", "deploy.boot_instance",
     ] == planned  # fmt: skip
     assert ["tune"] == harness.ran()
 
 
-def test_a_step_that_the_agent_turns_out_not_to_have_fails_the_deployment(harness, image):
+def test_a_step_that_the_agent_lacks_fails_the_deployment(harness, image):
     node = harness.with_agent("available", instance_info=image)
     harness.do(node, "active", deploy_steps=[deploy_step("deploy", "nonsense", 90)])
     assert "deploy failed" == harness.call(node)
@@ -137,7 +173,26 @@ def test_another_version_of_the_hardware_managers_ends_the_deployment(harness, i
     assert "version_mismatch" == harness.last(node).error["code"]
 
 
-def test_templates_bring_steps_by_traits_and_the_caller_overrules_them(harness):
+def test_raid_of_a_deployment_is_built_from_its_arguments_before_the_image_is_written(
+    harness, image
+):
+    node = harness.with_agent("available", instance_info=image, raid_interface="agent")
+    wanted = {"logical_disks": [{"raid_level": "1", "size_gb": "MAX", "controller": "software"}]}
+    argsinfo = {"raid_config": {"description": "the wanted volumes", "required": True}}
+    harness.offer("deploy", ("raid", "apply_configuration", 0, {"argsinfo": argsinfo}))
+    step = deploy_step("raid", "apply_configuration", 90)
+    harness.do(node, "active", deploy_steps=[step])
+    assert "deploy failed" == harness.call(node)
+    assert "'raid_config' is required" in harness.inside.read(node).last_error
+    harness.do(node, "active", deploy_steps=[{**step, "args": {"raid_config": wanted}}])
+    harness.call(node)
+    assert {"raid_config": wanted} == harness.agent.received[-1][1]["step"]["args"]
+    harness.finish(node, "deploy", result=wanted)
+    assert ["apply_configuration", "write_image"] == harness.ran()
+    assert wanted == harness.inside.read(node).raid_config
+
+
+def test_templates_add_steps_by_traits_and_requested_steps_override_them(harness):
     node = harness.node("available", instance_info={"traits": ["CUSTOM_T"]})
     with harness.inside.runtime.transaction() as session:
         session.add(NodeTrait(node_id=node, trait="CUSTOM_T"))
@@ -153,7 +208,7 @@ def test_templates_bring_steps_by_traits_and_the_caller_overrules_them(harness):
     assert ["scrub template", "scrub own"] == [each for each in Acme.did if "scrub" in each]
 
 
-def test_a_held_deployment_goes_on_and_can_be_aborted(harness):
+def test_a_held_deployment_resumes_and_can_be_aborted(harness):
     node = harness.node("available")
     hold = deploy_step("power", "hold", 50)
     assert "deploy hold" == harness.do(node, "active", deploy_steps=[hold])
@@ -163,8 +218,9 @@ def test_a_held_deployment_goes_on_and_can_be_aborted(harness):
     assert not harness.inside.read(node).maintenance
 
 
-def test_a_deployment_that_waits_is_aborted_or_deleted(harness, image):
-    node = harness.with_agent("available", instance_info=image)
+def test_a_waiting_deployment_is_aborted_or_deleted(harness, image):
+    node, other = (harness.with_agent("available", instance_info=image) for _ in range(2))
+    assert "wait call-back" == harness.do(other, "active")
     assert "wait call-back" == harness.do(node, "active")
     assert "deploy failed" == harness.do(node, "abort")
     assert ["power off", "clean_up_ramdisk"] == Acme.did[-2:]
@@ -172,6 +228,19 @@ def test_a_deployment_that_waits_is_aborted_or_deleted(harness, image):
     harness.do(node, "active")
     assert "clean wait" == harness.do(node, "deleted")
     assert {} == harness.inside.read(node).instance_info
+    with harness.inside.runtime.reading() as session:
+        past = [(each.kind, each.state) for each in operations.of_node(session, node)]
+    assert [("deleted", "waiting"), ("active", "aborted"), ("active", "aborted")] == past
+    assert ("wait call-back", "waiting") == (harness.state(other), harness.last(other).state)
+
+
+def test_a_deploy_step_of_a_driver_is_called_again_when_its_poll_is_due(harness):
+    node = harness.node("available")
+    crawl = deploy_step("management", "crawl", 120)
+    assert "wait call-back" == harness.do(node, "active", deploy_steps=[crawl])
+    assert ["prepare_fans"] == Acme.did
+    assert "active" == harness.poll(node)
+    assert "crawl" in Acme.did
 
 
 def test_a_mega_step_is_driven_by_the_heartbeats(harness):
@@ -184,10 +253,10 @@ def test_a_mega_step_is_driven_by_the_heartbeats(harness):
     assert "active" == harness.call(node)
     assert "reboot to instance" == Acme.did[-1]
     assert "not to be run" not in Acme.did
-    assert [] == harness.agent.names(), "its own steps take no part"
+    assert [] == harness.agent.names(), "its deploy steps are not used"
 
 
-# Servicing
+# Service
 
 
 def test_a_service_without_the_ramdisk_leaves_the_machine_on(harness):
@@ -198,7 +267,9 @@ def test_a_service_without_the_ramdisk_leaves_the_machine_on(harness):
 
 def test_a_service_with_in_band_steps_boots_the_agent_and_then_the_instance_again(harness):
     node = harness.with_agent("active", power_state="power on")
-    assert "service wait" == harness.do(node, "service", service_steps=[asked("deploy", "burn")])
+    assert "service wait" == harness.do(
+        node, "service", service_steps=[requested("deploy", "burn")]
+    )
     harness.call(node)
     assert "active" == harness.finish(node, "service")
     assert [
@@ -207,16 +278,16 @@ def test_a_service_with_in_band_steps_boots_the_agent_and_then_the_instance_agai
     ] == Acme.did  # fmt: skip
 
 
-def test_a_wrong_service_step_fails_without_maintenance_and_abort_leads_back(harness):
+def test_a_wrong_service_step_fails_without_maintenance_and_abort_returns_to_active(harness):
     node = harness.node("active")
-    assert "service failed" == harness.do(node, "service", service_steps=[asked("bios", "x")])
+    assert "service failed" == harness.do(node, "service", service_steps=[requested("bios", "x")])
     assert not harness.inside.read(node).maintenance
     assert "active" == harness.do(node, "abort")
 
 
-def test_a_service_that_fails_in_a_step_leaves_the_node_to_an_operator(harness):
+def test_a_service_that_fails_in_a_step_sets_maintenance(harness):
     node = harness.node("active")
-    wrong = asked("management", "scrub", args={"level": "wrong"})
+    wrong = requested("management", "scrub", args={"level": "wrong"})
     assert "service failed" == harness.do(node, "service", service_steps=[wrong])
     row = harness.inside.read(node)
     assert (True, "service failure") == (row.maintenance, row.fault)
@@ -229,9 +300,9 @@ def test_a_service_that_fails_in_a_step_leaves_the_node_to_an_operator(harness):
     assert None is harness.inside.read(node).fault
 
 
-def test_a_service_that_is_aborted_ends_where_it_began(harness):
+def test_an_aborted_service_returns_to_active(harness):
     node = harness.with_agent("active", power_state="power on")
-    harness.do(node, "service", service_steps=[asked("deploy", "burn")])
+    harness.do(node, "service", service_steps=[requested("deploy", "burn")])
     harness.call(node)
     assert "active" == harness.do(node, "abort")
     assert ["power off", "clean_up_ramdisk", "prepare_instance", "power on"] == Acme.did[-4:]
@@ -241,7 +312,7 @@ def test_a_service_that_is_aborted_ends_where_it_began(harness):
 def test_a_held_service_may_be_given_other_steps(harness):
     node = harness.node("active")
     assert "service hold" == harness.do(
-        node, "service", service_steps=[asked("power", "hold"), SCRUB]
+        node, "service", service_steps=[requested("power", "hold"), SCRUB]
     )
     assert "active" == harness.do(node, "service", service_steps=[POLISH])
     assert ["polish"] == Acme.did
@@ -254,10 +325,10 @@ def _operations(harness, node):
         return query.all()
 
 
-# Rescuing, adopting
+# Rescue, adoption
 
 
-def test_a_rescue_sets_the_password_and_forgets_it(harness):
+def test_a_rescue_sets_the_password_and_deletes_it(harness):
     node = harness.with_agent("active", rescue_interface="agent", power_state="power on")
     harness.agent.answers["rescue.finalize_rescue"] = {}
     assert "rescue wait" == harness.do(node, "rescue", rescue_password="open sesame")
@@ -271,7 +342,7 @@ def test_a_rescue_sets_the_password_and_forgets_it(harness):
 
 
 def _rescued(harness, node):
-    """The agent takes the password at once."""
+    """Let the agent set the password at once."""
     post = harness.agent.post
     harness.agent.post = lambda name, params, *, wait: post(name, params, wait=True)
     try:
@@ -281,7 +352,7 @@ def _rescued(harness, node):
 
 
 @pytest.mark.parametrize("verb", ["abort", "deleted"])
-def test_a_rescue_that_waits_is_ended(harness, verb):
+def test_a_waiting_rescue_is_ended(harness, verb):
     node = harness.with_agent("active", rescue_interface="agent", automated_clean=False)
     harness.do(node, "rescue", rescue_password="open sesame")
     ends = {"abort": "rescue failed", "deleted": "available"}
@@ -290,13 +361,13 @@ def test_a_rescue_that_waits_is_ended(harness, verb):
     assert "clean_up_ramdisk" in Acme.did
 
 
-def test_what_cannot_be_rescued_is_refused(harness):
+def test_a_rescue_without_its_requirements_is_refused(harness):
     node = harness.node("active", rescue_interface="no-rescue")
     with pytest.raises(Invalid, match="does not support rescue"):
         harness.do(node, "rescue", rescue_password="x")
 
 
-def test_an_adopted_node_is_active_and_nothing_was_ordered(harness):
+def test_an_adopted_node_is_active_without_any_command(harness):
     node = harness.with_agent("manageable", power_state="power on", maintenance=True)
     assert "active" == harness.do(node, "adopt")
     assert [] == Acme.did
@@ -308,10 +379,10 @@ def test_an_adopted_node_is_active_and_nothing_was_ordered(harness):
         ("verify", "enroll", "manage", {}, "manageable"),
         ("clean", "manageable", "provide", {}, "available"),
         ("deploy", "available", "active", {}, "active"),
-        ("service", "active", "service", {"service_steps": [asked("management", "shred")]}, "active"),
+        ("service", "active", "service", {"service_steps": [requested("management", "shred")]}, "active"),
     ],
 )  # fmt: skip
-def test_steps_that_a_driver_lists_itself_are_listed_planned_and_run(
+def test_steps_from_a_drivers_list_method_are_listed_planned_and_run(
     harness, monkeypatch, flow, state, verb, arguments, ends
 ):
     def listing(management, target):
@@ -331,13 +402,13 @@ def test_steps_that_a_driver_lists_itself_are_listed_planned_and_run(
     assert f"shred by {flow}" in Acme.did
 
 
-def test_a_driver_that_lists_nonsense_is_named_in_the_refusal(harness, monkeypatch):
+def test_a_driver_with_an_invalid_list_of_steps_is_named_in_the_refusal(harness, monkeypatch):
     monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
     with pytest.raises(Invalid, match="management interface 'acme': get_clean_steps: KeyError"):
         harness.do(harness.node(), "provide")
 
 
-def test_a_driver_that_lists_nonsense_once_its_agent_runs_fails_the_operation(harness, monkeypatch):
+def test_an_invalid_list_of_steps_after_the_agents_start_fails_the_operation(harness, monkeypatch):
     node = harness.with_agent()
     assert "clean wait" == harness.do(node, "provide")
     monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
@@ -345,23 +416,22 @@ def test_a_driver_that_lists_nonsense_once_its_agent_runs_fails_the_operation(ha
     assert "get_clean_steps: KeyError: 'priority'" in harness.inside.read(node).last_error
 
 
-def test_a_step_fails_by_the_error_that_the_specs_name_or_by_what_is_no_outcome(
-    harness, monkeypatch
-):
+def test_a_step_fails_by_the_error_of_the_specs_or_by_an_invalid_outcome(harness, monkeypatch):
     def jammed(*_):
         raise CleanStepFailed("the shredder is full")
 
-    for polish, told in (
-        (jammed, "the shredder is full"),
-        (lambda *_: "clean wait", "not an outcome"),
+    for polish, message, code in (
+        (jammed, "the shredder is full", "step_failed"),
+        (lambda *_: "clean wait", "not an outcome", "defect"),
     ):
         monkeypatch.setattr(AcmeManagement, "polish", polish)
         node = harness.node()
         assert "clean failed" == harness.do(node, "clean", clean_steps=[POLISH])
-        assert told in harness.inside.read(node).last_error
+        assert message in harness.inside.read(node).last_error
+        assert code == harness.last(node).error["code"]
 
 
-def test_equal_priorities_by_settings_are_found_when_a_process_starts(inside):
+def test_equal_priorities_by_settings_are_found_at_start(inside):
     tie = "bios.factory_reset:5,bios.cache_bios_settings:5"
     inside.environ["INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE"] = tie
     view = inside.another()
@@ -370,7 +440,31 @@ def test_equal_priorities_by_settings_are_found_when_a_process_starts(inside):
     view.close()
 
 
-# Retiring, cleaning or not
+@pytest.mark.parametrize("state", ["active", "rescue", "wait call-back"])
+def test_a_delete_from_each_state_of_a_tenant_tears_down_and_ends_available(harness, image, state):
+    node = harness.with_agent(
+        "active", rescue_interface="agent", automated_clean=False, power_state="power on",
+        instance_info=image, instance_uuid="i" * 36,
+    )  # fmt: skip
+    harness.agent.answers["rescue.finalize_rescue"] = {}
+    if state == "rescue":
+        harness.do(node, "rescue", rescue_password="open sesame")
+        assert state == _rescued(harness, node)
+    elif state != "active":
+        assert state == harness.do(node, "rebuild")
+    assert "available" == harness.do(node, "deleted")
+    row = harness.inside.read(node)
+    assert ({}, None, None) == (row.instance_info, row.instance_uuid, row.reservation)
+    assert ["power off", "clean_up_ramdisk"] == Acme.did[-2:]
+    labels = [row.label for row in harness.steps(node)]
+    assert (state == "rescue") == ("network.remove_rescuing_network" in labels)
+    assert "network.remove_provisioning_network" in labels
+    with harness.inside.runtime.reading() as session:
+        entries = session.scalars(select(NodeHistory.event).filter_by(node_id=node))
+        assert "The node was deleted." in [*entries]
+
+
+# Retirement, automated cleaning
 
 
 @pytest.mark.parametrize("cleans", [True, False])
@@ -394,7 +488,7 @@ def test_a_retired_node_never_becomes_available(harness, cleans):
         ("adopt failed", "adopt", "active"),
     ],
 )
-def test_nothing_brings_a_retired_node_into_service(harness, state, verb, becomes):
+def test_no_verb_brings_a_retired_node_into_service(harness, state, verb, becomes):
     node = harness.node(state, retired=True)
     with pytest.raises(Conflict, match=f"retired and cannot become {becomes}; first set its field"):
         harness.do(node, verb)
@@ -411,7 +505,7 @@ def test_a_tenant_reinstalls_a_retired_node(harness, state):
     assert "manageable" == harness.do(node, "deleted")
 
 
-def test_a_node_that_is_retired_while_it_is_cleaned_becomes_manageable(harness):
+def test_a_node_that_is_retired_during_a_clean_becomes_manageable(harness):
     node = harness.with_agent()
     assert "clean wait" == harness.do(node, "provide")
     harness.inside.change(Node, node, retired=True)
@@ -427,15 +521,15 @@ def test_a_retired_node_can_be_rebuilt(harness):
 @pytest.mark.parametrize(("verb", "cleans", "ends"), [
     ("provide", True, "available"), ("provide", False, "available"), ("manage", True, "manageable"),
 ])  # fmt: skip
-def test_clean_failed_is_left_in_maintenance(harness, verb, cleans, ends):
+def test_verbs_are_accepted_in_clean_failed_despite_maintenance(harness, verb, cleans, ends):
     node = harness.node(automated_clean=cleans)
-    harness.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    harness.do(node, "clean", clean_steps=[requested("management", "nonsense")])
     assert harness.inside.read(node).maintenance
     assert ends == harness.do(node, verb)
     assert (verb == "manage") == harness.inside.read(node).maintenance
 
 
-def test_what_operators_put_into_maintenance_is_not_cleaned_by_hand(harness):
+def test_a_node_in_an_operators_maintenance_is_not_cleaned_manually(harness):
     node = harness.node(maintenance=True)
     with pytest.raises(InMaintenance):
         harness.do(node, "clean", clean_steps=[POLISH])
@@ -464,7 +558,7 @@ def test_a_runbook_cleans(harness):
     assert {"runbook"} == {row.source for row in harness.steps(node)}
 
 
-def test_settings_have_nodes_cleaned_by_a_runbook(inside):
+def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = "gold:CUSTOM_R"
     harness = Harness(inside.another())
@@ -480,9 +574,7 @@ def test_settings_have_nodes_cleaned_by_a_runbook(inside):
 
 
 @pytest.mark.parametrize("validates", ["true", "false"])
-def test_automated_cleaning_by_a_runbook_that_fits_no_trait_is_a_matter_of_settings(
-    inside, validates
-):
+def test_a_setting_allows_automated_cleaning_by_a_runbook_without_a_common_trait(inside, validates):
     inside.environ |= {
         "INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE": "runbook",
         "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK": "CUSTOM_R",
@@ -504,7 +596,7 @@ def test_automated_cleaning_by_a_runbook_that_fits_no_trait_is_a_matter_of_setti
     harness.inside.close()
 
 
-def test_a_retired_node_is_left_out_of_power_sync_and_recovery(harness):
+def test_power_sync_and_recovery_skip_a_retired_node(harness):
     plain, retired = harness.node(), harness.node(retired=True)
     broken = {"maintenance": True, "fault": "power failure"}
     away, gone = harness.node(**broken), harness.node(retired=True, **broken)
@@ -517,29 +609,34 @@ def test_a_retired_node_is_left_out_of_power_sync_and_recovery(harness):
     assert {retired, gone}.isdisjoint(set.union(*pages))
 
 
-# What is told
+# History
 
 
-def test_momentary_states_are_in_the_history(harness):
+def test_transient_states_are_in_the_history(harness):
     node = harness.node("enroll")
-    life = ["manage", "provide", "active", "rescue", "unrescue", "deleted"]
+    life = ["manage", "inspect", "provide", "active", "rescue", "unrescue", "deleted"]
     for verb in life:
         harness.do(node, verb, **({"rescue_password": "x"} if verb == "rescue" else {}))
     assert "available" == harness.state(node)
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, event_type="transition")
-        told = [each.event for each in entries.order_by(NodeHistory.id)]
-    passed = ["verified", "cleaned", "deployed", "rescued", "unrescued", "deleted", "cleaned"]
-    assert [f"The node was {each}." for each in passed] == told
+        events = [each.event for each in entries.order_by(NodeHistory.id)]
+    passed = [
+        "verified", "inspected", "cleaned", "deployed", "rescued", "unrescued", "deleted",
+        "cleaned",
+    ]  # fmt: skip
+    assert [f"The node was {each}." for each in passed] == events
 
 
-def test_flows_of_steps_are_in_the_history_from_beginning_to_end(harness):
+def test_the_start_and_end_of_flows_with_steps_are_in_the_history(harness):
     node = harness.node()
     harness.do(node, "clean", clean_steps=[POLISH])
-    harness.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
+    harness.do(
+        node, "clean", clean_steps=[requested("management", "scrub", args={"level": "wrong"})]
+    )
     with harness.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id).all()
-    told = [(each.event_type, each.severity) for each in entries]
+    events = [(each.event_type, each.severity) for each in entries]
 
     assert [
         ("manual_cleaning_start", "INFO"),
@@ -548,13 +645,27 @@ def test_flows_of_steps_are_in_the_history_from_beginning_to_end(harness):
         ("manual_cleaning_start", "INFO"),
         ("manual_cleaning_end", "ERROR"),
         ("cleaning", "ERROR"),
-    ] == told
+    ] == events
     assert ("cleaning", "manageable") == (entries[0].state, entries[0].target_provision_state)
     assert 0 <= entries[2].duration_seconds < 60
     assert "management.polish" in entries[0].event
 
 
-def test_old_entries_of_the_history_are_pruned_but_for_those_of_the_last_days(inside):
+def test_the_history_says_that_the_agents_steps_are_not_known_yet(harness):
+    harness.offer("clean", ("deploy", "erase_devices", 10))
+    node = harness.with_agent()
+    assert "clean wait" == harness.do(node, "provide")
+    harness.call(node)
+    assert "available" == harness.finish(node)
+    with harness.inside.runtime.reading() as session:
+        entries = session.query(NodeHistory).filter_by(node_id=node)
+        logged = {each.event_type: each.event for each in entries}
+    begun, ended = logged["automated_cleaning_start"], logged["automated_cleaning_end"]
+    assert begun.endswith("log_passthrough. The agent has not reported its steps yet.")
+    assert ended.endswith("is done; steps: deploy.erase_devices, vendor.log_passthrough.")
+
+
+def test_old_history_entries_are_pruned_except_those_of_the_last_days(inside):
     inside.environ |= {
         "INGOT_CONDUCTOR_NODE_HISTORY_MAX_ENTRIES": "2",
         "INGOT_CONDUCTOR_NODE_HISTORY_CLEANUP_BATCH_COUNT": "1",
@@ -566,15 +677,15 @@ def test_old_entries_of_the_history_are_pruned_but_for_those_of_the_last_days(in
         for day in (5, 4, 2, 1, 0):
             entry = {"event_type": "x", "event": str(day), "created_at": after(-86400 * day - 60)}
             session.add(NodeHistory(uuid=str(uuid4()), node_id=node, severity="INFO", **entry))
-    assert 2 == schedule.prune_history(view.runtime)
-    assert 0 == schedule.prune_history(view.runtime)
+    assert 2 == pruning.prune_history(view.runtime)
+    assert 0 == pruning.prune_history(view.runtime)
     with view.runtime.reading() as session:
         kept = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id)
         assert ["2", "1", "0"] == [each.event for each in kept]
     view.close()
 
 
-def test_a_boot_mode_that_settings_do_not_allow_is_not_deployed(inside):
+def test_a_node_with_a_disallowed_boot_mode_is_not_deployed(inside):
     inside.environ["INGOT_CONDUCTOR_DISALLOWED_DEPLOYMENT_BOOT_MODES"] = "bios"
     harness = Harness(inside.another())
     node = harness.node("available", properties={"capabilities": "boot_mode:bios"})
@@ -585,7 +696,7 @@ def test_a_boot_mode_that_settings_do_not_allow_is_not_deployed(inside):
     harness.inside.close()
 
 
-def test_a_boot_mode_that_settings_do_not_allow_is_not_enrolled(inside):
+def test_a_node_with_a_disallowed_boot_mode_is_not_enrolled(inside):
     inside.environ["INGOT_API_DISALLOWED_ENROLLMENT_BOOT_MODES"] = "bios"
     harness = Harness(inside.another())
     node, old = harness.node(), {"capabilities": "boot_mode:bios"}
@@ -601,9 +712,9 @@ def test_a_boot_mode_that_settings_do_not_allow_is_not_enrolled(inside):
     harness.inside.close()
 
 
-def test_what_failed_to_be_cleaned_can_be_switched(harness):
+def test_a_node_in_clean_failed_accepts_power_requests(harness):
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("management", "nonsense")])
+    harness.do(node, "clean", clean_steps=[requested("management", "nonsense")])
     with harness.inside.runtime.transaction() as session:
         power.request(session, operations.lock(session, node), "power on", None, Caller())
     harness.run()
@@ -611,20 +722,20 @@ def test_what_failed_to_be_cleaned_can_be_switched(harness):
     assert ("power on", "clean failed") == (row.power_state, row.provision_state)
 
 
-# Waits that run out
+# Timeouts
 
 
 @pytest.mark.parametrize(
     ("verb", "arguments", "state", "ends"),
     [
         ("provide", {}, "manageable", "clean failed"),
-        ("clean", {"clean_steps": [asked("deploy", "burn")]}, "manageable", "clean failed"),
+        ("clean", {"clean_steps": [requested("deploy", "burn")]}, "manageable", "clean failed"),
         ("active", {}, "available", "deploy failed"),
-        ("service", {"service_steps": [asked("deploy", "burn")]}, "active", "service failed"),
+        ("service", {"service_steps": [requested("deploy", "burn")]}, "active", "service failed"),
         ("rescue", {"rescue_password": "x"}, "active", "rescue failed"),
     ],
 )
-def test_an_agent_that_never_calls_ends_the_wait_in_its_failed_state(
+def test_an_agent_without_a_heartbeat_ends_the_wait_in_its_failed_state(
     harness, image, verb, arguments, state, ends
 ):
     node = harness.with_agent(state, instance_info=image, rescue_interface="agent")
@@ -642,27 +753,27 @@ def test_an_agent_that_never_calls_ends_the_wait_in_its_failed_state(
 
 def test_a_held_node_is_never_timed_out(harness):
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("power", "hold")])
+    harness.do(node, "clean", clean_steps=[requested("power", "hold")])
     assert None is harness.last(node).deadline_at
     with harness.inside.runtime.reading() as session:
         held = session.get_one(Node, node)
         assert 1800 == timeouts.callback_timeout(session, held)
 
 
-def test_conductors_that_died_long_ago_are_forgotten(inside):
+def test_rows_of_conductors_that_died_long_ago_are_deleted(inside):
     inside.environ["INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_TIMEOUT"] = "3600"
     view = inside.another()
     for name, silent in (("c-1", 0), ("c-2", 3500), ("c-3", 3700), ("c-4", 86400)):
         view.conductor(name, heartbeat_at=after(-silent))
-    assert 2 == schedule.forget_conductors(view.runtime)
-    assert 0 == schedule.forget_conductors(view.runtime)
+    assert 2 == pruning.forget_conductors(view.runtime)
+    assert 0 == pruning.forget_conductors(view.runtime)
     with view.runtime.reading() as session:
         assert {"c-1", "c-2"} == set(session.scalars(select(Conductor.hostname)))
     view.close()
 
 
 @pytest.mark.parametrize(("enabled", "health"), [("true", "OK"), ("false", "Critical")])
-def test_a_power_sweep_brings_the_health_of_machines_along(inside, enabled, health):
+def test_a_power_sweep_records_the_health_of_machines(inside, enabled, health):
     inside.environ["INGOT_CONDUCTOR_ENABLE_HEALTH_MONITORING"] = enabled
     view = inside.another()
     view.conductor("c-1")
@@ -672,9 +783,9 @@ def test_a_power_sweep_brings_the_health_of_machines_along(inside, enabled, heal
         view.change(Node, node, driver="redfish", power_state="power off")
         for _ in range(2):
             power_sync.sync(view.runtime, "c-1")
-    told = ["Health is OK; it was Critical."] if enabled == "true" else []
+    events = ["Health is OK; it was Critical."] if enabled == "true" else []
     with view.runtime.reading() as session:
         row = session.get_one(Node, node)
         assert (health, "power off") == (row.health, row.power_state)
-        assert told == list(session.scalars(select(NodeHistory.event).filter_by(node_id=node)))
+        assert events == list(session.scalars(select(NodeHistory.event).filter_by(node_id=node)))
     view.close()

@@ -1,4 +1,4 @@
-"""The database is out of reach for a moment while a step begins: that is no fault of the step."""
+"""A short outage of the database at the start of a step does not fail the step."""
 
 from contextlib import contextmanager
 
@@ -7,13 +7,13 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.db.prepared import Prepared
-from tests.integration.harness import Harness, asked
+from tests.integration.harness import Harness, requested
 from workers.retry import until_available
 
 
 @contextmanager
 def out_of_reach(engine, text, times):
-    """Statements that contain a text fail so many times."""
+    """Let statements that contain a text fail so many times."""
     left, call = [times], Prepared._call
 
     def fail(_connection, _cursor, statement, *_):
@@ -21,9 +21,9 @@ def out_of_reach(engine, text, times):
             left[0] -= 1
             raise OperationalError(statement, None, Exception("server closed the connection"))
 
-    def call_or_fail(prepared, connection, method, sql, parameters):
+    def call_or_fail(prepared, connection, method, sql, parameters, **options):
         fail(connection, None, sql)
-        return call(prepared, connection, method, sql, parameters)
+        return call(prepared, connection, method, sql, parameters, **options)
 
     event.listen(engine, "before_cursor_execute", fail)
     try:
@@ -36,11 +36,11 @@ def out_of_reach(engine, text, times):
 
 @pytest.mark.parametrize("statement", ["UPDATE operations SET", "FROM node_traits"])
 def test_a_step_waits_for_the_database(inside, statement):
-    """When it is claimed, and when what its driver is to know is read."""
+    """At its claim, and when the facts for its driver are read."""
     harness = Harness(inside)
     node = harness.node()
     inside.agent(node)
-    harness.ask(node, "clean", clean_steps=[asked("management", "polish")])
+    harness.ask(node, "clean", clean_steps=[requested("management", "polish")])
     with out_of_reach(inside.runtime.engine, statement, 2) as left:
         harness.run()
     assert 0 == left[0]
@@ -48,7 +48,7 @@ def test_a_step_waits_for_the_database(inside, statement):
     assert "manageable" == harness.state(node)
 
 
-def test_a_statement_that_can_never_succeed_is_not_waited_for():
+def test_a_statement_that_cannot_succeed_is_not_retried():
     tried = []
 
     def work():

@@ -1,4 +1,4 @@
-"""Power sweeps over machines that operations work on: no power order comes from the sweep."""
+"""Power sweeps of machines with running operations: the sweep sends no power command."""
 
 import pytest
 from sqlalchemy import select
@@ -6,16 +6,16 @@ from sqlalchemy import select
 from app.models import Node, Operation
 from app.states import Kind, of_kind
 from drivers.simulator.simulator import running
-from tests.integration.harness import Harness, asked
+from tests.integration.harness import Harness, requested
 from tests.support.fleet import until
 from tests.unit.drivers.machines import image_server
 from workers.periodic import power_sync
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-BURN, HOLD = asked("deploy", "burn"), asked("power", "hold")
+BURN, HOLD = requested("deploy", "burn"), requested("power", "hold")
 DEPLOY_HOLD = {**HOLD, "args": {}, "priority": 150}
-#: state -> (state before, verb, arguments) that lead there
+#: state -> (previous state, verb, arguments) that lead to it
 WAYS = {
     "clean wait": ("manageable", "clean", {"clean_steps": [BURN]}),
     "wait call-back": ("available", "active", {}),
@@ -30,7 +30,7 @@ WAYS = {
 
 @pytest.fixture
 def machine(inside):
-    """A machine whose BMC shows a new power state half a second after the order."""
+    """A machine whose BMC shows a new power state half a second after the command."""
     inside.environ |= {"INGOT_AGENT_REQUIRE_TLS": "false"}
     with running(machines=1, power_on_seconds=0.5, agent_never_boots=True) as simulator:
         yield simulator.machines[0]
@@ -48,7 +48,7 @@ def harness(inside, machine):
 
 
 def arrive(harness, machine, state):
-    """The id of the machine's node, on its way into a state; it was off before."""
+    """Start the transition of the machine's node into a state, from power off; return its id."""
     before, verb, arguments = WAYS[state]
     iso = {f"{kind}_iso": "http://127.0.0.1:9/iso" for kind in ("deploy", "rescue", "inspect")}
     node = harness.with_agent(
@@ -67,7 +67,7 @@ def operations_of(harness, node):
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.WAIT)))
-def test_a_sweep_corrects_no_machine_that_an_operation_switches_on(harness, machine, state):
+def test_a_sweep_corrects_no_machine_that_an_operation_powers_on(harness, machine, state):
     node = arrive(harness, machine, state)
     until(lambda: machine.power == "On")
     power_sync.sync(harness.inside.runtime, "c-1")
@@ -78,18 +78,18 @@ def test_a_sweep_corrects_no_machine_that_an_operation_switches_on(harness, mach
     )  # fmt: skip
     assert ("On", [WAYS[state][1]]) == (machine.power, operations_of(harness, node))
     harness.poll(node)
-    assert "power on" == harness.inside.read(node).power_state  # the step has seen it itself
+    assert "power on" == harness.inside.read(node).power_state  # the step has read it
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))
-def test_a_sweep_records_the_power_of_a_machine_that_is_held(harness, machine, state):
+def test_a_sweep_records_the_power_state_of_a_held_machine(harness, machine, state):
     node = arrive(harness, machine, state)
-    for power, told in (("On", "power on"), ("Off", "power off")) * 3:
+    for power, recorded in (("On", "power on"), ("Off", "power off")) * 3:
         machine.power = power
         power_sync.sync(harness.inside.runtime, "c-1")
         harness.run()
         row = harness.inside.read(node)
-        assert (state, told, False) == (row.provision_state, row.power_state, row.maintenance)
+        assert (state, recorded, False) == (row.provision_state, row.power_state, row.maintenance)
         assert (power, [WAYS[state][1]]) == (machine.power, operations_of(harness, node))
 
 

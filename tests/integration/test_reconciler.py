@@ -1,4 +1,4 @@
-"""The reconciler finds what nobody drives, and leaves alone what somebody does."""
+"""The reconciler dispatches operations that no conductor drives, and no others."""
 
 from contextlib import nullcontext
 
@@ -7,19 +7,19 @@ from sqlalchemy import event, update
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
-from app.engine import operations, restore
+from app.engine import dispatch, operations, restore
 from app.errors import Unavailable
 from app.models import AgentRecord, Conductor, Node, Operation, Watermark
 from drivers.core.steps import Done, Wait
-from workers.conductor import attempts, claims
+from workers.conductor import claims, recording
 from workers.periodic import reconciler, schedule
 
-#: Long in touch with the database: may call others dead.
+#: Contact with the database long enough to declare conductors dead.
 TRUSTED = reconciler.Contact(timeout=0)
 
 
 def reconcile(inside, contact=TRUSTED):
-    """One pass; what it did, without what it did not do."""
+    """Run one pass; return its counters that are not zero."""
     inside.runtime.cache.clear()
     return {what: n for what, n in reconciler.reconcile(inside.runtime, contact).items() if n}
 
@@ -33,13 +33,13 @@ def claim(inside, claimant, name):
 
 @pytest.fixture
 def cleaning(inside):
-    """A conductor, c-1, and a node that has just been told to clean itself: (node, operation)"""
+    """A conductor, c-1, and a node with a newly requested clean: (node, operation)"""
     inside.claimant = inside.conductor("c-1")
     node = inside.node("manageable")
     return node, inside.request(node, "provide")
 
 
-def test_a_message_that_was_not_sent_for_long_is_sent_again_ever_more_rarely(inside, cleaning):
+def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleaning):
     _, name = cleaning
     first = inside.settings.conductor.resend_after
     assert {} == reconcile(inside)
@@ -51,7 +51,7 @@ def test_a_message_that_was_not_sent_for_long_is_sent_again_ever_more_rarely(ins
     assert [(name, 1, 0)] * 5 == [(m.operation, m.fence, m.cursor) for m in inside.sent]
 
 
-def test_what_may_still_be_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
+def test_a_message_in_the_queue_of_a_busy_conductor_is_not_sent_again(inside, cleaning):
     inside.change(Operation, cleaning[1], sent_at=after(-59))
     for backlog, expected in [({"c-1": 1}, {}), ({"c-1": 0}, {"resent": 1})]:
         done = reconciler.reconcile(inside.runtime, TRUSTED, backlog.__getitem__)
@@ -60,14 +60,14 @@ def test_what_may_still_be_in_the_queue_of_a_busy_conductor_is_not_sent_again(in
     assert 1 == reconciler.reconcile(inside.runtime, TRUSTED, lambda _: 1)["resent"]
 
 
-def test_what_was_sent_to_an_earlier_life_of_a_conductor_is_sent_again_at_once(inside, cleaning):
+def test_a_message_to_an_earlier_incarnation_is_sent_again_at_once(inside, cleaning):
     reborn = inside.conductor("c-1")
     assert {"resent": 1} == reconcile(inside)
     assert reborn.incarnation == inside.operation(cleaning[1]).sent_to
     assert {} == reconcile(inside)
 
 
-def test_what_was_sent_to_one_that_leaves_goes_to_another(inside, cleaning):
+def test_a_message_to_a_draining_conductor_goes_to_another(inside, cleaning):
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", online=False)
     assert {"resent": 1} == reconcile(inside)
@@ -75,7 +75,7 @@ def test_what_was_sent_to_one_that_leaves_goes_to_another(inside, cleaning):
     assert "c-2" == inside.read(cleaning[0]).reservation
 
 
-def test_an_operation_that_nobody_serves_waits_for_a_conductor(inside, cleaning):
+def test_an_operation_without_a_suitable_conductor_waits_for_one(inside, cleaning):
     node, name = cleaning
     inside.change(Conductor, "c-1", online=False)
     reconcile(inside)
@@ -111,24 +111,26 @@ def test_a_claim_of_a_silent_conductor_is_taken_over(inside, cleaning):
     assert "c-2" == inside.read(node).reservation
 
 
-def test_who_was_out_of_touch_itself_calls_nobody_dead(inside, cleaning):
+def test_a_reconciler_that_lost_contact_declares_no_conductor_dead(inside, cleaning):
     claim(inside, inside.claimant, cleaning[1])
     inside.conductor("c-2")
     inside.change(Conductor, "c-1", heartbeat_at=after(-16))
-    clock = iter([100, 100, 114, 116, 136]).__next__  # at the start, and at each pass
+    clock = iter([100, 100, 114, 116, 136]).__next__  # values at the start and at each pass
     contact = reconciler.Contact(15, clock)
     assert [{}, {}, {"taken_over": 1}] == [reconcile(inside, contact) for _ in range(3)]
     claim(inside, inside.claimant, cleaning[1])
-    assert {} == reconcile(inside, contact)  # a gap of a whole timeout: nothing is certain now
+    assert {} == reconcile(
+        inside, contact
+    )  # a gap of a whole timeout: the heartbeats prove nothing
 
 
-def test_a_name_that_is_registered_anew_orphans_the_old_claims_at_once(inside, cleaning):
+def test_a_new_registration_of_a_name_orphans_the_old_claims_at_once(inside, cleaning):
     claim(inside, inside.claimant, cleaning[1])
     inside.conductor("c-1")
     assert {"taken_over": 1} == reconcile(inside, reconciler.Contact(15))
 
 
-def test_a_claim_by_one_that_came_meanwhile_is_not_taken_for_a_dead_one(inside, cleaning):
+def test_a_claim_of_a_new_conductor_is_not_an_orphan(inside, cleaning):
     _, name = cleaning
     act = reconciler._take_over(reconciler.conductors.registered_incarnations)
     reborn = inside.conductor("c-1")
@@ -137,16 +139,16 @@ def test_a_claim_by_one_that_came_meanwhile_is_not_taken_for_a_dead_one(inside, 
     assert 1 == inside.operation(name).fence
 
 
-def test_a_call_that_takes_longer_than_it_may_is_taken_over_from_a_live_conductor(inside, cleaning):
+def test_a_call_beyond_its_limit_is_taken_over_from_a_live_conductor(inside, cleaning):
     _, name = cleaning
     attempt = claim(inside, inside.claimant, name)
     inside.change(Operation, name, deadline_at=after(-1))
     assert {"taken_over": 1} == reconcile(inside)
-    assert attempts._record(inside.claimant, attempt, Done()) is None
+    assert recording._record(inside.claimant, attempt, Done()) is None
     assert 1 == inside.operation(name).refused
 
 
-def test_a_step_that_kills_three_conductors_fails_and_says_so(inside, cleaning):
+def test_a_step_that_kills_three_conductors_fails_with_that_reason(inside, cleaning):
     node, name = cleaning
     for _ in range(3):
         claim(inside, inside.claimant, name)
@@ -162,7 +164,7 @@ def test_a_step_that_kills_three_conductors_fails_and_says_so(inside, cleaning):
     assert found.reservation is None
 
 
-def test_a_step_that_needs_its_agent_anew_goes_back_to_the_boot(inside):
+def test_a_step_that_needs_a_new_agent_resumes_at_the_boot(inside):
     claimant = inside.conductor("c-1")
     node = inside.node("manageable", deploy_interface="direct", boot_interface="fake")
     name = inside.request(node, "provide")
@@ -182,7 +184,7 @@ def test_a_step_that_needs_its_agent_anew_goes_back_to_the_boot(inside):
 
 @pytest.fixture
 def orphans(inside):
-    """Five operations whose conductor is dead, the oldest claim first: their uuids."""
+    """UUIDs of five operations with a dead conductor, the oldest claim first."""
     dead = inside.conductor("c-1")
     names = [inside.request(inside.node("manageable"), "provide") for _ in range(5)]
     for age, name in enumerate(reversed(names)):
@@ -194,7 +196,7 @@ def orphans(inside):
     return names
 
 
-def test_many_are_taken_over_in_one_pass_a_few_in_each_transaction(inside, orphans, monkeypatch):
+def test_a_pass_takes_operations_over_in_batches(inside, orphans, monkeypatch):
     monkeypatch.setattr(reconciler, "TOGETHER", 2)
     assert {"taken_over": 5} == reconcile(inside)
     assert sorted(orphans) == sorted(message.operation for message in inside.sent)
@@ -202,13 +204,13 @@ def test_many_are_taken_over_in_one_pass_a_few_in_each_transaction(inside, orpha
     assert {} == reconcile(inside)
 
 
-def test_a_pass_that_cannot_see_to_all_sees_to_the_oldest(inside, orphans, monkeypatch):
+def test_a_limited_pass_takes_over_the_oldest(inside, orphans, monkeypatch):
     monkeypatch.setattr(reconciler, "BATCH", 2)
     assert {"taken_over": 2} == reconcile(inside)
     assert orphans[:2] == [message.operation for message in inside.sent]
 
 
-def test_one_operation_that_cannot_be_driven_holds_up_no_other(inside, orphans):
+def test_an_operation_that_cannot_be_driven_delays_no_other(inside, orphans):
     inside.change(Operation, orphans[1], cursor=99)  # there is no such step
     assert {"taken_over": 4} == reconcile(inside)
     assert ("running", 1) == (
@@ -216,9 +218,9 @@ def test_one_operation_that_cannot_be_driven_holds_up_no_other(inside, orphans):
     )  # fmt: skip
 
 
-def test_a_node_that_another_has_locked_is_left_to_the_next_pass(inside, orphans):
+def test_a_node_locked_by_another_transaction_is_left_to_the_next_pass(inside, orphans):
     if inside.runtime.engine.dialect.name == "sqlite":
-        return  # it has one writer, and no locks of rows
+        return  # SQLite has one writer, and no row locks
     other = inside.another()
     with other.runtime.transaction() as session:
         operations.lock(session, inside.operation(orphans[0]).node_id)
@@ -230,13 +232,13 @@ def test_a_node_that_another_has_locked_is_left_to_the_next_pass(inside, orphans
 @pytest.mark.parametrize(
     ("orig", "whole"), [("57014", False), ("40P01", False), ("25006", True), ("53100", True)]
 )
-def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
+def test_a_pass_ends_when_the_database_is_unreachable_and_not_when_one_statement_fails(
     inside, orphans, monkeypatch, orig, whole
 ):
     error = Exception("no")
     error.sqlstate = orig
     failed = []
-    real = operations.dispatch
+    real = dispatch.dispatch
 
     def hand_out(session, node, operation, event):
         if operation.uuid == orphans[0]:
@@ -244,7 +246,7 @@ def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
             raise OperationalError("UPDATE", None, error)
         real(session, node, operation, event)
 
-    monkeypatch.setattr(operations, "dispatch", hand_out)
+    monkeypatch.setattr(dispatch, "dispatch", hand_out)
     with pytest.raises(OperationalError) if whole else nullcontext():
         assert {"taken_over": 4} == reconcile(inside)
     assert failed
@@ -252,11 +254,11 @@ def test_a_pass_ends_when_the_database_is_away_and_not_when_one_statement_fails(
 
 def wait(inside, name, outcome):
     attempt = claim(inside, inside.claimant, name)
-    attempts._record(inside.claimant, attempt, outcome)
+    recording._record(inside.claimant, attempt, outcome)
     assert "waiting" == inside.operation(name).state
 
 
-def test_a_poll_that_nobody_has_seen_to_is_made_up_for(inside, cleaning):
+def test_a_missed_poll_is_made_up_for(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait({"asked": True}, poll_after=0))
     assert ("clean wait", None) == (
@@ -264,7 +266,7 @@ def test_a_poll_that_nobody_has_seen_to_is_made_up_for(inside, cleaning):
         inside.read(node).reservation,
     )
     inside.change(Operation, name, wake_at=after(-1))
-    assert {} == reconcile(inside)  # the waker of its conductor comes first
+    assert {} == reconcile(inside)  # its conductor's wait monitor comes first
     inside.change(Operation, name, wake_at=after(-3))
     assert {"woken": 1} == reconcile(inside)
     assert ("cleaning", "c-1") == (
@@ -273,7 +275,7 @@ def test_a_poll_that_nobody_has_seen_to_is_made_up_for(inside, cleaning):
     assert {"asked": True} == claim(inside, inside.claimant, name).step.progress
 
 
-def test_a_poll_of_a_conductor_that_is_gone_is_made_up_for_at_its_time(inside, cleaning):
+def test_a_poll_of_a_stopped_conductor_is_made_up_for_when_it_is_due(inside, cleaning):
     _, name = cleaning
     wait(inside, name, Wait({"asked": True}, poll_after=0))
     inside.conductor("c-2")
@@ -283,7 +285,7 @@ def test_a_poll_of_a_conductor_that_is_gone_is_made_up_for_at_its_time(inside, c
     assert {"woken": 1} == reconcile(inside)
 
 
-def test_a_heartbeat_that_woke_nobody_is_made_up_for(inside, cleaning):
+def test_a_heartbeat_that_resumed_no_operation_is_made_up_for(inside, cleaning):
     node, name = cleaning
     inside.agent(node)
     wait(inside, name, Wait())
@@ -295,35 +297,37 @@ def test_a_heartbeat_that_woke_nobody_is_made_up_for(inside, cleaning):
 
 
 def look(inside, name, seconds=0.0):
-    """The machine is looked at, which takes so long, and is still at work: what becomes of it."""
+    """Poll a machine that is still working, in so many seconds; return the operation."""
     inside.change(Operation, name, wake_at=after(-1000), deadline_at=after(-900))
     assert {"woken": 1} == reconcile(inside)
     attempt = claim(inside, inside.claimant, name)
     attempt.seconds = seconds
-    attempts._record(inside.claimant, attempt, Wait(poll_after=10, timeout=25))
+    recording._record(inside.claimant, attempt, Wait(poll_after=10, timeout=25))
     return inside.operation(name)
 
 
-def test_while_nobody_looks_at_a_machine_its_time_does_not_pass(inside, cleaning):
+def test_time_without_polls_does_not_count_towards_the_timeout(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait(poll_after=10, timeout=25))
     for _ in range(2):
         assert "waiting" == look(inside, name).state
-    # the third look has been at the end of 10 + 10 + 5 seconds: it was the last
+    # the third poll was at the end of 10 + 10 + 5 seconds: it was the last
     assert "timeout" == look(inside, name).error["code"]
     assert "the machine did not get there in time" in inside.read(node).last_error
 
 
-def test_what_it_takes_to_look_at_a_machine_is_of_its_time(inside, cleaning):
+def test_the_duration_of_a_poll_counts_towards_the_timeout(inside, cleaning):
     _, name = cleaning
     wait(inside, name, Wait(poll_after=10, timeout=25))
     assert "waiting" == look(inside, name, seconds=14).state
-    assert 1 > inside.steps(name)[0].remaining  # it is looked at for the last time in a second
+    assert 1 > inside.steps(name)[0].remaining  # the last poll is in a second
     assert "timeout" == look(inside, name).error["code"]
 
 
 @pytest.mark.parametrize(("away", "more"), [(600, 600), (14, 0)])
-def test_agents_get_the_time_again_in_which_nobody_heard_them(inside, cleaning, away, more):
+def test_time_without_conductors_does_not_count_towards_the_timeout_of_agents(
+    inside, cleaning, away, more
+):
     _, name = cleaning
     wait(inside, name, Wait(timeout=40))
     with inside.runtime.transaction() as session:
@@ -337,7 +341,7 @@ def test_agents_get_the_time_again_in_which_nobody_heard_them(inside, cleaning, 
         assert abs(more - (new - old).total_seconds()) < 2
 
 
-def test_an_agent_that_never_calls_fails_the_node_at_its_deadline(inside, cleaning):
+def test_an_agent_without_a_heartbeat_fails_the_node_at_its_deadline(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait())
     assert {} == reconcile(inside)
@@ -351,7 +355,7 @@ def test_an_agent_that_never_calls_fails_the_node_at_its_deadline(inside, cleani
     assert "timeout" == inside.operation(name).error["code"]
 
 
-def test_an_agent_that_has_called_gets_more_time(inside, cleaning):
+def test_a_heartbeat_of_the_agent_extends_the_deadline(inside, cleaning):
     node, name = cleaning
     inside.agent(node)
     wait(inside, name, Wait())
@@ -361,7 +365,7 @@ def test_an_agent_that_has_called_gets_more_time(inside, cleaning):
     assert {} == reconcile(inside)
 
 
-def test_the_agent_of_a_node_in_maintenance_may_take_its_time(inside, cleaning):
+def test_the_agent_of_a_node_in_maintenance_has_no_deadline(inside, cleaning):
     node, name = cleaning
     wait(inside, name, Wait())
     inside.change(Operation, name, deadline_at=after(-1))
@@ -369,7 +373,87 @@ def test_the_agent_of_a_node_in_maintenance_may_take_its_time(inside, cleaning):
     assert {} == reconcile(inside)
 
 
-def test_all_that_is_queued_is_sent_again_once_when_redis_was_emptied(
+def test_a_clean_of_a_node_whose_clean_has_failed_has_a_deadline(inside, cleaning):
+    node, name = cleaning
+    wait(inside, name, Wait())
+    inside.change(Operation, name, deadline_at=after(-1))
+    inside.change(Node, node, maintenance=True, fault="clean failure")
+    assert {"expired": 1} == reconcile(inside)
+
+
+@pytest.fixture
+def meanwhile(inside, monkeypatch):
+    """Function that sets a change of a row, made between the search of a pass and its actions."""
+    changes = []
+
+    def reach(point, *_):
+        if point == "decided":
+            kind, which, columns = changes.pop()
+            inside.change(kind, which, **columns)
+
+    monkeypatch.setattr(reconciler.killpoints, "reach", reach)
+    return lambda kind, which, **columns: changes.append((kind, which, columns))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        (Operation, {"state": "queued"}),
+        (Operation, {"wake_at": after(60)}),
+        (Operation, {"deadline_at": None}),
+        (Operation, {"deadline_at": after(60)}),
+        (Node, {"reservation": "c-2"}),
+        (Node, {"maintenance": True}),
+    ],
+)
+def test_a_wait_that_was_changed_since_it_was_found_does_not_expire(
+    inside, cleaning, meanwhile, kind, changed
+):
+    node, name = cleaning
+    wait(inside, name, Wait())
+    inside.change(Operation, name, deadline_at=after(-1))
+    meanwhile(kind, name if kind is Operation else node, **changed)
+    assert {} == reconcile(inside)
+    assert inside.operation(name).error is None
+
+
+def test_a_wait_that_keeps_its_node_reserved_expires(inside, cleaning):
+    node, name = cleaning
+    wait(inside, name, Wait())
+    inside.change(Operation, name, deadline_at=after(-1))
+    inside.change(Node, node, reservation="c-1", operation_id=inside.operation(name).id)
+    assert {"expired": 1} == reconcile(inside)
+
+
+@pytest.mark.parametrize("changed", [{"state": "waiting"}, {"queue": "clean", "admitted_at": None}])
+def test_an_operation_that_was_changed_since_it_was_found_is_not_sent(
+    inside, cleaning, meanwhile, changed
+):
+    inside.change(Operation, cleaning[1], sent_at=None)
+    meanwhile(Operation, cleaning[1], **changed)
+    assert "resent" not in reconcile(inside)
+
+
+@pytest.mark.parametrize("changed", [{"state": "waiting"}, {"claimed_by": "live"}])
+def test_a_claim_that_was_changed_since_it_was_found_is_not_taken_over(
+    inside, orphans, meanwhile, changed
+):
+    if "claimed_by" in changed:
+        changed = {"claimed_by": inside.conductor("c-3").incarnation}
+    meanwhile(Operation, orphans[0], **changed)
+    assert {"taken_over": 4} == reconcile(inside)
+    assert 1 == inside.operation(orphans[0]).fence
+
+
+def test_the_broker_has_held_no_message_before_the_first_operation(inside):
+    node = inside.node("manageable")
+    assert not reconciler.has_had_work(inside.runtime)
+    inside.conductor("c-1")
+    inside.request(node, "provide")
+    assert reconciler.has_had_work(inside.runtime)
+
+
+def test_all_queued_operations_are_sent_again_once_after_redis_was_emptied(
     inside, cleaning, redis_client
 ):
     from celery import Celery
@@ -385,7 +469,7 @@ def test_all_that_is_queued_is_sent_again_once_when_redis_was_emptied(
     assert 3 == len(inside.sent)
 
 
-def test_a_pass_without_an_operation_under_way_reads_nothing_more(inside):
+def test_a_pass_without_unfinished_operations_makes_no_further_reads(inside):
     inside.conductor()
     inside.node()
     statements = []

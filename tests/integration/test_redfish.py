@@ -13,14 +13,14 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indir
 
 
 def swept(view, fleet, **columns):
-    """The row of a node that is a machine of the fleet, after a sweep."""
+    """Sweep a node of the fleet's machine, and return its row."""
     node = view.node("manageable", driver_info=fleet.machines[0].driver_info(), **columns)
     view.change(Node, node, driver="redfish", power_state="power off")
     power_sync.sync(view.runtime, "c-1")
     return view.read(node)
 
 
-def test_a_power_sweep_records_boot_mode_and_now_and_then_secure_boot(inside, monkeypatch):
+def test_a_power_sweep_records_boot_mode_and_at_intervals_secure_boot(inside, monkeypatch):
     inside.conductor("c-1")
     with running(machines=1) as fleet:
         machine = fleet.machines[0]
@@ -39,20 +39,18 @@ def test_a_power_sweep_records_boot_mode_and_now_and_then_secure_boot(inside, mo
         assert row.updated_at < first.updated_at == second.updated_at
 
 
-def test_a_power_sweep_writes_no_boot_facts_of_a_node_that_an_operation_has_begun_on(
-    inside, monkeypatch
-):
+def test_a_power_sweep_writes_no_boot_facts_of_a_node_with_a_new_operation(inside, monkeypatch):
     inside.conductor("c-1")
     with running(machines=1) as fleet:
         wait = power_sync._Supply.next
 
-        async def begun_meanwhile(supply):
+        async def started_meanwhile(supply):
             node = await wait(supply)
             if node is not None:
                 inside.change(Node, node.id, fence=node.fence + 1)
             return node
 
-        monkeypatch.setattr(power_sync._Supply, "next", begun_meanwhile)
+        monkeypatch.setattr(power_sync._Supply, "next", started_meanwhile)
         assert None is swept(inside, fleet).boot_mode
 
 
@@ -72,18 +70,30 @@ def test_bios_settings_are_applied_without_the_ramdisk(inside, verb, monkeypatch
         node = harness.node(state, driver_info=machine.driver_info())
         inside.change(Node, node, driver="redfish", power_state="power off")
         harness.do(node, verb, **{f"{verb}_steps": [BIOS_OFF]}, disable_ramdisk=True)
-        until(lambda: _goes_on(harness, node) == state)
+        until(lambda: _continue(harness, node) == state)
         assert "Off" == machine.bios["NumLock"]
         assert "" == machine.media["Cd"]
 
 
-def _goes_on(harness, node):
+def _continue(harness, node):
     if harness.last(node).state == "waiting":
         harness.poll(node)
     return harness.state(node)
 
 
-def test_verification_keeps_boot_mode_secure_boot_and_vendor(inside):
+def test_a_node_with_wrong_credentials_is_not_manageable(inside):
+    harness = Harness(inside)
+    with running(machines=1) as fleet:
+        info = fleet.machines[0].driver_info()
+        node = harness.node("enroll", driver_info={**info, "redfish_password": "sesame"})
+        inside.change(Node, node, driver="redfish")
+        assert "enroll" == harness.do(node, "manage")
+        assert "driver_info/redfish_username and redfish_password" in inside.read(node).last_error
+        inside.change(Node, node, driver_info=info)
+        assert "manageable" == harness.do(node, "manage")
+
+
+def test_verification_records_boot_mode_secure_boot_and_vendor(inside):
     harness = Harness(inside)
     with running(machines=1) as fleet:
         fleet.machines[0].secure_boot = True

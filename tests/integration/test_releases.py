@@ -1,4 +1,4 @@
-"""What a later release sends and writes is left to conductors that understand it."""
+"""Messages and rows of a later release are left to conductors that support them."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ from app import release
 from app.broker import queue
 from app.engine import rpc
 from app.models import Conductor, Operation
-from tests.integration.test_answering import Line, answer
+from tests.integration.test_answering import ScriptedCalls, answer
 from workers.conductor import attempts, claims
 from workers.periodic import reconciler
 
@@ -17,7 +17,7 @@ LATER = release.UNDERSTOOD + 1
 
 @pytest.fixture
 def later(inside):
-    """An operation of a later release, sent to us; and its node."""
+    """Operation of a later release, sent to this conductor, and its node."""
     inside.ours = inside.conductor("c-1")
     node = inside.node("manageable")
     name = inside.request(node, "provide")
@@ -29,7 +29,7 @@ def run(inside, message):
     attempts.run(inside.ours, message)
 
 
-def test_a_conductor_writes_down_what_it_understands_until_it_leaves(inside):
+def test_a_conductor_registers_its_protocol_version_until_it_stops(inside):
     ours = inside.conductor("c-1")
 
     def version():
@@ -39,10 +39,10 @@ def test_a_conductor_writes_down_what_it_understands_until_it_leaves(inside):
     assert release.UNDERSTOOD == version()
     with inside.runtime.transaction() as session:
         rpc.conductors.mark_offline(session, "c-1", ours.incarnation)
-    assert 0 == version()  # the release before may have the name next, and would not say so
+    assert 0 == version()  # the previous release may use the name next, and registers no version
 
 
-def test_an_operation_that_we_do_not_understand_goes_to_one_that_does(inside, later):
+def test_an_unsupported_operation_goes_to_a_conductor_that_supports_it(inside, later):
     theirs = inside.conductor("c-2", version=LATER)
     run(inside, inside.sent.pop())
     operation = inside.operation(later)
@@ -52,7 +52,7 @@ def test_an_operation_that_we_do_not_understand_goes_to_one_that_does(inside, la
     assert ["c-2"] == [message.conductor for message in inside.sent]
 
 
-def test_it_waits_while_nobody_understands_it(inside, later):
+def test_an_operation_that_no_conductor_supports_waits(inside, later):
     run(inside, inside.sent.pop())
     assert ("queued", None) == (inside.operation(later).state, inside.operation(later).sent_to)
     assert [] == inside.sent
@@ -61,7 +61,7 @@ def test_it_waits_while_nobody_understands_it(inside, later):
     assert ["c-2"] == [message.conductor for message in inside.sent]
 
 
-def test_what_we_understand_is_claimed_whoever_wrote_it(inside, later):
+def test_a_supported_operation_of_any_release_is_claimed(inside, later):
     for version in range(LATER):
         inside.change(Operation, later, version=version)
         assert claims.claim(inside.ours, later, 1, 0)
@@ -69,7 +69,7 @@ def test_what_we_understand_is_claimed_whoever_wrote_it(inside, later):
 
 
 @pytest.mark.parametrize(("headers", "version"), [(None, 0), ({}, 0), ({"ingot_version": 7}, 7)])
-def test_a_message_without_a_number_is_of_the_release_before(headers, version):
+def test_a_message_without_a_version_is_of_the_previous_release(headers, version):
     assert version == queue.version_of(SimpleNamespace(headers=headers))
 
 
@@ -78,28 +78,28 @@ def test_a_message_without_a_number_is_of_the_release_before(headers, version):
     [{"what": "weigh", "arguments": {}},
      {"what": "get_boot_device", "arguments": {}, "version": LATER}],
 )  # fmt: skip
-def test_a_question_that_we_do_not_understand_is_given_back(inside, question):
+def test_an_unsupported_call_is_rejected(inside, question):
     inside.conductor("c-1")
     node = inside.read(inside.node("manageable"))
     assert {"understands": release.UNDERSTOOD} == answer(inside, node, question)
 
 
-def test_a_question_that_was_given_back_is_put_to_another(inside):
+def test_a_rejected_call_goes_to_another_conductor(inside):
     inside.conductor("c-1")
     inside.conductor("c-2")
     node = inside.read(inside.node("manageable"))
-    line = Line({"understands": 0}, {"answer": "yes"}, begun=True)
+    line = ScriptedCalls({"understands": 0}, {"answer": "yes"}, begun=True)
     inside.runtime.asks = line
     assert "yes" == rpc.call(inside.runtime, node.uuid, "inject_nmi")
     assert ["c-1", "c-2"] == sorted(line.posted)
 
 
-def test_only_conductors_that_understand_a_question_are_asked(inside, monkeypatch):
+def test_calls_go_only_to_conductors_that_support_them(inside, monkeypatch):
     inside.conductor("c-1")
     inside.conductor("c-2", version=LATER)
     question = rpc.Method("management", "get_boot_device", needs=LATER)
     monkeypatch.setitem(rpc.METHODS, "get_boot_device", question)
-    line = Line(*[{"answer": "yes"}] * 8)
+    line = ScriptedCalls(*[{"answer": "yes"}] * 8)
     inside.runtime.asks = line
     for _ in range(8):
         node = inside.read(inside.node("manageable"))

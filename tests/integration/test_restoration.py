@@ -1,4 +1,4 @@
-"""A database that was restored from a backup is noticed, and harms no machine."""
+"""Detection of a database that was restored from a backup, without effects on machines."""
 
 import uuid
 
@@ -18,7 +18,7 @@ from workers.restore_guard import MARGIN, Witness
 
 @pytest.fixture
 def living(inside, redis_url):
-    """A conductor whose life is led by hand."""
+    """Factory of conductors whose heartbeats the test sends."""
     with redis_broker.client(redis_url, 2) as client:
         inside.redis = client
         inside.witness = Witness(client, "ingot")
@@ -39,16 +39,16 @@ def lower(inside, level):
         session.get_one(restore.Watermark, 1).level = level
 
 
-def test_the_mark_rises_with_each_sign_of_life_and_redis_remembers_the_highest(inside, living):
+def test_the_watermark_rises_with_each_heartbeat_and_redis_records_the_highest(inside, living):
     life = living()
     assert 1 == life.conductor.mark
     assert [True, True] == [life._heartbeat(), life._heartbeat()]
     assert 0 == inside.witness.recall()
-    inside.witness.look(inside.runtime)
+    inside.witness.check(inside.runtime)
     assert 3 == life.conductor.mark == inside.witness.recall()
 
 
-def test_a_conductor_claims_nothing_in_an_older_database_and_notices_at_its_next_sign(
+def test_a_conductor_claims_nothing_in_an_older_database_and_detects_it_at_its_next_heartbeat(
     inside, living
 ):
     life = living()
@@ -64,13 +64,13 @@ def test_a_conductor_claims_nothing_in_an_older_database_and_notices_at_its_next
     assert ("clean failed", True, "restored", None) == (
         row.provision_state, row.maintenance, row.fault, row.reservation
     )  # fmt: skip
-    assert life.conductor.mark > restore.LEAP, "another one would notice it again"
+    assert life.conductor.mark > restore.LEAP, "another one would detect it again"
 
 
-def test_one_that_starts_anew_notices_by_what_redis_remembers(inside, living):
+def test_a_restarted_conductor_detects_it_by_the_record_in_redis(inside, living):
     life = living()
     life._heartbeat()
-    inside.witness.look(inside.runtime)
+    inside.witness.check(inside.runtime)
     node = inside.node("available")
     lower(inside, 1)
     living()
@@ -80,23 +80,23 @@ def test_one_that_starts_anew_notices_by_what_redis_remembers(inside, living):
     assert inside.read(node).fault is None
 
 
-def test_a_look_notices_it_as_well_though_who_had_raised_the_mark_is_dead(inside, living):
+def test_a_check_detects_it_without_the_conductor_that_raised_the_watermark(inside, living):
     living()
     node = inside.node("available")
-    inside.witness.look(inside.runtime)
+    inside.witness.check(inside.runtime)
     lower(inside, 0)
-    inside.witness.look(inside.runtime)
+    inside.witness.check(inside.runtime)
     assert "restored" == inside.read(node).fault
     inside.change(Node, node, maintenance=False, fault=None)
-    inside.witness.look(inside.runtime)
+    inside.witness.check(inside.runtime)
     assert inside.read(node).fault is None
 
 
-# the loss of mere seconds
+# Loss of a few seconds
 
 
 class Loss:
-    """Nodes in all kinds of situations, and a database that goes back to this moment."""
+    """Nodes with all kinds of operations, and a database that returns to this state."""
 
     def __init__(self, inside, life):
         self.inside, self.life = inside, life
@@ -113,14 +113,14 @@ class Loss:
     def pass_by(self, looks=MARGIN + 1):
         for _ in range(looks):
             self.life._heartbeat()
-            self.inside.witness.look(self.inside.runtime)
+            self.inside.witness.check(self.inside.runtime)
 
     def note(self, *names):
         for name in names:
             assert self.inside.witness.note(self.inside.read(self.nodes[name]).uuid)
 
     def come(self):
-        """The database is that of before, and it is noticed; who is in maintenance then."""
+        """Restore the database, and detect it; return the nodes in maintenance."""
         self.life._heartbeat()
         lower(self.inside, self.level)
         self.life._heartbeat()
@@ -138,7 +138,7 @@ def loss(inside, living):
 CONCERNED = {"touched", "waits and touched", "runs"}
 
 
-def test_only_nodes_that_were_worked_on_in_the_lost_seconds_need_a_look(inside, loss):
+def test_only_nodes_with_work_in_the_lost_seconds_are_put_into_maintenance(inside, loss):
     child = inside.node("active", parent_node=inside.read(loss.nodes["touched"]).uuid)
     loss.note("touched", "waits and touched")
     assert loss.come() == CONCERNED
@@ -147,7 +147,7 @@ def test_only_nodes_that_were_worked_on_in_the_lost_seconds_need_a_look(inside, 
     assert {"waits": "waiting", "waits and touched": "failed", "runs": "failed"} == states
 
 
-def test_two_that_notice_at_once_declare_it_once(inside, loss):
+def test_concurrent_detections_declare_it_once(inside, loss):
     loss.note("touched")
     loss.life._heartbeat()
     lower(inside, loss.level)
@@ -159,17 +159,17 @@ def test_two_that_notice_at_once_declare_it_once(inside, loss):
     assert [1, 1] == fences
 
 
-def test_what_was_done_long_before_the_loss_is_in_the_rows(loss):
+def test_work_long_before_the_loss_is_in_the_rows(loss):
     loss.note("idle")
     loss.pass_by()
     loss.level = loss.life.conductor.mark
     assert {"runs"} == loss.come()
 
 
-def test_what_was_done_while_nobody_had_noticed_counts_as_well(loss):
+def test_work_before_the_detection_counts(loss):
     loss.note("touched")
     loss.pass_by(2 * MARGIN)
-    loss.level += MARGIN // 2  # who knew of no higher mark has raised it so far
+    loss.level += MARGIN // 2  # a conductor without a higher watermark has raised it so far
     assert "touched" in loss.come()
 
 
@@ -177,18 +177,18 @@ def test_what_was_done_while_nobody_had_noticed_counts_as_well(loss):
     "forget",
     ["FLUSHALL", "DEL ingot:touched", "DEL ingot:looks", "ZREMRANGEBYRANK ingot:touched 0 0"],
 )
-def test_a_record_that_is_not_whole_is_not_relied_on(inside, loss, forget):
+def test_an_incomplete_record_is_not_used(inside, loss, forget):
     loss.note("touched")
     inside.redis.execute_command(*forget.split())
     assert set(loss.nodes) == loss.come()
 
 
-def test_the_record_of_another_run_of_redis_is_not_relied_on(inside, loss, monkeypatch):
+def test_the_record_of_another_run_of_redis_is_not_used(inside, loss, monkeypatch):
     monkeypatch.setattr(Witness, "_run_id", lambda _self: "another")
     assert set(loss.nodes) == loss.come()
 
 
-def test_a_loss_of_more_than_is_kept_is_a_restored_backup(inside, loss, monkeypatch):
+def test_a_loss_beyond_the_record_is_a_restored_backup(inside, loss, monkeypatch):
     monkeypatch.setattr("workers.restore_guard.KEPT", MARGIN + 5)
     loss.note("touched")
     loss.pass_by(1)
@@ -198,7 +198,7 @@ def test_a_loss_of_more_than_is_kept_is_a_restored_backup(inside, loss, monkeypa
     assert set(loss.nodes) == loss.come()
 
 
-def test_no_work_begins_that_redis_does_not_take_down(inside, living):
+def test_no_work_starts_without_its_record_in_redis(inside, living):
     conductor = living().conductor
     node = inside.node("manageable")
     name = inside.request(node, "provide")
@@ -211,7 +211,7 @@ def test_no_work_begins_that_redis_does_not_take_down(inside, living):
     assert 1 == inside.operation(name).cursor
 
 
-def test_an_empty_redis_accuses_nobody(inside, living):
+def test_an_empty_redis_indicates_no_restoration(inside, living):
     living()
     node = inside.node("available")
     inside.redis.flushall()
@@ -223,7 +223,7 @@ STATES = [state for state, row in MACHINE.items() if row.kind in (Kind.BUSY, Kin
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_whatever_was_under_way_ends_without_any_order(inside, state):
+def test_every_unfinished_operation_ends_without_a_command(inside, state):
     harness = Harness(inside)
     node = harness.node(state, instance_info={"image_source": "x"}, instance_uuid=str(uuid.uuid4()))
     with inside.runtime.transaction() as session:
@@ -250,7 +250,7 @@ def test_whatever_was_under_way_ends_without_any_order(inside, state):
     [("active", "deleted"), ("available", "active"), ("manageable", "provide"),
      ("manageable", "inspect"), ("active", "rebuild")],
 )  # fmt: skip
-def test_nothing_is_done_to_a_node_until_somebody_has_looked(inside, state, verb):
+def test_a_node_refuses_verbs_until_an_operator_has_checked_it(inside, state, verb):
     harness = Harness(inside)
     node = harness.node(state)
     with inside.runtime.transaction() as session:

@@ -1,10 +1,7 @@
-"""What settings stop a role before it serves anything: one line on standard error, exit status 1."""
+"""Settings that stop a role at its start: one line on standard error, exit status 1."""
 
 import datetime as dt
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import requests
@@ -13,10 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support.fleet import until
+from tests.support import programs
+from tests.support.fleet import PATIENCE, until
 from tests.support.ports import free_port
-
-ROOT = Path(__file__).parents[2]
 
 
 def environment(folder, **settings):
@@ -29,27 +25,20 @@ def environment(folder, **settings):
 
 
 def refused(folder, *command, **settings):
-    """The line with which a command refuses to start."""
-    done = subprocess.run(
-        [sys.executable, "-m", "workers.cli", *command],
-        cwd=ROOT,
-        env=environment(folder, **settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert 1 == done.returncode, done.stderr
-    assert "" == done.stdout
-    lines = [line for line in done.stderr.splitlines() if line.startswith("ingot: ")]
-    assert 1 == len(lines), done.stderr
-    assert "Traceback" not in done.stderr
+    """Run a command that refuses to start, and return its error line."""
+    environ = environment(folder, **settings)
+    done = programs.run("workers.cli:main", argv=command, environ=environ)
+    assert 1 == done.status, done.err
+    assert "" == done.out
+    lines = [line for line in done.err.splitlines() if line.startswith("ingot: ")]
+    assert 1 == len(lines), done.err
+    assert "Traceback" not in done.err
     return lines[0].removeprefix("ingot: ")
 
 
 @pytest.fixture
 def pair(tmp_path):
-    """Write a certificate for 127.0.0.1 and its key; the paths of both."""
+    """Factory of certificates for 127.0.0.1: (path of the certificate, path of the key)."""
 
     def make(name, passphrase=None):
         key = ec.generate_private_key(ec.SECP256R1())
@@ -101,21 +90,21 @@ def test_a_certificate_that_cannot_be_served_is_named(tmp_path, pair):
         pair("locked", b"secret"),
     )
 
-    def told(cert_file, key_file):
+    def message(cert_file, key_file):
         settings = {"INGOT_API_CERT_FILE": str(cert_file), "INGOT_API_KEY_FILE": str(key_file)}
         return refused(tmp_path, "api", INGOT_API_ENABLE_SSL_API="true", **settings)
 
     nowhere = tmp_path / "nowhere"
-    assert f"[api]cert_file: {nowhere}: No such file or directory" == told(nowhere, key)
-    assert f"[api]key_file: {tmp_path}: Is a directory" == told(certificate, tmp_path)
+    assert f"[api]cert_file: {nowhere}: No such file or directory" == message(nowhere, key)
+    assert f"[api]key_file: {tmp_path}: Is a directory" == message(certificate, tmp_path)
     for wrong in ((certificate, other), (locked, encrypted), (key, key)):
-        line = told(*wrong)
+        line = message(*wrong)
         assert line.startswith("[api]cert_file, [api]key_file: "), line
         assert wrong[0] in line
         assert wrong[1] in line
 
 
-def test_the_certificate_is_served_also_under_the_older_names_of_its_settings(tmp_path, pair):
+def test_the_older_names_of_the_certificate_settings_are_supported(tmp_path, pair):
     certificate, key = pair("one")
     port = free_port()
     file = tmp_path / "ingot.toml"
@@ -123,34 +112,32 @@ def test_the_certificate_is_served_also_under_the_older_names_of_its_settings(tm
         f'[api]\nenable_ssl_api = true\nport = {port}\n'
         f'[ssl]\ncert_file = "{certificate}"\nkey_file = "{key}"\n'
     )  # fmt: skip
-    with subprocess.Popen(
-        [sys.executable, "-m", "workers.cli", "api", "--config", str(file)],
-        cwd=ROOT,
-        env=environment(tmp_path),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
+    with (tmp_path / "log").open("w") as log:
+        words = ("api", "--config", file)
+        process = programs.start(
+            "workers.cli:main", argv=words, environ=environment(tmp_path), stderr=log
+        )
+    try:
 
-            def answer():
-                assert process.poll() is None, process.stderr.read()
-                try:
-                    # the certificate has no alternative name: it is compared, not believed
-                    return requests.get(f"https://127.0.0.1:{port}/", timeout=5, verify=False)
-                except requests.ConnectionError:
-                    return None
+        def answer():
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            try:
+                # the certificate has no alternative name: it is compared, not verified
+                return requests.get(f"https://127.0.0.1:{port}/", timeout=60, verify=False)
+            except requests.ConnectionError:
+                return None
 
-            with pytest.warns(match="Unverified HTTPS"):
-                assert 200 == until(answer, "an answer").status_code
-            with pytest.raises(requests.ConnectionError):
-                requests.get(f"http://127.0.0.1:{port}/", timeout=5)
-        finally:
-            process.terminate()
-            process.communicate(timeout=10)
+        with pytest.warns(match="Unverified HTTPS"):
+            assert 200 == until(answer, "an answer").status_code
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://127.0.0.1:{port}/", timeout=60)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("command", ["api", "conductor", "up"])
-def test_an_interface_that_is_not_there_stops_the_start_of_api_and_conductor(tmp_path, command):
+def test_an_unknown_interface_stops_the_start_of_api_and_conductor(tmp_path, command):
     broker = {"INGOT_BROKER_URL": ""} if command == "up" else {}
     settings = {"INGOT_ENABLED_NETWORK_INTERFACES": "flat,noop", "INGOT_API_PORT": "0", **broker}
     assert (
@@ -160,7 +147,7 @@ def test_an_interface_that_is_not_there_stops_the_start_of_api_and_conductor(tmp
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         (
             "mysql+pymysql://ingot:hush@127.0.0.1/ingot",
@@ -169,13 +156,13 @@ def test_an_interface_that_is_not_there_stops_the_start_of_api_and_conductor(tmp
         ("postgresql://ingot:hush@127.0.0.1:port/ingot", "not a database URL"),
     ],
 )
-def test_a_database_url_that_cannot_be_used_is_told_in_one_line(tmp_path, url, told):
+def test_an_unsupported_database_url_is_reported_in_one_line(tmp_path, url, message):
     line = refused(tmp_path, "db", "upgrade", INGOT_DATABASE_CONNECTION=url)
-    assert told in line
+    assert message in line
     assert "hush" not in line
 
 
-def test_a_group_of_file_servers_that_is_not_there_stops_the_start(tmp_path):
+def test_an_unknown_group_of_file_servers_stops_the_start(tmp_path):
     settings = {"INGOT_DEPLOY_SERVED_GROUP": "no-such-group", "INGOT_BROKER_URL": ""}
     line = refused(tmp_path, "up", **settings)
     assert line.startswith("[deploy]served_group: no-such-group: ")

@@ -1,4 +1,4 @@
-"""Every state in which a node waits: how long, what ends it, what it is said to wait for."""
+"""Every wait state: its timeout, its ends, and its explanation by `why`."""
 
 from datetime import timedelta
 
@@ -8,16 +8,16 @@ from app.db.clock import after
 from app.engine import operations, resume, why
 from app.models import AgentRecord, Conductor, Node, NodeTrait, Operation
 from app.states import Kind, State, of_kind
-from tests.integration.harness import Acme, Harness, asked
+from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import image_server, scripted_agent
 from workers.conductor import claims
 from workers.periodic import reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-BURN = asked("deploy", "burn")
-CRAWL, STROLL = asked("management", "crawl"), asked("management", "stroll")
-HOLD = asked("power", "hold")
+BURN = requested("deploy", "burn")
+CRAWL, STROLL = requested("management", "crawl"), requested("management", "stroll")
+HOLD = requested("power", "hold")
 
 
 def in_deployment(step):
@@ -26,7 +26,7 @@ def in_deployment(step):
 
 WAITS = sorted(of_kind(Kind.WAIT))
 ALL = sorted(of_kind(Kind.WAIT, Kind.HOLD))
-#: wait or hold state -> (state before, verb, arguments) that lead there
+#: wait or hold state -> (previous state, verb, arguments) that lead to it
 WAYS = {
     "clean wait": ("manageable", "clean", {"clean_steps": [BURN]}),
     "wait call-back": ("available", "active", {}),
@@ -44,7 +44,7 @@ TIMEOUTS = {
     "rescue wait": "RESCUE_CALLBACK_TIMEOUT",
     "service wait": "SERVICE_CALLBACK_TIMEOUT",
 }
-#: state -> a step of the caller's there, by the way in which it is asked for
+#: state -> function of a step: (previous state, verb, arguments) that run the step in that state
 STEPS = {
     "clean wait": lambda step: ("manageable", "clean", {"clean_steps": [step]}),
     "wait call-back": lambda step: ("available", "active", {"deploy_steps": [in_deployment(step)]}),
@@ -53,10 +53,10 @@ STEPS = {
 
 
 class Waiting(Harness):
-    """Nodes on their way into a state; the image that is deployed is there."""
+    """Harness that brings nodes into wait states; the deployed image is available."""
 
     def arrive(self, state, way=None):
-        """The id of a node in a state."""
+        """Create a node, and bring it into a state; return its id."""
         before, verb, arguments = way or WAYS[state]
         node = self.with_agent(
             before, instance_info=self.image, rescue_interface="agent", inspect_interface="agent",
@@ -67,12 +67,12 @@ class Waiting(Harness):
         return node
 
     def expire(self, node):
-        """The deadline has passed, and a conductor looks."""
+        """Let the deadline pass, and check for due waits."""
         self.inside.change(Operation, self.last(node).uuid, deadline_at=after(-1))
         return self.look(node)
 
     def look(self, node):
-        """A conductor looks for what is due."""
+        """Check for due waits, as a conductor does."""
         reconciler.reconcile(self.inside.runtime, reconciler.Contact(timeout=0))
         self.run()
         return self.inside.read(node)
@@ -84,7 +84,7 @@ class Waiting(Harness):
 
 @pytest.fixture
 def make(inside):
-    """Makes a harness with settings of its own."""
+    """Factory of harnesses with given settings."""
     made = []
     with scripted_agent() as agent, image_server() as server:
         server.files["/disk.raw"] = bytes(512)
@@ -110,7 +110,7 @@ def make(inside):
 
 @pytest.mark.parametrize("state", WAITS)
 @pytest.mark.parametrize("limit", [100, 0])
-def test_each_wait_has_a_setting_for_its_deadline_and_0_is_none(make, state, limit):
+def test_each_wait_has_a_timeout_setting_and_0_disables_it(make, state, limit):
     harness = make(**{TIMEOUTS[state]: str(limit)})
     operation = harness.last(harness.arrive(state))
     assert bool(limit) == (operation.deadline_at is not None)
@@ -119,7 +119,7 @@ def test_each_wait_has_a_setting_for_its_deadline_and_0_is_none(make, state, lim
         assert timedelta(seconds=limit - 2) < left < timedelta(seconds=limit + 20)
 
 
-def test_an_inspection_that_was_in_a_queue_for_long_is_waited_for_no_shorter(make):
+def test_time_in_the_queue_does_not_shorten_the_timeout_of_an_inspection(make):
     harness = make(INSPECT_WAIT_TIMEOUT="100")
     node = harness.arrive("inspect wait")
     harness.inside.change(Node, node, inspection_started_at=after(-90))
@@ -132,7 +132,7 @@ def test_an_inspection_that_was_in_a_queue_for_long_is_waited_for_no_shorter(mak
     assert operation.deadline_at - operation.created_at > timedelta(seconds=90)
 
 
-#: wait state -> the state it ends in, whether in maintenance, and what tidies up
+#: wait state -> state at its end, whether in maintenance, and cleanup steps
 EXPIRED = {
     "clean wait": ("clean failed", True, ["clean_up_ramdisk"]),
     "wait call-back": ("deploy failed", False, ["power off", "clean_up_ramdisk"]),
@@ -143,7 +143,7 @@ EXPIRED = {
 
 
 @pytest.mark.parametrize("state", WAITS)
-def test_an_agent_that_never_calls_ends_each_wait_in_its_failed_state(make, state):
+def test_an_agent_without_a_heartbeat_ends_each_wait_in_its_failed_state(make, state):
     ends, maintenance, tidied = EXPIRED[state]
     harness = make()
     node = harness.arrive(state)
@@ -166,12 +166,12 @@ def test_an_agent_that_never_calls_ends_each_wait_in_its_failed_state(make, stat
         ("service wait", "service failed", "service failure"),
     ],
 )
-def test_a_step_may_have_a_deadline_of_its_own_in_each_flow(make, state, ends, fault):
+def test_a_step_may_have_its_own_deadline_in_each_flow(make, state, ends, fault):
     harness = make(STEP_ATTEMPTS="1")
     node = harness.arrive(state, STEPS[state](STROLL))
     step = next(row for row in harness.steps(node) if row.label == "management.stroll")
     assert timedelta(seconds=5) < step.deadline_at - step.started_at < timedelta(seconds=9)
-    # it is looked at for the last time, and is where it was
+    # the last poll finds it unchanged
     harness.inside.change_step(harness.last(node).uuid, step.position, remaining=0.0, progress={})
     harness.inside.change(Operation, harness.last(node).uuid, wake_at=after(-9))
     row = harness.look(node)
@@ -180,16 +180,16 @@ def test_a_step_may_have_a_deadline_of_its_own_in_each_flow(make, state, ends, f
 
 
 @pytest.mark.parametrize("state", sorted(of_kind(Kind.HOLD)))
-def test_what_is_held_has_no_deadline(make, state):
+def test_a_hold_has_no_deadline(make, state):
     harness = make()
     assert None is harness.last(harness.arrive(state)).deadline_at
 
 
-# Aborting
+# Aborts
 
 
 TIDY = ["power off", "clean_up_ramdisk"]
-#: wait or hold state -> the state it ends in, and what tidies up
+#: wait or hold state -> state at its end, and cleanup steps
 ABORTED = {
     "clean wait": ("clean failed", TIDY),
     "wait call-back": ("deploy failed", TIDY),
@@ -209,7 +209,7 @@ def test_each_wait_can_be_aborted(make, state):
     node = harness.arrive(state)
     target = harness.inside.read(node).target_provision_state
     harness.ask(node, "abort")
-    assert harness.state(node) in (ends, "service failed"), "it is left at once, then tidied up"
+    assert harness.state(node) in (ends, "service failed"), "it ends at once; the cleanup follows"
     harness.run()
     row = harness.inside.read(node)
     assert (ends, False, None) == (row.provision_state, row.maintenance, row.reservation)
@@ -221,7 +221,7 @@ def test_each_wait_can_be_aborted(make, state):
 
 
 @pytest.mark.parametrize("state", STEPS)
-def test_what_must_not_be_interrupted_ends_first_in_each_flow(make, state):
+def test_a_step_that_cannot_be_aborted_ends_first_in_each_flow(make, state):
     harness = make()
     node = harness.arrive(state, STEPS[state](CRAWL))
     assert state == harness.do(node, "abort")
@@ -233,7 +233,7 @@ def test_what_must_not_be_interrupted_ends_first_in_each_flow(make, state):
     assert ("management.crawl", "done") in harness.labels(node)
 
 
-def test_an_inspection_that_was_aborted_may_begin_again(make):
+def test_an_aborted_inspection_may_be_requested_again(make):
     harness = make()
     node = harness.arrive("inspect wait")
     harness.do(node, "abort")
@@ -242,8 +242,8 @@ def test_an_inspection_that_was_aborted_may_begin_again(make):
 
 
 @pytest.mark.parametrize("done", [0, 1])
-def test_who_dies_while_an_abort_tidies_up_is_replaced(make, done):
-    """The node is in its failed state already, and stays reserved until the machine is tidy."""
+def test_a_conductor_that_dies_during_the_cleanup_of_an_abort_is_replaced(make, done):
+    """The node is already in its failed state, and stays reserved until the end of the cleanup."""
     harness = make()
     node = harness.arrive("clean wait")
     harness.ask(node, "abort")
@@ -279,31 +279,31 @@ def test_who_dies_while_an_abort_tidies_up_is_replaced(make, done):
         ("ask_agent", "clean failed", "waits for an agent, and none is booted on child node"),
     ],
 )
-def test_what_needs_the_agent_of_a_child_node_is_refused(make, step, ends, complaint):
+def test_a_step_that_needs_the_agent_of_a_child_node_is_refused(make, step, ends, complaint):
     harness = make(STEP_ATTEMPTS="1")
     parent = harness.node()
     harness.with_agent(parent_node=harness.inside.read(parent).uuid)
     interface = "management" if step == "ask_agent" else "deploy"
-    wanted = asked(interface, step, execute_on_child_nodes=True)
+    wanted = requested(interface, step, execute_on_child_nodes=True)
     assert ends == harness.do(parent, "clean", clean_steps=[wanted])
     assert complaint in harness.inside.read(parent).last_error
     assert [] == Acme.did
 
 
-def test_steps_of_child_nodes_need_not_be_waited_for(make):
+def test_steps_of_child_nodes_may_run_without_a_wait(make):
     harness = make(PERMIT_CHILD_NODE_STEP_ASYNC_RESULT="true")
     parent = harness.node(name="parent")
     child = harness.node(name="child", parent_node=harness.inside.read(parent).uuid)
-    steps = [{**CRAWL, "execute_on_child_nodes": True}, asked("management", "polish")]
+    steps = [{**CRAWL, "execute_on_child_nodes": True}, requested("management", "polish")]
     assert "manageable" == harness.do(parent, "clean", clean_steps=steps)
     assert [("parent", "polish")] == Acme.did
     assert None is harness.inside.read(child).reservation
 
 
-# What the agent is told
+# Commands to the agent
 
 
-def test_the_agent_is_told_of_traits_with_every_command_about_steps(make):
+def test_every_command_about_steps_has_the_nodes_traits(make):
     harness = make()
     node = harness.arrive("clean wait")
     with harness.inside.runtime.transaction() as session:
@@ -311,22 +311,22 @@ def test_the_agent_is_told_of_traits_with_every_command_about_steps(make):
             NodeTrait(node_id=node, trait=each) for each in ("HW_NIC_SRIOV", "CUSTOM_A")
         )
     harness.call(node)
-    told = [params["node"]["traits"] for _, params in harness.agent.received]
-    assert [{"objects": [{"trait": "CUSTOM_A"}, {"trait": "HW_NIC_SRIOV"}]}] * 2 == told
+    traits = [params["node"]["traits"] for _, params in harness.agent.received]
+    assert [{"objects": [{"trait": "CUSTOM_A"}, {"trait": "HW_NIC_SRIOV"}]}] * 2 == traits
 
 
-def test_an_agent_that_others_boot_is_only_waited_for(make, inside):
+def test_an_agent_that_the_service_does_not_boot_is_only_awaited(make, inside):
     inside.environ["INGOT_AGENT_MANAGE_AGENT_BOOT"] = "false"
     harness = make()
     node = harness.with_agent()
-    harness.do(node, "clean", clean_steps=[BURN, asked("power", "reboot")])
+    harness.do(node, "clean", clean_steps=[BURN, requested("power", "reboot")])
     harness.call(node)
     assert "clean wait" == harness.finish(node)
     assert "manageable" == harness.poll(node)
     assert {"power off", "power on"} == set(Acme.did)
 
 
-# What a node is said to wait for
+# Explanation by `why`
 
 
 def unsent(harness, node):
@@ -352,14 +352,14 @@ def not_admitted(harness, node):
 def child_is_busy(harness, node):
     harness.node(parent_node=harness.inside.read(node).uuid, reservation="c-9")
     harness.inside.change(Node, node, provision_state="manageable")
-    step = asked("power", "power_on", execute_on_child_nodes=True)
+    step = requested("power", "power_on", execute_on_child_nodes=True)
     harness.do(node, "clean", clean_steps=[step])
 
 
 def backs_off(harness, node):
     Acme.unreachable = 9
     harness.inside.change(Node, node, provision_state="manageable")
-    harness.do(node, "clean", clean_steps=[asked("management", "flicker")])
+    harness.do(node, "clean", clean_steps=[requested("management", "flicker")])
 
 
 def works(*steps):
@@ -386,45 +386,52 @@ def in_maintenance(harness, node):
         (works(BURN), "agent", "it fails at the deadline", True),
         (in_maintenance, "agent", "no deadline ends that while the node is in maintenance", True),
         (works(CRAWL), "machine", "the machine works", True),
-        (works(asked("power", "wait", args={"seconds": 9})), "timer", "it waits for the requested time", True),
+        (works(requested("power", "wait", args={"seconds": 9})), "timer", "it waits for the requested time", True),
         (backs_off, "timer", "try 1 of 3 failed (no answer); it is retried", True),
         (child_is_busy, "child", "is reserved by c-9", True),
         (works(HOLD), "operator", "until unhold or abort is requested", False),
-        (works(asked("management", "none")), "operator", "no clean step of that name", False),
+        (works(requested("management", "none")), "operator", "no clean step of that name", False),
     ],
 )  # fmt: skip
-def test_why_says_at_every_wait_for_whom_and_until_when(make, begin, waits_for, because, has_time):
+def test_why_names_the_awaited_actor_and_the_deadline_of_every_wait(
+    make, begin, waits_for, because, has_time
+):
     harness = make(MAX_CONCURRENT_CLEAN="1")
     node = harness.with_agent("enroll") if "agent" == waits_for else harness.node("enroll")
     begin(harness, node)
-    told = harness.why(node)
-    assert (waits_for, has_time) == (told.waiting_for, told.next_at is not None)
-    assert because in told.summary
-    assert told.next
-    assert told.since is not None or waits_for is None
+    explained = harness.why(node)
+    assert (waits_for, has_time) == (explained.waiting_for, explained.next_at is not None)
+    assert because in explained.summary
+    assert explained.next
+    assert explained.since is not None or waits_for is None
 
 
 @pytest.mark.parametrize("state", ALL)
-def test_why_names_the_step_and_what_comes_next_in_every_wait(make, state):
+def test_why_names_the_step_and_the_next_event_in_every_wait(make, state):
     harness = make()
     node = harness.arrive(state)
-    told = harness.why(node)
+    explained = harness.why(node)
     with harness.inside.runtime.reading() as session:
         operation = operations.of_node(session, node)[0]
         step = operations.current_step(session, operation)
-    assert (step.label, operation.uuid) == (told.step, told.operation)
-    assert ("operator" if "hold" in state else "agent") == told.waiting_for
-    assert f"is {state} on its way to" in told.summary
+    assert (step.label, operation.uuid) == (explained.step, explained.operation)
+    assert ("operator" if "hold" in state else "agent") == explained.waiting_for
+    assert f"is {state} on its way to" in explained.summary
     assert State(state) in of_kind(Kind.WAIT, Kind.HOLD)
+    assert "abort" in explained.verbs
+    assert ("hold" in state) == ("unhold" in explained.verbs)
+    assert (state in ("wait call-back", "rescue wait", "service wait")) == (
+        "deleted" in explained.verbs
+    )
 
 
-def test_why_says_that_an_agent_which_is_busy_is_asked_again(make):
+def test_why_reports_the_retry_of_a_command_to_a_busy_agent(make):
     harness = make()
     node = harness.arrive("clean wait")
     harness.agent.refusal = (409, "Agent is busy")
     harness.call(node)
-    told = harness.why(node)
-    assert ("agent", True) == (told.waiting_for, told.next_at is not None)
-    assert "busy or unreachable" in told.summary
+    explained = harness.why(node)
+    assert ("agent", True) == (explained.waiting_for, explained.next_at is not None)
+    assert "busy or unreachable" in explained.summary
     with harness.inside.runtime.reading() as session:
         assert session.get(AgentRecord, node).url

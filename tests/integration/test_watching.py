@@ -1,4 +1,4 @@
-"""An agent that a conductor polls need not be listened to, as long as that conductor does it."""
+"""Agents that a conductor polls: their heartbeats resume no operation while it does."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indir
 
 @pytest.fixture
 def watched(band):  # noqa: F811
-    """A node whose agent runs a step, and is polled: (harness, node, operation's uuid)"""
+    """A node whose agent runs a step, and is polled: (harness, node, operation's UUID)"""
     band.conductor.wait_monitor.running = True
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
@@ -35,7 +35,7 @@ def watched(band):  # noqa: F811
     return band, node, band.last(node).uuid
 
 
-def test_its_heartbeats_are_noted_and_wake_nothing(watched):
+def test_heartbeats_of_a_polled_agent_are_recorded_and_resume_nothing(watched):
     harness, node, name = watched
     before = harness.inside.operation(name)
     assert "clean wait" == harness.call(node) == harness.call(node)
@@ -44,15 +44,17 @@ def test_its_heartbeats_are_noted_and_wake_nothing(watched):
     assert before.fence == harness.inside.operation(name).fence
 
 
-@pytest.mark.parametrize("why", ["the conductor dies", "it leaves", "the agent is silent", "time"])
-def test_its_next_heartbeat_counts_when_nobody_polls_it_any_more(watched, why):
+@pytest.mark.parametrize(
+    "why", ["the conductor dies", "it is drained", "the agent is silent", "time"]
+)
+def test_the_next_heartbeat_resumes_the_operation_when_the_polling_has_ended(watched, why):
     harness, node, name = watched
     before = harness.inside.operation(name)
     match why:
         case "the conductor dies":
             harness.inside.conductor("c-2")
             harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
-        case "it leaves":
+        case "it is drained":
             harness.inside.conductor("c-2")
             harness.inside.change(Conductor, "c-1", online=False)
         case "the agent is silent":
@@ -65,7 +67,7 @@ def test_its_next_heartbeat_counts_when_nobody_polls_it_any_more(watched, why):
 
 @pytest.fixture
 def polled(band):  # noqa: F811
-    """The same, by a real waker: (harness, node, operation's uuid)"""
+    """A node whose agent a real wait monitor polls: (harness, node, operation's UUID)"""
     runtime = band.inside.runtime
     agent = replace(runtime.settings.agent, poll_interval=0.05)
     runtime.settings = replace(runtime.settings, agent=agent)
@@ -83,7 +85,7 @@ def polled(band):  # noqa: F811
 
 @contextmanager
 def no_database(monkeypatch):
-    """Nothing can be written; yields what was tried."""
+    """Let all writes fail; yield the attempted ones."""
     tried = []
 
     def refuse(_runtime, _actor=None):
@@ -95,18 +97,20 @@ def no_database(monkeypatch):
         yield tried
 
 
-def test_a_command_that_ends_while_the_database_is_away_is_gone_on_with_later(polled, monkeypatch):
+def test_a_command_that_ends_during_an_outage_of_the_database_is_continued_later(
+    polled, monkeypatch
+):
     harness, node, name = polled
     before = harness.inside.operation(name)
     with no_database(monkeypatch) as tried:
         harness.agent.finish_step()
         until(lambda: tried)
-    until(lambda: before.fence < harness.inside.operation(name).fence, seconds=10)
+    until(lambda: before.fence < harness.inside.operation(name).fence)
     harness.run()
     assert "manageable" == harness.state(node)
 
 
-def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
+def test_each_poll_prolongs_the_watch(watched):
     harness, _, name = watched
     runtime, operation = harness.inside.runtime, harness.inside.operation(name)
     harness.inside.change(Operation, name, watched_until=after(1))
@@ -120,7 +124,7 @@ def test_as_long_as_it_is_polled_the_watch_is_prolonged(watched):
     assert None is harness.inside.operation(name).watched_until
 
 
-def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled):
+def test_a_new_command_is_polled_before_thousands_of_old_ones(polled):
     harness, _, name = polled
     before = harness.inside.operation(name)
     harness.conductor.wait_monitor._rates.update((-number, 1 / 30) for number in range(1, 3001))
@@ -129,7 +133,9 @@ def test_beside_thousands_that_have_run_for_long_a_new_one_is_soon_asked(polled)
 
 
 @pytest.mark.parametrize("why", [aiohttp.ClientConnectionError("gone"), KeyError("a defect")])
-def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why):
+def test_a_heartbeat_of_an_agent_that_cannot_be_polled_resumes_the_operation(
+    polled, monkeypatch, why
+):
     harness, node, name = polled
     before = harness.inside.operation(name)
     assert before.watched_until
@@ -140,24 +146,24 @@ def test_an_agent_that_cannot_be_polled_is_listened_to(polled, monkeypatch, why)
     with no_database(monkeypatch) as tried:
         monkeypatch.setattr(poller.WaitMonitor, "_commands", fail)
         until(lambda: tried)
-    until(lambda: harness.inside.operation(name).watched_until is None, seconds=10)
+    until(lambda: harness.inside.operation(name).watched_until is None)
     assert ("waiting", before.fence) == (
         harness.inside.operation(name).state, harness.inside.operation(name).fence
     )  # fmt: skip
     assert "manageable" == harness.finish(node)
 
 
-def test_an_agent_that_is_done_while_another_has_its_node_is_listened_to(polled):
+def test_a_heartbeat_resumes_the_operation_if_the_node_was_locked_at_the_end_of_the_command(polled):
     harness, node, name = polled
     harness.inside.change(Node, node, reservation="c-1", operation_id=None)
     harness.agent.finish_step()
-    until(lambda: harness.inside.operation(name).watched_until is None, seconds=10)
+    until(lambda: harness.inside.operation(name).watched_until is None)
     harness.inside.change(Node, node, reservation=None)
     assert "manageable" == harness.call(node)
 
 
 class Counting(poller.WaitMonitor):
-    """Looks are counted, and show a command that goes on."""
+    """Wait monitor that counts its polls, each of which shows a running command."""
 
     looks = 0
 
@@ -166,12 +172,12 @@ class Counting(poller.WaitMonitor):
         return {"commands": [{"command_name": "execute_clean_step", "command_status": "RUNNING"}]}
 
 
-def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(inside, monkeypatch):
+def test_an_operation_is_watched_once_and_the_rate_of_polls_is_bounded(inside, monkeypatch):
     monkeypatch.setattr(poller, "POLLS", 200)
     watching = Counting(inside.runtime)
     watching.start()
     for operation in range(100):
-        for fence in (1, 2):  # woken in between
+        for fence in (1, 2):  # resumed in between
             watching.watch(operation, fence, "http://nowhere", None, None)
     began = time.monotonic()
     until(lambda: watching.looks > 2 * 100)
@@ -183,12 +189,12 @@ def test_an_operation_is_watched_once_and_many_are_looked_at_at_a_bounded_rate(i
 
 
 @pytest.mark.parametrize("recorded", ["{fifo}", "False"])
-def test_an_agent_that_announced_no_certificate_is_polled_by_what_the_settings_trust(
+def test_an_agent_without_a_certificate_is_polled_with_the_trust_of_the_settings(
     band,  # noqa: F811
     tmp_path,
     recorded,
 ):
-    """It was recorded by a release that did not look; the loop that polls all agents opens no path."""
+    """An earlier release recorded it unchecked; the loop that polls all agents opens no path."""
     os.mkfifo(tmp_path / "fifo")
     watched = []
     band.conductor.wait_monitor = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Why a node is where it is: what failed last, who is missing, and what its agent has done."""
+"""Explanations of node states: the last failure, missing conductors, the agent's activity."""
 
 from contextlib import contextmanager
 
@@ -16,14 +16,14 @@ from app.main import create_app
 from app.models import AgentRecord, Conductor, Node, NodeHistory, Operation, Port
 from drivers.core.errors import Unreachable
 from drivers.fake.hardware import FakePower
-from tests.integration.harness import AcmeBoot, Harness, asked
+from tests.integration.harness import AcmeBoot, Harness, requested
 from tests.unit.drivers.machines import scripted_agent
 from workers.conductor import claims
 from workers.periodic import reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-BURN = asked("deploy", "burn")
+BURN = requested("deploy", "burn")
 SILENT = "BMC did not answer"
 
 
@@ -32,7 +32,7 @@ def harness(inside):
     return Harness(inside)
 
 
-def told(harness, node, called=None):
+def explained(harness, node, called=None):
     with harness.inside.runtime.reading() as session:
         return why.explain(session, session.get_one(Node, node), called)
 
@@ -49,63 +49,67 @@ def fail_to_manage(harness, monkeypatch, node):
             if "enroll" == harness.state(node):
                 return
             harness.poll(node)
-    raise AssertionError("it did not fail")
+    raise AssertionError("it succeeded")
 
 
 def test_a_failed_verification_is_explained_until_the_next_operation_begins(harness, monkeypatch):
     node = harness.node("enroll", name="rack1-u04")
     fail_to_manage(harness, monkeypatch, node)
-    answer = told(harness, node, "rack1-u04")
+    answer = explained(harness, node, "rack1-u04")
     assert ("unreachable", None) == (answer.error["code"], answer.waiting_for)
     assert answer.summary.startswith(
         "Node rack1-u04 is enroll; nothing is under way. Its last operation, manage, failed:"
     )
     assert 1 == answer.summary.count(SILENT)
     assert harness.inside.read(node).uuid not in answer.summary
-    with harness.inside.runtime.transaction() as session:  # it stays the last that moved the node
+    with (
+        harness.inside.runtime.transaction() as session
+    ):  # it stays the last operation that changed the node's state
         row = operations.lock(session, node)
         power_service.request(session, row, "power on", None, Caller())
     harness.run()
-    assert "unreachable" == told(harness, node).error["code"]
+    assert "unreachable" == explained(harness, node).error["code"]
     assert "manageable" == harness.do(node, "manage")
     assert (None, False) == (
-        told(harness, node).error, SILENT in told(harness, node).summary
+        explained(harness, node).error, SILENT in explained(harness, node).summary
     )  # fmt: skip
 
 
-def test_a_reason_that_is_that_of_the_maintenance_too_is_told_once(harness):
+def test_a_reason_that_is_also_that_of_the_maintenance_is_shown_once(harness):
     node = harness.node()
-    harness.do(node, "clean", clean_steps=[asked("management", "scrub", args={"level": "wrong"})])
-    answer = told(harness, node)
+    harness.do(
+        node, "clean", clean_steps=[requested("management", "scrub", args={"level": "wrong"})]
+    )
+    answer = explained(harness, node)
     assert 1 == answer.summary.count("level 'wrong' is none")
     assert "is none. Correct it and ask again. It is in maintenance because of that." in (
         answer.summary
     )
     harness.inside.change(Node, node, maintenance_reason="a new fan")
-    assert "It is in maintenance: a new fan." in told(harness, node).summary
+    assert "It is in maintenance: a new fan." in explained(harness, node).summary
 
 
-def test_without_a_conductor_that_is_alive_every_answer_says_so(harness):
+def test_every_answer_reports_the_lack_of_a_live_conductor(harness):
     idle, busy = harness.node(), harness.node()
-    harness.ask(busy, "clean", clean_steps=[asked("management", "polish")])
+    harness.ask(busy, "clean", clean_steps=[requested("management", "polish")])
     operation = harness.last(busy)
     assert claims.claim(harness.conductor, operation.uuid, operation.fence, 0)
-    assert "No conductor is alive" not in told(harness, idle).summary
+    assert "No conductor is alive" not in explained(harness, idle).summary
     harness.inside.change(Conductor, "c-1", heartbeat_at=after(-60))
     for node in (idle, busy):
         assert "No conductor is alive: all work stops until one is started." in (
-            told(harness, node).summary
+            explained(harness, node).summary
         )
-    assert "conductor c-1, which ran it, sends no heartbeats" in told(harness, busy).summary
+    assert "conductor c-1, which ran it, sends no heartbeats" in explained(harness, busy).summary
     harness.inside.conductor("c-2")
-    answer = told(harness, busy)
+    answer = explained(harness, busy)
     assert "sends no heartbeats; another live conductor takes it over" in answer.summary
     assert "No conductor is alive" not in answer.summary
 
 
 @pytest.fixture
 def waiting(inside):
-    """A harness, and in it a node that waits for its agent."""
+    """A harness with a node that waits for its agent."""
     inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
     view = inside.another()
     with scripted_agent() as agent:
@@ -116,16 +120,16 @@ def waiting(inside):
     view.close()
 
 
-def test_the_last_call_of_the_agent_is_told_while_it_is_waited_for_and_when_it_is_late(waiting):
+def test_the_last_heartbeat_of_an_awaited_agent_is_shown(waiting):
     harness, node = waiting
-    assert "No agent of this node has ever sent a heartbeat." in told(harness, node).summary
+    assert "No agent of this node has ever sent a heartbeat." in explained(harness, node).summary
     harness.inside.agent(node, heartbeats=0)
     harness.inside.change(Operation, harness.last(node).uuid, started_at=after(-60))
-    assert "The agent's last heartbeat was at " in told(harness, node).summary
+    assert "The agent's last heartbeat was at " in explained(harness, node).summary
     with harness.inside.runtime.transaction() as session:
         session.get_one(AgentRecord, node).last_heartbeat_at = after(-7200)
-    assert "No agent heartbeat since " in told(harness, node).summary
-    assert "; the last one was at " in told(harness, node).summary
+    assert "No agent heartbeat since " in explained(harness, node).summary
+    assert "; the last one was at " in explained(harness, node).summary
     harness.inside.change(
         Node, node, driver_internal_info={"boot_warning": "the boot medium http://a is far away"}
     )
@@ -141,7 +145,7 @@ def test_the_last_call_of_the_agent_is_told_while_it_is_waited_for_and_when_it_i
         assert known in row.last_error
 
 
-def test_a_boot_warning_is_in_the_history_and_goes_with_the_next_boot(harness, monkeypatch):
+def test_a_boot_warning_is_in_the_history_and_is_cleared_by_the_next_boot(harness, monkeypatch):
     warnings = ["the boot medium http://a is far away", None]
 
     def prepare_ramdisk(_boot, target):
@@ -166,7 +170,7 @@ def test_a_boot_warning_is_in_the_history_and_goes_with_the_next_boot(harness, m
 
 @contextmanager
 def asking(harness, client):
-    """The API of a harness, which keeps refused lookups in Redis."""
+    """Return the API of a harness, which records refused lookups in Redis."""
     harness.inside.runtime.refusals = Refusals(client, "test")
     yield create_app(harness.inside.runtime).test_client()
 
@@ -175,7 +179,7 @@ def get(api, path):
     return api.get(path, headers={"X-OpenStack-Ironic-API-Version": "1.115"})
 
 
-def test_a_refused_lookup_is_logged_and_told_where_a_node_waits_for_its_agent(
+def test_a_refused_lookup_is_logged_and_shown_at_nodes_that_wait_for_their_agent(
     waiting, redis_client
 ):
     harness, node = waiting
@@ -194,7 +198,7 @@ def test_a_refused_lookup_is_logged_and_told_where_a_node_waits_for_its_agent(
         assert 1 == redis_client.zcard("test:refused-lookups")
 
 
-def test_a_lookup_of_another_node_is_told_at_that_one_alone(waiting, redis_client):
+def test_a_refused_lookup_of_another_node_is_shown_only_there(waiting, redis_client):
     harness, node = waiting
     row, other = harness.inside.read(node), harness.node("active")
     with harness.inside.runtime.transaction() as session:
@@ -208,7 +212,7 @@ def test_a_lookup_of_another_node_is_told_at_that_one_alone(waiting, redis_clien
     )  # fmt: skip
 
 
-def test_very_many_refused_lookups_are_few_short_entries(harness, redis_client, monkeypatch):
+def test_many_refused_lookups_are_few_short_entries(harness, redis_client, monkeypatch):
     monkeypatch.setattr(refused_lookups, "MOST", 10)
     with asking(harness, redis_client) as api:
         for number in range(30):
@@ -228,10 +232,10 @@ def test_very_many_refused_lookups_are_few_short_entries(harness, redis_client, 
     assert 0 < redis_client.ttl("test:refused-lookups") <= refused_lookups.LIFETIME
 
 
-def test_a_lookup_is_answered_also_while_redis_is_away(harness, tmp_path):
+def test_a_lookup_is_answered_while_redis_is_unreachable(harness, tmp_path):
     with asking(harness, redis_broker.client(f"redis+socket://{tmp_path}/nobody", 0.5)) as api:
         assert 404 == get(api, "/v1/lookup?addresses=52:54:00:00:00:07").status_code
         node = harness.node()
-        harness.do(node, "clean", clean_steps=[asked("management", "none")])
+        harness.do(node, "clean", clean_steps=[requested("management", "none")])
         uuid = harness.inside.read(node).uuid
         assert 200 == get(api, f"/v1/nodes/{uuid}/why").status_code

@@ -1,10 +1,10 @@
 """
 The lab from the command line (docs/lab.md).
 
-    python -m tests.lab           machines through their lives, then everything is taken down
-    python -m tests.lab faults    a machine through what may go wrong with it
-    python -m tests.lab up        the same hypervisor and service, machines enrolled, left standing
-    python -m tests.lab down      what was left standing is taken down
+    python -m tests.lab           take machines through their lives, then remove everything
+    python -m tests.lab faults    inject faults into one machine's life
+    python -m tests.lab up        start the hypervisor and the service, enrol the machines, and exit
+    python -m tests.lab down      remove a lab that `up` has started
 """
 
 import os
@@ -25,23 +25,21 @@ from tests.lab.view import View
 from tests.support.fleet import ROOT
 from tests.support.ports import free_port
 
-#: Where the lab stands. The user of the machines must be able to enter it.
+#: Folder of the lab. The user of the machines must be able to enter it.
 FOLDER = Path(os.environ.get("LAB_FOLDER", "/var/tmp/ingot-lab"))
 SYSTEMS = ("first", "second")
 
 
 @dataclass(slots=True)
 class Lab:
-    """
-    Everything that stands. systems: name -> (URL of its image, the image). images: its server.
-    """
+    """Everything that the lab has started."""
 
     view: View = field(default_factory=View)
     hypervisor: Hypervisor = field(default_factory=lambda: Hypervisor(FOLDER))
-    systems: dict = field(default_factory=dict)
+    systems: dict = field(default_factory=dict)  # name -> (URL of its image, the image)
     service: Service | None = None
-    images: subprocess.Popen | None = None
-    _images_at: int = field(default_factory=free_port)
+    images: subprocess.Popen | None = None  # server of the images
+    _images_at: int = field(default_factory=free_port)  # its port
 
     @property
     def journal(self):
@@ -78,10 +76,11 @@ class Lab:
 
     def enrol(self, name, firmware, boot, driver, fast=False):
         """
-        A machine, and its node. boot: the boot interface. fast: its agent is kept running from one
-        operation to the next.
+        Create a machine, and its node.
+
+        boot: the boot interface. fast: fast track, the agent keeps running between operations.
         """
-        # one that boots for each operation has the longest way to go
+        # a machine that boots for each operation takes longest: it gets its processor first
         machine = self.hypervisor.add(name, firmware, self.service.bootfile, first=not fast)
         journey = Journey(self.service, self.hypervisor, machine, self.systems, self.view.say, fast)
         info = {"kernel_append_params": f"%default% {journey.agent}", "fast_track": fast}
@@ -107,7 +106,7 @@ class Lab:
 
 
 def whole_life(lab, journey):
-    """All that a machine goes through; twice its conductor is killed while the agent works."""
+    """A machine's whole life; its conductor is killed twice while the agent works."""
     journey.manage()
     journey.inspect()
     journey.provide()
@@ -131,7 +130,7 @@ def short_life(_lab, journey):
     journey.undeploy()
 
 
-#: (name, firmware, boot interface, driver, fast track), and what becomes of it
+#: (name, firmware, boot interface, driver, fast track, life)
 MACHINES = (
     ("uefi", "uefi", "redfish-virtual-media", "redfish", False, whole_life),
     ("bios", "bios", "ipxe", "redfish", True, whole_life),
@@ -140,11 +139,11 @@ MACHINES = (
 
 
 def run(lab):
-    """The machines through their lives, side by side."""
+    """Take the machines through their lives, side by side."""
     with lab.view.watching(lab.service, journeys := []), ThreadPoolExecutor() as pool:
         lives = []
-        for *what, life in MACHINES:
-            journeys.append(lab.enrol(*what))
+        for *machine, life in MACHINES:
+            journeys.append(lab.enrol(*machine))
             lives.append(pool.submit(life, lab, journeys[-1]))
         for each in lives:
             each.result()
@@ -152,7 +151,7 @@ def run(lab):
 
 
 def go_wrong(lab):
-    """One machine through all that may go wrong."""
+    """Inject all faults into one machine's life."""
     with lab.view.watching(lab.service, journeys := []):
         journeys.append(lab.enrol("uefi", "uefi", "redfish-virtual-media", "redfish"))
         faults.run(lab, journeys[-1])
@@ -160,15 +159,15 @@ def go_wrong(lab):
 
 
 def up(lab):
-    for *what, _life in MACHINES:
-        lab.enrol(*what)
+    for *machine, _life in MACHINES:
+        lab.enrol(*machine)
     print(
-        "The lab stands, with three machines enrolled. To play with it:\n"
+        "The lab is up, with three machines enrolled. To use it:\n"
         f"  export OS_AUTH_TYPE=none OS_ENDPOINT={lab.service.url}\n"
         "  .venv/bin/baremetal node list\n"
         f"  tail -F {FOLDER}/consoles/*\n"
         f"Images to deploy: {', '.join(url for url, _ in lab.systems.values())}\n"
-        "make lab-down takes it down."
+        "make lab-down removes it."
     )
 
 
@@ -179,7 +178,7 @@ def main(order="run"):
         lab.hypervisor.close()
         return 0
     if FOLDER.exists():
-        print(f"{FOLDER} is there already: make lab-down takes down what stands", file=sys.stderr)
+        print(f"{FOLDER} exists: make lab-down removes the lab", file=sys.stderr)
         return 1
     try:
         lab.build()
@@ -190,14 +189,14 @@ def main(order="run"):
     except Exception:
         traceback.print_exc()
         order = "failed"
-        print(f"logs of what failed: {keep_logs(lab)}", file=sys.stderr)
+        print(f"logs of the failed run: {keep_logs(lab)}", file=sys.stderr)
     if order != "up":
         lab.hypervisor.close()
     return int(order == "failed")
 
 
 def keep_logs(lab):
-    """A copy of logs and consoles that outlasts the lab."""
+    """Copy logs and consoles to a folder that outlasts the lab; return it."""
     place = Path(f"{FOLDER}-failed")
     shutil.rmtree(place, ignore_errors=True)
     for name in ("logs", "consoles"):

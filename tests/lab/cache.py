@@ -1,7 +1,7 @@
 """
-What takes minutes to build is built once for each state of what it is made of.
+Cache of artifacts that take minutes to build, by a hash of their inputs.
 
-    with kept("ramdisk", "made of", "this") as (folder, made):
+    with kept("ramdisk", "input", "another input") as (folder, made):
         if not made:
             ...  # put everything into the folder
 """
@@ -13,12 +13,12 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Results of a kind that are kept: the present and the one before.
+#: Entries kept per kind: the present one and the one before.
 KEPT = 2
 
 
 def place():
-    """Where all of it lies; `LAB_CACHE` says otherwise."""
+    """Folder of the cache; `LAB_CACHE` overrides it."""
     named = os.environ.get("LAB_CACHE")
     found = Path(named) if named else Path("/var/cache/ingot-tests/lab")
     found.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def place():
 
 
 def key(*made_of):
-    """A name for a state of files, texts and bytes."""
+    """Hash of files, texts and bytes."""
     summed = hashlib.sha256()
     for each in made_of:
         for part in sorted(each.rglob("*")) if isinstance(each, Path) and each.is_dir() else [each]:
@@ -43,7 +43,7 @@ def key(*made_of):
 @contextmanager
 def kept(kind, *made_of):
     """
-    (folder, whether it is complete). It is complete when the block has ended without an error.
+    Yield (folder, whether it is complete). It is complete once a block has ended without an error.
 
     One process at a time.
     """
@@ -61,7 +61,7 @@ def kept(kind, *made_of):
 
 
 def _forget(kind, present):
-    """Remove what is too old to be wanted again."""
+    """Remove the oldest entries."""
     others = [each for each in place().glob(f"{kind}-*") if each != present and each.is_dir()]
     others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
     for each in others[KEPT - 1 :]:

@@ -1,5 +1,5 @@
 """
-What an IPMI BMC (ipmi_sim) does to its machine: power and boot device, by libvirt.
+Commands of an IPMI BMC (ipmi_sim) to its machine: power and boot device, by libvirt.
 
     chassis.py URI DOMAIN get power|boot ...
     chassis.py URI DOMAIN set power|reset|shutdown|boot VALUE ...
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from xml.etree import ElementTree as ET
 
-#: IPMI's names of boot devices -> where a domain has them
+#: IPMI's names of boot devices -> path of the device in a domain
 DEVICES = {
     "pxe": "interface",
     "cdrom": "disk[@device='cdrom']",
@@ -55,23 +55,23 @@ def main(uri, domain, order, *arguments):  # noqa: C901 - one closure per comman
         return next(found, "default")
 
     if order == "get":
-        told = {
+        readers = {
             "power": lambda: int(virsh("domstate", domain).strip() == b"running"),
             "boot": first,
         }
         for name in arguments:
-            if name in told:
-                print(f"{name}:{told[name]()}")
+            if name in readers:
+                print(f"{name}:{readers[name]()}")
     elif order == "set":
-        done = {
+        writers = {
             "power": power,
             "reset": reset,
             "shutdown": lambda _value: virsh("shutdown", domain),
             "boot": boot,
         }
         for name, value in zip(arguments[::2], arguments[1::2], strict=False):
-            if name in done:
-                done[name](value)
+            if name in writers:
+                writers[name](value)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What goes wrong with machines, and what the operator is told: each ends in the right state."""
+"""Faults of machines and servers: each ends in the right state, with a last error that names it."""
 
 import signal
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ PATIENCE = 30
 
 
 def run(lab, journey):
-    """All of it, with one machine, enrolled by Redfish."""
-    journey.set("--no-automated-clean")  # or each would take a minute more
+    """Inject all faults into the life of one machine, enrolled by Redfish."""
+    journey.set("--no-automated-clean")  # saves a minute per fault
     for fault in (
         wrong_password, image_server_gone, wrong_checksum, bmc_gone, agent_never_boots,
     ):  # fmt: skip
@@ -29,7 +29,7 @@ def wrong_password(_lab, journey):
 
 
 def image_server_gone(lab, journey):
-    """It answers when it is asked what the image is like, and not when the agent wants it."""
+    """The server answers the service's check of the image, but not the agent's download."""
     with (
         fails(journey, "deploy", "deploy failed", "first.qcow2"),
         at(journey, "deploy.deploy", lab.stop_images),
@@ -46,7 +46,7 @@ def wrong_checksum(_lab, journey):
 
 
 def bmc_gone(lab, journey):
-    """While the image is written; nobody can switch the machine over to its new system."""
+    """The BMC stops while the image is written: the machine cannot boot its new system."""
     with (
         fails(journey, "deploy", "deploy failed", "127.0.0.1"),
         at(
@@ -70,7 +70,7 @@ def agent_never_boots(lab, journey):
 
 @contextmanager
 def at(journey, label, act):
-    """Once the node is at a step, something happens."""
+    """Call `act` once the node is at a step."""
     done = journey.once_at(label, act)
     try:
         yield
@@ -86,7 +86,7 @@ def fails(journey, verb, state, *causes):
     except Refused:
         pass
     else:
-        raise AssertionError(f"{verb} of {journey.node} went well")
+        raise AssertionError(f"{verb} of {journey.node} succeeded")
     node = journey.settled()
     assert state == node["provision_state"], node["provision_state"]
     missing = [each for each in causes if each not in str(node["last_error"])]

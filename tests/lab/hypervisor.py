@@ -6,10 +6,10 @@ The hypervisor: a private libvirtd, virtual machines, and third-party emulators 
     machine = hypervisor.add("uefi", "uefi")
     hypervisor.close()
 
-Libvirtd runs as an ordinary user with all of its files in the folder. The machines' network is a
-network for documentation, which nobody has. In it they see this host's loopback as one address;
-so that the host knows it by the same, its loopback gets that address, too: that is all that is
-done outside of the folder.
+Libvirtd runs as an ordinary user with all of its files in the folder. The machines' network has
+addresses that are reserved for documentation. In it the host's loopback has one address; the host's
+loopback gets that address too, so that both sides use the same one. That is the only change outside
+of the folder.
 """
 
 import os
@@ -25,22 +25,22 @@ import bcrypt
 import requests
 
 from tests.lab import cache, packages
-from tests.lab.processes import Processes, nobody
+from tests.lab.processes import Processes, unprivileged
 from tests.lab.ramdisk import run
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_port
 
 REQUIREMENTS = ROOT / "requirements" / "lab.txt"
 CHASSIS = Path(__file__).with_name("chassis.py")
-#: The machines' network, and this host in it.
+#: The machines' network, and this host's address in it.
 NETWORK, HOST = "192.0.2.0/24", "192.0.2.2"
 USER, PASSWORD = "admin", "secret"
-#: Where the agent listens inside of its machine.
+#: Port of the agent inside of its machine.
 AGENT_PORT = 9999
 DISK = "512M"
 MEMORY = 1024  # MiB
 
-#: firmware -> (machine type, attributes of <os>, what else is in it)
+#: firmware -> (machine type, attributes of <os>, more elements of it)
 FIRMWARE = {
     "bios": ("pc", "", ""),
     "uefi": (
@@ -50,7 +50,7 @@ FIRMWARE = {
 }  # fmt: skip
 
 # type='qemu': emulated. A machine may show /dev/kvm and still be unable to use it. The simplest
-# processor is the fastest then: what newer ones have is emulated instruction by instruction.
+# processor is the fastest then: newer instructions are emulated one by one.
 DOMAIN = """
 <domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name><uuid>{uuid}</uuid>
@@ -119,20 +119,18 @@ mc_enable 0x20
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """
-    agent_port: of loopback, where its agent is reached. console: the file of its serial line.
-    """
+    """A virtual machine."""
 
     name: str
     firmware: str
     uuid: str
     mac: str
-    agent_port: int
+    agent_port: int  # port of loopback that is forwarded to its agent
     disk: Path
-    console: Path
+    console: Path  # file of its serial line
 
-    def said(self, since=0):
-        """What it has written to its console, from a byte on."""
+    def output(self, since=0):
+        """Text on its console, from a byte on."""
         try:
             with self.console.open("rb") as console:
                 console.seek(since)
@@ -141,12 +139,12 @@ class Machine:
             return ""
 
     def mark(self):
-        """Where its console stands now."""
+        """Present length of its console's output."""
         return self.console.stat().st_size if self.console.exists() else 0
 
 
 class Hypervisor:
-    """One folder's machines. redfish_url: of the BMC of them all."""
+    """Machines of one folder. redfish_url: of the BMC of all of them."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -179,7 +177,7 @@ class Hypervisor:
         say("starting libvirtd")
         self.processes.start(
             "libvirtd", packages.program("libvirtd"), "-f", settings / "libvirtd.conf",
-            "-p", self.folder / "run/libvirtd.pid", environ=self._environ, **nobody(),
+            "-p", self.folder / "run/libvirtd.pid", environ=self._environ, **unprivileged(),
         )  # fmt: skip
         until(lambda: self._virsh("version") is not None, "the start of libvirtd", 30)
         self._virsh("pool-define-as", "default", "dir", "--target", self.folder / "pool")
@@ -187,13 +185,13 @@ class Hypervisor:
         self._start_redfish(_sushy_emulator(say))
 
     def _own(self):
-        owner = nobody()
+        owner = unprivileged()
         for path in (self.folder, *self.folder.rglob("*")):
             if path.name != "logs" and "logs" not in path.parts:
                 os.chown(path, owner["user"], owner["group"], follow_symlinks=False)
 
     def _virsh(self, *arguments):
-        """What virsh prints; None when it fails."""
+        """Output of virsh; None when it fails."""
         command = ["virsh", "-q", "-c", self.uri, *map(str, arguments)]
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=60,
@@ -221,8 +219,10 @@ class Hypervisor:
 
     def add(self, name, firmware, bootfile="none", *, first=True):
         """
-        A new machine, switched off. bootfile: what DHCP tells it to boot, a file or a URL. first:
-        where there are too few processors, it gets its own before machines that are not.
+        Create a machine, switched off.
+
+        bootfile: file or URL that DHCP offers. first: with too few processors, it has priority over
+        machines without it.
         """
         disk, console = self.folder / f"disks/{name}", self.folder / f"consoles/{name}"
         identity = uuid.uuid5(uuid.NAMESPACE_URL, f"lab:{name}")
@@ -262,7 +262,7 @@ class Hypervisor:
         return path
 
     def add_ipmi(self, machine):
-        """An IPMI BMC for a machine; its port."""
+        """Start an IPMI BMC for a machine; return its port."""
         folder, port = self.folder / f"bmc/ipmi-{machine.name}", free_port(socket.SOCK_DGRAM)
         folder.mkdir()
         control = f"{sys.executable} {CHASSIS} {self.uri} {machine.name}"
@@ -280,11 +280,11 @@ class Hypervisor:
         return port
 
     def power(self, machine):
-        """Whether it is on, by libvirt."""
+        """Whether a machine is on, by libvirt."""
         return (self._virsh("domstate", machine.name) or "").strip() == "running"
 
     def close(self):
-        """Switch off, end everything, and remove the folder."""
+        """Switch off the machines, end all processes, and remove the folder."""
         for name in (self._virsh("list", "--name") or "").split():
             self._virsh("destroy", name)
         self.processes.end()
@@ -300,7 +300,7 @@ def _answers(url):
 
 
 def _sushy_emulator(say):
-    """sushy-emulator, in an environment of its own: libvirt's binding has to be compiled."""
+    """Install sushy-emulator, in its own environment: libvirt's binding has to be compiled."""
     with cache.kept("emulator", REQUIREMENTS, sys.version) as (folder, made):
         if not made:
             say("installing sushy-emulator")

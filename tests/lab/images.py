@@ -1,5 +1,5 @@
 """
-A server of tenants' images, which writes down who fetched what.
+Server of tenants' images, which records each request in a journal.
 
     python -m tests.lab.images PORT FOLDER JOURNAL ADDRESS...
 """
@@ -31,7 +31,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 def whole(journal, url):
-    """How often all of what is at a URL was asked for; who looks at its head asks for a part."""
+    """Number of requests for the whole of a URL; the service's check of an image asks for a part."""
     if not journal.exists():
         return 0
     lines = [json.loads(line) for line in journal.read_text().splitlines()]

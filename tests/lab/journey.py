@@ -1,7 +1,7 @@
 """
-The life of one machine, by the `baremetal` command, each phase checked on the machine itself.
+The life of one machine, driven by the `baremetal` command and checked on the machine itself.
 
-What a phase claims is believed only when the console or the disk says so, too.
+A phase succeeds only if the console or the disk confirms it.
 """
 
 import json
@@ -21,21 +21,21 @@ from tests.support.fleet import until
 #: Seconds for the slowest phase.
 PATIENCE = 600
 PASSWORD = "open-sesame"
-#: Where the disk is soiled before it is cleaned, in MiB.
+#: Offsets of the data that cleaning must remove from the disk, in MiB.
 SOILED = (1, 200, 450)
 
 
 class Journey:
-    """
-    node: its name. times: phase -> seconds. doing: the phase under way. agent: kernel arguments
-    by which its agent is reached. fast: its agent is left running.
-    """
+    """A node and its machine, in one phase after the other."""
 
     def __init__(self, service, hypervisor, machine, systems, say, fast=False):
         self.service, self.hypervisor = service, hypervisor
         self.machine, self.systems = machine, systems
-        self.fast = fast
-        self.node, self.times, self.doing = machine.name, {}, ""
+        self.fast = fast  # fast track: its agent keeps running
+        self.node = machine.name
+        self.times = {}  # phase -> seconds
+        self.doing = ""  # the present phase
+        # kernel arguments: address of the agent
         self.agent = f"ipa-advertise-host=127.0.0.1 ipa-advertise-port={machine.agent_port}"
         self._say = say
 
@@ -48,12 +48,12 @@ class Journey:
         self.doing = ""
 
     def ask(self, verb, *more, phase=None):
-        """A verb, until the node is where it leads."""
+        """Request a verb, and wait for its target state."""
         with self.phase(phase or verb):
             self.service.baremetal("node", verb, self.node, "--wait", PATIENCE, *more)
 
     def set(self, *fields):
-        """Fields of the node, as options of the command."""
+        """Set fields of the node, as options of the command."""
         self.service.baremetal("node", "set", self.node, *fields)
 
     def show(self):
@@ -64,7 +64,7 @@ class Journey:
     def enrol(self, driver, interfaces, driver_info):
         info = [f"--driver-info={name}={value}" for name, value in driver_info.items()]
         kinds = [f"--{kind}-interface={name}" for kind, name in interfaces.items()]
-        # agents refuse disks below 4 GiB unless they are told which
+        # agents refuse disks below 4 GiB without a hint
         properties = (
             f"--property=capabilities=boot_mode:{self.machine.firmware}",
             f'--property=root_device={{"serial": "{self.machine.name}"}}',
@@ -89,7 +89,7 @@ class Journey:
         assert self.machine.mac in macs, macs
 
     def soil(self):
-        """Leave something on the disk that cleaning has to remove."""
+        """Write data to the disk that cleaning must remove."""
         for place in SOILED:
             order = f"write -P 0xa5 {place}M 1M"
             run("qemu-io", "-f", "qcow2", "-c", order, str(self.machine.disk))
@@ -99,7 +99,7 @@ class Journey:
         self.is_blank()
 
     def is_blank(self):
-        """The disk is all zeros."""
+        """Check that the disk is all zeros."""
         with tempfile.TemporaryDirectory() as folder:
             blank = f"{folder}/blank"
             size = json.loads(
@@ -112,11 +112,11 @@ class Journey:
             )  # fmt: skip
 
     def image(self, system):
-        """The URL of a system's image as this machine asks for it."""
+        """URL of a system's image, marked with this machine's name."""
         return f"{self.systems[system][0]}?{self.node}"
 
     def deploy(self, system, verb="deploy", checksum=None):
-        """Until the tenant's system has told the console that it has its config drive."""
+        """Deploy, and wait until the tenant's system confirms its config drive on the console."""
         self.set(
             f"--instance-info=image_source={self.image(system)}",
             f"--instance-info=image_os_hash_value={checksum or self.systems[system][1].sha256}",
@@ -131,12 +131,12 @@ class Journey:
         self.tenant(system, mark, f'"uuid": "{name}"')
 
     def tenant(self, system, mark, *more):
-        """The tenant's system has come up, and says this."""
+        """Wait for the tenant's system; it must print these words."""
         with self.phase("tenant up"):
-            until(lambda: "TENANT ready" in self.machine.said(mark), "the tenant's system", 300)
-        said = self.machine.said(mark)
+            until(lambda: "TENANT ready" in self.machine.output(mark), "the tenant's system", 300)
+        output = self.machine.output(mark)
         for words in (f"TENANT system={system} firmware={self.machine.firmware}", *more):
-            assert words in said, f"{words!r} is not on the console:\n{said[-3000:]}"
+            assert words in output, f"{words!r} is not on the console:\n{output[-3000:]}"
 
     def rebuild(self, system):
         self.deploy(system, "rebuild")
@@ -144,7 +144,7 @@ class Journey:
     def rescue(self):
         mark = self.machine.mark()
         self.ask("rescue", "--rescue-password", PASSWORD)
-        until(lambda: "rescue:" in self.machine.said(mark), "the rescue's password", 60)
+        until(lambda: "rescue:" in self.machine.output(mark), "the rescue's password", 60)
 
     def unrescue(self, system):
         mark = self.machine.mark()
@@ -152,16 +152,16 @@ class Journey:
         self.tenant(system, mark)
 
     def undeploy(self, state="available"):
-        """Until the node is in this state, and its disk blank."""
+        """Undeploy; the node must end in this state, with a blank disk."""
         with self.phase("undeploy: clean"):
-            # without --wait: the command takes any state but `available` for an error
+            # without --wait: the command takes any state but `available` as an error
             self.service.baremetal("node", "undeploy", self.node)
             self.is_in(state)
         self.is_blank()
-        assert self.fast == self.hypervisor.power(self.machine), "is it on, or not?"
+        assert self.fast == self.hypervisor.power(self.machine), "the power state is wrong"
 
     def retire(self):
-        """Out of service, while the tenant still has it: after the cleaning it is not available."""
+        """Retire the node while the tenant has it: after the cleaning it is not available."""
         self.set("--retired", "--retired-reason", "end of the lab")
 
     def is_in(self, state):
@@ -169,13 +169,13 @@ class Journey:
         assert state == found, f"{self.node} is in {found!r}, not {state!r}"
 
     def again(self):
-        """From a failed deployment to available."""
+        """Take the node from a failed deployment to available."""
         self.ask("undeploy", phase="undeploy: clean")
 
     # faults
 
     def settled(self):
-        """The node, once it is in a state that lasts."""
+        """Wait until no operation is under way; return the node."""
 
         def lasts():
             node = self.show()
@@ -187,8 +187,10 @@ class Journey:
 
     def once_at(self, label, act):
         """
-        Once the node is at a step, `act()` is done. Returns what is to be called afterwards: it
-        tells what `act` returned, and fails if it was never called.
+        Call `act` once the node is at a step.
+
+        Returns a function to call afterwards: it returns the result of `act`, and fails if `act`
+        was never called.
         """
         happened = []
         over = threading.Event()
@@ -196,23 +198,23 @@ class Journey:
         def watch():
             while not over.wait(0.3):
                 if self.service.step(self.node) == label:
-                    over.wait(2)  # until the agent is at it, too
+                    over.wait(2)  # until the agent runs the step, too
                     happened.append(act())
                     return
 
         thread = threading.Thread(target=watch)
         thread.start()
 
-        def told():
+        def result():
             over.set()
             thread.join()
             assert happened, f"{self.node} was never at {label}"
             return happened[0]
 
-        return told
+        return result
 
     def kill_conductor(self):
-        """kill -9; the name of the conductor."""
+        """Kill the node's conductor (SIGKILL); return its name."""
         name, pid = self.service.conductor(self.node)
         os.kill(pid, signal.SIGKILL)
         self._say(f"{self.node}: killed its conductor {name}")
@@ -220,5 +222,5 @@ class Journey:
 
 
 def fetched(journal, journey, system):
-    """How often the agent of a machine fetched the image of a system."""
+    """Number of times that a machine's agent downloaded the image of a system."""
     return images.whole(journal, urlsplit(journey.image(system)))

@@ -1,4 +1,4 @@
-"""What the lab needs of Debian 12, and what it is for."""
+"""Debian 12 packages that the lab needs."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-#: What must be there -> the packages that bring it; names without a slash are programs.
+#: Required file or program (without a slash) -> packages that have it.
 NEEDED = {
     "qemu-system-x86_64": ("qemu-system-x86", "seabios", "ipxe-qemu"),
     "qemu-img": ("qemu-utils",),
@@ -35,26 +35,26 @@ NEEDED = {
     "busybox": ("busybox-static",),
     "ip": ("iproute2",),
 }
-#: Programs for administrators are not on everybody's path.
+#: Programs for administrators are not on every user's path.
 _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 
 
 def program(name):
-    """Where a program is; None when it is missing."""
+    """Path of a program; None when it is missing."""
     return shutil.which(name, path=_PATH)
 
 
 def missing():
-    """The packages that are to be installed, sorted."""
+    """Packages to install, sorted."""
     found = set()
-    for what, packages in NEEDED.items():
-        if not (Path(what).exists() if "/" in what else program(what)):
+    for path, packages in NEEDED.items():
+        if not (Path(path).exists() if "/" in path else program(path)):
             found.update(packages)
     return sorted(found)
 
 
 def install(say):
-    """Install what is missing, and say it before. Raises LookupError where that cannot be done."""
+    """Install missing packages, after announcing them. Raises LookupError if that is impossible."""
     wanted = missing()
     if not wanted:
         return

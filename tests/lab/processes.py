@@ -1,8 +1,7 @@
 """
-The lab's processes: started apart from whoever starts them, and all found again by their folder.
+Processes of the lab: detached from their parent, and found again by the lab's folder.
 
-Each has the lab's folder as HOME or in `LAB_FOLDER`: what the lab ends is what has one of these, and
-nothing else.
+Each has the lab's folder as HOME or in `LAB_FOLDER`; the lab ends these processes and no others.
 """
 
 import os
@@ -14,18 +13,18 @@ from pathlib import Path
 
 from tests.support.fleet import until
 
-#: Seconds to end by themselves.
+#: Seconds that processes have to end after SIGTERM.
 GRACE = 15.0
 
 
-def nobody():
-    """Popen's arguments of a user who owns nothing."""
+def unprivileged():
+    """Popen's arguments of the user `nobody`."""
     owner = pwd.getpwnam("nobody")
     return {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
 
 
 class Processes:
-    """Those of one folder."""
+    """Processes of one folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -42,7 +41,7 @@ class Processes:
             )  # fmt: skip
 
     def running(self):
-        """The pids of all that run."""
+        """Pids of the running processes."""
         marks = {f"LAB_FOLDER={self.folder}", f"HOME={self.folder}"}
         found = set()
         for path in Path("/proc").glob("[0-9]*"):
@@ -53,18 +52,18 @@ class Processes:
         return found
 
     def end(self):
-        """End them all; what does not end by itself is killed."""
-        for sent in (signal.SIGTERM, signal.SIGKILL):
+        """End the processes; kill those that ignore SIGTERM."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in self.running():
                 with suppress(ProcessLookupError):
-                    os.kill(pid, sent)
+                    os.kill(pid, number)
             with suppress(AssertionError):
                 until(lambda: self._reap() or not self.running(), "the end", GRACE)
                 return
 
     @staticmethod
     def _reap():
-        """Forget children that have ended: they count as running until somebody asks."""
+        """Reap zombies, which count as running."""
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

@@ -1,7 +1,7 @@
 """
-The deploy ramdisk: Debian's kernel, and what boots into the ironic-python-agent from PyPI.
+The deploy ramdisk: Debian's kernel, and a system that starts the ironic-python-agent from PyPI.
 
-It has no init system, so that an emulated processor gets to the agent in half a minute.
+It has no init system, so that an emulated processor starts the agent within half a minute.
 """
 
 import shutil
@@ -25,31 +25,31 @@ sys.exit(run())
 
 @dataclass(frozen=True, slots=True)
 class Ramdisk:
-    """kernel, initramfs: files. root: the same system unpacked. modules: a folder of all modules."""
+    """Files of a deploy ramdisk."""
 
     kernel: Path
     initramfs: Path
-    root: Path
-    modules: Path
+    root: Path  # the initramfs, unpacked
+    modules: Path  # folder of all kernel modules
 
 
 def lines(name):
-    """The words of a list, without its comments."""
+    """Words of a list, without its comments."""
     text = (HERE / name).read_text()
     return [word for line in text.splitlines() for word in line.partition("#")[0].split()]
 
 
 def run(*command, **about):
-    """Run a command. Raises RuntimeError with the end of what it said."""
+    """Run a command; return its output. Raises RuntimeError with the end of its messages."""
     done = subprocess.run(command, check=False, capture_output=True, timeout=900, **about)
     if done.returncode:
-        said = (done.stderr or done.stdout or b"").decode(errors="replace")[-800:]
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {said}")
+        messages = (done.stderr or done.stdout or b"").decode(errors="replace")[-800:]
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {messages}")
     return done.stdout
 
 
 def build(say):
-    """The ramdisk, from the cache if it has been built before."""
+    """Build the ramdisk, or take it from the cache."""
     system = _system(say)
     with cache.kept("ramdisk", HERE, REQUIREMENTS, Path(__file__), SUITE) as (folder, made):
         found = Ramdisk(
@@ -63,7 +63,7 @@ def build(say):
 
 
 def _system(say):
-    """A folder with Debian's packages in it."""
+    """Folder with Debian's packages, unpacked."""
     with cache.kept("system", HERE / "packages.list", SUITE) as (folder, made):
         if not made:
             say("fetching the ramdisk's packages (a minute or two)")
@@ -84,7 +84,7 @@ def _modules_of(system):
 
 
 def _fill(system, ramdisk):
-    """Everything but the kernel, unpacked."""
+    """Unpack everything but the kernel."""
     root, release = ramdisk.root, ramdisk.modules.name
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
@@ -105,7 +105,7 @@ def _fill(system, ramdisk):
     (root / "etc/resolv.conf").write_text("")
     run("mknod", "-m600", str(root / "dev/console"), "c", "5", "1")
     run("chroot", str(root), "depmod", "-a", release)
-    # what is compiled here need not be at each start, where it takes the processor a minute
+    # compile now: at each start it would take an emulated processor a minute
     subprocess.run(
         ["chroot", root, "python3", "-m", "compileall", "-q",
          "--invalidation-mode", "unchecked-hash", "/usr/lib", "/usr/local/lib"],
@@ -153,14 +153,14 @@ def _put_modules(system, root, modules):
 
 
 def needed(system, release, names):
-    """Paths of kernel modules and of those that they need, in the order to load them."""
+    """Paths of kernel modules and of their dependencies, in the order to load them."""
     found = {}
     for name in names:
-        asked = subprocess.run(
+        listing = subprocess.run(
             ["chroot", system, "modprobe", "-S", release, "--show-depends", name],
             check=False, capture_output=True, text=True,
         )  # fmt: skip
-        for line in asked.stdout.splitlines():
+        for line in listing.stdout.splitlines():
             if line.startswith("insmod"):
                 path = line.split()[1]
                 found.setdefault(path if path.startswith("/usr") else f"/usr{path}")

@@ -1,4 +1,4 @@
-"""The service as the lab runs it: `ingot up` with two conductors, and the real command line."""
+"""The service in the lab: `ingot up` with two conductors, and the real command line."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from tests.lab.hypervisor import HOST
 from tests.support.fleet import ROOT, until
 from tests.support.ports import free_port
 
-#: What the machines' view of this host makes necessary, and what keeps phases short: agents look
-#: for disks of 4 GiB, which the machines do not have, before they call.
+#: Addresses as the machines see them, and settings that keep phases short: agents wait for disks
+#: of 4 GiB, which the machines lack, before their first heartbeat.
 SETTINGS = """
 [DEFAULT]
 log_format = "text"
@@ -27,6 +27,8 @@ clean_callback_timeout = {patience}
 rescue_callback_timeout = {patience}
 inspect_wait_timeout = {patience}
 file_url_allowed_paths = ["{images}"]
+fetch_denied_networks = []
+verify_ca_allowed_paths = ["{folder}", "{images}"]
 heartbeat_interval = 1
 heartbeat_timeout = 6
 lease_ttl = 4
@@ -57,13 +59,11 @@ kernel_append_params = "console=ttyS0 nofb mitigations=off quiet ipa-disk-wait-a
 
 
 class Refused(Exception):
-    """The command line ended with an error; what it said."""
+    """The command line ended with an error; its message."""
 
 
 class Service:
-    """
-    `ingot up` in a folder. url: of its API. conductors: name -> pid.
-    """
+    """`ingot up` in a folder."""
 
     def __init__(self, folder, processes, ramdisk):
         self.folder, self._processes, self._ramdisk = folder, processes, ramdisk
@@ -71,11 +71,11 @@ class Service:
         self.url = f"http://127.0.0.1:{self.api}"
         self._pids = folder / "up.json"
         self._up = self._files = None
-        #: what DHCP tells machines to boot
+        # URL that DHCP offers to machines
         self.bootfile = f"http://{HOST}:{self.http}/boot.ipxe"
 
     def start(self, patience=600):
-        """Until it is ready. patience: seconds to wait for agents."""
+        """Start the service, and wait until it is ready. patience: seconds to wait for agents."""
         config = self.folder / "ingot.toml"
         config.write_text(
             SETTINGS.format(
@@ -86,7 +86,7 @@ class Service:
         )  # fmt: skip
         self._pids.unlink(missing_ok=True)
         ingot = (sys.executable, "-m", "workers.cli")
-        # its URL is that of the machines, so `ingot up` takes it for a server of the site
+        # its URL has the machines' address, so `ingot up` takes it for an external server
         self._files = self._processes.start("files", *ingot, "files", "--config", config, cwd=ROOT)
         self._up = self._processes.start(
             "ingot", *ingot, "up", "--config", config, "--data-dir", self.folder / "ingot",
@@ -110,7 +110,7 @@ class Service:
             process.wait(60)
 
     def conductor(self, node):
-        """(name, pid) of the conductor that a node belongs to."""
+        """(name, pid) of the conductor that owns a node."""
         name = self.get(f"nodes/{node}")["conductor"]
         return name, json.loads(self._pids.read_text())["conductors"][name]
 
@@ -123,7 +123,7 @@ class Service:
         return answer.json()
 
     def baremetal(self, *words):
-        """What the `baremetal` command prints, decoded. Raises Refused."""
+        """Output of the `baremetal` command, decoded. Raises Refused."""
         command = [Path(sys.executable).with_name("baremetal"), *map(str, words)]
         shows = words[1] in ("create", "show", "list")
         done = subprocess.run(
@@ -136,7 +136,7 @@ class Service:
         return json.loads(done.stdout) if shows else done.stdout
 
     def step(self, node):
-        """The label of the step that a node is at; None when it is at none."""
+        """Label of a node's current step; None without one."""
         found = self.get(f"nodes/{node}/operations")["operations"]
         if not found or found[0]["finished_at"]:
             return None

@@ -1,7 +1,7 @@
 """
-Systems of tenants: whole disks that boot with BIOS and UEFI, and tell the console who they are.
+Systems of tenants: disk images that boot with BIOS and UEFI, and print their name to the console.
 
-Built without mounting anything: one partition, an EFI system partition that a BIOS may boot, too.
+Built without mounts: one partition, an EFI system partition that a BIOS can boot, too.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ boot
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """path: of a qcow2 or raw file."""
+    """A disk image."""
 
-    path: Path
+    path: Path  # qcow2 or raw
 
     @property
     def sha256(self):
@@ -47,9 +47,9 @@ class Image:
 
 def build(ramdisk, system, say):
     """
-    The images of a system of this name: as qcow2, as raw.
+    Build the images of a system of this name: (qcow2, raw).
 
-    ramdisk: whose kernel it boots.
+    ramdisk: source of the kernel.
     """
     made_of = (HERE, Path(__file__), ramdisk.kernel, system)
     with cache.kept(f"tenant-{system}", *made_of) as (folder, made):

@@ -1,4 +1,4 @@
-"""What the lab shows while it runs: a live table on a terminal, plain lines anywhere else."""
+"""Display of a running lab: a live table on a terminal, plain lines elsewhere."""
 
 import threading
 import time
@@ -11,12 +11,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-#: What stays below the table.
+#: Lines below the table.
 EVENTS = 8
 
 
 class View:
-    """say: tells what has happened. times: of all journeys, at the end."""
+    """Display of events and machines."""
 
     def __init__(self):
         self.console = Console()
@@ -56,12 +56,13 @@ class View:
         table = Table("machine", "phase", "provision state", "step", "console", expand=True)
         for each in journeys:
             state, step = _where(service, each.node)
-            said = each.machine.said(max(0, each.machine.mark() - 400)).splitlines() or [""]
-            table.add_row(each.node, each.doing, state, step, Text(said[-1][-60:]))
+            output = each.machine.output(max(0, each.machine.mark() - 400))
+            last = (output.splitlines() or [""])[-1]
+            table.add_row(each.node, each.doing, state, step, Text(last[-60:]))
         return Group(table, *(Text(line) for line in self._events))
 
     def table(self, journeys):
-        """Seconds of each phase, machine by machine."""
+        """Print the seconds of each phase of each machine."""
         phases = list(dict.fromkeys(name for each in journeys for name in each.times))
         table = Table("phase", *(each.node for each in journeys), title="seconds")
         for name in phases:

@@ -1,6 +1,6 @@
 """
-`make model`: the protocol in a larger world. Each fault alone and each two together, also twice the
-same; and two releases in one fleet. Arguments: only the worlds whose name has one of these in it.
+`make model`: the protocol in a larger world. Each fault alone and each pair of faults, also the same
+fault twice; and two releases in one fleet. Arguments: only worlds whose name contains one of these.
 """
 
 import gc
@@ -16,12 +16,12 @@ from tests.model.state import EXCHANGE, FAULTS
 
 
 def worlds() -> Iterator[tuple[str, World, bool]]:
-    """Each with its name; and whether it is to end with one conductor left, too."""
+    """Yield (name, world, whether to check as well that it ends with one conductor left)."""
     for fault in FAULTS:
         yield f"three steps, {fault}", World(faults=(fault,)), True
     for fault in FAULTS:
-        beside = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
-        yield f"releases 1 and 2, {fault}", beside, True
+        releases = World(faults=(fault,), last=1, releases=(1, 2), needs=2, unaware=True)
+        yield f"releases 1 and 2, {fault}", releases, True
     for releases in ((1, 2), (2, 2)):
         faults = ("death", EXCHANGE)
         one, two = releases
@@ -34,7 +34,7 @@ def worlds() -> Iterator[tuple[str, World, bool]]:
 
 
 def main() -> int:
-    gc.disable()  # states make no cycles, and are many
+    gc.disable()  # states form no cycles, and there are many of them
     wanted = sys.argv[1:] or [""]
     for name, world, alone in worlds():
         if not any(each in name for each in wanted):

@@ -2,7 +2,7 @@
 An explicit-state model checker: every state that can be reached, breadth first.
 
 A model is a set of initial states and a function from a state to its edges. States are hashable
-values. As the search is breadth first, the trace to what is wrong is one of the shortest.
+values. As the search is breadth first, the trace to a violation is one of the shortest.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -13,22 +13,19 @@ S = TypeVar("S", bound=Hashable)
 
 
 class Edge(NamedTuple):
-    """
-    One atomic action. fair: it happens in the end when it stays possible, without anybody's doing;
-    faults, and what merely may happen, are not fair.
-    """
+    """One atomic action."""
 
     label: str
-    fair: bool
+    fair: bool  # it happens eventually if it stays possible; faults are not fair
     to: Hashable
 
 
 @dataclass
 class Broken(Exception):
-    """An invariant does not hold; trace: the actions that lead there, and the state."""
+    """An invariant is violated."""
 
     what: str
-    trace: list[str]
+    trace: list[str]  # the actions that lead to the state
     state: Hashable
 
     def __str__(self) -> str:
@@ -38,11 +35,12 @@ class Broken(Exception):
 
 @dataclass(slots=True)
 class Graph:
-    """What was reached. came: how each state was reached first, (index of the one before, label)."""
+    """The reached states."""
 
     states: list[Hashable] = field(default_factory=list)
+    #: for each state, how it was reached first: (index of the state before, label)
     came: list[tuple[int, str]] = field(default_factory=list)
-    #: for each state, those that lead to it by a fair action
+    #: for each state, the indexes of states that lead to it by a fair action
     fairly_from: list[list[int]] = field(default_factory=list)
     edges: int = 0
 
@@ -62,9 +60,9 @@ def explore(
     canonical: Callable[[S], S] = lambda state: state,
 ) -> Graph:
     """
-    All that is reachable from the initial states, each with a label. Raises Broken.
+    Explore all states that are reachable from the initial ones, (label, state). Raises Broken.
 
-    canonical: the state that stands for all that cannot be told from a given one.
+    canonical: returns the representative of the states that are equivalent to a given one.
     """
     graph, index = Graph(), {}
 
@@ -99,10 +97,10 @@ def explore(
 
 def check_that_it_ends(graph: Graph, over: Callable[[S], bool]) -> None:
     """
-    From every state some fair continuation, without a further fault, leads to the end.
+    Check that from every state some fair continuation, without a further fault, leads to the end.
 
-    Fair actions lead from reachable states to reachable ones. So wherever they have led, the end
-    stays possible, and who is strongly fair gets there. Raises Broken.
+    Fair actions lead from reachable states to reachable ones. So the end stays possible after them,
+    and a strongly fair system reaches it. Raises Broken.
     """
     ends = bytearray(len(graph.states))
     pending = [index for index, state in enumerate(graph.states) if over(state)]
@@ -115,4 +113,4 @@ def check_that_it_ends(graph: Graph, over: Callable[[S], bool]) -> None:
                 pending.append(before)
     stuck = ends.find(0)
     if stuck >= 0:
-        raise Broken("nobody drives it", graph.trace(stuck), graph.states[stuck])
+        raise Broken("no conductor drives the operation", graph.trace(stuck), graph.states[stuck])

@@ -1,4 +1,4 @@
-"""What must hold in every state, and of every action."""
+"""Invariants of states and of actions; each violation has the words of docs/protocol.md."""
 
 from tests.model.checker import Edge
 from tests.model.protocol import World
@@ -29,40 +29,40 @@ from tests.model.state import (
 
 
 def wrong(world: World, state: State) -> str | None:
-    """What does not hold in a state, if anything."""
+    """Return the violation in a state, if any."""
     row = state.row
     if state.restored and not world.rows:
         return _might_be_written(world, state)
     if row.state != QUEUED and not row.admitted:
-        return "nothing is claimed before it is admitted"
+        return "a claim before the admission"
     if row.reserved != (row.state in BUSY):
-        return "the node is reserved exactly while its operation is queued or running"
+        return "the reservation does not match the operation's state"
     if (row.state == RUNNING) != (row.claimed_by is not None and row.state not in (WAITING, *OVER)):
-        return "a running operation has a claimant, a queued one has none"
+        return "a running operation has no claimant, or another operation has one"
     holders = sum(
         each.at in ATTEMPTING and world.holds(row, which, each)
         for which, each in enumerate(state.threads)
     )
     if holders > 1:
-        return "at most one attempt may record"
+        return "two attempts may record"
     if sum(each.valid for each in state.threads) > 1 and not state.emptied:
-        return "while Redis keeps what it holds, at most one thread trusts its lease"
+        return "two threads trust their lease"  # an emptied Redis may grant a second one
     if row.state == RUNNING and not holders and not _is_abandoned(state):
-        return "a claim of a living process has its attempt"
+        return "a claim of a live process has no attempt"
     return None
 
 
 def _might_be_written(world: World, state: State) -> str | None:
-    """Whatever the rows may be, and the attempts."""
+    """Return the violation for any content of the restored rows."""
     for which, conductor in enumerate(world.threads):
         sure = any(world.trusts(state, which, where) for where in ("claim", "record"))
         if sure and state.conductors[conductor].life == UP:
-            return "nobody takes a restored database for the newest"
+            return "a conductor trusts a restored database"
     return None
 
 
 def _is_abandoned(state: State) -> bool:
-    """A claim may be without its attempt: dead, hung, or the lease was lost to another."""
+    """Whether a claim may lack its attempt: claimant dead or hung, or its lease lost to another."""
     claimant = state.row.claimed_by
     assert claimant is not None
     gone = state.conductors[claimant[0]]
@@ -72,24 +72,24 @@ def _is_abandoned(state: State) -> bool:
 
 
 def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C901 - one branch per invariant
-    """What is wrong with an action, if anything."""
+    """Return the violation by an action, if any."""
     to = edge.to
     assert isinstance(to, State)
     if to.restored and not state.restored:
-        return None  # the rows are what they were
+        return None  # the rows are those of the backup
     if state.restored and not to.restored and state.worked and to.row.state not in OVER:
-        return "what was worked on since the backup is in doubt"
+        return "an operation with work since the backup continues"
     sent = to.messages - state.messages
-    # the next link follows a claim that was admitted, whatever a restored row says since
+    # the next link follows an admitted claim, even if a restored row says otherwise
     follows = edge.label.endswith(NEXT_LINK)
     if sent and not (to.row.admitted or world.unaware or (state.restored and follows)):
-        return "nothing is sent before it is admitted"
+        return "an operation is sent before its admission"
     what = None if to.row is state.row else _wrong_in_the_row(state, to)
     if what:
         return what
     for to_whom, *_ in sent if world.needs > 1 else ():
         if to.conductors[to_whom].release < world.needs:
-            return "nothing is sent to who does not understand it"
+            return "a message to a conductor that does not understand it"
     for which, (then, now) in enumerate(zip(state.threads, to.threads, strict=True)):
         if then is now:
             continue
@@ -104,16 +104,16 @@ def wrong_edge(world: World, state: State, edge: Edge) -> str | None:  # noqa: C
 def _wrong_in_the_row(state: State, to: State) -> str | None:
     before, after = state.row, to.row
     if after.fence < before.fence:
-        return "the fence only grows"
-    handed_out = after.state == QUEUED and before.state in (RUNNING, WAITING) and (
+        return "the fence decreases"
+    dispatched = after.state == QUEUED and before.state in (RUNNING, WAITING) and (
         after.claimed_by is None and after.claim is None
     )  # fmt: skip
-    if handed_out and after.fence == before.fence:
-        return "each handing out has a fence of its own"
+    if dispatched and after.fence == before.fence:
+        return "two dispatches have one fence"
     if after.cursor != before.cursor:
         went_back = after.cursor < before.cursor and after.fence > before.fence
         if not (went_back or after.cursor == before.cursor + 1):
-            return "the cursor goes on by one, or back under a new fence"
+            return "the cursor skips a step, or goes back under the same fence"
     return None
 
 
@@ -123,24 +123,24 @@ def _wrong_with_a_thread(  # noqa: C901 - one branch per invariant
     row, conductor = state.row, state.conductors[world.threads[which]]
     if then.at == LEASED and now.at in (CLAIMED, UNSURE):
         if state.restored:
-            return "nothing is claimed in a restored database"
+            return "a claim in a restored database"
         if then.fence != row.fence:
-            return "a message of an old fence claims nothing"
+            return "a message of an old fence claims"
         if then.cursor != row.cursor:
-            return "what is claimed is the step of the message"
+            return "the claimed step is not the message's"
         if row.state != QUEUED:
-            return "what another attempt has claimed is not claimed"
+            return "a claimed step is claimed again"
         if not world.understands(conductor):
-            return "what is of a newer release is not claimed"
+            return "an operation of a newer release is claimed"
     if then.at == CLAIMED and now.at == CHECKED:
         if not then.valid and to.lease != world.key(state, which):
-            return "an order is given only under a lease"
+            return "an order is given without a lease"
         if not then.valid and then.fence != row.fence:
-            return "who was given up for dead gives no order but the one that it was about to give"
+            return "a conductor that was declared dead gives more than its pending order"
     if then.at == IDLE and now.at == GOT and world.needs > 1:
         taken = _taken(world, state, to, which)
         if any(message[3] > conductor.release for message in taken):
-            return "no message of a newer release is read"
+            return "a message of a newer release is read"
     return None
 
 
@@ -149,11 +149,11 @@ def _wrong_in_the_record(state: State, to: State, which: int, then: Thread) -> s
     if then.at not in (ACTED, FREED) or after.written == before.written:
         return None
     if state.restored:
-        return "nothing is recorded in a restored database"
+        return "a record in a restored database"
     if before.claim != token(which, then) or before.fence != then.fence:
-        return "the record of a stale attempt is refused"
+        return "a stale attempt records"
     if before.written >= then.cursor:
-        return "a step is recorded once per handing out"
+        return "a step is recorded twice per dispatch"
     return None
 
 
@@ -163,7 +163,7 @@ def _taken(world: World, state: State, to: State, which: int) -> frozenset[Messa
 
 
 def _dropped(world: World, state: State, to: State, which: int) -> str | None:
-    """What is of a newer release goes on to one who can read it, if there is one."""
+    """Return the violation if an operation is dropped although a capable conductor exists."""
     then, now, row = state.threads[which], to.threads[which], to.row
     if world.needs == 1 or row.state != QUEUED or not row.admitted or not world.able(state):
         return None
@@ -174,5 +174,5 @@ def _dropped(world: World, state: State, to: State, which: int) -> str | None:
     refused = then.at == LEASED and now.at == HANDED
     on_its_way = any(each[1:3] == (row.fence, row.cursor) for each in to.messages)
     if (newer or refused) and not on_its_way:
-        return "what is of a newer release is handed on"
+        return "an operation of a newer release is not redispatched"
     return None

@@ -3,8 +3,8 @@ The protocol of docs/protocol.md as a model: conductors, one node, and one opera
 
 Step 0 boots the agent and is plain; step 1 gives it a command, waits for it, and goes back to step
 0 when its conductor dies; step 2 ends the operation. Between any two actions a process may die,
-stop, or be delayed for as long as anybody likes. There is no clock: what a timeout allows may
-happen as soon as its cause is there.
+stop, or be delayed for any time. There is no clock: the effect of a timeout may happen as soon as
+its cause is present.
 """
 
 from collections.abc import Iterator
@@ -38,28 +38,23 @@ from tests.model.state import (
 
 @dataclass(frozen=True)
 class World:
-    """
-    threads: the conductor of each. faults: what may happen, as often as it is named, at any moment.
-    messages: most under way at once. releases: of the conductors; needs: the one that the
-    operation needs. rows: what a restored database has in its rows counts, too; else only who would
-    write into it. without: the name of what the protocol lacks, to see it fail. fired: the events of
-    the operation so far, each with the state that it began in.
-    """
+    """Parameters of the model."""
 
-    threads: tuple[int, ...] = (0, 1)
-    faults: tuple[str, ...] = ()
+    threads: tuple[int, ...] = (0, 1)  # conductor of each thread
+    faults: tuple[str, ...] = ()  # each may happen once, at any moment
     last: int = 2  # position of the last step; 1: the step that waits ends the operation
     deaths: int = 2  # of a step, until it fails
-    messages: int = 1  # most that are under way at once
-    releases: tuple[int, ...] = (1, 1)
-    needs: int = 1
-    unaware: bool = False  # a conductor of the release before there was admission is in the fleet
-    rows: bool = True
-    without: str = ""
+    messages: int = 1  # most messages under way at a time
+    releases: tuple[int, ...] = (1, 1)  # of the conductors
+    needs: int = 1  # release that the operation needs
+    unaware: bool = False  # a conductor of a release without admission is in the fleet
+    rows: bool = True  # check the rows of a restored database, too; False: only attempts to write
+    without: str = ""  # part of the protocol to leave out, so that it breaks
+    #: events of the operation so far, each with the state before it
     fired: set[tuple[str | None, OperationEvent]] = field(default_factory=set, compare=False)
 
     def start(self) -> State:
-        """The API has committed the intent; it queues until there is a slot."""
+        """State after the API has committed the intent; the operation queues until there is a slot."""
         submitted = self.moved(Row(state=None), OperationEvent.SUBMIT, Actor.API, admitted=False)
         return State(
             submitted,
@@ -71,13 +66,13 @@ class World:
             faults=self.faults,
         )
 
-    # --- the row, and what is asked of it
+    # --- conditions on the row
 
     def moved(
         self, row: Row, event: OperationEvent, actor: Actor = Actor.CONDUCTOR, **fields: object
     ) -> Row:
         """
-        The row after an event of the table in `app.operation_states`.
+        Return the row after an event of the table in `app.operation_states`.
 
         Raises IllegalTransition where the table has no such row, unless the protocol lacks a part.
         """
@@ -108,8 +103,8 @@ class World:
 
     def trusts(self, state: State, which: int, where: str) -> bool | None:
         """
-        What a conductor's water mark says of the database when it writes; where: the claim or the
-        record. None: nothing, so that it waits for its next sign of life.
+        Whether a conductor's watermark lets it trust the database when it writes; where: the claim
+        or the record. None: undecided, so that it waits for its next heartbeat.
         """
         if not state.restored:
             return True
@@ -126,11 +121,11 @@ class World:
         return conductor.release >= self.needs
 
     def key(self, state: State, which: int) -> Key:
-        """What a thread's lease holds."""
+        """Value of a thread's lease."""
         conductor = self.threads[which]
         return conductor, state.conductors[conductor].incarnation, state.threads[which].fence
 
-    # --- who drives
+    # --- dispatch
 
     def handed_out(
         self, state: State, row: Row, event: OperationEvent, actor: Actor
@@ -160,8 +155,9 @@ class World:
 
     def sent(self, state: State) -> Iterator[State]:
         """
-        A message more, in the place of the oldest when too many are under way. Without an owner
-        there is none. It is written as the release of its sender does, whichever that is.
+        Yield the states with one more message, which replaces the oldest one at the limit.
+
+        Without an owner there is none. The format is that of its sender's release, any of them.
         """
         row, able = state.row, self.able(state)
         for index in able:
@@ -180,17 +176,17 @@ class World:
 
     def reconcile(self, state: State) -> Iterator[Edge]:  # noqa: C901 - one branch per state of the row
         """
-        What the reconciler does. The wake-up is also done by the API and the waker, the admission
-        by whoever brings an operation or ends another; it may die before it sends.
+        Actions of the reconciler. The resume is also done by the API and the wait monitor, the
+        admission by every process that submits or ends an operation; it may die before it sends.
         """
         row = state.row
         if not row.admitted:
             admitted = state._replace(row=row._replace(admitted=True))
             yield from (Edge("admit, and send", True, to) for to in self.sent(admitted))
-            yield Edge("admit, and die", False, admitted)
+            yield Edge("admit, and die before sending", False, admitted)
             if self.unaware and not self.under_way(state):
                 for to in self.sent(state):
-                    yield Edge("a reconciler of the release before sends it", False, to)
+                    yield Edge("a reconciler of the older release sends it", False, to)
             if self.without != "the wait for admission":
                 return
         if row.state == QUEUED and self.without != "resending" and not self.under_way(state):
@@ -229,7 +225,7 @@ class World:
             yield Edge("fault: silent agent, the wait expires", False, expired)
 
     def under_way(self, state: State) -> bool:
-        """To send it once more would change nothing: a message may be repeated as it is."""
+        """Whether the same message is under way, so that sending it again changes nothing."""
         return any(
             message[1:3] == (state.row.fence, state.row.cursor)
             and state.conductors[message[0]].fresh
@@ -252,14 +248,14 @@ class World:
         return self.over(state, OperationEvent.FAIL, Actor.RECONCILER)
 
     def over(self, state: State, event: OperationEvent, actor: Actor = Actor.CONDUCTOR) -> State:
-        """The operation has ended, and the node is released."""
+        """State after the end of the operation: the node is released."""
         left = ended(state, self.moved(state.row, event, actor).state)
         kept = self.without == "freeing the node at the end"
         return left._replace(row=left.row._replace(reserved=kept))
 
-    # --- what is to come of it
+    # --- the end
 
     def settled(self, state: State) -> bool:
-        """It has ended, or waits for a conductor of a release that nobody who runs is of."""
-        nobody = not any(each.life == UP and self.understands(each) for each in state.conductors)
-        return state.row.state in OVER or (nobody and self.needs > 1)
+        """Whether the operation has ended, or waits for a conductor of a release that none has."""
+        capable = any(each.life == UP and self.understands(each) for each in state.conductors)
+        return state.row.state in OVER or (not capable and self.needs > 1)

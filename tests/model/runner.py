@@ -1,4 +1,4 @@
-"""What is checked of a world."""
+"""Checks of a world."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -12,10 +12,10 @@ from tests.model.symmetry import canonical
 
 def check(world: World, *, alone: bool = False) -> int:
     """
-    Explore a world; the number of its states. Raises Broken.
+    Explore a world; return the number of its states. Raises Broken.
 
-    It ends from wherever it may have come, when no more faults happen. alone: also when, at any
-    moment, all messages are lost and all conductors but one die for good.
+    The operation must end from every state without further faults. alone: also if, at any moment,
+    all messages are lost and all conductors but one die for good.
     """
     graph = reached(world, [("start", world.start())])
     check_that_it_ends(graph, world.settled)
@@ -33,9 +33,9 @@ def reached(
     one: Callable[[State], State] = canonical,
 ) -> Graph:
     """
-    All states that can be reached. Raises Broken.
+    Explore all reachable states. Raises Broken.
 
-    fairly: only by what happens without a fault. one: the state that stands for several.
+    fairly: only by fair actions. one: returns the representative of equivalent states.
     """
 
     def edges(state: State) -> Iterator[Edge]:

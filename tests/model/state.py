@@ -1,4 +1,4 @@
-"""What a state of the protocol's model is made of."""
+"""State of the protocol's model."""
 
 from typing import NamedTuple
 
@@ -7,26 +7,26 @@ from app.models import OperationState
 BOOT, COMMAND = 0, 1
 QUEUED, RUNNING, WAITING = OperationState.QUEUED, OperationState.RUNNING, OperationState.WAITING
 SUCCEEDED, FAILED = OperationState.SUCCEEDED, OperationState.FAILED
-#: A conductor dies, or is stopped and goes on; Redis is emptied; a message is lost, or repeated; the
+#: A conductor dies, or is stopped and continues; Redis is emptied; a message is lost, or repeated; the
 #: answer to a commit is lost; a call never returns, or only after its deadline; the agent is silent,
-#: or calls before it is done; a conductor is told to stop; the database is restored from a backup.
+#: or calls before it is done; a conductor is drained; the database is restored from a backup.
 FAULTS = (
     "death", "stop", "flush", "loss", "repetition", "answer", "hanging", "slowness", "silence",
     "impatience", "leaving", "restore",
 )  # fmt: skip
-#: Beside them, where two releases are in the fleet: a conductor is started anew as the other one.
+#: A further fault in a fleet of two releases: a conductor restarts as the other release.
 EXCHANGE = "exchange"
 BUSY, OVER = (QUEUED, RUNNING), (SUCCEEDED, FAILED)
 UP, STOPPED, DEAD = "up", "stopped", "dead"
 
-#: Where a thread stands: before it takes the lease, claims, claims again, checks, acts, writes;
-#: gives back the lease after an advance; sends the next link; hands over what follows; or drops
-#: what it has handed on.
+#: Next action of a thread: take the lease, claim, claim again, check, act, write; give back the
+#: lease after an advance; send the next link; redispatch at a drain; or drop an operation that it
+#: has redispatched.
 IDLE, GOT, LEASED, UNSURE, CLAIMED, CHECKED, ACTED, FREED, ADVANCED, FOLLOWING, LEAVING, HANDED = (
     "idle", "got", "leased", "unsure", "claimed", "checked", "acted", "freed", "advanced",
     "following", "leaving", "handed",
 )  # fmt: skip
-#: What a thread does last that has recorded a step, where the operation goes on.
+#: Last action of a thread that has recorded a step, if the operation continues.
 NEXT_LINK = "send the next link"
 ATTEMPTING = (UNSURE, CLAIMED, CHECKED, ACTED, FREED)
 
@@ -35,15 +35,15 @@ Message = tuple[int, int, int, int]  # conductor, fence, cursor; the release tha
 Token = tuple[int, int, int]  # thread, fence, cursor: names an attempt
 Key = tuple[int, int, int]  # conductor, incarnation, fence: the value of the lease
 
-#: What a conductor's water mark says of the database, once that was restored: that it is older; nothing,
-#: as it was last raised before the backup, long ago; or, wrongly, that it is the newest.
+#: Verdict of a conductor's watermark on a restored database: it is older; no verdict, as the mark was
+#: last raised long before the backup; or, wrongly, that it is the newest.
 ABOVE, OLD, FOOLED = "above", "old", "fooled"
 
 
 class Row(NamedTuple):
-    """What the database holds. written: ghost, the highest cursor recorded under this fence."""
+    """The operation and its node in the database."""
 
-    state: OperationState | None = QUEUED  # None: it is not written down yet
+    state: OperationState | None = QUEUED  # None: it is not submitted yet
     cursor: int = 0
     fence: int = 1
     claimed: int = -1
@@ -53,57 +53,48 @@ class Row(NamedTuple):
     deaths: tuple[int, ...] = (0, 0, 0)
     called: bool = False  # the agent has called since the claim
     admitted: bool = True
-    written: int = -1
+    written: int = -1  # ghost: the highest cursor recorded under this fence
 
 
 class Thread(NamedTuple):
-    """A thread of a conductor. valid: it takes its lease for its own without asking."""
+    """A thread of a conductor."""
 
     at: str = IDLE
     fence: int = 0
     cursor: int = 0
-    done: bool = False  # what came of its attempt: Done or Wait
-    valid: bool = False
+    done: bool = False  # outcome of its attempt: Done, else Wait
+    valid: bool = False  # it trusts its lease without a read from Redis
 
 
 class Conductor(NamedTuple):
-    """
-    fresh: its heartbeat in the database is younger than the timeout. mark: ABOVE, if it was raised
-    since the backup. asked: stopped between its question to Redis and its sign of life, and what
-    the answer was: ABOVE, or OLD.
-    """
+    """A process of a conductor."""
 
     life: str = UP
     incarnation: int = 0
-    fresh: bool = True
+    fresh: bool = True  # its heartbeat in the database is younger than the timeout
     release: int = 1
-    mark: str = ABOVE
-    asked: str = ""
+    mark: str = ABOVE  # ABOVE: raised since the backup
+    answer: str = ""  # ABOVE or OLD: it was stopped between this answer of Redis and its heartbeat
 
 
 class State(NamedTuple):
-    """
-    hung: the lease of a call that never returns, whose process lives. faults: those that may still
-    come, as often as named; emptied, stopped: ghosts, whether that fault has been. backed_up: there is
-    a backup; backup: the row in it; touched: since then Redis has taken down that work begins;
-    worked: a ghost, whether it has. restored: it is the row again, and nobody has said so yet.
-    """
+    """The whole system."""
 
     row: Row
     messages: frozenset[Message]
     lease: Key | None
-    hung: Key | None
+    hung: Key | None  # lease of a call that never returns, whose process lives
     threads: tuple[Thread, ...]
     conductors: tuple[Conductor, ...]
     agent: str = "none"  # none, works, done
-    faults: tuple[str, ...] = ()
-    emptied: bool = False
-    stopped: bool = False
+    faults: tuple[str, ...] = ()  # that may still happen, once per occurrence
+    emptied: bool = False  # ghost: this fault has happened
+    stopped: bool = False  # ghost: this fault has happened
     backed_up: bool = False
     backup: Row | None = None
-    touched: bool = False
-    worked: bool = False
-    restored: bool = False
+    touched: bool = False  # Redis has a note of work since the backup
+    worked: bool = False  # ghost: there was work since the backup
+    restored: bool = False  # the row is the backup's, and no conductor has declared it yet
 
 
 def token(which: int, thread: Thread) -> Token:
@@ -111,7 +102,7 @@ def token(which: int, thread: Thread) -> Token:
 
 
 def is_over(row: Row, which: int, thread: Thread) -> bool:
-    """An attempt has written already, and the answer to its commit was lost."""
+    """Whether an attempt has recorded already, and the answer to its commit was lost."""
     return row.state != RUNNING and row.fence == thread.fence and row.claim == token(which, thread)
 
 
@@ -120,7 +111,7 @@ def is_ended(state: State) -> bool:
 
 
 def ended(state: State, how: OperationState | None) -> State:
-    """Nothing that is left in processes or Redis matters any more."""
+    """State after the end: processes and Redis have no further effect."""
     row = Row(how, state.row.cursor, state.row.fence, reserved=False, written=state.row.written)
     idle, calm = (
         tuple(Thread() for _ in state.threads),
@@ -130,7 +121,7 @@ def ended(state: State, how: OperationState | None) -> State:
 
 
 def spent(state: State, fault: str) -> State:
-    """A fault has been; an emptied Redis, say, is not emptied again."""
+    """Remove one occurrence of a fault, which has happened."""
     at = state.faults.index(fault)
     return state._replace(faults=state.faults[:at] + state.faults[at + 1 :])
 

@@ -1,4 +1,4 @@
-"""What is around the threads: the agent, processes, Redis, time, and the database's past."""
+"""Environment of the threads: the agent, processes, Redis, time, and the restored database."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ from tests.model.threads import work
 
 
 def edges(world: World, state: State) -> Iterator[Edge]:
-    """All that may happen next."""
+    """Yield all possible next actions."""
     if state.row.state in OVER:
         return
     for index, conductor in enumerate(state.conductors):
@@ -48,7 +48,7 @@ def edges(world: World, state: State) -> Iterator[Edge]:
 
 
 def _agent(state: State) -> Iterator[Edge]:
-    """The agent calls when it has ended its command, and now and then before."""
+    """The agent calls after its command has ended, and sometimes before."""
     called = state._replace(row=state.row._replace(called=True))
     if state.agent == "works":
         yield Edge("agent: done, call", True, called._replace(agent="done"))
@@ -63,7 +63,7 @@ def _redis(world: World, state: State) -> Iterator[Edge]:
     for message in state.messages if "loss" in state.faults else ():
         lost = spent(state, "loss")._replace(messages=state.messages - {message})
         yield Edge(f"fault: the message to conductor {message[0]} is lost", False, lost)
-    # what Redis knows of the database's past is not lost at once with the database
+    # the witness in Redis is not lost together with the database
     if "flush" in state.faults and (state.messages or state.lease) and not state.restored:
         empty = spent(state, "flush")._replace(messages=frozenset(), lease=None, emptied=True)
         yield Edge("fault: Redis is emptied", False, empty)
@@ -76,7 +76,7 @@ def _redis(world: World, state: State) -> Iterator[Edge]:
 
 
 def _runs_out(world: World, state: State, lease: Key) -> bool:
-    """Nobody renews it: its holder does not run, or its step's deadline has passed."""
+    """Whether a lease expires: its holder does not run, or its step's deadline has passed."""
     conductor = state.conductors[lease[0]]
     if conductor.life != UP or conductor.incarnation != lease[1]:
         return True
@@ -95,10 +95,10 @@ def _without_lease(world: World, state: State, lease: Key) -> State:
 
 def _database(world: World, state: State) -> Iterator[Edge]:
     """
-    A backup is made, and the database restored from it.
+    Make a backup, and restore the database from it.
 
-    A backup is older than a conductor's timeout when it is restored, and somebody has given a sign
-    of life since, which Redis has been told of.
+    At the restore the backup is older than a conductor's timeout, and Redis has seen a conductor's
+    heartbeat since.
     """
     if "restore" not in state.faults:
         return
@@ -133,17 +133,17 @@ def _fate(world: World, state: State, index: int, conductor: Conductor) -> Itera
     alone = not any(each.life == UP for each in state.conductors)
     if conductor.life == UP:
         raises = state.restored or (state.backed_up and conductor.mark == OLD)
-        if raises or conductor.asked or not conductor.fresh:
-            yield from _sign(world, state, index)
+        if raises or conductor.answer or not conductor.fresh:
+            yield from _heartbeat(world, state, index)
         if "death" in state.faults:
             killed = _killed(world, spent(state, "death"), index)
-            yield now("dies", killed, fair=False, life=DEAD, asked="")
+            yield now("dies", killed, fair=False, life=DEAD, answer="")
         if "stop" in state.faults:
             stopped = spent(state, "stop")._replace(stopped=True)
             yield now("is stopped", stopped, fair=False, life=STOPPED)
             if state.restored or "restore" in state.faults:
-                yield now("is stopped between its question to Redis and its sign of life", stopped,
-                          fair=False, life=STOPPED, asked=_witness(state))  # fmt: skip
+                yield now("is stopped between its read from Redis and its heartbeat", stopped,
+                          fair=False, life=STOPPED, answer=_witness(state))  # fmt: skip
         return
     if conductor.fresh:
         yield now("is silent for too long", state, fair=True, fresh=False)
@@ -154,32 +154,32 @@ def _fate(world: World, state: State, index: int, conductor: Conductor) -> Itera
 
 
 def _witness(state: State) -> str:
-    """What Redis says: that it has seen the database with a higher mark than the backup has."""
+    """Answer of Redis: whether it has seen the database with a higher mark than the backup's."""
     known = state.restored or any(each.mark == ABOVE for each in state.conductors)
     return ABOVE if known and (state.backed_up or state.restored) else OLD
 
 
-def _sign(world: World, state: State, index: int) -> Iterator[Edge]:
-    """A sign of life, the mark raised: it is above the backup's, or the restored one's is low."""
+def _heartbeat(world: World, state: State, index: int) -> Iterator[Edge]:
+    """A heartbeat raises the mark: above the backup's; or it finds the restored mark low."""
     conductor = state.conductors[index]
-    label = f"conductor {index} gives a sign of life"
-    alive = conductor._replace(fresh=True, asked="")
+    label = f"conductor {index} sends a heartbeat"
+    alive = conductor._replace(fresh=True, answer="")
     if not state.restored:
-        mark = conductor.mark if conductor.asked else ABOVE
+        mark = conductor.mark if conductor.answer else ABOVE
         yield Edge(label, True, with_conductor(state, index, alive._replace(mark=mark)))
         return
-    asks = conductor.asked == "" and world.without != "witness at a heartbeat"
-    if asks or ABOVE in (conductor.mark, conductor.asked):
+    asks = conductor.answer == "" and world.without != "witness at a heartbeat"
+    if asks or ABOVE in (conductor.mark, conductor.answer):
         yield from _noticed(world, state, label)
         return
-    dates_from_the_question = conductor.asked and world.without != "date of the mark"
+    dates_from_the_question = conductor.answer and world.without != "date of the mark"
     mark = conductor.mark if dates_from_the_question else FOOLED
     yield Edge(label, True, with_conductor(state, index, alive._replace(mark=mark)))
 
 
 def _noticed(world: World, state: State, label: str) -> Iterator[Edge]:
     """The database is declared restored: for all nodes; or for those that it may be wrong about."""
-    yield Edge(f"{label}; nothing is believed", True, world.over(state, OperationEvent.RESTORE))
+    yield Edge(f"{label}; all nodes in doubt", True, world.over(state, OperationEvent.RESTORE))
     row = state.row
     in_doubt = state.touched or row.state == RUNNING or (row.state == QUEUED and row.admitted)
     if world.rows and not in_doubt and not world.unaware:
@@ -189,8 +189,8 @@ def _noticed(world: World, state: State, label: str) -> Iterator[Edge]:
 
 
 def _born(world: World, state: State, index: int, *, fair: bool) -> Iterator[Edge]:
-    """A conductor starts anew, and registers; it may have become one of the other release."""
-    label = f"conductor {index} starts anew"
+    """A conductor starts again, and registers; it may have become one of the other release."""
+    label = f"conductor {index} starts again"
     if state.restored and world.without != "witness at the start":
         yield from (edge._replace(fair=fair) for edge in _noticed(world, state, label))
         return
@@ -205,7 +205,7 @@ def _born(world: World, state: State, index: int, *, fair: bool) -> Iterator[Edg
 
 
 def _killed(world: World, state: State, index: int) -> State:
-    """A conductor's memory is gone, and what it held in it."""
+    """State after the death of a conductor: its memory is lost."""
     threads = tuple(
         Thread() if world.threads[which] == index else thread
         for which, thread in enumerate(state.threads)
@@ -215,13 +215,13 @@ def _killed(world: World, state: State, index: int) -> State:
 
 
 def stranded(world: World, state: State) -> Iterator[tuple[str, State]]:
-    """All messages are lost and all conductors but one die; no fault comes after that."""
+    """All messages are lost and all conductors but one die; no fault follows."""
     for index, conductor in enumerate(state.conductors):
         if conductor.life != UP:
             continue
         left = state._replace(messages=frozenset(), faults=())
         for other, each in enumerate(state.conductors):
             if other != index:
-                dead = each._replace(life=DEAD, asked="")
+                dead = each._replace(life=DEAD, answer="")
                 left = with_conductor(_killed(world, left, other), other, dead)
         yield f"only conductor {index} is left", left

@@ -1,8 +1,8 @@
 """
-Which states are one: those that differ in names only.
+Equivalence of states: states are equivalent if they differ in names only.
 
-Of fences only the order counts; conductors with a thread each are alike; and what nobody will ever
-look at is nothing.
+Only the order of fences counts; conductors with a thread each are interchangeable; values that are
+never read again are cleared.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from tests.model.state import (
 
 
 def canonical(state: State) -> State:
-    """The one state that stands for all that differ from this one in names only."""
-    state = _numbered_anew(_forgetful(state))
+    """Return the representative of all states that differ from this one in names only."""
+    state = _renumbered_from_one(_forgetful(state))
     if len(state.threads) != len(state.conductors):
         return state
     one, two = zip(state.conductors, state.threads, strict=True)
@@ -38,7 +38,7 @@ def _forgetful(state: State) -> State:
 
 
 def _of_use(state: State, row: Row) -> Row:
-    """The token of an attempt that is over, and a call that the next claim forgets, are of none."""
+    """Clear the token of an attempt that is over, and a call that the next claim resets."""
     if row.claim is not None and not any(
         thread.at in ATTEMPTING and token(which, thread) == row.claim
         for which, thread in enumerate(state.threads)
@@ -49,10 +49,12 @@ def _of_use(state: State, row: Row) -> Row:
     return row
 
 
-def _numbered_anew(state: State) -> State:
+def _renumbered_from_one(state: State) -> State:
     """
-    Fences without gaps, from 1 on. But the gaps count to a row that was restored, or may be: it is
-    handed out so many times before its fence is one that others know.
+    Renumber the fences without gaps, from 1.
+
+    Gaps are kept for a row that was or may be restored: it is dispatched that many times before its
+    fence equals a known one.
     """
     used = {row.fence for row in (state.row, state.backup) if row}
     used.update([row.claim[1] for row in (state.row, state.backup) if row and row.claim])
@@ -88,7 +90,7 @@ def _renumbered(state: State, new: Mapping[int, int]) -> State:
 
 
 def _swapped(state: State) -> State:
-    """The same with the two conductors, and their threads, called by each other's name."""
+    """Exchange the names of the two conductors, and of their threads."""
 
     def of_row(row: Row) -> Row:
         claimant, claim = row.claimed_by, row.claim
@@ -109,7 +111,7 @@ def _swapped(state: State) -> State:
 
 
 def _order(state: State) -> tuple[object, ...]:
-    """Of two states whose conductors and threads are equal."""
+    """Sort key of states whose conductors and threads are equal."""
     row, backup = state.row, state.backup
     return (
         row.claimed_by or (), row.claim or (), state.lease or (), state.hung or (),

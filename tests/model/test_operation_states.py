@@ -13,7 +13,7 @@ from tests.model.protocol import World
 from tests.model.runner import check
 
 S, E = OperationState, OperationEvent
-#: Small worlds that lead to the rows below, the last one alone to those of RESTORE.
+#: Small worlds that reach the transitions below; only the last one reaches those of RESTORE.
 WORLDS = (
     {"faults": ("leaving",), "last": 1},
     {"faults": ("silence",), "last": 1},
@@ -21,7 +21,7 @@ WORLDS = (
     {"faults": ("death",), "last": 1, "deaths": 1},
     {"faults": ("restore",), "last": 0},
 )
-#: Rows that the model reaches there: the state before, and the event.
+#: Transitions that the model reaches there: (state before, event).
 MODELLED = {
     (None, E.SUBMIT), (S.QUEUED, E.CLAIM), (S.QUEUED, E.DISPATCH), (S.QUEUED, E.RESTORE),
     (S.RUNNING, E.ADVANCE), (S.RUNNING, E.WAIT), (S.RUNNING, E.TAKE_OVER), (S.RUNNING, E.SUCCEED),
@@ -30,7 +30,7 @@ MODELLED = {
 
 
 def explored(worlds=WORLDS):
-    """The rows that were reached in some worlds."""
+    """Transitions that are reached in some worlds."""
     fired = set()
     for each in worlds:
         world = World(**each)
@@ -73,5 +73,5 @@ def test_the_model_notices_that_a_row_leads_to_another_state(monkeypatch, event)
 @pytest.mark.parametrize("event", [E.RESUME, E.TAKE_OVER])
 def test_the_model_notices_that_an_event_raises_no_fence(monkeypatch, event):
     changed(monkeypatch, event, new_fence=False)
-    with pytest.raises(Broken, match="each handing out has a fence of its own"):
+    with pytest.raises(Broken, match="two dispatches have one fence"):
         explored(worlds_with(event))

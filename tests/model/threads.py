@@ -1,4 +1,4 @@
-"""What a thread of a conductor does: take a message, claim, act, record; its next atomic action."""
+"""Behaviour of a conductor's thread: take a message, claim, act, record; its next atomic action."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from tests.model.state import (
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A thread that is about to do something, in a state."""
+    """A thread that is about to act, in a state."""
 
     world: World
     state: State
@@ -50,7 +50,7 @@ class Turn:
         return self.world.key(self.state, self.which)
 
     def now(self, name: str, to: State, *, freed: bool = False, **fields: object) -> Edge:
-        """freed: it gives its lease back."""
+        """Return the thread's action. freed: it gives its lease back."""
         if freed and (to.lease == self.mine or self._gives_back_anything):
             to = to._replace(lease=None)
         left = fields.get("at") == IDLE
@@ -67,7 +67,7 @@ class Turn:
 
 
 def work(world: World, state: State, which: int) -> Iterator[Edge]:
-    """The next atomic action of a thread, and what may go wrong with it."""
+    """Yield the next atomic action of a thread, and its possible faults."""
     turn = Turn(world, state, which)
     if "leaving" in state.faults and turn.thread.at in (GOT, LEASED, FOLLOWING):
         yield turn.fault("leaving", "its conductor leaves", state, freed=True, at=LEAVING,
@@ -97,7 +97,7 @@ def _take_message(turn: Turn) -> Iterator[Edge]:
 
 
 def _hand_on(turn: Turn, state: State, name: str, *, at: str) -> Iterator[Edge]:
-    """What is of a newer release is sent anew, to who understands it."""
+    """Redispatch an operation of a newer release to a conductor that understands it."""
     row = state.row
     if row.state == QUEUED and row.admitted and turn.world.without != "handing on":
         yield from (turn.now(name, to, at=at) for to in turn.world.sent(state))
@@ -165,7 +165,7 @@ def _act(turn: Turn) -> Iterator[Edge]:
     if cursor == COMMAND and state.agent == "done":
         agent = "done"
     done = cursor != COMMAND or agent == "done"
-    # of one that was given up for dead, it is the order that nothing keeps it from giving
+    # after being declared dead: this one pending order cannot be prevented
     in_time = state.row.fence == turn.thread.fence
     worked = state.worked or (state.backup is not None and in_time)
     acted = state._replace(agent=agent, worked=worked)
@@ -189,7 +189,7 @@ def _record(turn: Turn) -> Iterator[Edge]:
     trusts = turn.world.trusts(turn.state, turn.which, "record")
     if trusts is None:
         return
-    knows_it_again = turn.world.without not in ("state in the record", "knowing the own record")
+    knows_it_again = turn.world.without not in ("state in the record", "recognizing its own record")
     if knows_it_again and is_over(row, turn.which, thread) and row.state == QUEUED:
         yield turn.now("has written already; go on", turn.state, at=FOLLOWING, cursor=row.cursor)
     elif trusts and turn.world.holds(row, turn.which, thread):
@@ -199,7 +199,7 @@ def _record(turn: Turn) -> Iterator[Edge]:
 
 
 def _written(turn: Turn, name: str, next_at: str) -> Iterator[Edge]:
-    """What came of an attempt is in the row; the answer to the commit may be lost."""
+    """The row has the outcome of the attempt; the answer to the commit may be lost."""
     world, state, thread = turn.world, turn.state, turn.thread
     row = state.row._replace(written=thread.cursor)
     state = state._replace(worked=state.backup is not None)
@@ -232,7 +232,7 @@ def _give_back(turn: Turn) -> Iterator[Edge]:
 
 
 def _follow(turn: Turn) -> Iterator[Edge]:
-    """The next link of the chain goes to the conductor's own queue, whatever the row says by now."""
+    """Send the next link of the chain to the conductor's own queue, without reading the row again."""
     world, thread = turn.world, turn.thread
     link = (world.threads[turn.which], thread.fence, thread.cursor)
     for to in world.with_message(turn.state, *link):
@@ -250,7 +250,7 @@ def _hand_over(turn: Turn) -> Iterator[Edge]:
         yield turn.now("send what was handed over", to, at=IDLE)
 
 
-#: What a thread does next, by where it stands.
+#: Position of a thread -> its next action.
 NEXT = {
     IDLE: _take_message,
     GOT: _take_lease,

@@ -1,4 +1,4 @@
-"""Programs that tests need and a machine may lack: taken from Debian's packages where we may."""
+"""Programs that tests need: installed from Debian's packages where they are missing."""
 
 import fcntl
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 
 def provide(find, package):
     """
-    What `find()` finds, installing a package first if it finds None and we are root on Debian.
+    Return the result of `find()`; if that is None, install a package first (as root on Debian).
 
-    None when it cannot be had.
+    None if the program is not available.
     """
     with open(Path(tempfile.gettempdir(), f"ingot-install-{os.getuid()}"), "w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # several test processes, one package manager
+        fcntl.flock(turn, fcntl.LOCK_EX)  # apt takes one process at a time
         found = find()
         if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
             _install(package)

@@ -1,5 +1,5 @@
 """
-A fleet: `ingot up` as real processes, and the few requests that tests make of it.
+A fleet: `ingot up` as real processes, and the few requests that tests send to it.
 
     with Fleet(tmp_path, conductors=2) as fleet:
         nodes = fleet.create_nodes(10)
@@ -23,12 +23,12 @@ import redis
 import requests
 
 from drivers.simulator import media
-from tests.support import processes
+from tests.support import processes, programs
 
 ROOT = Path(__file__).parents[2]
-#: Seconds for what should take a few: the machine may be busy with other tests.
+#: Seconds to wait for events that usually take a few: the machine may be busy with other tests.
 PATIENCE = 60.0
-#: Of deaths and losses it is known soon, for tests to be short.
+#: Settings that detect deaths and losses soon, so that tests are short.
 QUICK = {
     "INGOT_HOST": "fleet",
     "INGOT_LOG_FORMAT": "json",
@@ -38,8 +38,16 @@ QUICK = {
     "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "0.3",
     "INGOT_CONDUCTOR_RESEND_AFTER": "1",
     "INGOT_CONDUCTOR_GRACEFUL_SHUTDOWN_TIMEOUT": "5",
+    "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": "",  # images are served from loopback
 }
-#: Simulated machines have no certificates, and are looked at often.
+#: The defaults, for tests without deaths: on a busy machine, a slow conductor is not declared dead.
+CALM = {
+    "INGOT_CONDUCTOR_HEARTBEAT_TIMEOUT": "15",
+    "INGOT_CONDUCTOR_LEASE_TTL": "10",
+    "INGOT_CONDUCTOR_RECONCILE_INTERVAL": "2",
+    "INGOT_CONDUCTOR_RESEND_AFTER": "5",
+}
+#: Simulated machines have no certificates, and are polled often.
 AGENTS = {
     "INGOT_AGENT_REQUIRE_TLS": "false",
     "INGOT_AGENT_POLL_INTERVAL": "0.2",
@@ -58,12 +66,15 @@ def until(condition, what="it", seconds=PATIENCE, between=0.05):
 
 class Fleet:
     """
-    One `ingot up`, ready when entered, and in the end nothing of it is left running.
+    One `ingot up`: ready when entered, with all its processes ended at the exit.
 
-    The conductors are called fleet-1, fleet-2, ... `environ` are settings; underneath is `QUICK`.
+    The conductors are called fleet-1, fleet-2, ... `environ` are settings on top of `QUICK`.
+    forked: from the fork server; else by a new interpreter, as an operator starts it.
     """
 
-    def __init__(self, folder, *options, conductors=2, restart=False, ready=True, **environ):
+    def __init__(
+        self, folder, *options, conductors=2, restart=False, ready=True, forked=True, **environ
+    ):
         self.folder, self._ready = Path(folder), ready
         self.data, self.pidfile = self.folder / "data", self.folder / "up.pid"
         self._log = self.folder / f"log-{time.monotonic_ns()}"
@@ -71,21 +82,19 @@ class Fleet:
         self.http = requests.Session()
         self.http.trust_env = False
         self.http.headers["X-OpenStack-Ironic-API-Version"] = "1.96"
-        self.command = [
-            sys.executable, "-m", "workers.cli", "up", "--port", "0", "--data-dir", str(self.data),
-            "--pidfile", str(self.pidfile), "--conductors", str(conductors),
-            *([] if restart else ["--no-restart"]), *options,
+        self._words = [
+            "up", "--port", "0", "--data-dir", str(self.data), "--pidfile", str(self.pidfile),
+            "--conductors", str(conductors), *([] if restart else ["--no-restart"]), *options,
         ]  # fmt: skip
         self.environ = {**os.environ, **QUICK, **environ, "FLEET_MARK": self._mark}
         self.environ.pop("INGOT_CONFIG", None)
+        # an interpreter reads its own variables only when it starts
+        self._forked = forked and not any(name.startswith("PYTHON") for name in environ)
 
     def __enter__(self):
         self._others = processes.inside(self.data)
         with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                self.command, cwd=ROOT, env=self.environ, text=True,
-                stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
+            self.process = self._start(log)
         if self._ready:
             line = self.process.stdout.readline()
             if not line.startswith("ready "):
@@ -94,15 +103,26 @@ class Fleet:
             self.url = line.split()[1]
         return self
 
+    def _start(self, log):
+        if self._forked:
+            return programs.start(
+                "workers.cli:main", argv=self._words, environ=self.environ,
+                stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, "-m", "workers.cli", *self._words],
+            cwd=ROOT, env=self.environ, text=True, stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+
     def __exit__(self, kind, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(20)
+                self.process.wait(PATIENCE)
         left = self.running()
         self._end()
         if kind is None:
-            assert set() == left, "something of it was left running"
+            assert set() == left, "processes of the fleet are still running"
         else:
             print(f"--- end of {self._log}\n{self.text()[-6000:]}")
 
@@ -124,9 +144,9 @@ class Fleet:
         return self.pids()["conductors"][f"fleet-{number}"]
 
     def running(self):
-        """Every living process that it or a descendant of it started."""
-        # Redis has no mark: it overwrites its environment
-        found = processes.marked(f"FLEET_MARK={self._mark}")
+        """Pids of the living processes that the fleet or its descendants have started."""
+        # a forked process has its parent's environment in /proc, Redis overwrites its own
+        found = processes.marked(f"FLEET_MARK={self._mark}") | processes.logging_to(self._log)
         found |= processes.inside(self.data) - self._others
         return {pid for pid in found if processes.alive(pid)}
 
@@ -135,7 +155,7 @@ class Fleet:
         return processes.state(pid) == "T"
 
     def log(self, event):
-        """The lines of the log about an event."""
+        """Log entries of an event."""
         lines = []
         for line in self.text().splitlines():
             with suppress(ValueError):
@@ -143,11 +163,11 @@ class Fleet:
         return [each for each in lines if isinstance(each, dict) and each.get("event") == event]
 
     def text(self):
-        """All that it has logged."""
+        """The whole log."""
         return self._log.read_text()
 
     def redis(self):
-        """A client of its own Redis."""
+        """A client of the fleet's Redis."""
         return redis.Redis(unix_socket_path=str(self.data / "redis.sock"), socket_timeout=5)
 
     # requests
@@ -159,9 +179,9 @@ class Fleet:
 
     def create_nodes(self, count, **fields):
         """
-        Enrol nodes; returns their UUIDs.
+        Enrol nodes; return their UUIDs.
 
-        They are the same each time, so that each node always belongs to the same conductor.
+        The UUIDs are the same each time, so that each node always belongs to the same conductor.
         """
         nodes = [str(uuid.uuid5(uuid.NAMESPACE_OID, f"node {i}")) for i in range(count)]
         for node in nodes:
@@ -170,9 +190,9 @@ class Fleet:
 
     def enrol(self, simulator, *, made=False, **fields):
         """
-        A node for each simulated machine, with an image to deploy; returns their UUIDs.
+        Enrol a node for each simulated machine, with an image to deploy; return their UUIDs.
 
-        made: the medium that boots the agent is made by the service.
+        made: the service builds the medium that boots the agent.
         """
         image = {"ipa-api-url": "an-image"}
         instance_info = {
@@ -197,18 +217,18 @@ class Fleet:
         assert 201 == answer.status_code, answer.text
 
     def request(self, node, verb):
-        """Ask for a verb; the answer."""
+        """Request a verb; return the response."""
         path = f"{self.url}/v1/nodes/{node}/states/provision"
         return self.http.put(path, json={"target": verb}, timeout=30)
 
     def provision(self, nodes, verb):
-        """Ask for a verb on each node; all must be accepted."""
+        """Request a verb for each node; all must be accepted."""
         for node in nodes:
             answer = self.request(node, verb)
             assert 202 == answer.status_code, answer.text
 
     def states(self, *others):
-        """node -> provision state, or a tuple of it and other fields"""
+        """Return node -> provision state, or a tuple of it and other fields."""
         fields = ("provision_state", *others)
         found = self.get("nodes", fields=",".join(("uuid", *fields)), limit=1000)["nodes"]
         return {
@@ -217,7 +237,7 @@ class Fleet:
         }
 
     def await_state(self, nodes, state, seconds=PATIENCE):
-        """Wait until all nodes are in a state, or tell where they stayed."""
+        """Wait until all nodes are in a state; on a timeout, report the operation of a stuck node."""
         end = time.monotonic() + seconds
         while True:
             now = self.states()
@@ -227,8 +247,20 @@ class Fleet:
             if time.monotonic() > end:
                 stuck = next(node for node in nodes if now[node] != state)
                 operation = json.dumps(self.operations(stuck)[:1], indent=1)
-                raise AssertionError(f"wanted {state!r}, got {dict(counts)}; {stuck}: {operation}")
+                raise AssertionError(
+                    f"expected {state!r}, got {dict(counts)}; {stuck}: {operation}"
+                )
             time.sleep(0.05)
+
+    def change_events(self):
+        """All change events, page after page."""
+        found, after = [], 0
+        while True:
+            page = self.get("events", after=after)
+            found += page["events"]
+            if page["last"] == after:
+                return found
+            after = page["last"]
 
     def operations(self, node):
         """The operations of a node, the newest first, with their steps."""

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 from app.config import settings
 from app.db import clock
-from app.engine import operations, provisioning
+from app.db.sealing import keyring_of
+from app.engine import dispatch, operations, provisioning
 from app.kit import conductors
 from app.kit.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
@@ -15,7 +16,7 @@ from workers.conductor.attempts import Conductor as Claimant
 
 
 class AlwaysGiven:
-    """Leases that anybody gets: what is left is what the rows decide."""
+    """Leases that are always granted: only the rows decide."""
 
     def take(self, node, fence, has_valid_fence):
         return SimpleNamespace(check=lambda: None, keep=lambda _seconds: None)
@@ -25,14 +26,14 @@ class AlwaysGiven:
 
 
 class AlwaysNotes:
-    """A witness that is always there."""
+    """A witness that is always available."""
 
     def note(self, node):
         return True
 
 
 class NoWaker:
-    """Waits are looked after by nobody."""
+    """No wait monitor: no waiting operation is polled."""
 
     running = False
 
@@ -44,12 +45,14 @@ class NoWaker:
 
 
 class Inside:
-    """One process's view of the service: `sent` are the messages that it would have sent."""
+    """One process's view of the service: `sent` has the messages that it would have sent."""
 
     def __init__(self, url, **environ):
         self.url, self.environ = url, environ
         self.sent = []
-        self.settings = settings.load({"INGOT_DATABASE_CONNECTION": url, **environ})
+        # images are served from loopback
+        usual = {"INGOT_DATABASE_CONNECTION": url, "INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS": ""}
+        self.settings = settings.load(usual | environ)
         self.runtime = make(self.settings, self._send)
 
     def _send(self, message):
@@ -57,14 +60,14 @@ class Inside:
         return True
 
     def another(self):
-        """Another process: connections, caches and gate of its own."""
+        """Another process, with its own connections, caches and gate."""
         return Inside(self.url, **self.environ)
 
     def close(self):
         self.runtime.engine.dispose()
 
     def conductor(self, name="c-1", **columns):
-        """A registered conductor that claims steps here."""
+        """Register a conductor that claims steps here."""
         incarnation = str(uuid.uuid4())
         claimant = Claimant(
             name, incarnation, self.runtime, AlwaysGiven(), AlwaysNotes(), NoWaker()
@@ -83,7 +86,7 @@ class Inside:
         }
 
     def node(self, state="enroll", **columns):
-        """The id of a new node."""
+        """Create a node; return its id."""
         with self.runtime.transaction() as session:
             node = Node(
                 uuid=str(uuid.uuid4()), driver="fake-hardware", provision_state=state, **columns
@@ -93,7 +96,7 @@ class Inside:
             return node.id
 
     def request(self, node_id, verb):
-        """What the API does; returns the operation's uuid."""
+        """Request a verb, as the API does; return the operation's UUID."""
         with self.runtime.transaction() as session:
             node = operations.lock(session, node_id)
             provisioning.request(session, node, verb, {}, Caller())
@@ -101,15 +104,15 @@ class Inside:
             return session.get_one(Operation, node.operation_id).uuid
 
     def message(self, name):
-        """A message about an operation as it stands: the chain of its remaining steps."""
+        """Message of an operation in its present state: the chain of its remaining steps."""
         with self.runtime.reading() as session:
             operation = session.query(Operation).filter_by(uuid=name).one()
             node = session.get_one(Node, operation.node_id)
-            links = operations.links_of(session, operation)
+            links = dispatch.links_of(session, operation)
             return Message("c-1", node.uuid, name, operation.fence, links)
 
     def deliver(self, claimant, message):
-        """Let a conductor run a message, and those that are sent meanwhile."""
+        """Let a conductor run a message, and the messages that are sent meanwhile."""
         delivered = len(self.sent)
         attempts.run(claimant, message)
         while delivered < len(self.sent):
@@ -143,7 +146,11 @@ class Inside:
         self.change(OperationStep, row.id, **columns)
 
     def agent(self, node_id, **columns):
-        """The record of an agent that has called."""
+        """Record of an agent that has sent a heartbeat."""
         with self.runtime.transaction() as session:
             columns = {"url": "https://agent:9999", "token": "t", "heartbeats": 1, **columns}
-            session.add(AgentRecord(node_id=node_id, last_heartbeat_at=clock.now(), **columns))
+            agent = AgentRecord(node_id=node_id, last_heartbeat_at=clock.now(), **columns)
+            if agent.token and "token_digest" not in columns:
+                keyring = keyring_of(self.runtime.engine.dialect)
+                agent.token_digest = keyring.digest(agent.token)
+            session.add(agent)

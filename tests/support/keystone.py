@@ -1,4 +1,4 @@
-"""A little Keystone: it hands our service a token, and validates the tokens of callers."""
+"""A minimal Keystone: it issues our service's token, and validates the tokens of callers."""
 
 from contextlib import contextmanager
 
@@ -9,7 +9,7 @@ NEVER = "2099-01-01T00:00:00.000000Z"
 
 
 def token(*roles, project=None, system=False, domain=None, user="ann", project_name=None, **more):
-    """A token of version 3, as its validation describes it."""
+    """A token of version 3, in the form of its validation."""
     document = {
         "methods": ["password"],
         "user": {"id": user, "name": user, "domain": {"id": "default", "name": "Default"}},
@@ -30,15 +30,13 @@ def token(*roles, project=None, system=False, domain=None, user="ann", project_n
 
 
 class Keystone:
-    """
-    tokens: text -> token. asked: the tokens that it was asked about, in order. broken: answers 500.
-    """
+    """State of the server."""
 
     def __init__(self, url):
         self.url = url
-        self.tokens = {}
-        self.asked = []
-        self.broken = False
+        self.tokens = {}  # text -> token
+        self.asked = []  # tokens whose validation was requested, in order
+        self.broken = False  # answer 500
 
     def answer(self, method, path, headers, body):
         """(status, headers, document)"""
@@ -56,8 +54,8 @@ class Keystone:
         if path != "/v3/auth/tokens":
             return 404, {}, {"error": {"code": 404, "message": path, "title": "Not Found"}}
         if method == "POST":
-            given = body["auth"]["identity"]["password"]["user"]["password"]
-            if given != PASSWORD:
+            password = body["auth"]["identity"]["password"]["user"]["password"]
+            if password != PASSWORD:
                 return 401, {}, {"error": {"code": 401, "message": "no", "title": "Unauthorized"}}
             endpoints = [{"id": "1", "interface": "internal", "region": None,
                           "region_id": None, "url": f"{self.url}/v3"}]  # fmt: skip
@@ -77,17 +75,17 @@ class Keystone:
 def serving():
     """A Keystone on a free port."""
 
-    class Asked(web.Handler):
+    class Handler(web.Handler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
             path = self.path.partition("?")[0].rstrip("/")
-            given = (self.command, path, self.headers, self.body())
-            status, headers, document = keystone.answer(*given)
+            request = (self.command, path, self.headers, self.body())
+            status, headers, document = keystone.answer(*request)
             self.answer(status, document, headers)
 
         do_POST = do_GET
 
-    with web.serving(Asked) as server:
+    with web.serving(Handler) as server:
         keystone = Keystone(server.url)
         yield keystone

@@ -1,20 +1,27 @@
-"""Ports of loopback for what tests start."""
+"""Free ports of loopback."""
 
+import random
 import socket
+from contextlib import suppress
+
+#: Below the ports that Linux gives to outgoing connections and to servers without a chosen port:
+#: none of those takes a port of these before the test's server listens on it.
+PORTS = range(15_000, 32_000)
 
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """So many ports, each another one, that nobody has just now."""
-    probes = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Return different ports that no process listens on."""
+    found: list[int] = []
+    # in an order of its own: other test processes search at the same time
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket(socket.AF_INET, kind) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"{len(found)} of {PORTS} are free, not {count}")
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """A port that nobody has just now."""
+    """Return a port that no process listens on."""
     return free_ports(1, kind)[0]

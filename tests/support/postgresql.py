@@ -13,13 +13,14 @@ import psycopg
 
 from app.parent import die_with_parent
 from tests.support import debian
+from tests.support.fleet import PATIENCE
 
-#: initdb and postgres refuse to run as root; this account is what they run as then.
+#: initdb and postgres refuse to run as root; they run as this account then.
 ACCOUNT = "postgres"
 
 
 class NoServer(Exception):
-    """There are no server programs, and they could not be installed; one line says why."""
+    """The server programs are missing and could not be installed; one line says why."""
 
 
 class Server:
@@ -29,20 +30,42 @@ class Server:
         self._folder = folder
         self._made = 0
 
+    def connect(self, database="postgres"):
+        return psycopg.connect(f"postgresql:///{database}?{self._where}", autocommit=True)
+
     def execute(self, statement):
-        with psycopg.connect(f"postgresql:///postgres?{self._where}", autocommit=True) as session:
+        with self.connect() as session:
             session.execute(statement)
+
+    def rename(self, url):
+        """End the sessions of a database, and rename it: return its URL; None if one goes on."""
+        old, name = name_of(url), self._name()
+        with self.connect() as session:
+            for _ in range(1000):
+                session.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                    [old],
+                )
+                try:
+                    session.execute(f"ALTER DATABASE {old} RENAME TO {name}")
+                    return f"postgresql:///{name}?{self._where}"
+                except psycopg.errors.ObjectInUse:
+                    time.sleep(0.01)
+        return None
+
+    def _name(self):
+        self._made += 1
+        return f"t{self._made}"
 
     def database(self, template="template1"):
         """The URL of a new database, a copy of `template`."""
-        self._made += 1
-        name = f"t{self._made}"
+        name = self._name()
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return f"postgresql:///{name}?{self._where}"
 
     @property
     def pid(self):
-        """Of the process that all others of the server come from."""
+        """Pid of the server's root process."""
         return int((Path(self._folder) / "data" / "postmaster.pid").read_text().split()[0])
 
     def drop(self, url):
@@ -51,6 +74,88 @@ class Server:
     @property
     def _where(self):
         return f"host={self._folder}&user={ACCOUNT}"
+
+
+#: Digest of the properties that a database keeps if later tests use it: its tables, columns,
+#: indices, constraints, triggers, functions, statistics and settings.
+SCHEMA = """
+SELECT md5(string_agg(concat(kind, part), ';' ORDER BY kind, part)) FROM (
+  SELECT 'column', concat(attrelid::regclass, attname, atttypid, attnotnull) FROM pg_attribute
+    JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = 'public'::regnamespace
+  UNION ALL SELECT 'constraint', concat(conname, pg_get_constraintdef(oid)) FROM pg_constraint
+    WHERE connamespace = 'public'::regnamespace
+  UNION ALL SELECT 'index', pg_get_indexdef(indexrelid) FROM pg_index
+    JOIN pg_class ON pg_class.oid = indexrelid WHERE relnamespace = 'public'::regnamespace
+  UNION ALL SELECT 'trigger', concat(tgname, tgenabled) FROM pg_trigger WHERE NOT tgisinternal
+  UNION ALL SELECT 'function', concat(proname, prosrc) FROM pg_proc
+    WHERE pronamespace = 'public'::regnamespace
+  UNION ALL SELECT 'schema', nspname::text FROM pg_namespace
+  UNION ALL SELECT 'statistics', concat(starelid, '.', staattnum) FROM pg_statistic
+    WHERE starelid >= 16384
+  UNION ALL SELECT 'setting', setconfig::text FROM pg_db_role_setting
+    WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+) AS parts (kind, part)
+"""
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+SEQUENCES = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public'"
+#: Bytes that a database may have grown by; a larger one is slower to read.
+GROWN = 4_000_000
+
+
+class Copies:
+    """
+    Copies of a template database. One that a test gives back is emptied for the next test, under
+    another name, unless its schema was changed: that costs a tenth of a new copy.
+    """
+
+    def __init__(self, server, template):
+        self._server, self._template, self._free = server, template, []
+        with server.connect(template) as session:
+            self._schema, self._size = _shape(session)
+            self._tables = [name for (name,) in session.execute(TABLES)]
+            self._sequences = [name for (name,) in session.execute(SEQUENCES)]
+            counts = {
+                name: session.execute(f"SELECT count(*) FROM {name}") for name in self._tables
+            }
+            filled = [name for name, found in counts.items() if found.fetchone()[0]]
+            self._rows = {name: b"".join(_lines(session, name)) for name in filled}
+
+    def take(self):
+        """The URL of a copy that no process uses."""
+        return self._free.pop() if self._free else self._server.database(self._template)
+
+    def give_back(self, url):
+        """Empty a copy for the next test, or drop it."""
+        renamed = self._server.rename(url)
+        if renamed and self._emptied(renamed):
+            self._free.append(renamed)
+        else:
+            self._server.drop(renamed or url)
+
+    def _emptied(self, url):
+        with self._server.connect(name_of(url)) as session:
+            schema, size = _shape(session)
+            if schema != self._schema or size > self._size + GROWN:
+                return False
+            empty = [f"DELETE FROM {name}" for name in self._tables]
+            empty += [f"SELECT setval('{name}', 1, false)" for name in self._sequences]
+            # in this role, the order of tables with foreign keys does not matter
+            session.execute("SET session_replication_role = replica;" + ";".join(empty))
+            for name, lines in self._rows.items():
+                with session.cursor().copy(f"COPY {name} FROM STDIN") as rows:
+                    rows.write(lines)
+        return True
+
+
+def _shape(session):
+    """Return a digest of a database's schema, and its size."""
+    (schema,) = session.execute(SCHEMA).fetchone()
+    return schema, session.execute("SELECT pg_database_size(current_database())").fetchone()[0]
+
+
+def _lines(session, table):
+    with session.cursor().copy(f"COPY {table} TO STDOUT") as rows:
+        yield from (bytes(row) for row in rows)
 
 
 def names_in(folder):
@@ -63,7 +168,7 @@ def name_of(url):
 
 @contextmanager
 def serving():
-    """A server of our own, gone in the end. Raises NoServer."""
+    """Run a private server, which ends with the block. Raises NoServer."""
     with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
         parent = os.getpid()
         command = initialised(folder)
@@ -79,7 +184,7 @@ def serving():
 
 
 def as_account():
-    """What makes `subprocess` run a server program as somebody else than root."""
+    """Arguments of `subprocess` that run a server program as an account other than root."""
     if os.geteuid():
         return {}
     return {"user": ACCOUNT, "group": ACCOUNT, "extra_groups": []}
@@ -87,9 +192,9 @@ def as_account():
 
 def initialised(folder, **more):
     """
-    The command line of a server in an empty folder, its data made ready there. Raises NoServer.
+    Initialise a server in an empty folder; return its command line. Raises NoServer.
 
-    more: settings of the server that differ from those of a server that may lose everything.
+    more: settings of the server besides those that trade durability for speed.
     """
     programs = find()
     if not os.geteuid():
@@ -110,8 +215,9 @@ def initialised(folder, **more):
 
 
 def await_answer(server):
-    """Return once it takes connections. Raises NoServer."""
-    for _ in range(500):
+    """Wait until the server accepts connections. Raises NoServer."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
         try:
             server.execute("SELECT 1")
             return

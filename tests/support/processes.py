@@ -1,11 +1,11 @@
-"""What processes there are, as /proc tells."""
+"""Processes of this machine, from /proc."""
 
 from contextlib import suppress
 from pathlib import Path
 
 
 def state(pid):
-    """The letter of a process's state; empty when there is none."""
+    """Letter of a process's state; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -13,12 +13,12 @@ def state(pid):
 
 
 def alive(pid):
-    """Whether it is there, and not only waits for its parent to hear of its end."""
+    """Whether a process exists and is no zombie."""
     return state(pid) not in ("Z", "")
 
 
 def children(pid):
-    """Those that live, whichever of its threads has started them."""
+    """Living children of a process, of all its threads."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -29,13 +29,18 @@ def children(pid):
 
 
 def marked(mark):
-    """Every process that has `mark`, NAME=value, in its environment; Redis overwrites its own."""
+    """Pids of processes with `mark`, NAME=value, in their environment; Redis overwrites its own."""
     return _those(lambda path: mark in (path / "environ").read_text().split("\0"))
 
 
 def inside(folder):
-    """Every process whose working directory is in a folder."""
+    """Pids of processes whose working directory is in a folder."""
     return _those(lambda path: (path / "cwd").readlink().is_relative_to(folder))
+
+
+def logging_to(path):
+    """Pids of processes whose standard error is a file."""
+    return _those(lambda process: (process / "fd/2").readlink() == Path(path))
 
 
 def _those(fits):

@@ -1,4 +1,4 @@
-"""A private RabbitMQ: its own node, on loopback, in a folder of its own."""
+"""A private RabbitMQ: one node, on loopback, in its own folder."""
 
 import os
 import signal
@@ -12,16 +12,16 @@ from tests.support import debian
 from tests.support.fleet import until
 from tests.support.ports import free_ports
 
-#: Not the wrapper in the path: that one becomes another user.
+#: Not the wrapper in the path: it switches to another user.
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class NoServer(Exception):
-    """There is no server program, and it could not be installed; one line says why."""
+    """The server program is missing and could not be installed; one line says why."""
 
 
 def find():
-    """The server's program. Raises NoServer."""
+    """Path of the server's program. Raises NoServer."""
     found = debian.provide(lambda: PROGRAM if PROGRAM.exists() else None, "rabbitmq-server")
     if found is None:
         raise NoServer("no RabbitMQ (rabbitmq-server) on this machine")
@@ -29,7 +29,7 @@ def find():
 
 
 class RabbitMQ:
-    """A server that can be stopped and started; it keeps its messages. Raises NoServer."""
+    """A server that can be stopped and started, and keeps its messages. Raises NoServer."""
 
     def __init__(self, folder):
         program, self.folder = find(), Path(folder)
@@ -48,14 +48,14 @@ class RabbitMQ:
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-kernel inet_dist_use_interface {127,0,0,1}"
-                " +sbwt none +sbwtdcpu none +sbwtdio none"  # idle threads leave the processor alone
+                " +sbwt none +sbwtdcpu none +sbwtdio none"  # no busy waiting of idle threads
             ),
             "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self.folder),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
         }
-        # it would start one that stays for ever
+        # the server would start an epmd that runs for ever
         self._names = subprocess.Popen(
             ["epmd", "-address", "127.0.0.1", "-port", str(names)], env=self._environ,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

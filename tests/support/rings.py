@@ -13,23 +13,23 @@ from math import inf
 
 import pytest
 
+from tests.support import programs
+
 
 @dataclass
 class Ring:
-    """
-    Resources that a ring used. seconds: wall clock, summed over parallel workers; cpu: seconds of CPU time
-    of its tests and of the child processes that they waited for.
-    """
+    """Resources that a ring used."""
 
     tests: int = 0
-    seconds: float = 0.0
-    cpu: float = 0.0
+    seconds: float = 0.0  # wall clock, summed over parallel workers
+    cpu: float = 0.0  # CPU seconds of its tests and of the child processes that they waited for
 
 
 def cpu_time():
-    """Seconds of CPU time of this process and of its children that have ended."""
+    """Seconds of CPU time of this process, and of its children and programs that have ended."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    here = times.user + times.system + times.children_user + times.children_system
+    return here + programs.cpu_time()
 
 
 def ring_of(nodeid):

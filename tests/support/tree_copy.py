@@ -1,4 +1,4 @@
-"""A copy of the tree with the additions of docs/contributing.md, and the service in it."""
+"""A copy of the tree, with the additions of docs/contributing.md, and the service in it."""
 
 import os
 import re
@@ -13,14 +13,28 @@ import requests
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/contributing.md"
-#: Newest microversion, that of the additions, and the one before it.
+#: Newest microversion, which the additions introduce, and the one before it.
 SINCE, BEFORE = "1.115", "1.114"
+_NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv", ".*_cache", ".hypothesis", ".ingot", ".compare", "__pycache__", "*.egg-info",
+    "build", "dist",
+)  # fmt: skip
 _SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```diff\n\+\+\+ (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+def copy_tree(folder):
+    """Copy the tree, without installed, cached and built files."""
+
+    def ignored(where, names):
+        mutated = {"mutants"} if Path(where) == ROOT else set()  # of `make mutation`
+        return _NOT_COPIED(where, names) | mutated
+
+    shutil.copytree(ROOT, folder, ignore=ignored, dirs_exist_ok=True)
+
+
 def additions(page=PAGE):
-    """title of a section of the page -> its diffs: (path of the file, hunks)"""
+    """Return title of a section of the page -> its diffs: (path of the file, hunks)."""
     return {title: _BLOCK.findall(text) for title, text in _SECTION.findall(page.read_text())}
 
 
@@ -43,7 +57,7 @@ def change(text, diff):
 
 @dataclass
 class Copy:
-    """The copy of the tree, and the API that runs in it."""
+    """A copy of the tree, and the API that runs in it."""
 
     folder: Path
     environ: dict[str, str]
@@ -51,10 +65,8 @@ class Copy:
 
     @classmethod
     def extended(cls, folder):
-        """Copy the tree, and make all additions of the page."""
-        for name in ("app", "docs", "drivers", "migrations", "workers", "tests/support"):
-            shutil.copytree(ROOT / name, folder / name)
-        shutil.copy(ROOT / "tests/__init__.py", folder / "tests")
+        """Copy the tree, and apply all additions of the page."""
+        copy_tree(folder)
         newest = max(path.stem[:4] for path in (folder / "migrations/versions").glob("[0-9]*.py"))
         for diffs in additions().values():
             for name, diff in diffs:

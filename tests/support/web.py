@@ -1,4 +1,4 @@
-"""Web servers of loopback for what tests start."""
+"""Web servers on loopback."""
 
 import json
 import threading
@@ -7,15 +7,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What a server does with a request: subclasses have `do_GET` and the like."""
+    """Handler of a server's requests: subclasses have `do_GET` and the like."""
 
     def body(self):
-        """What was sent, JSON."""
+        """The request's body, decoded from JSON."""
         length = int(self.headers.get("Content-Length") or 0)
         return json.loads(self.rfile.read(length) or b"null")
 
     def answer(self, status, body=b"", headers=()):
-        """body: bytes, or what becomes JSON."""
+        """Send a response. body: bytes, or a document to encode as JSON."""
         headers = dict(headers)
         if not isinstance(body, bytes):
             body, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
@@ -30,10 +30,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(handler, **facts):
-    """A server on a port of its own: `url` is its address, and each of `facts` its attribute."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.url = f"http://127.0.0.1:{server.server_port}"
+def serving(handler, host="127.0.0.1", tls=None, **facts):
+    """
+    Serve on a free port: `url` is its address, and each of `facts` its attribute.
+
+    tls: SSL context of the server; None: no TLS.
+    """
+    with ThreadingHTTPServer((host, 0), handler) as server:
+        server.url = f"{'https' if tls else 'http'}://{host}:{server.server_port}"
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         vars(server).update(facts)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""The comparison with Ironic: what counts as a difference, and which of them are known."""
+"""The comparison with Ironic: rules of differences, and the list of known ones."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def answer(body=b"", status=200, base="http://127.0.0.1:1", known=None, **header
          b'{"next": "http://127.0.0.1:2/v1/a?x=+&limit=1"}'),
     ],
 )  # fmt: skip
-def test_what_must_differ_does_not_count(theirs, ours):
+def test_expected_differences_do_not_count(theirs, ours):
     assert [] == differences(answer(theirs), answer(ours, base="http://127.0.0.1:2"))
 
 
@@ -75,7 +75,7 @@ def test_fields_types_values_and_the_shapes_of_errors_count(theirs, ours, found)
         ("", "", True),
     ],
 )  # fmt: skip
-def test_an_error_has_to_say_the_words_of_the_other_in_their_order(text, words, says):
+def test_an_error_must_contain_the_words_of_the_other_in_their_order(text, words, says):
     assert says is comparison.says(text, words)
 
 
@@ -86,14 +86,14 @@ def test_the_status_and_headers_count():
     )
 
 
-def test_methods_that_are_answered_everywhere_do_not_count():
+def test_methods_that_every_route_supports_do_not_count():
     assert [] == differences(answer(Allow="GET"), answer(Allow="OPTIONS, GET, HEAD"))
     assert [Difference("header allow", "GET", "GET, PUT")] == differences(
         answer(Allow="GET"), answer(Allow="PUT, GET")
     )
 
 
-def test_a_list_without_an_item_that_the_other_has_counts():
+def test_a_missing_item_of_a_list_counts():
     theirs = answer(f'[{{"uuid": "{NODE}"}}]'.encode(), known={"node": NODE})
     assert [Difference("body", '["{node}"]', "[]")] == differences(theirs, answer(b"[]"))
 
@@ -106,7 +106,7 @@ def test_variables_are_filled_in_and_a_missing_one_is_named():
         filled("/v1/nodes/{other}", {})
 
 
-def test_a_label_tells_all_of_a_request():
+def test_a_label_describes_the_whole_request():
     assert "GET /v1/nodes @1.8 #again" == get("/v1/nodes", at="1.8", note="again").label
     assert "POST /v1/nodes b'{' (text/plain)" == post("/v1/nodes", Raw(b"{", "text/plain")).label
 
@@ -140,7 +140,7 @@ def test_a_row_without_a_reason_is_unreadable():
         known.read("## Additions\n| `GET *` | `status` | `1` | `2` | |")
 
 
-def test_a_report_tells_what_is_not_listed_and_what_was_not_seen():
+def test_a_report_shows_unlisted_differences_and_unused_entries():
     report = Report(known.read(ROWS))
     tag, other = Difference("header etag", "absent", "x"), Difference("a", "1", "2")
     report.add(Finding("t", "GET /v1", []))

@@ -1,14 +1,19 @@
 """The container deployment, checked without a container engine."""
 
+import hashlib
+import json
 import re
+import shutil
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 import typer.main
 import yaml
 
-from app.config import options
 from app.config.settings import Settings, load
+from app.db import sealing
 from workers import cli
 
 ROOT = Path(__file__).parents[2]
@@ -22,18 +27,26 @@ EXAMPLE = dict(
 OURS = [name for name, service in SERVICES.items() if "build" in service]
 
 
-def environment():
-    """Every variable that our services get, with the references of the example filled in."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The folder of the secrets that the script makes, in a copy."""
+    copy = tmp_path_factory.mktemp("made") / "compose"
+    shutil.copytree(ROOT / "compose", copy, ignore=shutil.ignore_patterns("secrets", ".env"))
+    for _ in range(2):  # the second run changes nothing
+        subprocess.run([copy / "secrets.sh"], check=True, timeout=60)
+    return copy / "secrets"
+
+
+def environment(name, made):
+    """All variables of a service of ours, with the paths of its secrets on this machine."""
     given = {name: value for name, value in EXAMPLE.items() if name.startswith("INGOT_")}
-    for name in OURS:
-        given |= SERVICES[name]["environment"]
-    refer = re.compile(r"\$\{(\w+)[^}]*\}")
-    return {name: refer.sub(lambda m: EXAMPLE[m[1]], str(value)) for name, value in given.items()}
+    given |= SERVICES[name]["environment"]
+    return {key: str(value).replace("/run/secrets", str(made)) for key, value in given.items()}
 
 
 def test_each_role_has_its_service():
     assert {"migrate", "api", "files", "conductor", "beat"} == set(OURS)
-    assert {"redis", "postgres", "flower"} == set(SERVICES) - set(OURS)
+    assert {"redis", "postgres", "flower", "prometheus", "grafana"} == set(SERVICES) - set(OURS)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -46,16 +59,84 @@ def test_the_command_of_each_service_is_one_of_ours(name):
     assert whole, f"{words} is not a whole command"
 
 
-def test_every_variable_is_a_setting_and_its_value_is_right():
-    known = {each.variable for each in options.options(Settings)}
-    assert set() == set(environment()) - known
-    settings = load(environment())
+@pytest.mark.parametrize("name", OURS)
+def test_every_variable_is_a_setting_with_a_valid_value(name, made):
+    settings = load(environment(name, made))
     assert () == settings.warnings
-    assert "postgresql://ingot:change-me@postgres:5432/ingot" == settings.database.connection
-    assert "redis://:change-me@redis:6379/0" == settings.broker.url
+    if name == "files":
+        assert "" == settings.broker.url == settings.database.connection
+        return
+    password = (made / "postgres_password").read_text()
+    assert f"postgresql://ingot:{password}@postgres:5432/ingot" == settings.database.connection
+    assert sealing.masters_of(Path(settings.database.secrets_key_file).read_text())
+    if name != "migrate":
+        password = (made / f"redis_password_{name}").read_text()
+        assert f"redis://{name}:{password}@redis:6379/0" == settings.broker.url
 
 
-def test_no_file_that_urls_may_name_by_default_lies_in_the_data_directory_of_the_image():
+def test_each_role_has_its_own_credentials_and_no_others(made):
+    """A role mounts the secrets that its variables name."""
+    for name, service in SERVICES.items():
+        named = set(re.findall(r"/run/secrets/(\w+)", json.dumps(service)))
+        assert named == set(service.get("secrets", [])), name
+        assert named <= set(COMPOSE["secrets"])
+    assert "secrets" not in SERVICES["files"]
+    brokers = [
+        each
+        for name in SERVICES
+        for each in SERVICES[name].get("secrets", [])
+        if "redis_url" in each
+    ]
+    assert len(brokers) == len(set(brokers)) == 4
+    for secret in COMPOSE["secrets"].values():
+        assert (made.parent / secret["file"]).is_file()
+    assert 0o700 == stat.S_IMODE(made.stat().st_mode)
+    passwords = [each.read_text() for each in made.glob("*password*")]
+    assert len(passwords) == len(set(passwords)) == 7
+    assert min(map(len, passwords)) >= 32
+
+
+def test_no_secret_is_in_an_argument_a_variable_or_the_example():
+    text = (ROOT / "compose/compose.yaml").read_text()
+    assert [] == re.findall(r"requirepass|\$\{\w*(?:PASSWORD|SECRET|KEY)", text)
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            assert name.endswith("_FILE") or not re.search(
+                "PASSWORD|SECRET|URL|CONNECTION", name
+            ), value
+    assert [] == [name for name in EXAMPLE if re.search("PASSWORD|SECRET|KEY", name)]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_has_no_more_rights_than_it_needs(name):
+    service = SERVICES[name]
+    assert service["read_only"]
+    assert ["ALL"] == service["cap_drop"]
+    assert ["no-new-privileges:true"] == service["security_opt"]
+    assert {"privileged", "cap_add", "network_mode", "pid"}.isdisjoint(service)
+    writable = [each for each in service.get("volumes", []) if not each.endswith(":ro")]
+    assert writable == {
+        "conductor": ["state:/var/lib/ingot"],
+        "redis": ["redis:/data"],
+        "postgres": ["postgres:/var/lib/postgresql/data"],
+        "prometheus": ["prometheus:/prometheus"],
+        "grafana": ["grafana:/var/lib/grafana"],
+    }.get(name, [])
+
+
+def test_the_passwords_of_redis_are_those_of_its_users(made):
+    users = {
+        line.split()[1]: line.split() for line in (made / "redis_users").read_text().splitlines()
+    }
+    assert {"default", "api", "conductor", "beat", "flower"} == set(users)
+    for name in set(users) - {"default"}:
+        password = (made / f"redis_password_{name}").read_bytes()
+        assert f"#{hashlib.sha256(password).hexdigest()}" in users[name]
+    assert "nopass" in users["default"]
+    assert ["-@all", "+ping"] == users["default"][-2:]
+
+
+def test_the_default_directories_of_file_urls_are_outside_of_the_images_data_directory():
     dockerfile = (ROOT / "compose/Dockerfile").read_text()
     data_dir = re.search(r"INGOT_DATA_DIR=(\S+)", dockerfile)[1]
     for allowed in Settings().conductor.file_url_allowed_paths:
@@ -70,12 +151,18 @@ def test_every_reference_is_in_the_example():
 
 def test_every_image_is_pinned():
     dockerfile = (ROOT / "compose/Dockerfile").read_text()
-    images = [service["image"] for service in SERVICES.values()]
-    images += re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
-    assert [] == [image for image in images if not re.search(r":v?\d+\.\d+\.?\d*", image)]
+    given = [service["image"] for service in SERVICES.values()]
+    given += [SERVICES[name]["build"]["args"]["PYTHON_IMAGE"] for name in OURS]
+    images = dict(re.findall(r"\$\{(\w+):-(\S+)\}", " ".join(given)))
+    assert images == {name: image for name, image in EXAMPLE.items() if name.endswith("_IMAGE")}
+    assert f"ARG PYTHON_IMAGE={images['PYTHON_IMAGE']}\n" in dockerfile
+    assert {"${PYTHON_IMAGE}"} == set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE))
+    assert [] == [each for each in images.values() if not re.search(r":v?\d+\.\d+(\.\d+)?", each)]
+    ours = {each for each in given if not each.startswith("$")}
+    assert {"ingot:0.1.0"} == ours
 
 
-def test_the_image_holds_what_a_role_needs():
+def test_the_image_contains_the_files_of_every_role():
     copied = set(
         re.findall(
             r"^COPY (?!--)(.+) \S+$", (ROOT / "compose/Dockerfile").read_text(), re.MULTILINE
@@ -86,7 +173,7 @@ def test_the_image_holds_what_a_role_needs():
     assert [] == [word for word in sorted(words) if not (ROOT / word).exists()]
 
 
-def test_what_a_service_waits_for_and_mounts_exists():
+def test_dependencies_and_mounts_of_a_service_exist():
     for name, service in SERVICES.items():
         for needed, about in service.get("depends_on", {}).items():
             assert needed in SERVICES, name
@@ -97,6 +184,6 @@ def test_what_a_service_waits_for_and_mounts_exists():
             assert source in COMPOSE["volumes"] or (ROOT / "compose" / source).is_file(), volume
 
 
-def test_only_the_api_and_files_are_published_beyond_what_watches():
+def test_only_the_api_and_files_and_monitoring_are_published():
     published = {name for name, service in SERVICES.items() if "ports" in service}
-    assert {"api", "files", "flower"} == published
+    assert {"api", "files", "flower", "prometheus", "grafana"} == published

@@ -1,25 +1,30 @@
-"""The documentation: its example works, its links lead somewhere, its generated pages can be told."""
+"""The documentation: its example runs, its links resolve, its generated pages are current."""
 
 import re
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from app.config import options
 from app.config.settings import Settings
+from app.engine import step_rows
+from app.hardware.steps import IN_BAND_DEPLOY
 from docs import generate
+from drivers.agent.deploy import Direct
 from drivers.builtin import HARDWARE_TYPES
 from drivers.core.errors import BadArgument, InvalidDriverInfo, LeaseLost, Refused, Unreachable
 from drivers.core.kinds import POWER_OFF, POWER_ON
 from drivers.core.registry import load
 from drivers.core.steps import Done, Flow, Wait
+from tests.support import specs_page
 from tests.support.web import Handler, serving
 
 ROOT = Path(__file__).parents[2]
-#: How variables are made, not two of them.
-SHAPES = {"INGOT_GROUP_NAME", "INGOT_NAME"}
+#: Patterns of variable names, not names.
+SHAPES = {"INGOT_GROUP_NAME", "INGOT_NAME", "INGOT_GROUP_NAME_FILE"}
 FORMERLY = {
     f"[{old.replace('.', ']', 1)}"
     for each in options.options(Settings)
@@ -29,7 +34,7 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
 def blocks(page):
-    """file name -> text, of the code blocks that begin with their file's name."""
+    """file name -> text, of the code blocks whose first line is a file name."""
     text = (ROOT / page).read_text()
     found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", text, re.DOTALL)
     return dict(found)
@@ -37,7 +42,7 @@ def blocks(page):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """The guide's driver as pip would install it; its modules by name."""
+    """Install the guide's driver as pip does; return its modules by name."""
     files = blocks("docs/drivers.md")
     project = tomllib.loads(files["pyproject.toml"])["project"]
     about = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
@@ -60,7 +65,7 @@ def installed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def strip():
-    """A power strip with one outlet; `orders` are the bodies that it was sent."""
+    """A power strip with one outlet; `orders`: received bodies."""
 
     class Strip(Handler):
         def do_GET(self):
@@ -91,7 +96,7 @@ def test_the_guides_driver_is_found_by_its_entry_point(installed):
     )
 
 
-def test_the_guides_driver_switches_a_machine_and_looks_before_it_orders(installed, strip):
+def test_the_guides_driver_powers_a_machine_and_reads_before_it_acts(installed, strip):
     make = installed["test_ingot_acme"].target
     target = make(strip.url)
     power = target.driver.power
@@ -124,7 +129,7 @@ def test_the_guides_step_refuses_an_argument_that_does_not_match_its_schema(
     assert [] == strip.orders
 
 
-def test_the_guides_driver_gives_no_order_once_the_node_was_given_away(installed, strip):
+def test_the_guides_driver_sends_nothing_without_the_lease(installed, strip):
     def lost():
         raise LeaseLost
 
@@ -134,7 +139,7 @@ def test_the_guides_driver_gives_no_order_once_the_node_was_given_away(installed
     assert [] == strip.orders
 
 
-def test_the_guides_driver_says_what_is_wrong(installed, strip):
+def test_the_guides_driver_names_wrong_fields(installed, strip):
     make = installed["test_ingot_acme"].target
     target = make(strip.url)
     with pytest.raises(InvalidDriverInfo, match="strip_url"):
@@ -146,13 +151,13 @@ def test_the_guides_driver_says_what_is_wrong(installed, strip):
 
 
 def headings(page):
-    """The anchors of a page, as GitHub makes them."""
+    """Anchors of a page, as GitHub generates them."""
     lines = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if "://" in link:
             continue
@@ -165,10 +170,88 @@ def test_links_lead_somewhere(page):
 def test_every_setting_that_is_named_exists():
     known = {str(each) for each in options.options(Settings)}
     variables = {each.variable for each in options.options(Settings)} | options.NOT_SETTINGS
+    variables |= {each.file_variable for each in options.options(Settings) if each.about.secret}
     for page in PAGES:
         text = page.read_text()
         assert set(re.findall(r"\[\w+\][a-z_]+", text)) <= known | FORMERLY, page
         assert set(re.findall(r"`(INGOT_[A-Z_]+[A-Z])\b", text)) <= variables | SHAPES, page
+
+
+def section(page, heading):
+    """The text of a page under a heading, in one line."""
+    _, _, rest = (ROOT / page).read_text().partition(f"## {heading}\n")
+    return " ".join(rest.partition("\n## ")[0].split())
+
+
+def test_the_page_of_cleaning_names_each_setting_that_decides_what_is_cleaned():
+    page, groups = (ROOT / "docs/cleaning.md").read_text(), ("api", "conductor", "deploy")
+    names = {each.name for each in options.options(Settings) if each.group in groups}
+    decides = re.compile(r"automated_clean|clean_step|erase|shred|(create|delete)_configuration")
+    concerned = {name for name in names if decides.search(name)}
+    assert 15 < len(concerned)
+    assert set() == {
+        name for name in concerned if f"{name}`" not in page and f"{name} =" not in page
+    }
+
+
+def test_the_page_of_cleaning_has_the_order_of_interfaces_at_equal_priority():
+    text = (ROOT / "docs/cleaning.md").read_text().lower()
+    order = sorted(step_rows.INTERFACE_PRIORITY, key=step_rows.INTERFACE_PRIORITY.get, reverse=True)
+    assert re.search(r"among equals [^.]*" + r"\b[^.]*\b".join(order), text)
+
+
+def test_the_page_of_cleaning_has_the_ways_out_of_a_failure():
+    wrong = section("docs/cleaning.md", "When something goes wrong")
+    for words in (
+        "maintenance",
+        "`last_error`",
+        "not switched off",
+        "`[conductor]poweroff_in_cleanfail`",
+        "`provide`",
+        "`manage`",
+    ):
+        assert words in wrong, words
+
+
+def test_the_page_of_cleaning_has_the_limits_of_its_security_its_costs_and_the_view_of_nova():
+    text = " ".join((ROOT / "docs/cleaning.md").read_text().split())
+    security = ("does not remove malware", "hidden in firmware", "untrusted tenants")
+    costs = ("may take hours", "keep all free machines in cleaning", "| quotas of the service",
+             "`[conductor]max_concurrent_clean` | bounds",
+             '"baremetal:node:set_provision_state:clean_steps": "rule:system_admin"')  # fmt: skip
+    nova = ("Nova regards an instance as deleted", "its quota is free, when cleaning begins",
+            "no error of the user")  # fmt: skip
+    for words in (*security, *costs, *nova):
+        assert words in text, words
+
+
+def test_the_page_of_cleaning_tells_what_retiring_forbids_and_allows():
+    text = section("docs/cleaning.md", "Retiring")
+    for words in ("--retired ", "--retired-reason", "unset", "`manageable`", "409", "`provide`",
+                  "`active`", "`adopt`", "`rebuild`", "power sync"):  # fmt: skip
+        assert words in text, words
+
+
+def test_the_page_of_deploying_has_the_flow_and_the_priorities_of_users_steps():
+    flow = section("docs/deploying.md", "The flow")
+    core = sorted(
+        (step.priorities[Flow.DEPLOY] for step in Direct.steps.values() if in_deployments(step)),
+        reverse=True,
+    )
+    for step in filter(in_deployments, Direct.steps.values()):
+        assert f"| {step.priorities[Flow.DEPLOY]:g} | `deploy.{step.name}` |" in flow, step.name
+    text = section("docs/deploying.md", "Priorities of your steps")
+    assert "| above 100 |" in text
+    lowest, highest = IN_BAND_DEPLOY
+    for above, below in pairwise(core):
+        (by_agent,) = re.findall(rf"\| {above - 1} to {below + 1} \| [^|]+ \| (yes|no)\b", text)
+        assert (by_agent == "yes") == (lowest <= below + 1 and above - 1 <= highest), above
+    assert f"a priority from {lowest} to {highest}" in text
+
+
+def in_deployments(step):
+    """Whether a step runs without a request."""
+    return step.priorities.get(Flow.DEPLOY, 0) > 0
 
 
 def test_every_event_of_the_log_that_is_named_is_logged():
@@ -215,6 +298,7 @@ def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_lef
     page.parent.mkdir()
     page.write_text(f"By hand.\n{generate.BEGIN}old\n{generate.END}By hand, too.\n")
     monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "NAMES", ["docs/protocol.md"])
     assert "docs/protocol.md" in generate.stale(tmp_path)
     page.write_text(generate.render("docs/protocol.md"))
     text = page.read_text()
@@ -225,24 +309,41 @@ def test_a_change_in_the_generated_part_of_a_page_is_noticed_and_the_rest_is_lef
 
 
 def test_the_tests_that_the_specs_page_names_exist():
-    text = (ROOT / "docs/specs.md").read_text()
-    files = dict(re.findall(r"^\| (\w+) \| `([\w/]+\.py)` \|$", text, re.MULTILINE))
-    named = re.findall(r"(\w+)::(test_\w+)", text)
+    files = specs_page.files()
+    named = [test.split("::") for demand in specs_page.demands() for test in demand.tests]
     assert 60 < len(named)
     for short, test in named:
-        assert f"def {test}(" in (ROOT / "tests" / files[short]).read_text(), f"{short}::{test}"
+        assert f"def {test}(" in (ROOT / files[short]).read_text(), f"{short}::{test}"
 
 
 def test_every_demand_of_the_specs_page_names_its_test():
-    _, _, tables = (ROOT / "docs/specs.md").read_text().partition("\n## ")
-    rows = [line for line in tables.splitlines() if line.startswith("| ")]
-    demands = [row for row in rows if not row.startswith(("| demand |", "| --- |"))]
+    demands = specs_page.demands()
     assert 100 < len(demands)
-    assert [] == [row for row in demands if not re.search(r"\w+::test_\w+[^|]*\|$", row)]
+    assert [] == [demand for demand in demands if not demand.tests]
+
+
+#: (page, heading) -> facts that a spec demands of the section, as its sentences have them.
+FACTS = {
+    ("docs/cleaning.md", "Retiring"): (
+        '`ingot node set NODE --retired --retired-reason "', "in any state but `available`",
+        "never becomes available", "after undeploy and cleaning, it is `manageable`",
+        "refused with 409: `provide`; `active`", "and `adopt`", "`rebuild`",
+        "The power sync skips retired nodes", "`ingot node list --retired`",
+        "`ingot node unset NODE --retired`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "heading"), FACTS)
+def test_a_page_has_the_facts_that_a_spec_demands(page, heading):
+    text = (ROOT / page).read_text()
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    words = " ".join(section.split())
+    assert [] == [fact for fact in FACTS[page, heading] if fact not in words]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
-def test_who_is_new_reads_how_to_install_the_client_before_the_first_command(page):
+def test_the_installation_of_the_client_comes_before_its_first_command(page):
     text = (ROOT / page).read_text()
     installed = re.search(r"pip install python-openstackclient python-ironicclient", text)
     assert installed

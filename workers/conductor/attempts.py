@@ -1,58 +1,83 @@
 """
 Attempts: claim a step, call the driver, record the outcome, send the next message of the chain.
 
-Claim and record are short transactions. No transaction is open while the driver talks to the
-machine. The record is refused if the fence has been raised meanwhile.
+Each attempt is a Celery task. Claim and record (`recording.py`) are short transactions, and no
+transaction is open while the driver talks to the machine.
 """
 
+import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
+from celery import Celery, Task
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
-from app import killpoints, log
+from app import killpoints, log, release, tracing
+from app.broker import chain, queue
 from app.broker.chain import RUN
-from app.db.clock import after
-from app.db.diagnosis import database_problem, reason
-from app.db.transactions import call_after_commit
-from app.engine import (
-    child_nodes,
-    driver_reports,
-    inspection_findings,
-    operations,
-    resume,
-    timeouts,
-    transitions,
-)
+from app.db.diagnosis import reason
+from app.engine import child_nodes, inspection_findings
 from app.hardware import targets
-from app.models import (
-    AgentRecord,
-    Node,
-    Operation,
-    OperationState,
-    OperationStep,
-    Port,
-    StepSource,
-)
+from app.metrics.kinds import OTHER
+from app.metrics.table import CLAIMS, REFUSALS, STEPS
+from app.models import AgentRecord, Operation, OperationStep, Port
 from app.runtime import Message, Runtime
 from drivers.core import reserved
-from drivers.core.errors import HardwareError, InspectionFailed, LeaseLost, NotSupported
-from drivers.core.steps import Done, Failed, Flow, Hold, Outcome, Wait
+from drivers.core.errors import HardwareError, LeaseLost, NotSupported
+from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
-from drivers.tls import valid_pem
 from workers import retry
-from workers.conductor import claims, drain, results
+from workers.conductor import claims, drain, recording, results
 from workers.conductor.claims import Attempt, Conductor
-from workers.conductor.redispatch import send_again
+from workers.conductor.redispatch import forward, send_again
 from workers.retry import OUT_OF_REACH, until_available
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 #: Seconds between two tries to reserve a child node that another operation holds.
 CHILD_BUSY = 2.0
+#: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
+NOT_RUN = "not run"
+#: Seconds that a message may wait for the conductor to be registered.
+REGISTER_TIMEOUT = 5.0
+
+
+class StepFailed(Exception):
+    """A step failed, and the failure is recorded; Flower shows the reason."""
+
+
+def register_task(application: Celery, conductor: Conductor, registered: threading.Event) -> None:
+    """
+    Register the task that runs one step.
+
+    registered: set when the conductor is registered in the database; no step is claimed before.
+    """
+
+    @application.task(
+        name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,), shared=False
+    )
+    def run_step(self: Task, *arguments: Any) -> str:
+        """Run one step; return the name of its outcome, which Flower shows."""
+        try:
+            if queue.version_of(self.request) > release.UNDERSTOOD:
+                self.request.chain = None
+                forward(conductor.runtime, chain.operation_of(arguments))
+                return "forwarded"
+            message = chain.received(conductor.name, self.request, arguments)
+        except chain.Malformed as error:
+            seldom.warning("message.malformed", detail=str(error))
+            return NOT_RUN
+        if not registered.wait(REGISTER_TIMEOUT):
+            return NOT_RUN  # the reconciler sends again
+        outcome = None
+        with retry.log_outages(RUN):
+            outcome = run(conductor, message)
+        if isinstance(outcome, Failed):
+            raise StepFailed(outcome.reason)
+        return type(outcome).__name__.lower() if outcome else NOT_RUN
 
 
 def run(conductor: Conductor, message: Message) -> Outcome | None:
@@ -61,6 +86,25 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
 
     Returns the recorded outcome of the step; None: no outcome was recorded.
     """
+    began = time.time_ns()
+    with ExitStack() as scope:
+        return _run(conductor, message, lambda attempt: _trace(scope, message, attempt, began))
+
+
+def _trace(scope: ExitStack, message: Message, attempt: Attempt, began: int) -> None:
+    """Add the facts of a claimed step to all lines of the log and to the trace, until the end."""
+    request, step = attempt.operation.request_id, attempt.step.label
+    facts = {"node": message.node, "operation": message.operation, "step": step}
+    scope.enter_context(log.bound(**facts, request_id=request))
+    scope.enter_context(
+        tracing.continued(request, RUN, began=began, **facts, position=attempt.step.position)
+    )
+
+
+def _run(
+    conductor: Conductor, message: Message, claimed: Callable[[Attempt], None]
+) -> Outcome | None:
+    """Do as `run`. claimed: called with the attempt once the step is claimed."""
     killpoints.reach("received")
     node, operation, position = message.node, message.operation, message.cursor
     if not conductor.witness.note(node):
@@ -77,29 +121,32 @@ def run(conductor: Conductor, message: Message) -> Outcome | None:
     )
     if lease is None:
         logger.info("lease.held_by_another", node=node, operation=operation)
+        REFUSALS.add("lease")
         return None  # the reconciler sends again
     killpoints.reach("leased")
     try:
         lease.keep(conductor.runtime.settings.conductor.step_timeout)
-        attempt = claims.claim(conductor, operation, message.fence, position)
+        attempt = claims.claim(conductor, operation, message.fence, position, node)
         if attempt is None:
+            REFUSALS.add("outdated")
             return None
+        CLAIMS.add()
         kind, step = attempt.operation.kind, attempt.step
         killpoints.reach("claimed", kind)
-        with log.bound(node=node, operation=operation, step=step.label):
+        claimed(attempt)
+        with tracing.inside(step.label, conductor=conductor.name, attempt=step.attempts):
             outcome = _act(conductor, attempt, lease.check)
         killpoints.reach("acted", kind)
         if outcome is None:
             return None
-        advanced = _is_plain(attempt, outcome) and _advance(conductor, attempt, outcome)
+        advanced = recording.advance(conductor, attempt, outcome)
     finally:
         # before the record is written: it may let another process work on the node
         conductor.leases.give_back(lease)
     following: int | None = position + 1
     if not advanced:
         killpoints.reach("freed", kind)
-        with log.bound(node=node, operation=operation, step=step.label):
-            following = _record_or_fail(conductor, attempt, outcome)
+        following = recording.record(conductor, attempt, outcome)
     killpoints.reach("recorded", kind)
     if following is not None:
         _follow(conductor, message, following)
@@ -142,6 +189,7 @@ def _act(
             outcome = _wait_of_child(target, step, outcome)
     except (LeaseLost, *OUT_OF_REACH) as error:
         logger.warning("claim.given_up", detail=reason(error))
+        REFUSALS.add("given_up")
         with suppress(*OUT_OF_REACH):  # the reconciler then waits for the step's deadline
             claims.expire(conductor, attempt)
         return None
@@ -151,17 +199,28 @@ def _act(
         logger.exception("step.crashed")
         outcome = results.failure(step.label, error)
     attempt.seconds = time.monotonic() - started
+    name = type(outcome).__name__.lower()
+    STEPS.observe(attempt.seconds, _measured_as(conductor.runtime, attempt), name)
     failure = {}
     if isinstance(outcome, Failed):
         failure = {"code": outcome.code, "reason": outcome.reason}
+    tracing.note(outcome=name, code=failure.get("code"), failed=bool(failure))
     logger.info(
         "step.acted",
-        outcome=type(outcome).__name__.lower(),
+        outcome=name,
         attempt=step.attempts,
         seconds=round(attempt.seconds, 3),
         **failure,
     )
     return outcome
+
+
+def _measured_as(runtime: Runtime, attempt: Attempt) -> str:
+    """Return the step's label for the metrics: OTHER if no driver has it, as agents name theirs."""
+    node, step = attempt.child or attempt.node, attempt.step
+    interfaces = runtime.drivers.types.get(node.driver, {}).get(step.interface, {}).values()
+    is_known = step.name in reserved.METHODS or any(hasattr(each, step.name) for each in interfaces)
+    return step.label if interfaces and is_known else OTHER
 
 
 def _target(conductor: Conductor, attempt: Attempt, before_order: Callable[[], None]) -> Target:
@@ -239,120 +298,3 @@ def call(target: Target, step: OperationStep) -> Any:
     if step.flow is None:
         return interface.run(target, step.name, step.args)
     return getattr(interface, f"execute_{step.flow}_step")(target, document)
-
-
-def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
-    """Whether the step is done, and only the cursor changes: `claims.advance` is enough."""
-    step = attempt.step
-    more = (
-        attempt.reports
-        or step.event
-        or step.collects
-        or step.child
-        or step.source == StepSource.TIDY
-    )
-    return isinstance(outcome, Done) and attempt.has_next and not more
-
-
-def _advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
-    """Record the step and move the cursor; False: `_record` has to do it."""
-    assert isinstance(outcome, Done)
-    advanced = until_available(lambda: claims.advance(conductor, attempt, outcome.result))
-    attempt.outcome = outcome if advanced else None
-    return advanced
-
-
-def _ends_plainly(attempt: Attempt, outcome: Outcome) -> bool:
-    """Whether the step is done, and only columns of its node, operation and steps change."""
-    step = attempt.step
-    more = step.collects or step.child or not attempt.operation.moves_node
-    return (
-        isinstance(outcome, Done) and not more and driver_reports.concern_columns(attempt.reports)
-    )
-
-
-def _record_or_fail(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
-    """Call `_record`; fail the step if the database refuses the driver's reports."""
-    try:
-        return until_available(lambda: _record(conductor, attempt, outcome))
-    except Exception as error:
-        if isinstance(error, OUT_OF_REACH) and database_problem(error) is not None:
-            raise
-        logger.exception("step.not_recorded")
-        failed = results.failure(attempt.step.label, error)
-    attempt.reports.clear()
-    try:
-        return until_available(lambda: _record(conductor, attempt, failed))
-    except Exception:
-        claims.expire(conductor, attempt)  # the reconciler takes over before the deadline
-        raise
-
-
-def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
-    """
-    Record the outcome of an attempt, with its effects on operation and node.
-
-    Returns the position of the next step of the chain. None: no step is due now, or the plan was
-    replaced and a new chain has been sent.
-    """
-    locked = operations.drafted if _ends_plainly(attempt, outcome) else operations.mapped
-    named = attempt.node.id, attempt.operation.id
-    with conductor.transaction() as session, locked(session, *named) as (node, operation):
-        if claims.is_recorded(operation, attempt):
-            return operation.cursor if operation.state == OperationState.QUEUED else None
-        if not claims.holds(session, conductor, operation, attempt):
-            operation.refused += 1
-            logger.warning("step.refused", fence=attempt.operation.fence, now=operation.fence)
-            return None
-        step = operations.current_step(session, operation)
-        child = attempt.child and operations.lock(session, attempt.child.id)
-        try:
-            driver_reports.apply(session, child or node, attempt.reports)
-        except InspectionFailed as error:
-            outcome = Failed(str(error), error.code)
-        outcome = timeouts.retry_transient(step, outcome)
-        attempt.outcome = outcome = timeouts.charge_budget(
-            session, node, step, outcome, attempt.seconds
-        )
-        match outcome:
-            case Done(result):
-                continues = transitions.done(session, node, operation, step, result)
-            case Failed():
-                continues = transitions.fail(session, node, operation, step, outcome)
-            case Hold():
-                continues = transitions.hold(session, node, operation, step, outcome)
-            case Wait():
-                transitions.wait(session, node, operation, step, outcome)
-                _watch(conductor, session, node, operation, outcome)
-                return None
-        if continues and (step.collects or isinstance(outcome, Failed)):
-            operation.sends = 0
-            operations.send(session, node, operation)
-            return None
-        return operation.cursor if continues else None
-
-
-def _watch(
-    conductor: Conductor,
-    session: Session,
-    node: Node,
-    operation: Operation,
-    outcome: Wait,
-) -> None:
-    """Register a wait with this process's wait monitor once it is committed."""
-    if operation.state != OperationState.WAITING:
-        return
-    operation_id, fence = operation.id, operation.fence
-    if outcome.poll_after is not None:
-        delay = outcome.poll_after
-        call_after_commit(session, lambda: conductor.wait_monitor.poll(operation_id, fence, delay))
-        return
-    agent = session.get(AgentRecord, operation.node_id)
-    if agent is not None and agent.url and outcome.progress.get("command"):
-        url, token = agent.url, agent.token
-        ca = valid_pem(agent.verify_ca) or node.driver_info.get("agent_verify_ca")
-        if conductor.wait_monitor.running:
-            operation.watched_until = after(resume.POLLING_PERIOD)
-        call_after_commit(
-            session, lambda: conductor.wait_monitor.watch(operation_id, fence, url, token, ca)
-        )

@@ -82,13 +82,13 @@ class Conductor:
         return moment < self.mark_valid_until
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def write_connection(self) -> Iterator[Connection]:
         """
         Open a transaction without a session.
 
         Raises OutOfTouch: as `transaction`.
         """
-        with self.runtime.writing() as connection:
+        with self.runtime.write_connection() as connection:
             yield connection
             self._require_valid_mark()
 
@@ -204,24 +204,33 @@ _operation, _node, _step = snapshots(Operation), snapshots(Node), snapshots(Oper
 _agent, _port = snapshots(AgentRecord), snapshots(Port)
 
 
-def claim(conductor: Conductor, operation: str, fence: int, cursor: int) -> Attempt | None:
-    """Claim a step; None: it is not, or no longer, to be run under this fence."""
+def claim(
+    conductor: Conductor, operation: str, fence: int, cursor: int, leased: str | None = None
+) -> Attempt | None:
+    """
+    Claim a step; None: it is not, or no longer, to be run under this fence.
+
+    leased: UUID of the node whose lease the conductor holds, which must be the operation's; None:
+    it holds none.
+    """
     token = str(uuid4())
-    attempt = until_available(lambda: _claim(conductor, operation, fence, cursor, token))
+    attempt = until_available(
+        lambda: _claim(conductor, operation, fence, cursor, token=token, leased=leased)
+    )
     if attempt is None:
         forward_newer(conductor.runtime, operation)
     return attempt
 
 
 def _claim(
-    conductor: Conductor, operation: str, fence: int, cursor: int, token: str
+    conductor: Conductor, operation: str, fence: int, cursor: int, *, token: str, leased: str | None
 ) -> Attempt | None:
     """
     Claim a step in one transaction, which may be retried with the same token.
 
     If the answer to a commit was lost, the retry recognizes the claim by its token.
     """
-    with conductor.writing() as connection:
+    with conductor.write_connection() as connection:
         values = _CLAIM.first(
             connection,
             {
@@ -247,6 +256,9 @@ def _claim(
         assert started is not None and of_node is not None  # noqa: PT018 - rows of the operation
         each = iter(of_node)
         step, node, agent, next_state = _step(started), _node(each), _agent(each), next(each)
+        if leased not in (None, node.uuid):  # a forged message names another node
+            connection.rollback()
+            return None
         ports = [_port(row) for row in _PORTS.all(connection, {"node": node.id})]
     return Attempt(
         found,
@@ -311,7 +323,7 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     the operation first, so it is either visible here or concerns the next step.
     """
     step = attempt.step
-    with conductor.writing() as connection:
+    with conductor.write_connection() as connection:
         if not _ADVANCE.count(connection, _held(conductor, attempt)):
             return False
         ended = _END_STEP.count(connection, {"step": step.id, "came_to": dict(result) or None})
@@ -325,7 +337,7 @@ _GIVE_UP = Typed(update(_operations).where(*_HELD).values(deadline_at=now()))
 
 def expire(conductor: Conductor, attempt: Attempt) -> None:
     """Expire a claim without an outcome: its deadline passes now, and the reconciler takes over."""
-    with conductor.writing() as connection:
+    with conductor.write_connection() as connection:
         _GIVE_UP.count(connection, _held(conductor, attempt))
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from app import log
 from app.db.diagnosis import reason
 from app.db.transactions import retrying
-from app.engine import operations
+from app.engine import dispatch, operations
 from app.models import Operation, OperationState
 from app.operation_states import Actor, OperationEvent
 from workers.conductor.claims import Conductor
@@ -41,9 +41,9 @@ def _redispatch(conductor: Conductor, uuid: str) -> bool:
         if operation.state != OperationState.QUEUED or operation.admitted_at is None:
             return False
         if operation.sent_to == conductor.incarnation:
-            operations.dispatch(session, node, operation, OperationEvent.DISPATCH)
+            dispatch.dispatch(session, node, operation, OperationEvent.DISPATCH)
         else:  # redispatched already, but the new owner may have dropped it for our lease
-            operations.send(session, node, operation)
+            dispatch.send(session, node, operation)
     return True
 
 

@@ -40,7 +40,8 @@ class Lease:
     leases: "Leases"
     #: Fence of the work that the lease was taken for.
     fence: int = 0
-    #: Monotonic time of expiry; this clock also runs while the process is stopped.
+    #: Monotonic time of expiry, counted from before the request to Redis, so that it is never later
+    #: than the key's. This clock also runs while the process is stopped.
     valid_until: float = 0.0
     #: Monotonic time after which the lease is left to expire, so that a hung call cannot keep it.
     renewed_until: float = math.inf
@@ -122,11 +123,12 @@ class Leases:
 
     def regain(self, lease: Lease) -> bool:
         """Take an expired lease again; False: another holder has it. True if Redis is away."""
+        requested = time.monotonic()
         try:
             with self._reach.trying():
                 renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
             if renewed:
-                lease.valid_until = time.monotonic() + self.ttl
+                lease.valid_until = requested + self.ttl
             return bool(renewed) or self._set(lease)
         except redis.RedisError:
             return True

@@ -21,9 +21,12 @@ from app.db.diagnosis import reason
 from app.engine import operations, resume
 from app.operation_states import Actor
 from app.runtime import Runtime
+from drivers import networks
 from drivers.agent.in_band import command_ended
 from drivers.core.errors import HardwareError, InvalidDriverInfo
-from drivers.tls import context
+from drivers.tls import context, of_node
+from drivers.web import answers
+from drivers.web.connections import async_connector
 
 logger = log.get(__name__)
 
@@ -133,7 +136,11 @@ class WaitMonitor:
         settings = self._runtime.settings.agent
         try:
             # created once: aiohttp reuses connections only for the same SSL context
-            trusted = context(ca if ca is not None else settings.verify_ca)
+            if ca is not None:  # certificates of the agent, or the value of its node
+                where = "driver_info/agent_verify_ca"
+                trusted = context(of_node(self._runtime.settings.options(), ca, where))
+            else:
+                trusted = context(settings.verify_ca)
         except InvalidDriverInfo as error:
             logger.warning("watch.no_certificates", operation_id=operation_id, detail=str(error))
             return False
@@ -165,11 +172,20 @@ class WaitMonitor:
         self, url: str, token: str | None, trusted: bool | SSLContext
     ) -> dict[str, Any]:
         if self._http is None:
-            self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+            reach = networks.of_agents(self._runtime.settings.options())
+            self._http = aiohttp.ClientSession(
+                connector=async_connector(reach.check),
+                timeout=aiohttp.ClientTimeout(total=10),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=answers.UNCOMPRESSED,
+                auto_decompress=False,
+            )
         params = {"agent_token": token} if token else {}
-        async with self._http.get(f"{url}/v1/commands/", params=params, ssl=trusted) as answer:
+        async with self._http.get(
+            f"{url}/v1/commands/", params=params, ssl=trusted, allow_redirects=False
+        ) as answer:
             answer.raise_for_status()
-            document: dict[str, Any] = await answer.json()
+            document: dict[str, Any] = await answers.document(answer, "the agent")
             return document
 
     async def _do(self, work: Callable[..., Any], *arguments: Any) -> bool:

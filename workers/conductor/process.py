@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from celery import Celery, Task
+from celery import Celery
 from celery.apps.worker import Worker
 from celery.exceptions import SecurityWarning
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
@@ -26,24 +26,24 @@ from redis import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import killpoints, log, release
-from app.broker import chain, queue
-from app.broker.chain import RUN
+from app import killpoints, log, tracing
+from app.broker import queue
+from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
 from app.config.settings import Settings
 from app.db import diagnosis
+from app.db.sealing import keyring_of
 from app.engine import restore
 from app.kit import conductors
+from app.metrics import recording
 from app.operation_states import Actor
 from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
-from drivers.core.steps import Failed
-from workers import retry
 from workers.conductor import attempts, drain, rpc_server
 from workers.conductor.claims import Conductor
+from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor
-from workers.conductor.redispatch import forward
 from workers.periodic import schedule
 from workers.restore_guard import Witness
 from workers.supervisor import permissions
@@ -53,20 +53,12 @@ logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
 CONTROL_THREADS = 8
-#: Result of a message that is outdated: its step was run, dispatched again, or claimed elsewhere.
-NOT_RUN = "not run"
-#: Seconds that a message may wait for the conductor to be registered.
-REGISTER_TIMEOUT = 5.0
 #: Seconds between two rounds of redispatch while the conductor drains.
 REDISPATCH_INTERVAL = 0.2
 #: Seconds for the last round.
 REDISPATCH_TIMEOUT = 5.0
 #: Seconds until a failed heartbeat is retried.
 HEARTBEAT_RETRY = 1.0
-
-
-class StepFailed(Exception):
-    """A step failed, and the failure is recorded; Flower shows the reason."""
 
 
 def main(settings: Settings, name: str) -> None:
@@ -78,12 +70,14 @@ def main(settings: Settings, name: str) -> None:
     load_drivers(settings)  # before the fork, so that a wrong setting is reported once
     permissions.let_servers_read(settings)
     killpoints.arm(settings.default.kill_points, name)
-    control = _fork_control(settings, name)
+    incarnation = str(uuid4())
+    control = _fork_control(settings, name, incarnation)
+    recording.start()
+    tracing.start(settings, "conductor")
     application = queue.celery(settings)
     runtime = make(settings, queue.sender(application))
     for hardware_type, why in runtime.drivers.refused.items():
         logger.error("hardware_type.refused", hardware_type=hardware_type, why=why)
-    incarnation = str(uuid4())
     leases = Leases(
         client(settings.broker.url, settings.broker.connect_timeout),
         incarnation,
@@ -94,27 +88,10 @@ def main(settings: Settings, name: str) -> None:
     timeout = min(settings.broker.connect_timeout, settings.conductor.heartbeat_timeout / 4)
     witness = Witness(client(settings.broker.url, timeout), settings.broker.prefix)
     conductor = Conductor(name, incarnation, runtime, leases, witness, WaitMonitor(runtime))
-
-    @application.task(name=RUN, bind=True, acks_late=True, ignore_result=True, throws=(StepFailed,))
-    def run(self: Task, node: str, operation: str, *more: Any) -> str:
-        """Run one step; return the name of its outcome, which Flower shows."""
-        if queue.version_of(self.request) > release.UNDERSTOOD:
-            self.request.chain = None
-            forward(runtime, operation)
-            return "forwarded"
-        message = chain.received(name, self.request, (node, operation, *more))
-        if not life.registered.wait(REGISTER_TIMEOUT):
-            return NOT_RUN  # the reconciler sends again
-        outcome = None
-        with retry.log_outages(RUN):
-            outcome = attempts.run(conductor, message)
-        if isinstance(outcome, Failed):
-            raise StepFailed(outcome.reason)
-        return type(outcome).__name__.lower() if outcome else NOT_RUN
-
     leases.start()
     conductor.wait_monitor.start()
     life = _Life(conductor, control)
+    attempts.register_task(application, conductor, life.registered)
     worker = _worker(
         application,
         f"conductor@{name}",
@@ -128,6 +105,7 @@ def main(settings: Settings, name: str) -> None:
     finally:
         life.end()
         leases.stop()
+        tracing.stop()
         with contextlib.suppress(ProcessLookupError):
             os.kill(control, signal.SIGTERM)
 
@@ -284,7 +262,7 @@ def _keep_logging(**_: Any) -> None:
     """Keep the logging setup: Celery changes it unless this signal has a receiver."""
 
 
-def _fork_control(settings: Settings, name: str) -> int:
+def _fork_control(settings: Settings, name: str, incarnation: str) -> int:
     """Fork the control process and return its pid; call this before any thread is started."""
     parent = os.getpid()
     child = os.fork()
@@ -294,14 +272,16 @@ def _fork_control(settings: Settings, name: str) -> int:
     try:
         die_with_parent(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-        _run_control(settings, name)
+        _run_control(settings, name, incarnation)
         status = 0
     except Exception:
         logger.exception("control.crashed")
     os._exit(status)
 
 
-def _run_control(settings: Settings, name: str) -> None:
+def _run_control(settings: Settings, name: str, incarnation: str) -> None:
+    recording.start()
+    tracing.start(settings, "control")
     application = queue.celery(settings)
     runtime: Runtime = make(settings, queue.sender(application))
     broker = client(settings.broker.url, settings.broker.connect_timeout)
@@ -312,7 +292,15 @@ def _run_control(settings: Settings, name: str) -> None:
     answerer = rpc_server.CallHandler(runtime, name, leases)
     rpc_server.register_task(
         application,
-        rpc_server.CallReceiver(queue.RedisCalls(application, settings), answerer, threads),
+        rpc_server.CallReceiver(
+            RedisCalls(application, settings, keyring_of(runtime.engine.dialect)),
+            answerer,
+            FreshCalls(runtime, incarnation),
+            threads,
+        ),
     )
     queues = [queue.SHARED_QUEUE, queue.now_queue_of(name)]
-    _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
+    try:
+        _worker(application, f"now@{name}", queues, CONTROL_THREADS).start()
+    finally:
+        tracing.stop()

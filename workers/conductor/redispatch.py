@@ -9,7 +9,7 @@ one is never claimed.
 from sqlalchemy import select
 
 from app import log, release
-from app.engine import operations
+from app.engine import dispatch, operations
 from app.models import Operation, OperationState
 from app.runtime import Runtime
 
@@ -35,7 +35,7 @@ def send_again(runtime: Runtime, operation: str) -> bool:
         node, row = operations.lock_operation(session, found)
         if row.state != OperationState.QUEUED or row.sent_at is None:
             return False
-        operations.send(session, node, row)
+        dispatch.send(session, node, row)
     return True
 
 

@@ -19,10 +19,10 @@ from celery import Celery
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import errors, log, release
-from app.broker.queue import CALL_TASK, RedisCalls
+from app import errors, log, release, request_ids, tracing
+from app.broker.calls import CALL_TASK, Forged, RedisCalls
 from app.db.diagnosis import reason
-from app.engine import driver_reports, operations
+from app.engine import dispatch, driver_reports, operations
 from app.engine.rpc import METHODS, Method
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.hardware import targets
@@ -38,9 +38,11 @@ from drivers.core.errors import (
     NotSupported,
     Unreachable,
 )
+from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
 #: Driver error -> HTTP status; all others are 502 Bad Gateway.
 STATUS: Mapping[type[HardwareError], int] = {
@@ -74,19 +76,26 @@ class CallHandler:
         call = METHODS.get(document["what"])
         if call is None or document.get("version", 0) > release.UNDERSTOOD:
             return {"understands": release.UNDERSTOOD}  # the API calls another conductor
+        facts = {"node": document["node"], "call": document["what"]}
+        request_id = request_ids.received(document.get("request_id"))
         try:
-            with log.bound(node=document["node"], call=document["what"]):
+            with (
+                log.bound(**facts, request_id=request_id),
+                tracing.continued(request_id, "call", **facts),
+            ):
                 return {"answer": self._answer(call, document, end)}
         except ServiceError as error:
             return _error(error.status, error, error.retry_after)
         except HardwareError as error:
             return _error(STATUS.get(type(error), BadGateway.status), error)
         except SQLAlchemyError as error:
-            logger.warning("call.no_database", detail=reason(error))
-            return _error(503, "The database is out of reach, please retry.", 5)
-        except Exception as error:  # a driver's defect must not leave its caller waiting
+            return _without_database(error)
+        except Exception:  # a driver's defect must not leave its caller waiting
             logger.exception("call.crashed")
-            return _error(500, f"{document['what']} has a defect: {type(error).__name__}: {error}")
+            return _error(
+                500,
+                f"{document['what']} has a defect: the log of conductor {self.name} has details",
+            )
 
     def _answer(self, call: Method, document: Mapping[str, Any], end: float) -> Any:
         with self.runtime.reading() as session:
@@ -115,11 +124,11 @@ class CallHandler:
         Raises NodeLocked: the node is reserved, or another conductor holds the lease.
         """
 
-        def still_free() -> bool:
+        def unreserved() -> bool:
             with self.runtime.reading() as session:
                 return session.scalar(select(Node.id).where(*_unchanged(node))) is not None
 
-        lease = self.leases.take(node.uuid, node.fence, still_free)
+        lease = self.leases.take(node.uuid, node.fence, unreserved)
         if lease is None:
             raise NodeLocked(node.uuid, "another conductor")
         lease.keep(end - time.monotonic())
@@ -130,7 +139,7 @@ class CallHandler:
             lease.check()
 
         try:
-            if not still_free():
+            if not unreserved():
                 raise NodeLocked(node.uuid, self.name)
             yield before_order
         finally:
@@ -153,7 +162,7 @@ class CallHandler:
         with self.runtime.transaction() as session:
             row, operation = operations.lock_operation(session, due)
             if operation.state == OperationState.QUEUED and operation.sent_at is not None:
-                operations.send(session, row, operation)
+                dispatch.send(session, row, operation)
 
     def _record(self, node: Node, reports: Mapping[str, Any], *, locked: bool) -> None:
         """Record the driver's reports; if `locked`, only if the node has not changed."""
@@ -175,6 +184,7 @@ class CallReceiver:
 
     asks: RedisCalls
     answerer: CallHandler
+    fresh: FreshCalls
     threads: ThreadPoolExecutor
     _waiting: dict[str, deque[str]] = field(default_factory=dict)  # node UUID -> keys of calls
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -197,18 +207,41 @@ class CallReceiver:
                     return
                 key = keys.popleft()
             try:
-                call = self.asks.take(key)
-                if call is not None:
-                    document, seconds = call
-                    self.asks.answer(key, self.answerer.answer(document, seconds), seconds)
+                self._run(key)
+            except Forged as error:  # its caller, if there is one, is not the API
+                seldom.warning("call.forged", node=node, detail=str(error))
             except redis.RedisError as error:  # the caller's request times out
-                logger.warning("answer.lost", node=node, detail=str(error))
+                seldom.warning("answer.lost", node=node, detail=str(error))
+            except Exception:  # later calls for the node must not wait for ever
+                logger.exception("call.crashed", node=node)
+
+    def _run(self, key: str) -> None:
+        """
+        Take a call from Redis, execute it, and answer it.
+
+        A call to an earlier incarnation of this conductor stays there: its caller withdraws it.
+
+        Raises Forged, RedisError.
+        """
+        call = self.asks.take(key) if self.fresh.is_for_us(key) else None
+        if call is None:
+            return
+        question, seconds = call
+        try:
+            seconds = self.fresh.accept(key, question, seconds)
+            answer = self.answerer.answer(question, seconds)
+        except SQLAlchemyError as error:
+            answer = _without_database(error)
+        self.asks.answer(key, answer, seconds)
 
 
 def register_task(application: Celery, desk: CallReceiver) -> None:
     """Register the Celery task in the control process."""
 
-    def take(key: str, node: str) -> None:
+    def take(key: Any, node: Any) -> None:
+        if not (isinstance(key, str) and isinstance(node, str)):
+            seldom.warning("call.forged", detail="its message has no key or no node")
+            return
         desk.take(key, node)
 
     application.task(name=CALL_TASK, acks_late=False, ignore_result=True, shared=False)(take)
@@ -217,6 +250,11 @@ def register_task(application: Celery, desk: CallReceiver) -> None:
 def _unchanged(node: Node) -> tuple[Any, ...]:
     """Condition: no operation was dispatched on the node since it was read, and it is free."""
     return Node.id == node.id, Node.fence == node.fence, Node.reservation.is_(None)
+
+
+def _without_database(error: SQLAlchemyError) -> dict[str, Any]:
+    logger.warning("call.no_database", detail=reason(error))
+    return _error(503, "The database is out of reach, please retry.", 5)
 
 
 def _error(status: int, error: object, retry_after: int | None = None) -> dict[str, Any]:

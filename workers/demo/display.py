@@ -152,7 +152,7 @@ def cells(line: Line, note: str) -> tuple[RenderableType, ...]:
     )
 
 
-def span(seconds: Sequence[float]) -> tuple[str, str]:
+def format_span(seconds: Sequence[float]) -> tuple[str, str]:
     """Format the shortest and the longest of several durations."""
     return (f"{min(seconds):.1f} s", f"{max(seconds):.1f} s") if seconds else ("-", "-")
 

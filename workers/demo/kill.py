@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from workers.demo.client import Line
-from workers.demo.display import span
+from workers.demo.display import format_span
 
 #: Share of all steps after which the conductor is killed.
 SHARE = 0.5
@@ -69,4 +69,8 @@ class ConductorKill:
     def row(self) -> Sequence[str]:
         """Return the row of the summary."""
         count = f"{len(self.seconds)} of {len(self.seconds) + len(self.in_hand)}"
-        return (f"{self.victim or 'no conductor'} killed, taken over", count, *span(self.seconds))
+        return (
+            f"{self.victim or 'no conductor'} killed, taken over",
+            count,
+            *format_span(self.seconds),
+        )

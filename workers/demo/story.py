@@ -19,7 +19,7 @@ from rich.console import Console
 from app.states import MACHINE, Kind, State
 from workers.demo import display
 from workers.demo.client import Api, Line
-from workers.demo.display import View, span
+from workers.demo.display import View, format_span
 from workers.demo.kill import ConductorKill
 from workers.demo.stage import DemoError, Environment, environment
 
@@ -54,7 +54,7 @@ class Result:
     seconds: list[float] = field(default_factory=list)  # one for each machine that succeeded
 
     def row(self) -> Sequence[str]:
-        return (self.name, f"{len(self.seconds)} of {self.machines}", *span(self.seconds))
+        return (self.name, f"{len(self.seconds)} of {self.machines}", *format_span(self.seconds))
 
 
 class Demo:
@@ -197,6 +197,7 @@ def commands(url: str, node: str) -> str:
     return "\n".join(
         [
             f"the service runs at {url} until Ctrl-C (API documentation: {url}/docs); try",
+            f"  # in a browser: {url}/ui",
             f"  export INGOT_URL={url}",
             *(f"  {ingot} node {words}" for words in examples),
         ]

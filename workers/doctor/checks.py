@@ -9,6 +9,7 @@ from typing import Any
 import redis
 from celery import Celery
 
+from app.config.settings import Settings
 from app.runtime import Runtime
 
 
@@ -51,3 +52,11 @@ class Check:
     repair: Repair | None = None
     rows: bool = True  # the check needs the database
     broker: bool = False  # the check needs Redis
+    remote_control: bool = False  # the check needs `[broker]remote_control`
+
+    def applies(self, settings: Settings) -> bool:
+        """Whether the check can be made with these settings."""
+        broker = settings.broker
+        return (bool(broker.url) or not self.broker) and (
+            broker.remote_control or not self.remote_control
+        )

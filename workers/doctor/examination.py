@@ -16,8 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import log
 from app.broker import queue
 from app.broker.redis_broker import client
-from app.config.settings import Settings, masked
+from app.config.description import masked
+from app.config.settings import Settings
 from app.db.diagnosis import reason
+from app.kit import audit
 from app.runtime import make
 from workers.doctor import rows, surroundings
 from workers.doctor.checks import Check, Finding, Installation
@@ -35,7 +37,7 @@ CHECKS: Sequence[Check] = (
     Check("unchecked nodes", rows.unchecked),
     Check("beat", rows.beat),
     Check("dead conductors", rows.lost),
-    Check("duplicate names", surroundings.names, broker=True),
+    Check("duplicate names", surroundings.names, broker=True, remote_control=True),
     Check("unserved nodes", rows.unserved),
     Check("orphan rows", rows.orphans, rows.delete_orphans),
     Check("inconsistent operations", rows.inconsistent, rows.fail),
@@ -44,6 +46,9 @@ CHECKS: Sequence[Check] = (
     Check("orphan reservations", rows.reservations, rows.release),
     Check("orphan queues", surroundings.queues, surroundings.delete_queue, broker=True),
     Check("orphan leases", surroundings.leases, surroundings.delete_lease, broker=True),
+    Check("authentication", surroundings.unauthenticated, rows=False),
+    Check("administrators", surroundings.administrators),
+    Check("encryption", surroundings.keys),
     Check("file permissions", surroundings.readable_files, surroundings.restrict, rows=False),
     Check("stale files", surroundings.stale_files, surroundings.delete_files),
 )
@@ -83,7 +88,9 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
         checks = [
             each
             for each in CHECKS
-            if (has_rows or not each.rows) and (has_broker or not each.broker)
+            if each.applies(settings)
+            and (has_rows or not each.rows)
+            and (has_broker or not each.broker)
         ]
         if not has_broker:
             patient = Installation(patient.runtime, None, None)
@@ -97,7 +104,7 @@ def examine(settings: Settings, *, fix: bool) -> list[Result]:
 def scope(settings: Settings) -> list[str]:
     """Return the lines that describe the extent of an examination without findings."""
     url = settings.broker.url
-    done = [each.name for each in CHECKS if url or not each.broker]
+    done = [each.name for each in CHECKS if each.applies(settings)]
     left_out = [each.name for each in CHECKS if each.name not in done]
     stopped = f"none, the service is stopped; not checked: {', '.join(left_out)}"
     return [
@@ -145,6 +152,7 @@ def _repair(check: Check, patient: Installation, findings: Sequence[Finding]) ->
         return set()
     for finding in findings:
         try:
+            _record(patient, check, finding)
             check.repair(patient, finding)
         except (SQLAlchemyError, redis.RedisError, OSError) as error:
             logger.warning(
@@ -161,6 +169,13 @@ def _repair(check: Check, patient: Installation, findings: Sequence[Finding]) ->
                 was=finding.explanation,
             )
     return repaired
+
+
+def _record(patient: Installation, check: Check, finding: Finding) -> None:
+    """Record a repair for the audit, before it begins."""
+    action = f"repair/{check.name.replace(' ', '_')}"
+    with patient.runtime.write_connection() as connection:
+        audit.add_command(connection, patient.runtime.settings, action, finding.subject)
 
 
 def _reaches(found: list[Result], server: str, ping: Callable[[], None]) -> bool:

@@ -9,12 +9,11 @@ from sqlalchemy import Table, and_, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.db.clock import age
-from app.engine import failures, operations, restore, transitions
+from app.engine import endings, failures, operations, restore
 from app.kit import conductors
 from app.models import ACTIVE, BESIDE, Conductor, Fault, Node, Operation, OperationState
 from app.models.base import Base
 from app.operation_states import Actor, OperationEvent, StepEvent, step_transition
-from app.ring import owner
 from app.states import Kind, of_kind
 from drivers.core.errors import FailureCode
 from workers.doctor.checks import Finding, Installation
@@ -115,7 +114,7 @@ def fail(patient: Installation, finding: Finding) -> None:
             "step": None,
             "retryable": False,
         }
-        transitions.end(session, node, operation, OperationEvent.REPAIR)
+        endings.end(session, node, operation, OperationEvent.REPAIR)
         node.fence += 1
         if node.operation_id == operation.id:
             node.reservation = node.operation_id = None
@@ -221,16 +220,15 @@ def unserved(patient: Installation) -> Iterator[Finding]:
         alive = conductors.alive(session, timeout)
         if not alive:
             return
-        for driver, group in session.execute(select(Node.driver, Node.conductor_group).distinct()):
-            if owner("", driver, group, alive) is not None:
+        for share in conductors.shares(session, alive):
+            if share.members:
                 continue
-            unserved_nodes = Node.driver == driver, Node.conductor_group == group
-            count = session.scalar(select(func.count()).select_from(Node).where(*unserved_nodes))
+            group = share.group
             where = f"conductor group {group!r}" if group else "the default conductor group"
             yield Finding(
-                f"driver {driver}",
-                f"no live conductor of {where} has loaded it: {count} nodes cannot be managed;"
-                " see `ingot conductor list` and [DEFAULT]enabled_hardware_types",
+                f"driver {share.driver}",
+                f"no live conductor of {where} has loaded it: {share.nodes} nodes cannot be"
+                " managed; see `ingot conductor list` and [DEFAULT]enabled_hardware_types",
             )
 
 

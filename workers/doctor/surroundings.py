@@ -15,8 +15,10 @@ from sqlalchemy import inspect, select
 from app.broker.queue import now_queue_of, queue_of
 from app.db.clock import age, now, utcnow
 from app.db.schema import MIGRATIONS
+from app.db.sealing import keyring_of
 from app.engine import restore
-from app.kit import conductors
+from app.identity import roles
+from app.kit import conductors, data_keys
 from app.models import Conductor
 from app.models.base import Base
 from drivers.images import files
@@ -198,6 +200,32 @@ def delete_files(patient: Installation, finding: Finding) -> None:
         files.remove(patient.runtime.settings.options(), finding.key)
 
 
+def keys(patient: Installation) -> Iterator[Finding]:
+    """Find secrets that are not encrypted, and old master keys."""
+    runtime = patient.runtime
+    masters = keyring_of(runtime.engine.dialect).masters
+    if not masters:
+        # an `ingot up` on loopback with its own database is a trial, and creates a key anyway
+        if runtime.engine.dialect.name == "postgresql" or runtime.settings.is_reachable:
+            yield Finding(
+                "secrets",
+                "there is no master key, so the database has passwords of BMCs and tokens of agents"
+                " in plain text: set [database]secrets_key_file, restart all processes, and run"
+                " `ingot secrets rotate`",
+            )
+        return
+    with runtime.read_connection() as connection:
+        found = data_keys.rows(connection)
+    if not found:
+        yield Finding(
+            "secrets", "there is a master key, but no data key: run `ingot secrets rotate`"
+        )
+    elif any(each.master != masters[0].name for each in found):
+        yield Finding(
+            "data keys", "some need a master key that is not the first: run `ingot secrets rotate`"
+        )
+
+
 def readable_files(patient: Installation) -> Iterator[Finding]:
     """Find private files that other users of this host may read."""
     settings = patient.runtime.settings
@@ -212,3 +240,28 @@ def readable_files(patient: Installation) -> Iterator[Finding]:
 
 def restrict(patient: Installation, finding: Finding) -> None:
     finding.key.restrict()
+
+
+def unauthenticated(patient: Installation) -> Iterator[Finding]:
+    """Find an API without authentication that other hosts can reach."""
+    settings = patient.runtime.settings
+    if settings.is_open:
+        yield Finding(
+            "api",
+            f"as a role of its own it listens on {settings.api.host_ip} without authentication:"
+            " everyone who reaches it controls all machines. Set [DEFAULT]auth_strategy, or"
+            " [api]host_ip to 127.0.0.1 with an authenticating proxy in front",
+        )
+
+
+def administrators(patient: Installation) -> Iterator[Finding]:
+    """Find local users without an administrator among them."""
+    if patient.runtime.settings.default.auth_strategy != "local":
+        return
+    with patient.runtime.reading() as session:
+        if not roles.has_admin(session):
+            yield Finding(
+                "users",
+                "no enabled user has the role admin in the system: `ingot user create NAME`, then"
+                " `ingot role grant admin --user NAME --system`",
+            )

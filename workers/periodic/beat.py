@@ -25,6 +25,7 @@ from app.config.settings import Settings
 from app.db import connections, diagnosis, transactions
 from app.db.clock import after, now
 from app.db.prepared import Prepared
+from app.metrics import recording
 from app.models import BeatLease
 from app.runtime import Call
 from workers.periodic import schedule
@@ -56,7 +57,7 @@ _LED = Prepared(select(_LEASE.c.id))
 
 def lead(engine: Engine, holder: str, seconds: float = LEASE) -> bool:
     """Take or renew the leadership; whether `holder` leads now."""
-    with transactions.writing(engine) as connection:
+    with transactions.write_connection(engine) as connection:
         if _LEAD.first(connection, {"leader": holder, "seconds": seconds}):
             return True
         if _LED.first(connection, {}):
@@ -102,7 +103,7 @@ class LeasedScheduler(Scheduler):
         if not leading:
             return STAND_BY
         try:
-            self.lookout.look()
+            self.lookout.check()
         except SQLAlchemyError as error:
             seldom.warning("beat.no_database", detail=diagnosis.reason(error))
         end = time.monotonic() + PACE / 2  # then the lease is renewed first
@@ -122,6 +123,7 @@ class LeasedScheduler(Scheduler):
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
     killpoints.arm(settings.default.kill_points, "beat")
+    recording.start()
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(schedule.schedule(settings))
     application.conf.beat_max_loop_interval = PACE

@@ -32,16 +32,16 @@ class DeadConductorLog:
     contact: Contact
     _logged: set[str] = field(default_factory=set)  # incarnations
 
-    def look(self) -> None:
+    def check(self) -> None:
         """
         Log the conductors that died since the last call.
 
         Call this only after a successful write to the database: while the database accepts no
         writes, no conductor can send a heartbeat.
         """
-        if not self.contact.made():
+        if not self.contact.record():
             return
-        with transactions.looking(self.engine) as connection:
+        with transactions.read_connection(self.engine) as connection:
             lost = conductors.lost(connection, self.timeout)
             left = len(conductors.alive(connection, self.timeout)) if lost else 0
         for name, incarnation, silent in lost:

@@ -18,17 +18,19 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from app import log
-from app.engine import driver_reports, operations, planning
+from app.engine import dispatch, driver_reports, planning
 from app.flows import FLOWS
 from app.hardware import targets
 from app.inventory import history
 from app.kit import conductors
 from app.kit.caller import Caller
+from app.metrics.table import POWER_SYNC_NODES, POWER_SYNCS
 from app.models import Fault, Node, OperationKind
 from app.operation_states import Actor
 from app.ring import Member, owner
 from app.runtime import Runtime
 from app.states import Kind, State, of_kind
+from drivers import networks
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
 from drivers.redfish.sweep import power_state_reader
@@ -75,7 +77,11 @@ def sync(runtime: Runtime, conductor: str) -> dict[str, int]:
             counts["differ"] += state != node.power_state
             yield lambda row: _reconcile(runtime, row, state)
 
+    started = time.monotonic()
     asyncio.run(_sweep(runtime, _pages(runtime, conductor, recovering=False), compare))
+    POWER_SYNCS.observe(time.monotonic() - started)
+    for result, count in counts.items():
+        POWER_SYNC_NODES.add(result, count=count)
     return counts
 
 
@@ -127,8 +133,9 @@ async def _sweep(runtime: Runtime, pages: Iterator[Sequence[Node]], compare: Com
         return state, target.reports
 
     loop = asyncio.get_running_loop()
+    reach = networks.of_bmcs(runtime.settings.options(), "redfish_address")
     with ThreadPoolExecutor(min(workers, THREADS)) as threads:
-        async with power_state_reader(workers, timeout) as poll_redfish:
+        async with power_state_reader(reach, workers, timeout) as poll_redfish:
             await asyncio.gather(*(worker() for _ in range(workers)))
     return written
 
@@ -254,7 +261,7 @@ def _reconcile(runtime: Runtime, row: _Row, state: str) -> None:
         wanted = node.power_state
         logger.warning("power.corrected", node=node.uuid, found=state, ordered=wanted)
         node.target_power_state = wanted
-        operations.start(
+        dispatch.start(
             row.session,
             node,
             OperationKind.POWER,

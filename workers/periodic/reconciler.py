@@ -21,9 +21,10 @@ from app import killpoints, log
 from app.db.clock import age, now
 from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
-from app.db.transactions import retrying
-from app.engine import admission, operations, resume, transitions
+from app.db.transactions import call_after_commit, retrying
+from app.engine import admission, dispatch, operations, resume, transitions
 from app.kit import conductors
+from app.metrics.table import RECONCILED, TAKEOVERS
 from app.models import (
     ACTIVE,
     AgentRecord,
@@ -67,7 +68,7 @@ class Contact:
     def __post_init__(self) -> None:
         self.since = self.last = self.clock()
 
-    def made(self, silence: float = 0.0) -> bool:
+    def record(self, silence: float = 0.0) -> bool:
         """
         Record a contact; return whether the uninterrupted time exceeds the timeout.
 
@@ -101,8 +102,8 @@ def reconcile(
     """
     killpoints.reach("reconciling")
     timeout = runtime.settings.conductor.heartbeat_timeout
-    with runtime.looking() as connection:
-        in_touch = contact.made(conductors.seconds_since_heartbeat(connection))
+    with runtime.read_connection() as connection:
+        in_touch = contact.record(conductors.seconds_since_heartbeat(connection))
         if not _UNDER_WAY.first(connection, {}):
             return dict.fromkeys(COUNTS, 0)
     with runtime.reading() as session:
@@ -128,6 +129,8 @@ def reconcile(
     counts |= _do(runtime, [("admitted", _resend, admission.admit_all(runtime))])
     if any(counts.values()):
         logger.info("reconciled", **counts)
+    for action, count in counts.items():
+        RECONCILED.add(action, count=count)
     return counts
 
 
@@ -310,7 +313,7 @@ def _wake(session: Session, node: Node, operation: Operation) -> bool:
 def _resend(session: Session, node: Node, operation: Operation) -> bool:
     if operation.state != OperationState.QUEUED or operation.is_queued:
         return False
-    operations.send(session, node, operation)
+    dispatch.send(session, node, operation)
     return True
 
 
@@ -349,26 +352,29 @@ def _take_over(living: Callable[[Session], set[str]]) -> Act:
             return False
         step = operations.current_step(session, operation)
         step.deaths += 1
+        cause = "died" if dead else "deadline"
+        call_after_commit(session, lambda: TAKEOVERS.add(cause))
         logger.warning(
             "operation.taken_over",
             operation=operation.uuid,
             node=node.uuid,
+            request_id=operation.request_id,
             step=step.label,
             conductor=step.conductor,
-            cause="died" if dead else "deadline",
+            cause=cause,
         )
         event = OperationEvent.TAKE_OVER
         most = runtime_of(session).settings.conductor.max_step_deaths
         if step.deaths >= most:
-            cause = "the conductor died" if dead else "its deadline passed"
-            reason = f"{step.label}: {cause} {step.deaths} times while it ran"
+            what = "the conductor died" if dead else "its deadline passed"
+            reason = f"{step.label}: {what} {step.deaths} times while it ran"
             failure = Failed(reason, FailureCode.CONDUCTOR_DIED)
             if not transitions.fail(session, node, operation, step, failure):
                 return True
             event = OperationEvent.DISPATCH  # of the cleanup steps
         elif step.resume == Resume.RESTART:
             _go_back(session, operation, step)
-        operations.dispatch(session, node, operation, event)
+        dispatch.dispatch(session, node, operation, event)
         return True
 
     return take_over

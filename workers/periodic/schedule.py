@@ -1,87 +1,202 @@
 """
-Periodic tasks: their schedule and their functions.
+Periodic tasks, one row each, and their schedule.
 
 The beat sends the tasks, and the conductors' control processes run them. A task for any conductor
 goes to the shared queue; a task for the nodes of each conductor is fanned out from there.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import redis
 from celery import Celery
-from sqlalchemy import Select, delete, func, select
 
 from app import log
 from app.broker import backlog
 from app.broker.queue import SHARED_QUEUE, now_queue_of, send_task
 from app.config.settings import Settings
-from app.db.clock import after, age
-from app.engine import silent_boots
+from app.engine import rollouts, silent_boots
 from app.inventory import scheduling
 from app.kit import conductors
-from app.models import Answered, NodeHistory
+from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
 from workers import retry
-from workers.periodic import boot_files, power_sync, reconciler
+from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing
+from workers.periodic.consoles import Consoles
+from workers.periodic.webhooks import Deliverer
 from workers.restore_guard import Witness
 
 logger = log.get(__name__)
 
 RECONCILE = "ingot.reconcile"
 FAN_OUT = "ingot.fan_out"
-POWER_SYNC = "ingot.power_sync"
-POWER_RECOVERY = "ingot.power_recovery"
-PRUNE_HISTORY = "ingot.prune_history"
-CHECK_ALLOCATIONS = "ingot.check_allocations"
-PRUNE_ANSWERED = "ingot.prune_answered"
-FORGET_CONDUCTORS = "ingot.forget_conductors"
-BOOT_AGAIN = "ingot.boot_again"
-SWEEP_BOOT_FILES = "ingot.sweep_boot_files"
-#: Most passes of the reconciler at once in a process: more than one, so that a blocked pass does
-#: not stop the next; few, so that threads remain for other tasks.
-PASSES = 2
-#: Seconds between two runs of `prune_answered`, and most rows that are deleted in one transaction.
-PRUNE_ANSWERED_INTERVAL, PRUNE_BATCH = 600, 10_000
-#: Most nodes whose history is pruned in one query.
-NODES_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A conductor's control process, which runs the tasks."""
+
+    runtime: Runtime
+    conductor: str  # name
+    reconcile: Callable[[], None]  # one pass of the reconciler
+    webhooks: Deliverer
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """Declaration of a periodic task."""
+
+    name: str
+    run: Callable[[Control], object]
+    every: Callable[[Settings], float | None]  # period in seconds; 0 or None disables the task
+    each_conductor: bool = False  # run by each conductor, for its own nodes or files; else by one
+    at_most: int | None = None  # runs at once in a process; None: no limit
+
+
+PERIODIC = (
+    Periodic(
+        RECONCILE,
+        lambda control: control.reconcile(),
+        lambda settings: settings.conductor.reconcile_interval,
+        at_most=2,  # a blocked pass does not stop the next, and threads remain for other tasks
+    ),
+    Periodic(
+        "ingot.power_sync",
+        lambda control: power_sync.sync(control.runtime, control.conductor),
+        lambda settings: settings.conductor.sync_power_state_interval,
+        each_conductor=True,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.power_recovery",
+        lambda control: power_sync.recover(control.runtime, control.conductor),
+        lambda settings: settings.conductor.power_failure_recovery_interval,
+        each_conductor=True,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.prune_history",
+        lambda control: pruning.prune_history(control.runtime),
+        lambda settings: settings.conductor.node_history_cleanup_interval,
+    ),
+    Periodic(
+        "ingot.check_allocations",
+        lambda control: scheduling.resend_due(control.runtime),
+        lambda settings: settings.conductor.check_allocations_interval,
+    ),
+    Periodic(
+        "ingot.advance_rollouts",
+        lambda control: rollouts.advance_all(control.runtime),
+        lambda settings: settings.conductor.advance_rollouts_interval,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.prune_answered",
+        lambda control: pruning.prune_answered(control.runtime),
+        lambda _settings: 600,
+    ),
+    Periodic(
+        "ingot.prune_audit",
+        lambda control: pruning.prune_audit(control.runtime),
+        lambda _settings: 600,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.prune_tokens",
+        lambda control: pruning.prune_tokens(control.runtime),
+        lambda settings: 600 if settings.identity.ended_tokens_lifetime else None,
+    ),
+    Periodic(
+        "ingot.prune_change_events",
+        lambda control: pruning.prune_change_events(control.runtime),
+        lambda settings: 600 if settings.conductor.change_events_lifetime else None,
+    ),
+    Periodic(
+        "ingot.deliver_webhooks",
+        lambda control: control.webhooks.start_due(),
+        lambda settings: settings.webhooks.delivery_interval,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.forget_conductors",
+        lambda control: pruning.forget_conductors(control.runtime),
+        lambda settings: settings.conductor.conductor_cleanup_interval,
+    ),
+    Periodic(
+        "ingot.seal_older_rows",
+        lambda control: sealing.seal_older_rows(control.runtime),
+        lambda settings: 60 if settings.database.has_key else None,
+        at_most=1,
+    ),
+    Periodic(
+        "ingot.boot_again",
+        lambda control: silent_boots.retry_silent_boots(control.runtime),
+        lambda settings: settings.pxe.boot_retry_timeout and settings.pxe.boot_retry_check_interval,
+    ),
+    Periodic(
+        "ingot.sweep_boot_files",
+        lambda control: boot_files.sweep(control.runtime),
+        lambda settings: settings.pxe.boot_file_sweep_interval,
+        each_conductor=True,
+    ),
+)
 
 
 def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
-    """Return the beat's schedule, by entry name; a period of 0 seconds disables an entry."""
-    conductor, pxe = settings.conductor, settings.pxe
-    table = (
-        (RECONCILE, conductor.reconcile_interval, ()),
-        (FAN_OUT, conductor.sync_power_state_interval, (POWER_SYNC,)),
-        (FAN_OUT, conductor.power_failure_recovery_interval, (POWER_RECOVERY,)),
-        (PRUNE_HISTORY, conductor.node_history_cleanup_interval, ()),
-        (CHECK_ALLOCATIONS, conductor.check_allocations_interval, ()),
-        (PRUNE_ANSWERED, PRUNE_ANSWERED_INTERVAL, ()),
-        (FORGET_CONDUCTORS, conductor.conductor_cleanup_interval, ()),
-        (BOOT_AGAIN, pxe.boot_retry_check_interval if pxe.boot_retry_timeout else 0, ()),
-        (FAN_OUT, pxe.boot_file_sweep_interval, (SWEEP_BOOT_FILES,)),
-    )
-    return {
-        ".".join((task, *arguments)): {
-            "task": task,
+    """Return the beat's schedule, by entry name."""
+    entries = {}
+    for each in PERIODIC:
+        seconds = each.every(settings)
+        if not seconds:
+            continue
+        called = (FAN_OUT, each.name) if each.each_conductor else (each.name,)
+        entries[".".join(called)] = {
+            "task": called[0],
             "schedule": seconds,
-            "args": arguments,
+            "args": called[1:],
             "options": {"queue": SHARED_QUEUE, "expires": max(seconds, 1.0)},
         }
-        for task, seconds, arguments in table
-        if seconds > 0
-    }
+    return entries
 
 
 def register_tasks(
     application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
 ) -> None:
     """Register the tasks in the control process of `conductor`."""
+    reconcile = _reconciler_pass(application, runtime, conductor, broker)
+    control = Control(runtime, conductor, reconcile, Deliverer(runtime))
+    fanned = [each.name for each in PERIODIC if each.each_conductor]
+
+    def fan_out(task: str) -> None:
+        if task not in fanned:
+            logger.warning("message.malformed", detail=f"no conductor runs {task!r} for itself")
+            return
+        for member in conductors.members(runtime):
+            send_task(application, task, (), now_queue_of(member.name), expires=60)
+
+    tasks: dict[str, Callable[..., object]] = {
+        FAN_OUT: fan_out,
+        scheduling.TASK: partial(scheduling.allocate, runtime),
+    }
+    for each in PERIODIC:
+        once = partial(each.run, control)
+        tasks[each.name] = once if each.at_most is None else _at_most(each.at_most, once)
+    for name, work in tasks.items():
+        register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
+        register(_watched(name, work))
+
+
+def _reconciler_pass(
+    application: Celery, runtime: Runtime, conductor: str, broker: redis.Redis
+) -> Callable[[], None]:
     contact = reconciler.Contact(runtime.settings.conductor.heartbeat_timeout)
     held = backlog.messages_of(application, runtime.settings, broker)
     witness = Witness(broker, runtime.settings.broker.prefix)
+    consoles = Consoles(runtime)
 
     def reconcile() -> None:
         if not held.marked():  # the broker was emptied: all sent messages are lost
@@ -90,29 +205,12 @@ def register_tasks(
             held.mark(conductor)
             if had_work:  # a new service has a new broker; that is no loss
                 logger.warning("broker.was_empty", resent=count)
+                BROKER_LOSSES.add()
         reconciler.reconcile(runtime, contact, held.backlog)
-        witness.look(runtime)
+        consoles.restore()
+        witness.check(runtime)
 
-    def fan_out(task: str) -> None:
-        for member in conductors.members(runtime):
-            send_task(application, task, (), now_queue_of(member.name), expires=60)
-
-    tasks: Mapping[str, Callable[..., object]] = {
-        RECONCILE: _at_most(PASSES, reconcile),
-        FAN_OUT: fan_out,
-        POWER_SYNC: _at_most(1, partial(power_sync.sync, runtime, conductor)),
-        POWER_RECOVERY: _at_most(1, partial(power_sync.recover, runtime, conductor)),
-        PRUNE_HISTORY: partial(prune_history, runtime),
-        CHECK_ALLOCATIONS: partial(scheduling.resend_due, runtime),
-        scheduling.TASK: partial(scheduling.allocate, runtime),
-        PRUNE_ANSWERED: partial(prune_answered, runtime),
-        FORGET_CONDUCTORS: partial(forget_conductors, runtime),
-        BOOT_AGAIN: partial(silent_boots.retry_silent_boots, runtime),
-        SWEEP_BOOT_FILES: partial(boot_files.sweep, runtime),
-    }
-    for name, work in tasks.items():
-        register = application.task(name=name, acks_late=False, ignore_result=True, shared=False)
-        register(_logging_outages(name, work))
+    return reconcile
 
 
 def _at_most(limit: int, work: Callable[[], object]) -> Callable[[], None]:
@@ -130,78 +228,15 @@ def _at_most(limit: int, work: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
-def _logging_outages(name: str, work: Callable[..., object]) -> Callable[..., None]:
+def _watched(name: str, work: Callable[..., object]) -> Callable[..., None]:
+    """Return a function that runs a task, logs outages, and measures its duration."""
+
     def run(*arguments: Any) -> None:
-        with retry.log_outages(name):
-            work(*arguments)
+        started = time.monotonic()
+        try:
+            with retry.log_outages(name):
+                work(*arguments)
+        finally:
+            PERIODIC_RUNS.observe(time.monotonic() - started, name)
 
     return run
-
-
-def prune_history(runtime: Runtime) -> int:
-    """
-    Delete history entries beyond `[conductor]node_history_max_entries` per node; return how many.
-
-    Entries younger than `[conductor]node_history_minimum_days` are kept.
-    """
-    most = runtime.settings.conductor.node_history_max_entries
-    batch = runtime.settings.conductor.node_history_cleanup_batch_count
-    if not most or not batch:
-        return 0
-    of_node = NodeHistory.node_id
-    with runtime.reading() as session:
-        query = select(of_node).group_by(of_node).having(func.count() > most)
-        nodes = list(session.scalars(query.order_by(of_node)))
-    chunks = (nodes[at : at + NODES_BATCH] for at in range(0, len(nodes), NODES_BATCH))
-    return sum(
-        _delete(runtime, NodeHistory, _surplus(runtime.settings, chunk, most), batch)
-        for chunk in chunks
-    )
-
-
-def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]:
-    """Select the ids of old entries beyond the `most` newest of each node."""
-    newest_first = NodeHistory.id.desc()
-    rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=newest_first)
-    ranked = (
-        select(NodeHistory.id, NodeHistory.created_at, rank.label("rank"))
-        .where(NodeHistory.node_id.in_(nodes))
-        .subquery()
-    )
-    days = settings.conductor.node_history_minimum_days
-    old = age(ranked.c.created_at) >= days * 86400
-    return select(ranked.c.id).where(ranked.c.rank > most, old)
-
-
-def prune_answered(runtime: Runtime) -> int:
-    """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
-    lifetime = runtime.settings.api.idempotency_key_lifetime
-    since = select(after(-lifetime)).scalar_subquery()  # a subquery, so that the index is used
-    old = select(Answered.id).where(Answered.created_at < since).order_by(Answered.created_at)
-    return _delete(runtime, Answered, old, PRUNE_BATCH)
-
-
-def _delete(
-    runtime: Runtime, model: type[NodeHistory | Answered], query: Select[Any], batch: int
-) -> int:
-    """Delete the rows whose ids `query` selects, `batch` per transaction; return how many."""
-    removed = 0
-    while True:
-        with runtime.transaction() as session:
-            ids = list(session.scalars(query.limit(batch)))
-            if ids:
-                session.execute(delete(model).where(model.id.in_(ids)))
-        removed += len(ids)
-        if len(ids) < batch:
-            return removed
-
-
-def forget_conductors(runtime: Runtime) -> int:
-    """Delete conductors dead for over `[conductor]conductor_cleanup_timeout` s; return how many."""
-    with runtime.transaction() as session:
-        names = conductors.remove_silent(
-            session, runtime.settings.conductor.conductor_cleanup_timeout
-        )
-    if names:
-        logger.info("conductors.forgotten", conductors=names)
-    return len(names)

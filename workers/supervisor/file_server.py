@@ -4,80 +4,145 @@ File server: serves `[deploy]http_root` to machines, agents and BMCs.
 `ingot up` runs it unless `[deploy]http_url` is set. In production a web server of the site does
 this, or `ingot files` on each host with conductors. It supports range requests, and lists no
 folders: only a client that knows the name of a file can fetch it.
+
+A slow client occupies no thread. Each address has a limited number of connections, and each request
+and response a limited time.
 """
 
-import multiprocessing
-import os
+import asyncio
+import ipaddress
 import signal
-from collections.abc import Callable, Iterable
+import socket
+import ssl
+import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from granian.constants import HTTPModes, Interfaces, Loops
-from granian.log import LogLevels
-from granian.server.mp import MPServer
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
-from werkzeug.utils import send_from_directory
-from werkzeug.wrappers import Request
+from aiohttp import web
+from werkzeug.security import safe_join
 
-from app import log
+from app import certificate, log
 from app.config.settings import Settings
-from app.parent import die_with_parent
-from app.serve import LOGGING, STOP_TIMEOUT
 
 logger = log.get(__name__)
+seldom = log.RateLimited(logger)
 
-#: Most concurrent requests; others wait.
-THREADS = 32
-
-Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+#: Seconds for responses in progress at SIGTERM.
+STOP_TIMEOUT = 1
+#: Seconds for the header of a request, and for a response, beside those for its length.
+REQUEST_TIMEOUT, RESPONSE_TIMEOUT = 30.0, 60.0
+BINARY = "application/octet-stream"
 
 
 def main(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    root = Path(settings.deploy.http_root)
+    """
+    Serve until SIGTERM or SIGINT.
+
+    Raises SettingsError: HTTPS is enabled, and the certificate is not usable.
+    """
+    deploy = settings.deploy
+    root = Path(deploy.http_root)
     root.mkdir(parents=True, exist_ok=True)
-    multiprocessing.set_start_method("fork", force=True)
-    master = os.getpid()
-
-    def load() -> Wsgi:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its handler
-        die_with_parent(master)
-        return served(root)
-
-    server = MPServer(
-        "files",
-        settings.api.host_ip,  # machines reach both servers in one network
-        settings.deploy.http_port,
-        interface=Interfaces.WSGI,
-        workers=1,
-        blocking_threads=THREADS,
-        loop=Loops.asyncio,
-        http=HTTPModes.http1,
-        websockets=False,
-        log_level=LogLevels.error,
-        log_dictconfig=LOGGING,
-        respawn_failed_workers=True,
-        respawn_interval=0,
-        workers_kill_timeout=STOP_TIMEOUT,
+    pair = certificate.files(
+        settings.api, "[deploy]enable_ssl_files", enabled=deploy.enable_ssl_files
     )
-    logger.info("files.started", root=str(root), port=settings.deploy.http_port)
-    server.serve(target_loader=load, wrap_loader=False)
+    context = None
+    if pair:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*pair)
+    asyncio.run(_serve(settings, root, context))
 
 
-def served(root: Path) -> Wsgi:
-    """Return a WSGI application that serves the files below a folder."""
+async def _serve(settings: Settings, root: Path, context: ssl.SSLContext | None) -> None:
+    deploy = settings.deploy
+    stop = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    files = FileServer(root, deploy.http_connections_per_address, deploy.http_least_rate)
+    runner = web.ServerRunner(files, shutdown_timeout=STOP_TIMEOUT)
+    await runner.setup()
+    # machines reach the API and this server in one network
+    site = web.TCPSite(runner, settings.api.host_ip, deploy.http_port, ssl_context=context)
+    await site.start()
+    logger.info("files.started", root=str(root), port=deploy.http_port, tls=context is not None)
+    await stop.wait()
+    await runner.cleanup()
 
-    def serve(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        request = Request(environ)
+
+class FileServer(web.Server):
+    """
+    Serves the files below a folder.
+
+    most: connections per address; 0: no limit. rate: least bytes per second of a response.
+    """
+
+    def __init__(self, root: Path, most: int, rate: int) -> None:
+        super().__init__(self._answer, keepalive_timeout=REQUEST_TIMEOUT, access_log=None)
+        self._root, self._most, self._rate = root, most, rate
+        self._open: Counter[str] = Counter()  # address -> its connections
+        self._address: dict[Any, str] = {}  # connection -> its address
+        self._idle: dict[Any, asyncio.TimerHandle] = {}  # connection without a request -> its end
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        address = _host_of(transport)
+        self._address[handler] = address
+        self._open[address] += 1
+        if self._most and self._open[address] > self._most:
+            seldom.warning("files.too_many_connections", address=address, most=self._most)
+            _reset(transport)
+            return
+        loop = asyncio.get_running_loop()
+        self._idle[handler] = loop.call_later(REQUEST_TIMEOUT, _reset, transport)
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        if timer := self._idle.pop(handler, None):
+            timer.cancel()
+        address = self._address.pop(handler)
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if timer := self._idle.pop(request.protocol, None):
+            timer.cancel()
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, headers={"Allow": "GET, HEAD"})
+        found = await asyncio.to_thread(self._find, request.path)
+        if found is None:
+            return web.Response(status=404)
+        path, size = found
+        response = web.FileResponse(path, headers={"Content-Type": BINARY})
         try:
-            if request.method not in ("GET", "HEAD"):
-                raise MethodNotAllowed(["GET", "HEAD"])
-            answer = send_from_directory(
-                root, request.path.lstrip("/"), environ, mimetype="application/octet-stream"
-            )
-        except HTTPException as error:
-            return error(environ, start_response)
-        return answer(environ, start_response)
+            async with asyncio.timeout(RESPONSE_TIMEOUT + size / self._rate):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            seldom.warning("files.too_slow", path=request.path, address=request.remote)
+            if request.transport is not None:
+                _reset(request.transport)
+            return web.Response(status=408)  # not sent
+        return response
 
-    return serve
+    def _find(self, path: str) -> tuple[Path, int] | None:
+        """Return a file and its size; None if there is no such file below the folder."""
+        joined = safe_join(str(self._root), path.lstrip("/"))
+        if joined is None or "\0" in joined or not Path(joined).is_file():
+            return None
+        return Path(joined), Path(joined).stat().st_size
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close a connection at once; the kernel drops what the client has not read."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
+def _host_of(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    address = ipaddress.ip_address(peer[0].partition("%")[0]) if peer else ""
+    return str(getattr(address, "ipv4_mapped", None) or address)

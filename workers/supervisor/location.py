@@ -2,6 +2,7 @@
 Data directory, ports and URLs of the service: defaults for settings that are not set.
 """
 
+import base64
 import contextlib
 import dataclasses
 import errno
@@ -12,9 +13,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from app import log
 from app.config.settings import Settings
+from app.metrics import recording
 from drivers.images import addresses
 from workers.supervisor import redis_server
+
+logger = log.get(__name__)
 
 #: Seconds to wait for the lock of a data directory whose processes are just ending.
 LOCK_TIMEOUT = 2.0
@@ -35,16 +40,41 @@ def data_dir(settings: Settings) -> Path:
     return Path(state, "ingot").resolve()
 
 
+def key_file(settings: Settings) -> Path | None:
+    """Return the path of the service's master key; None: the settings have a key or database."""
+    database = settings.database
+    if database.connection or database.secrets_key_file or database.secrets_key:
+        return None
+    folder = data_dir(settings)
+    return folder.with_name(f"{folder.name}.key")
+
+
+def make_key(settings: Settings) -> None:
+    """Create the master key of the service's own database, beside the data directory."""
+    path = key_file(settings)
+    if path is None or path.exists():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_bytes(base64.b64encode(os.urandom(32)) + b"\n")
+    except FileExistsError:  # by another `ingot up`, at the same time
+        pass
+    except OSError as error:
+        logger.warning("secrets.no_key", path=str(path), detail=error.strerror)
+
+
 def complete(settings: Settings) -> Settings:
     """Return the settings with paths and URLs that depend on the data directory filled in."""
-    folder = data_dir(settings)
+    folder, key = data_dir(settings), key_file(settings)
+    own_key = str(key) if key is not None and key.exists() else settings.database.secrets_key_file
     url = settings.database.connection or f"sqlite:///{folder / 'ingot.db'}"
     deploy, pxe = settings.deploy, settings.pxe
     files_url = deploy.http_url or (deploy.http_port and _files_url(settings, deploy.http_port))
     return dataclasses.replace(
         settings,
         default=dataclasses.replace(settings.default, data_dir=str(folder)),
-        database=dataclasses.replace(settings.database, connection=url),
+        database=dataclasses.replace(settings.database, connection=url, secrets_key_file=own_key),
         deploy=dataclasses.replace(
             deploy,
             http_root=deploy.http_root or str(folder / "httpboot"),
@@ -126,8 +156,27 @@ def with_files(settings: Settings) -> Settings:
     return dataclasses.replace(settings, deploy=deploy)
 
 
+def prepare_metrics(settings: Settings) -> Settings:
+    """
+    Let this process and its descendants record metrics, unless they are off.
+
+    Returns the settings with a free port for the exporter. Raises StartError.
+    """
+    metrics = settings.metrics
+    if metrics.port is None:
+        return settings
+    port = _free(metrics.host_ip, metrics.port, settings.api.port)
+    folder = Path(settings.default.data_dir) / "metrics"
+    try:
+        recording.prepare(folder)
+    except OSError as error:
+        raise StartError(f"{error.filename or folder}: {error.strerror}") from None
+    return dataclasses.replace(settings, metrics=dataclasses.replace(metrics, port=port))
+
+
 def _files_url(settings: Settings, port: int) -> str:
-    return f"http://{addresses.in_url(addresses.of_host(settings.options()))}:{port}"
+    scheme = "https" if settings.deploy.enable_ssl_files else "http"
+    return f"{scheme}://{addresses.in_url(addresses.of_host(settings.options()))}:{port}"
 
 
 def _free(host: str, port: int, other: int = 0) -> int:

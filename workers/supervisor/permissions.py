@@ -19,7 +19,7 @@ from workers.supervisor.location import StartError
 logger = log.get(__name__)
 
 #: Private entries of a data directory, beside the database.
-PRIVATE = ("redis", "redis.log", "agent_logs", "lock")
+PRIVATE = ("redis", "redis.log", "agent_logs", "metrics", "lock", "admin-password")
 DATABASE = "ingot.db*"
 #: Other entries of the service; a directory with any further entry is shared with other programs.
 OTHERS = ("httpboot", "tftpboot", "master_images", "redis.sock")
@@ -81,11 +81,13 @@ def prepare(settings: Settings) -> None:
 
 
 def too_wide(settings: Settings) -> Iterator[TooWide]:
-    """Yield the data directory and its private entries if other users may use them."""
+    """Yield data directory, private entries, database and key file that others may use."""
     folder = Path(settings.default.data_dir)
     most = 0o710 if settings.deploy.served_group else 0o700
     paths = [folder, *(folder / name for name in PRIVATE), *sorted(folder.glob(DATABASE))]
-    for path in paths:
+    key = settings.database.secrets_key_file
+    more = [*_files_of_sqlite(settings), *([Path(key)] if key else [])]
+    for path in dict.fromkeys((*paths, *more)):
         try:
             mode = stat.S_IMODE(path.lstat().st_mode)
         except FileNotFoundError:
@@ -93,6 +95,15 @@ def too_wide(settings: Settings) -> Iterator[TooWide]:
         wanted = mode & (most if path == folder else 0o700)
         if mode & 0o777 & ~wanted:
             yield TooWide(path, mode, wanted)
+
+
+def _files_of_sqlite(settings: Settings) -> list[Path]:
+    """Return the files of a SQLite database, which may lie outside of the data directory."""
+    scheme, _, name = settings.database.connection.partition(":///")
+    if scheme != "sqlite" or not name:
+        return []
+    path = Path(name)
+    return [path, *sorted(path.parent.glob(f"{path.name}-*"))]
 
 
 def _is_unshared(path: Path, folder: Path) -> bool:

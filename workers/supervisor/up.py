@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from app import log
-from app.config.settings import Settings
+from app.config.settings import Settings, SettingsError
+from drivers.environment import without_settings
 from workers.supervisor import location, permissions, redis_server
 from workers.supervisor.children import Children, fork, wait_for_signal, watch_signals
 from workers.supervisor.location import StartError, base_url
@@ -98,19 +99,23 @@ def _check(settings: Settings) -> None:
 
 def _upgrade(settings: Settings) -> None:
     from app.db import schema  # here: the import takes long
+    from app.kit import data_keys
 
     schema.upgrade(settings.database.connection)
+    data_keys.start(settings.database)
 
 
-#: Role -> main function of its process; the last three run in the supervisor. Tests replace them.
+#: Role -> main function of its process; the last four run in the supervisor. Tests replace them.
 ROLES: Mapping[str, Role] = {
     "api": late("app.serve"),
+    "exporter": late("workers.supervisor.exporter"),
     "files": late("workers.supervisor.file_server"),
     "conductor": late("workers.conductor.process"),
     "beat": late("workers.periodic.beat"),
     "check": _check,
     "upgrade": _upgrade,
     "alive": _alive,
+    "users": late("workers.supervisor.first_admin", "ensure"),
 }
 
 
@@ -129,6 +134,8 @@ def migrate(settings: Settings) -> None:
     try:
         shown = make_url(settings.database.connection).render_as_string()
         ROLES["upgrade"](settings)
+    except SettingsError as error:
+        raise StartError(str(error)) from None
     except (ArgumentError, ValueError):  # ValueError: the port is no number
         raise StartError("[database]connection: not a database URL") from None
     except CommandError as error:
@@ -147,6 +154,18 @@ def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
     return work(settings, *arguments)
 
 
+def become_alone(settings: Settings, name: str, role: str, *arguments: Any) -> Any:
+    """
+    Run a role in this process, outside of a supervisor; fork its exporter first.
+
+    Raises StartError.
+    """
+    settings = location.prepare_metrics(settings)
+    if settings.metrics.port is not None:
+        fork(partial(become, settings, "exporter", ROLES["exporter"], role == "beat"))
+    return become(settings, name, ROLES[role], *arguments)
+
+
 def run(settings: Settings, options: Options) -> int:
     """
     Start all roles, print `ready <url>`, and supervise them until a signal. Return the exit status.
@@ -155,17 +174,31 @@ def run(settings: Settings, options: Options) -> int:
     Raises SettingsError.
     """
     serves_files = not settings.deploy.http_url
-    settings = location.complete(settings)
+    location.make_key(settings)
+    settings = with_authentication(location.complete(settings))
     with location.locked(Path(settings.default.data_dir)) as folder:
         permissions.prepare(settings)
         settings = location.with_port(settings)
         settings = location.with_files(settings) if serves_files else settings
+        settings = location.prepare_metrics(settings)
         supervisor = _Supervisor(settings, options, folder, serves_files=serves_files)
         watch_signals()
         try:
             return supervisor.run()
         finally:
             supervisor.stop()
+
+
+def with_authentication(settings: Settings) -> Settings:
+    """
+    Return the settings with `auth_strategy = local`, if no strategy is configured and other hosts
+    can reach the API.
+    """
+    configured = settings.origins.get("DEFAULT.auth_strategy", "default") != "default"
+    if configured or not settings.is_open:
+        return settings
+    default = dataclasses.replace(settings.default, auth_strategy="local")
+    return dataclasses.replace(settings, default=default)
 
 
 class _Supervisor:
@@ -197,13 +230,16 @@ class _Supervisor:
         ROLES["check"](self.settings)
         if not self.await_migration(migrated):
             return 0
+        if self.settings.default.auth_strategy == "local":
+            ROLES["users"](self.settings)
         self.check_redis(own_redis)
         before = ROLES["alive"](self.settings)
         names = self.start_roles()
         if not self.await_ready(names, before):
             return 0
-        print("ready", base_url(self.settings), flush=True)  # noqa: T201 - the contract
-        logger.info("up.ready", url=base_url(self.settings), data_dir=str(self.folder))
+        url = base_url(self.settings)
+        print(f"ready {url}\npage {url}/ui", flush=True)  # noqa: T201 - the contract
+        logger.info("up.ready", url=url, data_dir=str(self.folder))
         return self.watch()
 
     def start_redis(self) -> None:
@@ -216,7 +252,8 @@ class _Supervisor:
         except (redis_server.RedisUnavailable, OSError) as error:
             raise StartError(f"Redis: {error}") from None
         command = redis_server.command(program, self.folder, path)
-        self.children.start("redis", "redis", lambda: os.execv(program, command))  # noqa: S606
+        work = partial(os.execve, program, command, without_settings())
+        self.children.start("redis", "redis", work)
         broker = dataclasses.replace(self.settings.broker, url=f"redis+socket://{path}")
         self.settings = dataclasses.replace(self.settings, broker=broker)
 
@@ -279,6 +316,9 @@ class _Supervisor:
             work = partial(become, settings, name, ROLES["conductor"], name)
             start("conductors", name, work)
         start("beat", "beat", partial(become, settings, "beat", ROLES["beat"]))
+        if settings.metrics.port is not None:
+            work = partial(become, settings, "exporter", ROLES["exporter"], True)
+            start("exporter", "exporter", work)
         return names
 
     def await_ready(self, names: list[str], before: Mapping[str, str]) -> bool:
@@ -339,7 +379,8 @@ class _Supervisor:
         """
         Write {"up": pid, "api": [pid], "conductors": {name: pid}, "beat": [pid], "redis": [pid]}.
 
-        "api" has the pid of the API, and then that of the file server.
+        "api" has the pid of the API, and then that of the file server. With metrics there is
+        "exporter": [pid], too.
         """
         path = self.options.pidfile
         if path is None:
@@ -352,7 +393,7 @@ class _Supervisor:
             if child.role == "conductors":
                 pids["conductors"][child.name] = child.pid
             else:
-                pids[child.role].append(child.pid)
+                pids.setdefault(child.role, []).append(child.pid)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(pids) + "\n")
         temporary.replace(path)

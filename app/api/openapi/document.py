@@ -1,15 +1,13 @@
-"""OpenAPI document, generated from the declarations of routes and schemas, and a page for it."""
+"""OpenAPI document, generated from the declarations of routes and schemas."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from apispec.ext.marshmallow import MarshmallowPlugin
-from flask import Response
 from werkzeug.http import HTTP_STATUS_CODES
 
 from app.agents.lookup import MAC
-from app.api import auth, idempotency, versions
+from app.api import transactions, versions
 from app.api.answers import JSON
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
@@ -22,10 +20,12 @@ from app.api.openapi.shapes import (
     or_null,
     versioned,
 )
+from app.api.public_paths import is_public, signs_in
 from app.api.routes import PARAMETER, Route
 from app.api.schemas.common import NAME, CommaSeparated, Flag, Ident, Mac, Name, Uuid
+from app.api.sessions import COOKIE
+from app.api.sites import WRITING
 
-PAGE = Path(__file__).with_name("page.html")
 ABOUT = f"""\
 OpenStack Ironic's API with additions. The header `{versions.HEADER}` selects the version of a
 request; the default is 1.{versions.MIN}. `x-since` is the version that introduced a route, a field
@@ -48,15 +48,20 @@ PATH_PARAMETERS = {
 }  # fmt: skip
 #: Tag -> title of its section, in the order of the page.
 SECTIONS = {
-    "nodes": "Nodes", "states": "States of nodes", "why": "Diagnosis of waiting nodes",
-    "operations": "Operations", "history": "History of nodes", "steps": "Steps of nodes",
+    "nodes": "Nodes", "provision_states": "Counts of nodes",
+    "states": "States of nodes", "why": "Diagnosis of waiting nodes",
+    "operations": "Operations", "fleet_operations": "Operations, summed up",
+    "history": "History of nodes", "change_events": "Change events", "rollouts": "Rollouts",
+    "steps": "Steps of nodes",
     "traits": "Traits", "ports": "Ports", "portgroups": "Port groups", "vifs": "VIFs",
     "volume": "Volumes", "management": "Boot devices, indicators, virtual media",
     "machine_states": "Boot mode, RAID, console", "hardware": "BIOS, firmware, inventory",
     "vendor": "Vendor functions", "allocations": "Allocations",
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
-    "conductors": "Conductors", "shards": "Shards", "agents": "Agents", "events": "Events",
+    "conductors": "Conductors", "service": "State of the service",
+    "shards": "Shards", "agents": "Agents", "webhooks": "Webhooks",
+    "events": "Events of other services", "audit": "Audit", "login": "Sessions of browsers",
     "root": "The service",
 }  # fmt: skip
 #: Parts of the paths whose handlers wait for a call to a conductor.
@@ -65,7 +70,6 @@ CALLS = ("/management/", "/vmedia", "/vendor_passthru", "/states/console")
 IDEMPOTENT = ("/states/", "/vmedia", "/vendor_passthru")
 #: Location of parameters that `parsing` accepts in the body or in the query.
 BODY_OR_QUERY = "json_or_query"
-WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 PARAMETERS = {
     "version": {
@@ -81,10 +85,10 @@ PARAMETERS = {
         "schema": TEXT,
     },
     "key": {
-        "name": idempotency.HEADER,
+        "name": transactions.HEADER,
         "in": "header",
         "description": "Idempotency key: requests repeated with it are executed once",
-        "schema": TEXT | {"minLength": 1, "maxLength": idempotency.LONGEST},
+        "schema": TEXT | {"minLength": 1, "maxLength": transactions.LONGEST},
     },
 }
 HEADERS = {
@@ -179,6 +183,7 @@ def document(spec: Any, routes: Iterable[Route]) -> dict[str, Any]:
             "securitySchemes": {
                 "token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
                 "password": {"type": "http", "scheme": "basic"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             },
         },
     }
@@ -233,15 +238,23 @@ def _operation(
         "tags": [route.tag],
         "x-since": f"1.{route.since}",
         **({"x-policy": route.rule} if route.rule else {}),
-        "security": [] if _is_public(route) else [{}, {"token": []}, {"password": []}],
+        "security": _security(route),
         "parameters": parameters,
         **({"requestBody": body} if body else {}),
         "responses": successes | errors,
     }
 
 
+def _security(route: Route) -> list[Shape]:
+    """List the credentials that a route accepts; all are optional for some auth_strategy."""
+    if signs_in(route.path):
+        return [{}, {"session": []}]
+    return [] if _is_public(route) else [{}, {"token": []}, {"password": []}, {"session": []}]
+
+
 def _is_public(route: Route) -> bool:
-    return auth.is_public(PARAMETER.sub("", route.path))
+    """Whether a route accepts no credentials."""
+    return is_public(PARAMETER.sub("", route.path)) and not signs_in(route.path)
 
 
 def _types(schema: Shape) -> set[str]:
@@ -361,8 +374,3 @@ def _error_response(status: int) -> dict[str, Any]:
         | {name: {"description": text, "schema": TEXT} for name, text in more.items()},
         "content": {JSON: {"schema": shape}},
     }
-
-
-def page() -> Response:
-    """Return the page that renders /openapi.json; it loads nothing from other servers."""
-    return Response(PAGE.read_bytes(), content_type="text/html; charset=utf-8")

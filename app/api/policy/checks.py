@@ -23,9 +23,17 @@ MANAGE = "rule:system_member or rule:owner_manager or rule:lessee_manager or rul
 WIRE = "rule:system_admin or rule:owner_manager or rule:service"
 ALLOCATION_READ = "rule:system_reader or (role:reader and project_id:%(allocation.owner)s)"
 ALLOCATION_WORK = "rule:system_member or (role:member and project_id:%(allocation.owner)s)"
+ROLLOUT_READ = (
+    "rule:system_reader or ((role:reader or role:service) and project_id:%(rollout.owner)s)"
+)
+ROLLOUT_WORK = (
+    "rule:system_member or rule:system_service"
+    " or ((role:member or role:service) and project_id:%(rollout.owner)s)"
+)
 RUNBOOK_WORK = (
     "rule:system_member or (role:manager and project_id:%(runbook.owner)s) or role:service"
 )
+WEBHOOK_WORK = "rule:system_admin or (role:manager and project_id:%(webhook.owner)s)"
 
 
 @dataclass(frozen=True, slots=True)

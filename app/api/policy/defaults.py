@@ -18,6 +18,8 @@ from app.api.policy.checks import (
     MANAGE,
     OPERATE,
     OWN,
+    ROLLOUT_READ,
+    ROLLOUT_WORK,
     RUNBOOK_WORK,
     SEE,
     SEE_WITHIN,
@@ -27,6 +29,7 @@ from app.api.policy.checks import (
     SYSTEM_READ,
     SYSTEM_WORK,
     USE,
+    WEBHOOK_WORK,
     WIRE,
     Rule,
 )
@@ -110,6 +113,10 @@ NODE = (
     Rule(f"{_NODE}:bios:get", SEE, "Show BIOS settings"),
     Rule(f"{_NODE}:firmware:get", SEE, "Show firmware versions"),
     Rule(f"{_NODE}:history:get", SEE_WITHIN, "Show the history and the operations of a node"),
+    Rule("baremetal:operation:list", LIST, "List operations of nodes that the caller's project owns"),
+    Rule("baremetal:operation:list_all", SYSTEM_READ, "List operations of every node"),
+    Rule("baremetal:event:list", LIST, "List change events of nodes of the caller's project"),
+    Rule("baremetal:event:list_all", SYSTEM_READ, "List change events of every node"),
     Rule(f"{_NODE}:inventory:get", SEE_WITHIN, "Show the inventory"),
     Rule(f"{_NODE}:vendor_passthru", SYSTEM_ADMIN, "Call vendor functions of a node"),
     Rule(f"{_NODE}:ipa_heartbeat", "", "Send heartbeats: agents, without a token"),
@@ -162,6 +169,24 @@ RUNBOOK = (
     Rule("baremetal:runbook:use", RUNBOOK_WORK, "Run a runbook that is not public"),
 )  # fmt: skip
 
+WEBHOOK = (
+    Rule("baremetal:webhook:get", "rule:system_reader or (role:reader and project_id:%(webhook.owner)s)", "Show a webhook and its failures"),
+    Rule("baremetal:webhook:list", LIST, "List webhooks of the caller's project"),
+    Rule("baremetal:webhook:list_all", SYSTEM_READ, "List every webhook"),
+    Rule("baremetal:webhook:create", "rule:system_admin or (role:manager and not system_scope:all)", "Create a webhook that the caller's project owns"),
+    Rule("baremetal:webhook:create_restricted", SYSTEM_ADMIN, "Create a webhook of any owner, or of none: it gets the events of all nodes"),
+    Rule("baremetal:webhook:update", WEBHOOK_WORK, "Change a webhook, replay its events"),
+    Rule("baremetal:webhook:delete", WEBHOOK_WORK, "Delete a webhook"),
+)  # fmt: skip
+
+ROLLOUT = (
+    Rule("baremetal:rollout:get", ROLLOUT_READ, "Show a rollout and its nodes"),
+    Rule("baremetal:rollout:list", LIST, "List the rollouts of the caller's project"),
+    Rule("baremetal:rollout:list_all", SYSTEM_READ, "List every rollout"),
+    Rule("baremetal:rollout:create", "rule:system_member or role:member or role:service", "Create a rollout; the rules of its target decide for each node"),
+    Rule("baremetal:rollout:update", ROLLOUT_WORK, "Pause, resume or abort a rollout"),
+)  # fmt: skip
+
 SYSTEM_WIDE = (
     Rule("baremetal:chassis:get", SYSTEM_READ, "List and show chassis", SYSTEM),
     Rule("baremetal:chassis:create", SYSTEM_ADMIN, "Create a chassis", SYSTEM),
@@ -174,7 +199,9 @@ SYSTEM_WIDE = (
     Rule("baremetal:driver:ipa_lookup", "", "Look up a node: agents, without a token"),
     Rule("baremetal:driver:ipa_continue_inspection", "", "Send inspection data: agents, without a token"),
     Rule("baremetal:conductor:get", SYSTEM_READ, "List and show conductors"),
+    Rule("baremetal:service:get", SYSTEM_READ, "Show the state of the service: ring, load, queues, health"),
     Rule("baremetal:shards:get", SYSTEM_READ, "List shards"),
+    Rule("baremetal:audit:get", SYSTEM_READ, "Read the audit records", SYSTEM),
     Rule("baremetal:events:post", SYSTEM_ADMIN, "Report events", SYSTEM),
     Rule("baremetal:deploy_template:get", SYSTEM_READ, "List and show deploy templates"),
     Rule("baremetal:deploy_template:create", SYSTEM_ADMIN, "Create a deploy template"),
@@ -196,6 +223,8 @@ SECTIONS: Mapping[str, tuple[Rule, ...]] = {
     "Volumes": VOLUME,
     "Allocations": ALLOCATION,
     "Runbooks": RUNBOOK,
+    "Webhooks": WEBHOOK,
+    "Rollouts": ROLLOUT,
     "The whole system": SYSTEM_WIDE,
 }
 RULES: Mapping[str, Rule] = {rule.name: rule for rules in SECTIONS.values() for rule in rules}

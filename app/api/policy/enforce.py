@@ -6,19 +6,21 @@ are checked. Nothing is checked for callers who are not `restricted`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from flask import current_app, g, request
-from sqlalchemy import Select, false, or_, select
+from sqlalchemy import Row, Select, false, or_, select
 
 from app.api import node_fields
 from app.api.answers import runtime
-from app.api.auth import caller
-from app.api.masking import mask, redacted
+from app.api.auth import AUTHENTICATE, caller
+from app.api.masking import redacted
 from app.api.policy.defaults import RULES
 from app.api.policy.file import Policy
 from app.api.policy.targets import NOTHING, OF_NODE, OWNED, SEE_NODE, Facts, Owned, of_node
 from app.errors import Conflict, Forbidden, Invalid, NotFound
+from app.masking import mask
 from app.models import Base, Node
 from app.states import State
 
@@ -46,6 +48,8 @@ MENTIONS: Mapping[str, tuple[str, ...]] = {
     "baremetal:node:create": ("parent_node",),
     "baremetal:node:update": ("parent_node",),
     "baremetal:allocation:create": ("node", "candidate_nodes"),
+    "baremetal:webhook:create": ("node_uuid",),
+    "baremetal:webhook:update": ("node_uuid",),
 }
 #: Rules whose check depends on the body of the request.
 BY_BODY = {
@@ -60,6 +64,7 @@ ANY_OWNER: Mapping[str, tuple[str, type[Forbidden | Invalid]]] = {
     "node": ("baremetal:node:create", Invalid),
     "allocation": ("baremetal:allocation:create_restricted", Forbidden),
     "runbook": ("baremetal:runbook:update:owner", Invalid),
+    "webhook": ("baremetal:webhook:create_restricted", Invalid),
 }
 #: Fields of a node with a rule of their own for reading.
 REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
@@ -82,7 +87,7 @@ def check(rule: str, owned: Owned | None, ident: str | None, read: Callable[[], 
         ident = ident or request.args.get("node") or request.args.get("node_uuid")
         facts, public = _seen(owned, ident or "")
     if f"{rule}_all" in RULES:
-        _narrow(rule)
+        narrow(rule)
         return
     document = read() if rule in BY_BODY else None
     rules = _required_rules(rule, document)
@@ -125,13 +130,13 @@ def confirm_narrowed(handler: str) -> None:
         raise RuntimeError(f"{handler} does not narrow its list")
 
 
-def _narrow(rule: str) -> None:
+def narrow(rule: str) -> None:
     """
     Have `narrowed` limit the list to the caller's project, unless the caller may list all.
 
-    Raises Forbidden.
+    rule: of a list. Raises Forbidden.
     """
-    if _allows(f"{rule}_all", NOTHING):
+    if not caller().restricted or _allows(f"{rule}_all", NOTHING):
         return
     _require((rule,), NOTHING)
     g.narrow_to = caller().project_id
@@ -145,15 +150,71 @@ def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
     if project is None:
         return selected
     g.narrowed = True
-    owned = next((each for each in OWNED.values() if each.model is model), None)
+    owned = _kind_of(model)
     if owned is None:
         return selected.where(false())
-    theirs = or_(*(column == project for column in owned.facts.values()))
+    theirs = or_(*(column == project for column in owned.owners))
     if model is not Node and owned.facts is OF_NODE:
         theirs = model.__table__.c.node_id.in_(select(Node.id).where(theirs))
     if owned.public is not None:
         theirs = or_(theirs, owned.public)
     return selected.where(theirs)
+
+
+def is_listed(model: type[Base]) -> Callable[[Row[Any]], bool]:
+    """Return the condition of `narrowed` for rows of a model with columns of projects."""
+    project = g.get("narrow_to")
+    if project is None:
+        return lambda _row: True
+    g.narrowed = True
+    owned = _kind_of(model)
+    names = [column.name for column in owned.facts.values()] if owned else []
+    return lambda row: any(getattr(row, name) == project for name in names)
+
+
+def _kind_of(model: type[Base]) -> Owned | None:
+    return next((each for each in OWNED.values() if each.model is model), None)
+
+
+def renew(rule: str) -> None:
+    """
+    Authenticate the caller of the current request again, and check the rule of a list.
+
+    For a response that takes long: its caller may lose access meanwhile.
+
+    Raises ServiceError: the caller has lost it.
+    """
+    g.caller = current_app.extensions[AUTHENTICATE](request, g.request_id)
+    g.pop("narrow_to", None)
+    if caller().restricted:
+        check(rule, None, None, dict)
+
+
+def is_narrow() -> bool:
+    """Return whether `narrowed` limits the list to the caller's project."""
+    return g.get("narrow_to") is not None
+
+
+def denial(rule: str, document: Any) -> Callable[[str | None, str | None], str | None]:
+    """
+    Return a function of owner and lessee of a node: the reason why the caller may not send it a
+    request of this rule with this body, or None.
+
+    Raises NotFound, Forbidden: the body names a runbook that the caller may not use.
+    """
+    if not caller().restricted:
+        return lambda _owner, _lessee: None
+    rules = _required_rules(rule, document)
+    if rule == PROVISIONING and (runbook := _value(document, "runbook")):
+        _check_runbook(str(runbook))
+
+    @cache
+    def reason(owner: str | None, lessee: str | None) -> str | None:
+        facts = of_node(owner, lessee)
+        denied = next((each for each in rules if not _allows(each, facts)), None)
+        return denied and str(_forbidden(denied))
+
+    return reason
 
 
 def with_owner(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from app import log
 from app.api.policy.defaults import RULES
-from app.config.settings import OsloPolicy as Options
+from app.config.openstack_settings import OsloPolicy as Options
 from app.config.settings import Settings, SettingsError
 from app.errors import Unavailable
 from app.kit.caller import Caller
@@ -21,7 +21,7 @@ FRESH = 1.0
 
 def make(settings: Settings) -> "Policy | None":
     """
-    Return the policy if Keystone is used or a policy file exists, otherwise None.
+    Return the policy if callers have roles or a policy file exists, otherwise None.
 
     None means that every request is allowed, and that secrets are masked.
 
@@ -31,7 +31,7 @@ def make(settings: Settings) -> "Policy | None":
     found = Path(options.policy_file).exists()
     if not found and options.policy_file != Options().policy_file:
         raise SettingsError(f"{FILE} {options.policy_file}: there is no such file")
-    if settings.default.auth_strategy != "keystone" and not found:
+    if not settings.default.has_roles and not found:
         return None
     return Policy(settings)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -13,13 +13,16 @@ from app.kit.identifiers import is_uuid
 from app.models import (
     Allocation,
     Base,
+    ChangeEvent,
     Node,
     Operation,
     Port,
     Portgroup,
+    Rollout,
     Runbook,
     VolumeConnector,
     VolumeTarget,
+    Webhook,
 )
 
 SEE_NODE = "baremetal:node:get"
@@ -38,6 +41,14 @@ class Owned:
     facts: Mapping[str, ColumnElement[Any]]  # attribute in rules -> its column
     sees: str = SEE_NODE  # rule without which the caller must not learn that the resource exists
     public: ColumnElement[bool] | None = None  # true: every caller may read the resource
+    # attributes by which lists are limited to a project; None: all of `facts`
+    listed_by: frozenset[str] | None = None
+
+    @property
+    def owners(self) -> list[ColumnElement[Any]]:
+        """Columns of the projects that may list the resource."""
+        known = self.facts if self.listed_by is None else self.listed_by
+        return [self.facts[name] for name in self.facts if name in known]
 
     def full_name(self, ident: str) -> str:
         """Restore the suffix `.json`, cut off the path, if only the name with it exists."""
@@ -99,9 +110,26 @@ OWNED: Mapping[str, Owned] = {
     "/portgroups/<>": _part_of_node("portgroup", Portgroup),
     "/volume/connectors/<>": _part_of_node("volume connector", VolumeConnector),
     "/volume/targets/<>": _part_of_node("volume target", VolumeTarget),
-    "/operations/<>": _part_of_node("operation", Operation),
+    # a lessee sees no failures of its node (`SEE_WITHIN`)
+    "/operations/<>": replace(
+        _part_of_node("operation", Operation), listed_by=frozenset({"node.owner"})
+    ),
+    # for lists only: an event is of the node's projects at the time of the change
+    "/events/<>": Owned(
+        "event",
+        ChangeEvent,
+        _table(ChangeEvent),
+        {"node.owner": _table(ChangeEvent).c.owner, "node.lessee": _table(ChangeEvent).c.lessee},
+    ),
     "/allocations/<>": Owned(
         "allocation", Allocation, _table(Allocation), _OF_ALLOCATION, "baremetal:allocation:get"
+    ),
+    "/rollouts/<>": Owned(
+        "rollout",
+        Rollout,
+        _table(Rollout),
+        {"rollout.owner": _table(Rollout).c.owner},
+        "baremetal:rollout:get",
     ),
     "/runbooks/<>": Owned(
         "runbook",
@@ -110,6 +138,13 @@ OWNED: Mapping[str, Owned] = {
         {"runbook.owner": Runbook.__table__.c.owner},
         "baremetal:runbook:get",
         Runbook.__table__.c.public,
+    ),
+    "/webhooks/<>": Owned(
+        "webhook",
+        Webhook,
+        _table(Webhook),
+        {"webhook.owner": Webhook.__table__.c.owner},
+        "baremetal:webhook:get",
     ),
 }
 

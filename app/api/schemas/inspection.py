@@ -7,6 +7,9 @@ from marshmallow import INCLUDE, Schema, ValidationError, fields
 from app.api.schemas.common import NOT_EMPTY, Flag, ListQuery, Text, Uuid, within
 from drivers.inspection.rules import PHASES, problems
 
+#: Most network interfaces in a report.
+MOST_INTERFACES = 512
+
 
 class Interface(Schema):
     """Network interface in an inventory; unknown members are kept."""
@@ -17,13 +20,27 @@ class Interface(Schema):
     mac_address = Text(required=True)
 
 
+class Interfaces(fields.List[dict[str, Any]]):
+    """Network interfaces; their number is checked first, as loading each of them takes time."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(fields.Nested(Interface), validate=NOT_EMPTY, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+        if isinstance(value, list) and len(value) > MOST_INTERFACES:
+            raise ValidationError(
+                f"{len(value)} interfaces are too many: at most {MOST_INTERFACES}"
+            )
+        return super()._deserialize(value, attr, data, **kwargs)
+
+
 class Inventory(Schema):
     """Hardware inventory of a machine; unknown members are kept."""
 
     class Meta:
         unknown = INCLUDE
 
-    interfaces = fields.List(fields.Nested(Interface), required=True, validate=NOT_EMPTY)
+    interfaces = Interfaces(required=True)
     bmc_address = Text(allow_none=True)
     bmc_v6address = Text(allow_none=True)
 

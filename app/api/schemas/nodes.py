@@ -31,11 +31,20 @@ class NodeQuery(ListQuery):
     description_contains = Text()
     sharded = Flag()
     include_children = Flag()
+    failure_code = Text(metadata={"description": "Code of the last failure"})
+    failure_step = Text(metadata={"description": "Step of the last failure, as power.reboot"})
 
 
 NodeFilters = NodeQuery.from_dict(
     {name: each.value for name, each in node_fields.FILTERS.items()}, name="NodeFilters"
 )
+
+
+class CountedNodes(NodeFilters):  # type: ignore[misc, valid-type]
+    """Filters of counts of nodes; not that by conductor, which reads each node."""
+
+    class Meta:
+        exclude = ("conductor", *ListQuery().fields)
 
 
 class NodePatchQuery(Schema):

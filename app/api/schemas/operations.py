@@ -1,6 +1,9 @@
 """Request schema of operations."""
 
-from app.api.schemas.common import Flag, PageQuery, Text
+from marshmallow import Schema, ValidationError, fields, validates
+
+from app.api.schemas.common import CommaSeparated, Flag, PageQuery, Text, within
+from app.engine.fleet_operations import GROUPED
 from app.models import OperationKind, OperationState
 
 
@@ -10,3 +13,27 @@ class OperationFilters(PageQuery):
     kind = Text(choices=OperationKind)
     state = Text(choices=OperationState)
     active = Flag(metadata={"description": "true: unfinished operations, false: finished ones"})
+
+
+class LimitQuery(Schema):
+    """Query parameters of lists without pages."""
+
+    limit = fields.Integer(
+        validate=within(1, 1000), metadata={"description": "Maximum number of items"}
+    )
+
+
+class FailuresQuery(LimitQuery):
+    """Query parameters of failures in groups."""
+
+    by = CommaSeparated(
+        metadata={"description": f"Values that distinguish the groups: {', '.join(GROUPED)}"}
+    )
+
+    @validates("by")
+    def _known(self, names: list[str], **_kwargs: object) -> None:
+        unknown = [name for name in names if name not in GROUPED]
+        if unknown or not names:
+            raise ValidationError(
+                f"{unknown[0] if unknown else ''!r} is not one of {list(GROUPED)}"
+            )

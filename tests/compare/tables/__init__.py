@@ -1,4 +1,4 @@
-"""The script: tables of requests, each on its own, with what belongs to it gone in the end."""
+"""The script: tables of requests; each starts on an empty service and cleans up after itself."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,7 +44,7 @@ TABLES: Mapping[str, Sequence[Ask]] = {
     "routes": routes.TABLE,
     "pages": pages.TABLE,
     "fields": fields.TABLE,
-    # some of the rest make what Ironic can never remove again
+    # some of the others create resources that Ironic can never remove again
     "allocations": allocations.TABLE,
     "templates": templates.TABLE,
     "volume": volume.TABLE,

@@ -31,16 +31,16 @@ def _new(**fields):
 
 
 def _sought(number, **fields):
-    """An allocation, and what came of it."""
-    wanted = {"resource_class": "both", **fields, "name": f"sought-{number}"}
+    """Request an allocation, and read its result."""
+    body = {"resource_class": "both", **fields, "name": f"sought-{number}"}
     variable = f"sought_{number}"
     return [
-        post(_AT, wanted, save={variable: "uuid"}, settle=f"{_AT}/{{{variable}}}"),
+        post(_AT, body, save={variable: "uuid"}, settle=f"{_AT}/{{{variable}}}"),
         get(f"{_AT}/sought-{number}", note=f"{fields}"),
     ]
 
 
-#: What is asked for -> with the nodes `{one}` (that has a trait, and a name) and `{two}`
+#: Requests on the nodes `{one}` (with a trait and a name) and `{two}`.
 _SOUGHT = (
     {"candidate_nodes": ["{spare}"]}, {"candidate_nodes": ["{one}", "{spare}"], "traits": ["CUSTOM_Z"]},
     {"traits": ["CUSTOM_A", "CUSTOM_B"]}, {"candidate_nodes": ["two"], "traits": ["CUSTOM_A"]},
@@ -53,7 +53,7 @@ TABLE = [
     *available("spare", name="spare", resource_class="x"),
     *[_new(**{field: value}) for field, values in _VALUES.items() for value in values],
     post(_AT, {}), post(_AT, []), post(_AT), *around(_new(owner="me"), 60),
-    # one that finds its node
+    # successful
     *available("node", resource_class="found"),
     put("/v1/nodes/{node}/states/power", {"target": "power off"}, settle="/v1/nodes/{node}"),
     post(
@@ -73,7 +73,7 @@ TABLE = [
     delete("/v1/nodes/{node}", note="allocated"),
     change("/v1/nodes/{node}", ("replace", "/instance_uuid", UUID)),
     change("/v1/nodes/{node}", ("replace", "/owner", "o")),
-    # one that does not
+    # failed
     post(
         _AT, {"resource_class": "found", "name": "late"}, save={"late": "uuid"},
         settle=f"{_AT}/{{late}}"

@@ -1,4 +1,4 @@
-"""Every field of everything, made and changed with a value of every type."""
+"""Every field of every resource, created and changed with a value of every type."""
 
 from app.api.node_fields import CHANGED, CREATED
 from drivers.core.kinds import KINDS
@@ -6,7 +6,7 @@ from tests.compare.asks import STEP, change, get, node, post
 
 _VALUES = (None, True, 5, 1.5, "", "text", "two words", "true", [], {"a": 1})
 _NODE = {"node_uuid": "{node}"}
-#: collection -> a body that is complete, of a number that no other has, and what can be set
+#: collection -> (complete body for a unique number, fields that can be set)
 _KINDS = {
     "chassis": (lambda number: {}, ("description", "extra")),
     "nodes": (lambda number: {"driver": "fake-hardware"}, (
@@ -61,7 +61,7 @@ def _made(collection, complete, fields):
 
 
 def _changed(collection, complete, fields):
-    """An item for each field, so that none shows what became of the field before."""
+    """A new item for each field, so that its responses show no other field's changes."""
     path, asks = f"/v1/{collection}/{{one}}", []
     for number, field in enumerate(fields):
         asks += [

@@ -29,7 +29,7 @@ _LAST = {
         [{"op": "in-net", "args": ["1.2.3.4", "1.0.0.0/8"]}]
     ),
 }  # fmt: skip
-#: op -> arguments of it, good and bad
+#: op -> its arguments, good and bad
 _CONDITIONS = {
     "eq": ([1], [1, 2, 3], {"values": [1, 2]}, {"values": [1], "force_strings": True}, {"a": 1}, {}),
     "ne": ([1, 2],), "lt": ([1, 2],), "gt": ([1, 2],), "le": ([1, 2],),
@@ -72,7 +72,7 @@ _PATCHES = (
 
 
 def _with(field, value):
-    """A rule that is whole but for one field, which comes first, for reports to show it."""
+    """A complete rule but for one field, which comes first so that reports show it."""
     return {field: value, **{name: each for name, each in _RULE.items() if name != field}}
 
 
@@ -107,7 +107,7 @@ TABLE = [
           "sort_key=actions", "sort_key=conditions", "sort_key=colour", "sort_dir=x",
           "phase=main&limit=2", "phase=odd", "colour=red"
       )],
-    # without conditions Ironic makes what it cannot show
+    # without conditions Ironic creates a rule that it cannot show
     post(_AT, {"actions": [_ACTION]}),
     *[post(_AT, _with(field, value))
       for field, values in _LAST.items() for value in values],

@@ -1,4 +1,4 @@
-"""What is asked of a node's BMC: boot device, interrupts, indicators, virtual media, vendor methods."""
+"""A node's BMC: boot device, interrupts, indicators, virtual media, vendor methods."""
 
 from tests.compare.asks import around, delete, get, node, post, put, verb
 
@@ -68,7 +68,7 @@ TABLE = [
     post("/v1/nodes/missing/vendor_passthru/x", {}),
     get("/v1/nodes/missing/vendor_passthru/methods"), delete(f"{_VENDOR}/second_method"),
     get(f"{_VENDOR}/methods?x=1"),
-    # inspection's results
+    # results of an inspection
     *around(get("/v1/nodes/{node}/inventory"), 81), get("/v1/nodes/missing/inventory"),
     verb("manage"), verb("inspect"), get("/v1/nodes/{node}/inventory", note="inspected"),
     put("/v1/nodes/{node}/inventory", {}), get("/v1/nodes/{node}/inventory?x=1"),

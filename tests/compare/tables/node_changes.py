@@ -1,11 +1,11 @@
-"""Changes of a node by JSON patches: what may be changed, to what, in which state and version."""
+"""Changes of a node by JSON patches: fields, values, states and versions that allow them."""
 
 from app.api.node_fields import SINCE
 from tests.compare.asks import UUID, Raw, around, available, change, get, node, patch, put, verb
 
 _NODE = "/v1/nodes/{node}"
 
-#: Patches of one operation, one after the other on one node.
+#: Patches of one operation, sent one after the other for one node.
 _SINGLE = (
     ("replace", "/extra", {"a": 1}), ("add", "/extra/b", {"c": [1, 2]}),
     ("replace", "/extra/b/c/0", 5), ("add", "/extra/b/c/-", 9),
@@ -97,7 +97,7 @@ _SINGLE = (
     ("replace", "/network_interface", "noop"), ("replace", "/storage_interface", "fake"),
     ("remove", "/storage_interface"), ("replace", "/vendor_interface", 5),
 )  # fmt: skip
-#: Fields that older versions do not have -> a value
+#: Fields that older versions lack -> a value
 _NEWER = {
     "name": "aged", "resource_class": "x", "network_interface": "noop", "boot_interface": "fake",
     "storage_interface": "noop", "rescue_interface": "fake", "bios_interface": "fake",
@@ -107,7 +107,7 @@ _NEWER = {
     "parent_node": None, "firmware_interface": "fake", "disable_power_off": False,
     "instance_name": "x",
 }  # fmt: skip
-#: What depends on the state of the node.
+#: Patches that depend on the provision state of the node.
 _IN_STATE = (
     ("replace", "/bios_interface", "no-bios"), ("replace", "/bios_interface", "fake"),
     ("replace", "/resource_class", "b"), ("replace", "/instance_uuid", UUID),
@@ -132,7 +132,7 @@ TABLE = [
     node("other", name="other-node"), node("taken", name="other"), node(),
     *[change(_NODE, each) for each in _SINGLE],
     get(_NODE),
-    # several operations at once
+    # patches of several operations
     change(
         _NODE, ("replace", "/extra", {}), ("add", "/extra/a", 1), ("add", "/extra/b", 2),
         ("remove", "/extra/a")

@@ -1,4 +1,4 @@
-"""Lists of nodes: short and long, filtered, sorted, cut into pages."""
+"""Lists of nodes: short and detailed, filtered, sorted, paged."""
 
 from tests.compare.asks import UUID, around, at_each, available, change, get, node, put, verb
 
@@ -69,7 +69,7 @@ _ORDERS = (
     "reservation",
     "last_error", "NAME",
 )  # fmt: skip
-#: parameter -> the first minor version that takes it
+#: parameter -> first minor version that accepts it
 _SINCE = {
     "fields=uuid": 8, "provision_state=enroll": 9, "driver=x": 16, "resource_class=x": 21,
     "fault=power%20failure": 42,
@@ -83,7 +83,7 @@ _SINCE = {
 
 
 def _uuid(number):
-    """Another order than that in which they are made."""
+    """A UUID whose order is not that of creation."""
     return f"{number}0000000-2222-4333-8444-555555555555"
 
 

@@ -1,4 +1,4 @@
-"""What belongs to a node: traits, VIFs, BIOS settings, firmware, history."""
+"""Subresources of a node: traits, VIFs, BIOS settings, firmware, history."""
 
 from tests.compare.asks import around, available, delete, get, node, patch, post, put, verb
 
@@ -83,11 +83,11 @@ TABLE = [
     *around(get("/v1/nodes/{life}/history/{entry}"), 113),
     *around(get("/v1/nodes/{life}/history/{entry}"), 115),
     get("/v1/nodes/{life}/history?sort_dir=desc&detail=true&limit=1"), get("/v1/nodes/{node}/history/{entry}"),
-    # its allocation
+    # allocation
     *around(get("/v1/nodes/{node}/allocation"), 52),
     *around(delete("/v1/nodes/{node}/allocation"), 52), get("/v1/nodes/missing/allocation"),
     put("/v1/nodes/{node}/allocation", {}),
-    # what it has more of
+    # other subresources
     get("/v1/nodes/{node}/ports"), get("/v1/nodes/named/ports"), get("/v1/nodes/missing/ports"),
     get("/v1/nodes/{node}/ports/x"), post("/v1/nodes/{node}/ports", {}),
     get("/v1/nodes/{node}/ports/detail"),
@@ -100,5 +100,6 @@ TABLE = [
     get("/v1/nodes/{node}/volume/targets/x"), get("/v1/nodes/{node}/cleaning/steps"),
     get("/v1/nodes/{node}/deploy/steps"), get("/v1/nodes/{node}/service/steps"),
     get("/v1/nodes/{node}/verify/steps"),
-    get("/v1/nodes/{node}/operations"), get("/v1/operations"),
+    get("/v1/nodes/{node}/operations"), get("/v1/operations"), get("/v1/events"),
+    get("/v1/audit"), get("/v1/rollouts"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A node alone: enrolled with good and bad fields, shown, in maintenance, validated, removed."""
+"""Single nodes: enrolled with good and bad fields, shown, in maintenance, validated, removed."""
 
 from app.api.node_fields import SINCE
 from tests.compare.asks import (
@@ -80,7 +80,7 @@ _VALUES = {
     "network_interface": ("noop", "flat", None, "fake"),
 }  # fmt: skip
 
-#: Fields that older versions do not take -> a value
+#: Fields that older versions do not accept -> a value
 _NEWER = {
     "name": "aged", "resource_class": "x", "network_interface": "noop", "boot_interface": "fake",
     "storage_interface": "noop", "rescue_interface": "fake", "bios_interface": "fake",
@@ -90,7 +90,7 @@ _NEWER = {
     "secure_boot": True, "shard": "x", "parent_node": None, "firmware_interface": "fake",
     "disable_power_off": True, "instance_name": "x",
 }  # fmt: skip
-#: Versions with other fields than those before, and some beside them
+#: Versions that change the fields of a node, and some others.
 _SHOWN_SINCE = sorted({1, 2, 4, 11, *SINCE.values()})
 
 TABLE = [

@@ -1,8 +1,8 @@
-"""Lists of everything, page by page, in every order."""
+"""Lists of all resources, page by page, in every order."""
 
 from tests.compare.asks import STEP, get, node, post, put, verb
 
-#: Three of each, in another order than that of their UUIDs.
+#: Three of each kind, created in another order than that of their UUIDs.
 _ORDER = ("b", "c", "a")
 
 
@@ -11,7 +11,7 @@ def _uuid(kind, letter):
 
 
 def _each(kind, path, name, body):
-    """body: of the letter. Saved as `{<name>_<letter>}`."""
+    """Create items; body: function of the letter. They are saved as `{<name>_<letter>}`."""
     return [
         post(path, {"uuid": _uuid(kind, letter), **body(letter)}, save={f"{name}_{letter}": "uuid"})
         for letter in _ORDER
@@ -22,7 +22,7 @@ def _node_uuid(letter):
     return {"node_uuid": "{node_a}" if letter == "a" else "{node_b}"}
 
 
-#: collection -> variables of its items, and what it can be sorted by
+#: collection -> (variables of its items, its sort keys)
 _COLLECTIONS = {
     "nodes": ("node", (
         "uuid", "name", "created_at", "updated_at", "provision_state", "power_state", "driver",
@@ -62,7 +62,7 @@ _COLLECTIONS = {
         "properties", "node_uuid",
     )),
 }  # fmt: skip
-#: What belongs to something -> variables of its items
+#: Subcollection -> variables of its items
 _PARTS = {
     "nodes/{node_b}/ports": "port", "nodes/{node_b}/portgroups": "group",
     "nodes/{node_b}/volume/connectors": "connector", "nodes/{node_b}/volume/targets": "target",
@@ -71,7 +71,7 @@ _PARTS = {
 
 
 def _walked(path, items):
-    """All pages of a list."""
+    """Read all pages of a list."""
     last = f"{{{items}_b}}"
     return [
         get(f"/v1/{path}"),

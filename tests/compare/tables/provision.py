@@ -8,7 +8,7 @@ _VERBS = (
     "clean", "adopt", "rescue",
     "unrescue", "service", "unhold", "nothing", "cleaned", "verify", "",
 )  # fmt: skip
-#: The verbs that a state does not take, and those that it takes but whose arguments are missing.
+#: Verbs that a state refuses, and verbs that it accepts without their required arguments.
 _REFUSED = {
     "enroll": set(_VERBS) - {"manage"},
     "manageable": set(_VERBS) - {"inspect", "provide", "adopt"},
@@ -43,7 +43,7 @@ def _shown(state, of="node"):
 
 
 def _bad_steps(target, back, *more):
-    """Steps that are refused, or fail; `back` leads to the state before."""
+    """Send steps that are refused, or fail; the verb `back` returns to the state before."""
     asks = []
     for steps in (*_BAD_STEPS, *more):
         asks += [
@@ -63,12 +63,12 @@ TABLE = [
     put(f"{_PATH}?target=manage&colour=red"), get(_PATH),
     *around(put(_PATH, {"target": "manage"}), 4)[:1],
     verb("manage"), *_shown("manageable"), *_refused("manageable"),
-    # which version knows which verb
+    # verbs by version
     *[put(_PATH, {"target": name}, at=f"1.{since - 1}") for name, since in (
         ("provide", 4), ("inspect", 6), ("abort", 13), ("clean", 15), ("adopt", 17), ("rescue", 38),
         ("unrescue", 38), ("deploy", 73),
         ("undeploy", 73), ("unhold", 85), ("service", 87), ("manage", 4))],
-    # arguments in the wrong place
+    # misplaced arguments
     *[put(_PATH, {"target": "inspect", name: value}, settle="/v1/nodes/{node}") for name, value in (
         ("configdrive", "YQ=="), ("clean_steps", [_STEP]),
         ("deploy_steps", [{**_STEP, "args": {}, "priority": 1}]), ("service_steps", [_STEP]),
@@ -159,7 +159,7 @@ TABLE = [
     get("/v1/nodes/{node}/states", note="at the end"),
     put(_PATH, {"target": "deploy"}, settle="/v1/nodes/{node}"),
     put(_PATH, {"target": "undeploy"}, settle="/v1/nodes/{node}"), *_shown("undeployed"),
-    # without a ramdisk's answer
+    # operations that wait for a ramdisk
     *available("waits"), verb("manage", "waits"),
     change("/v1/nodes/{waits}", ("replace", "/deploy_interface", "direct")),
     verb("provide", "waits"),

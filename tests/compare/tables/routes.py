@@ -1,4 +1,4 @@
-"""Every route, asked what none takes: other bodies, arguments, versions, and ways to write a path."""
+"""Every route, with wrong bodies, arguments and versions, and with variants of its path."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ _READ = (
     "/v1/runbooks/{book}", "/v1/runbooks/{book}/traits", "/v1/inspection_rules",
     "/v1/inspection_rules/{rule}", "/v1/allocations", "/v1/allocations/{allocation}",
 )  # fmt: skip
-#: Routes that a body is sent to; what is sent makes sense to none of them.
+#: Routes with a body; the bodies fit none of them.
 _WRITTEN = (
     post("/v1/nodes"), patch(_NODE), put(f"{_NODE}/maintenance"), put(f"{_NODE}/states/power"),
     put(f"{_NODE}/states/provision"), put(f"{_NODE}/states/raid"), put(f"{_NODE}/states/boot_mode"),
@@ -50,7 +50,7 @@ _BODIES = (
     Raw(b"{}", "text/plain"), Raw(b"\xff"), Raw(b'{"a": 1}{}'),
     Raw(b'{"a": ' + b"[" * 30 + b"]" * 30 + b"}"),
 )  # fmt: skip
-#: What can be removed: asked with names and UUIDs that nothing has.
+#: Routes that remove; their names and UUIDs exist nowhere.
 _REMOVED = (
     _NODE, f"{_NODE}/vifs/{{port}}", f"{_NODE}/traits/{{port}}", "/v1/ports/{port}",
     "/v1/portgroups/{group}", "/v1/chassis/{chassis}", "/v1/volume/connectors/{connector}",
@@ -58,7 +58,7 @@ _REMOVED = (
     "/v1/runbooks/{book}/traits/{port}", "/v1/inspection_rules/{rule}",
     "/v1/allocations/{allocation}",
 )  # fmt: skip
-#: What is taken without a word, or empties a collection.
+#: Routes that accept any body, or empty a collection.
 _SILENT = {
     ("DELETE", f"{_NODE}/traits"), ("DELETE", f"{_NODE}/vmedia"),
     ("DELETE", f"{_NODE}/allocation"), ("DELETE", "/v1/inspection_rules"),
@@ -68,7 +68,7 @@ _TAKEN = {(ask.method, ask.path) for ask in _WRITTEN} | {("DELETE", path) for pa
 
 
 def _read(path):
-    """How a route for reading may be asked."""
+    """Variants of a request that reads."""
     others = [ask(path, {}) for ask in (post, put, patch, delete)]
     return [
         get(path, at=None), get(path, at="1.1"), get(path, at="latest"), get(path, at="1.116"),
@@ -80,13 +80,13 @@ def _read(path):
     ]  # fmt: skip
 
 
-def _told(asks):
-    """What properties are for is told in other words."""
+def _with_prose(asks):
+    """Mark the requests whose responses describe properties."""
     return [replace(ask, prose="properties" in ask.path) for ask in asks]
 
 
 def _written(ask):
-    """What a route for writing may be sent."""
+    """Variants of a request that writes."""
     return [
         *[replace(ask, body=body, settle="/v1/nodes/{node}") for body in _BODIES],
         replace(ask, path=f"{ask.path}/", body={"colour": "red"}),
@@ -97,7 +97,7 @@ def _written(ask):
 
 
 def _removed(path):
-    """What a route for removing may be given."""
+    """Variants of a request that removes."""
     stem = path.rpartition("/")[0]
     return [
         *[delete(f"{stem}/{ident}") for ident in (UUID, "missing", "a%20b", "%00", "x" * 300)],
@@ -140,7 +140,7 @@ TABLE = [
         "/v1/allocations", {"resource_class": "nothing", "name": "a"},
         save={"allocation": "uuid"}, settle="/v1/allocations/{allocation}"
     ),
-    *[each for path in _READ for each in _told(_read(path))],
+    *[each for path in _READ for each in _with_prose(_read(path))],
     *[each for ask in _WRITTEN for each in _written(ask)],
     *[each for path in _REMOVED for each in _removed(path)],
 ]  # fmt: skip

@@ -112,7 +112,7 @@ TABLE = [
         settle="/v1/nodes/{node}", note="with its trait"
     ),
     get("/v1/nodes/{node}/states", note="after the runbook"),
-    # what a verb takes beside a runbook, and which runbooks it takes
+    # arguments beside a runbook, and runbooks that a verb accepts
     *[put(_VERB, {"target": "clean", **fields}, settle="/v1/nodes/{node}")
       for fields in (
           {"runbook": "{book}"}, {"runbook": ""}, {"runbook": None}, {"runbook": 5},
@@ -151,7 +151,7 @@ TABLE = [
     *around(delete(f"{_TRAITS}/CUSTOM_Q"), 112), *around(delete(_TRAITS), 112),
     *[put(_TRAITS, body) for body in ({"traits": None}, {"traits": "CUSTOM_A"}, {"traits": [5]}, [], {"traits": ["CUSTOM_A", "CUSTOM_A"]}, {"traits": [], "x": 1})],
     put(_TRAITS), post(_TRAITS, {}), get(f"{_TRAITS}/CUSTOM_A"), put(f"{_TRAITS}/CUSTOM_A", {"a": 1}),
-    # templates that a node's instance asks for by its traits
+    # templates that an instance requests by its traits
     post(_DEPLOY, {"name": "CUSTOM_WANTED", "steps": [{**_DEPLOY_STEP, "args": {"settings": [{"name": "a", "value": "b"}]}}]}),
     post(_DEPLOY, {"name": "CUSTOM_BROKEN", "steps": [{**_DEPLOY_STEP, "step": "missing"}]}),
     *[ask

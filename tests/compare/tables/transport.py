@@ -1,4 +1,4 @@
-"""What holds for every request: versions, paths, methods, bodies; and the documents of discovery."""
+"""All requests: versions, paths, methods, bodies; and the discovery documents."""
 
 from tests.compare.asks import (
     Raw,
@@ -75,7 +75,7 @@ TABLE = [
     patch("/v1/nodes/{node}", Raw(b"[]", "application/json-patch+json")),
     patch("/v1/nodes/{node}", []), get("/v1/nodes", {"a": 1}), get("/v1/nodes/{node}", []),
     delete("/v1/nodes/missing", {"a": 1}),
-    # a simple body may come as arguments
+    # a simple body may be sent as query arguments
     put("/v1/nodes/{node}/maintenance?reason=why"),
     get("/v1/nodes/{node}?fields=maintenance_reason"),
     put("/v1/nodes/{node}/maintenance?reason=why", {"reason": "other"}),

@@ -1,11 +1,11 @@
-"""What each version shows of each kind of thing, lists and choices of fields among it."""
+"""Fields of each resource by version: shown, in lists, and as choices of `fields` and `sort_key`."""
 
 from app.api.node_fields import FIELDS
 from tests.compare.asks import STEP, around, at_each, available, get, node, post, put, verb
 
 _BIOS = {**STEP, "args": {"settings": [{"name": "virt", "value": "on"}]}}
 
-#: One of each, with something in the fields that callers can set.
+#: One resource of each kind, with values in the fields that callers can set.
 _MADE = (
     post("/v1/chassis", {"description": "a rack"}, save={"chassis": "uuid"}),
     node(
@@ -61,9 +61,9 @@ _MADE = (
     get("/v1/nodes/{used}/history?limit=1", save={"entry": "history.0.uuid"}),
 )  # fmt: skip
 _NODE = "/v1/nodes/{node}"
-#: Shown in all versions.
+#: Read in all versions.
 _EVERY = ("/v1", _NODE, "/v1/nodes/detail")
-#: path -> the minor versions that bring something to it, or bring it
+#: path -> minor versions that add a field to it, or the path itself
 _SINCE = {
     "/v1/nodes": (2, 5), f"{_NODE}/states": (2, 12, 75), "/v1/nodes/whole": (5,),
     f"{_NODE}/validate": (31,), f"{_NODE}/traits": (37,), f"{_NODE}/vifs": (28,),
@@ -95,14 +95,14 @@ _SINCE = {
     "/v1/inspection_rules?detail=true": (96,), "/v1/inspection_rules/{rule}": (96,),
     "/v1/allocations": (52, 60), "/v1/allocations/{allocation}": (52, 60), "/v1/allocations/a": (52,),
 }  # fmt: skip
-#: Paths of what is made of texts, and of events, which are not the same ones.
+#: Paths whose values are texts or events, which differ between the services.
 _PROSE = ("/history", "/logical_disk_properties")
-#: collection -> field -> the minor version from which it can be chosen, and sorted by
+#: collection -> field -> minor version from which it can be chosen and sorted by
 _FIELDS = {
     "nodes": {
         **{field.name: field.since for field in FIELDS if field.since > 1
            and field.name not in ("driver_internal_info", "inspection_finished_at")},
-        "clean_step": 8,  # older versions have no parameter to choose it by
+        "clean_step": 8,  # older versions have no parameter `fields`
     },
     "ports": {
         "internal_info": 18, "local_link_connection": 19, "pxe_enabled": 19, "portgroup_uuid": 24,

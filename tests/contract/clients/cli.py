@@ -1,7 +1,7 @@
 """
-The unchanged `baremetal` command of python-ironicclient, run inside this process.
+The unchanged `baremetal` command of python-ironicclient, run in the test process.
 
-Starting a process takes a second; what the command does and sends is the same without.
+It sends the same requests as in a process of its own, whose start would take a second.
 """
 
 import io
@@ -18,7 +18,7 @@ COMMANDS = {
     each.name.removeprefix("baremetal_").replace("_", " "): each
     for each in entry_points(group="openstack.baremetal.v1")
 }
-#: Options of the output, which is the client's own matter.
+#: Options of the output format, which concern only the client.
 OUTPUT = {
     "--help", "--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
     "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending", "--prefix",
@@ -27,7 +27,7 @@ OUTPUT = {
 
 
 def options(command):
-    """The options of a command, each by its long name."""
+    """Long names of a command's options."""
     application = SimpleNamespace(command_manager=SimpleNamespace(namespace=""))
     parser = COMMANDS[command].load()(application, None, cmd_name=command).get_parser(command)
     named = {each.option_strings[-1] for each in parser._actions if each.option_strings}
@@ -36,7 +36,7 @@ def options(command):
 
 class Baremetal:
     """
-    `baremetal("node", "show", "n1")` is what that command prints, decoded where it is JSON.
+    The command: `baremetal("node", "show", "n1")` returns its output, decoded if it is JSON.
     """
 
     def __init__(self, url, version=None):
@@ -46,34 +46,34 @@ class Baremetal:
             self._global += ["--os-baremetal-api-version", version]
 
     def at(self, version):
-        """The same, speaking a microversion."""
+        """Return the command with another microversion."""
         return Baremetal(self.url, version)
 
     def __call__(self, *words):
-        status, out, told = self._run(words)
-        assert 0 == status, f"{words}: {told}"
+        status, out, errors = self._run(words)
+        assert 0 == status, f"{words}: {errors}"
         return json.loads(out) if out.startswith(("{", "[")) else out
 
     def refused(self, *words):
-        """What a command says that fails."""
-        status, out, told = self._run(("--max-retries", 1, *words))
-        assert 0 != status, f"{words} passed: {out}"
-        return told
+        """Run a command that fails, and return its standard error."""
+        status, out, errors = self._run(("--max-retries", 1, *words))
+        assert 0 != status, f"{words} succeeded: {out}"
+        return errors
 
     def _run(self, words):
         words = [str(word) for word in words]
         form = ["-f", "json"] if _formats(words) else []
-        out, told = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(told), _logging_kept():
+        out, errors = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(errors), _logging_kept():
             try:
                 status = shell.main([*self._global, *words, *form])
-            except SystemExit as error:  # of the parser
+            except SystemExit as error:  # raised by the parser
                 status = error.code
-        return status, out.getvalue(), told.getvalue()
+        return status, out.getvalue(), errors.getvalue()
 
 
 def _formats(words):
-    """Whether a command has options for its output."""
+    """Return whether a command has options for its output."""
     start = 2 if words[0] == "--max-retries" else 0
     for end in range(len(words), start, -1):
         command = COMMANDS.get(" ".join(words[start:end]))
@@ -84,7 +84,7 @@ def _formats(words):
 
 @contextmanager
 def _logging_kept():
-    """Each command sets up logging for its process; this one has a setup of its own."""
+    """Restore the logging of the test process, which each command configures."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:

@@ -1,4 +1,4 @@
-"""A service with fake hardware, and the clients that talk to it."""
+"""A service with fake hardware, and its clients."""
 
 from itertools import count
 
@@ -25,7 +25,7 @@ def baremetal(fleet):
 
 @pytest.fixture(scope="package")
 def connection(fleet):
-    """The SDK's connection."""
+    """Connection of the SDK."""
     with openstack.connect(
         auth_type="none",
         endpoint=fleet.url,
@@ -38,13 +38,13 @@ def connection(fleet):
 
 @pytest.fixture(scope="package")
 def cloud(connection):
-    """The SDK's bare metal service."""
+    """Bare metal service of the SDK."""
     return connection.baremetal
 
 
 @pytest.fixture
 def node(baremetal):
-    """The name of a node of fake hardware, which is gone when its test is."""
+    """Name of a node of fake hardware, which is deleted after its test."""
     name = f"node-{next(_numbers)}"
     baremetal("node", "create", "--driver", "fake-hardware", "--name", name)
     yield name

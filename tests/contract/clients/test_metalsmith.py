@@ -1,4 +1,4 @@
-"""metalsmith, which deploys through allocations, takes a node and gives it back."""
+"""metalsmith, which deploys through allocations, reserves, deploys and releases a node."""
 
 import pytest
 from metalsmith import Provisioner, sources
@@ -13,17 +13,17 @@ def provisioner(connection):
 
 @pytest.fixture
 def ready(cloud):
-    """A node that is available for instances."""
+    """An available node."""
     properties = {"local_gb": "100", "capabilities": "kind:fast"}
     fields = {"driver": "fake-hardware", "resource_class": "of-metalsmith"}
     node = cloud.create_node(name="of-metalsmith", properties=properties, **fields)
     for verb in ("manage", "provide"):
-        cloud.set_node_provision_state(node, verb, wait=True, timeout=30)
+        cloud.set_node_provision_state(node, verb, wait=True, timeout=60)
     yield node
     cloud.delete_node("of-metalsmith")
 
 
-def test_a_node_is_reserved_deployed_and_given_back(provisioner, cloud, ready):
+def test_a_node_is_reserved_deployed_and_released(provisioner, cloud, ready):
     node = provisioner.reserve_node(
         "of-metalsmith", capabilities={"kind": "fast"}, hostname="host-1"
     )

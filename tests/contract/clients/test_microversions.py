@@ -1,4 +1,4 @@
-"""From which microversion on each resource is there, for the clients that ask for one."""
+"""The first microversion of each resource, through the clients."""
 
 import json
 import uuid
@@ -11,7 +11,7 @@ RUNBOOK = json.dumps([{**STEP, "order": 1}])
 RULE = json.dumps([{"op": "log", "args": {"msg": "hello", "level": "info"}}])
 NEWEST = 115
 
-#: words of the command -> minor version that it works from; {node} and {uuid} are filled in
+#: command -> its first minor version; {node} and {uuid} are replaced
 COMMANDS = {
     "node trait list {node}": 37,
     "node add trait {node} CUSTOM_A": 37,
@@ -54,7 +54,7 @@ COMMANDS = {
     "inspection rule list": 96,
     "inspection rule create --actions {rule} --conditions [] --priority 1": 96,
 }
-#: path -> minor version that the SDK can ask for it from
+#: path -> first minor version in which the SDK can read it
 PATHS = {
     "/chassis": 1,
     "/nodes": 1,
@@ -84,7 +84,7 @@ PATHS = {
 
 @pytest.fixture
 def filled(baremetal, node):
-    """Words with what they stand for."""
+    """Replace the placeholders of a command."""
     identity = baremetal("node", "show", node)["uuid"]
     baremetal("node", "manage", node, "--wait", 30)
 
@@ -99,12 +99,12 @@ def filled(baremetal, node):
     return fill
 
 
-def test_commands_work_from_their_version_on_and_not_before(baremetal, filled):
+def test_commands_work_from_their_first_version(baremetal, filled):
     for text, minor in COMMANDS.items():
         words = filled(text)
-        told = baremetal.at(f"1.{minor - 1}").refused(*words)
-        assert any(word in told for word in ("404", "405", "406", "version")), (text, told)
-        if "--port-group" in words:  # of a group that nobody has
+        errors = baremetal.at(f"1.{minor - 1}").refused(*words)
+        assert any(word in errors for word in ("404", "405", "406", "version")), (text, errors)
+        if "--port-group" in words:  # the group does not exist
             assert "404" in baremetal.at(f"1.{minor}").refused(*words)
         else:
             made = baremetal.at(f"1.{minor}")(*words)
@@ -112,7 +112,7 @@ def test_commands_work_from_their_version_on_and_not_before(baremetal, filled):
                 baremetal(*words[: words.index("create")], "delete", made["uuid"])
 
 
-def test_paths_are_there_from_their_version_on_and_not_before(cloud, filled):
+def test_paths_exist_from_their_first_version(cloud, filled):
     for text, minor in PATHS.items():
         (path,) = filled(text)
         for version in sorted({1, minor - 1, minor, NEWEST} - {0}):
@@ -122,12 +122,12 @@ def test_paths_are_there_from_their_version_on_and_not_before(cloud, filled):
 
 
 @pytest.mark.parametrize("version", ["1.116", "2.1"])
-def test_a_version_that_there_is_not_is_refused(cloud, version):
+def test_an_unknown_version_is_refused(cloud, version):
     answer = cloud.get("/nodes", microversion=version)
     assert 406 == answer.status_code
     assert "1.115" == answer.headers["X-OpenStack-Ironic-API-Maximum-Version"]
 
 
-def test_the_client_speaks_the_newest_version_that_both_know(baremetal, node):
-    assert "health" in baremetal("node", "show", node)  # which is there from 1.109 on
+def test_the_client_negotiates_the_newest_version_of_both_sides(baremetal, node):
+    assert "health" in baremetal("node", "show", node)  # a field of 1.109
     assert "health" not in baremetal.at("1.108")("node", "show", node)

@@ -10,7 +10,7 @@ from tests.contract.clients.cli import options
 
 NETWORK = {"links": [], "networks": [], "services": []}
 RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1"}]}
-#: kind of interface -> one that is not the default
+#: kind of interface -> an implementation that is not the default
 INTERFACES = {
     "bios": "no-bios", "boot": "ipxe", "console": "no-console", "deploy": "ramdisk",
     "firmware": "no-firmware", "inspect": "no-inspect", "management": "noop", "network": "noop",
@@ -21,7 +21,7 @@ DEFAULTS = {f"{kind}_interface": "fake" for kind in INTERFACES} | {
     "network_interface": "noop",
     "storage_interface": "noop",
 }
-#: option of create and set -> (its value, or none for a flag; field; what is shown)
+#: option of create and set -> (its value, or none for a flag; field; shown value)
 BOTH = {
     **{
         f"--{kind}-interface": (name, f"{kind}_interface", name)
@@ -40,7 +40,7 @@ BOTH = {
     "--no-automated-clean": (None, "automated_clean", False),
     "--owner": ("o", "owner", "o"),
     "--lessee": ("l", "lessee", "l"),
-    "--description": ("what it is", "description", "what it is"),
+    "--description": ("a test node", "description", "a test node"),
     "--shard": ("s1", "shard", "s1"),
     "--disable-power-off": (None, "disable_power_off", True),
 }
@@ -56,10 +56,10 @@ ONLY_SET = {
 }
 #: Only for nodes with an instance.
 PROTECTED = {"--protected", "--protected-reason"}
-#: Those that name another resource; they have tests of their own.
+#: Options that name another resource; separate tests cover them.
 REFERENCES = {"--chassis-uuid", "--parent-node"}
 RESETS = {f"--reset-{kind}-interface" for kind in INTERFACES} | {"--reset-interfaces"}
-#: option of unset -> (its value; field; what is shown then), where it differs from null
+#: option of unset -> (its value; field; shown value afterwards), if that is not null
 UNSET = {
     "--property": ("memory_mb", "properties", {}),
     "--extra": ("a", "extra", {}),
@@ -80,7 +80,7 @@ UNSET |= {f"--{each}": (None, each.replace("-", "_"), None) for each in NULLED}
 
 
 def words(table):
-    """The words that give every option of a table, and the fields that are shown after."""
+    """Return the arguments for every option of a table, and the fields shown afterwards."""
     given = [
         word
         for option, (value, *_) in table.items()
@@ -148,7 +148,7 @@ def test_interfaces_are_reset(baremetal, node):
     assert DEFAULTS == baremetal("node", "show", node, "--fields", *DEFAULTS)
 
 
-def test_interfaces_are_reset_as_the_driver_changes(baremetal, node):
+def test_interfaces_are_reset_by_a_change_of_the_driver(baremetal, node):
     assert "400" in baremetal.refused("node", "set", node, "--driver", "ipmi")
 
     baremetal("node", "set", node, "--driver", "ipmi", "--reset-interfaces")
@@ -176,10 +176,10 @@ def test_a_node_is_protected_while_it_has_an_instance(baremetal, node):
     baremetal("node", "manage", node, "--wait", 30)
     baremetal("node", "adopt", node, "--wait", 30)
 
-    baremetal("node", "set", node, "--protected", "--protected-reason", "dear to us")
+    baremetal("node", "set", node, "--protected", "--protected-reason", "has user data")
 
     shown = baremetal("node", "show", node)
-    assert (True, "dear to us") == (shown["protected"], shown["protected_reason"])
+    assert (True, "has user data") == (shown["protected"], shown["protected_reason"])
     assert "403" in baremetal.refused("node", "undeploy", node)
     baremetal("node", "unset", node, "--protected-reason")
     assert baremetal("node", "show", node)["protected_reason"] is None
@@ -210,7 +210,7 @@ def test_a_node_belongs_to_a_chassis_and_to_a_parent(baremetal, node):
     baremetal("chassis", "delete", chassis)
 
 
-#: words of list -> whether they find the first, and the second of two nodes
+#: arguments of list -> whether they match the first, and the second of two nodes
 FILTERS = {
     "--maintenance": (True, False),
     "--no-maintenance": (False, True),
@@ -243,7 +243,7 @@ CREATED = (
 
 @pytest.fixture(scope="module")
 def pair(baremetal):
-    """The UUIDs of two nodes that differ."""
+    """UUIDs of two nodes with different fields."""
     made = [baremetal("node", "create", "--driver", "fake-hardware", *each) for each in CREATED]
     first, second = (each["uuid"] for each in made)
     baremetal("node", "maintenance", "set", first, "--reason", "broken fan")
@@ -259,14 +259,14 @@ def test_a_list_is_filtered(baremetal, pair, asked):
     assert FILTERS[asked] == tuple(each in found for each in pair)
 
 
-def test_a_list_of_nodes_of_a_group_that_has_none_is_empty(baremetal, pair):
+def test_a_list_of_the_nodes_of_an_empty_group_is_empty(baremetal, pair):
     assert [] == baremetal("node", "list", "--conductor-group", "nowhere")
     assert set(pair) <= {
         each["uuid"] for each in baremetal("node", "list", "--conductor-group", "")
     }
 
 
-def test_a_list_shows_what_was_asked_for(baremetal, pair):
+def test_a_list_shows_the_requested_fields(baremetal, pair):
     row = next(each for each in baremetal("node", "list") if each["uuid"] == pair[0])
     assert {
         "uuid": pair[0], "name": None, "instance_uuid": None, "power_state": None,
@@ -284,12 +284,12 @@ def test_a_list_shows_what_was_asked_for(baremetal, pair):
     assert fields == baremetal("node", "show", pair[0], "--fields", "name", "lessee")
 
 
-def test_a_list_is_sorted_and_cut_in_pages(baremetal, pair):
+def test_a_list_is_sorted_and_paginated(baremetal, pair):
     ordered = [each["uuid"] for each in baremetal("node", "list", "--sort", "uuid:desc")]
     assert sorted(ordered, reverse=True) == ordered
     assert set(pair) <= set(ordered)
 
-    pages, marker = [], ()  # which the client leaves in the service's order
+    pages, marker = [], ()  # the client keeps the service's order
     while page := baremetal("node", "list", "--limit", 1, *marker):
         pages += [each["uuid"] for each in page]
         marker = ("--marker", pages[-1])

@@ -1,4 +1,4 @@
-"""What belongs to a node, through the `baremetal` command."""
+"""Parts of a node, through the `baremetal` command."""
 
 import json
 import uuid
@@ -14,7 +14,7 @@ FIRMWARE = [{"component": "bmc", "url": "http://files/2.1"}]
 
 @pytest.fixture
 def manageable(baremetal, fleet, node):
-    """A node that may be told what to do."""
+    """A node that accepts management requests."""
     baremetal("node", "manage", node)
     _until_manageable(fleet, node)
     return node
@@ -25,7 +25,7 @@ def _until_manageable(fleet, node):
         shown = fleet.get(f"nodes/{node}")
         return ("manageable", None) == (shown["provision_state"], shown["reservation"])
 
-    until(reached, f"{node} manageable", seconds=30)
+    until(reached, f"{node} manageable")
 
 
 def test_traits_are_added_and_removed(baremetal, node):
@@ -57,7 +57,7 @@ def test_vifs_are_attached_and_detached(baremetal, node):
         baremetal("node", "vif", "detach", node, vif)
 
 
-def test_boot_is_set_up(baremetal, manageable):
+def test_boot_device_boot_mode_and_secure_boot_are_set(baremetal, manageable):
     baremetal("node", "boot", "device", "set", manageable, "pxe", "--persistent")
     shown = baremetal("node", "boot", "device", "show", manageable)
     assert {"boot_device": "pxe", "persistent": True} == shown
@@ -79,7 +79,7 @@ def test_boot_is_set_up(baremetal, manageable):
     baremetal("node", "inject", "nmi", manageable)
 
 
-def test_the_console_is_switched(baremetal, manageable):
+def test_the_console_is_enabled_and_disabled(baremetal, manageable):
     def switched_on():
         return baremetal("node", "console", "show", manageable)["console_enabled"]
 
@@ -90,7 +90,7 @@ def test_the_console_is_switched(baremetal, manageable):
         assert enabled == baremetal("node", "show", manageable)["console_enabled"]
 
 
-def test_functions_of_the_vendor_are_listed_and_called(baremetal, manageable):
+def test_vendor_functions_are_listed_and_called(baremetal, manageable):
     listed = baremetal("node", "passthru", "list", manageable)
     assert {"log_passthrough", "third_method_sync"} < {each["Name"] for each in listed}
     call = ("node", "passthru", "call", manageable)
@@ -143,6 +143,6 @@ def test_a_node_is_validated(baremetal, node):
 
 
 def test_an_inventory_is_saved(baremetal, manageable, tmp_path):
-    """There is none of fake hardware: its agent's would be stored."""
-    told = baremetal.refused("node", "inventory", "save", manageable, "--file", tmp_path / "i")
-    assert "404" in told
+    """Fake hardware has none: only an agent's report would be stored."""
+    errors = baremetal.refused("node", "inventory", "save", manageable, "--file", tmp_path / "i")
+    assert "404" in errors

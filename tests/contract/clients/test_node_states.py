@@ -1,4 +1,4 @@
-"""What `baremetal node` lets a machine do: every verb, its power, and waiting for it."""
+"""Verbs and power through `baremetal node`, also with `--wait`."""
 
 import io
 import json
@@ -13,7 +13,7 @@ SERVICE = [{"interface": "vendor", "step": "log_passthrough"}]
 DEPLOY = [{"interface": "deploy", "step": "hold", "args": {}, "priority": 50}]
 RUNBOOK = [{"interface": "vendor", "step": "log_passthrough", "args": {}, "order": 1}]
 HOLD = json.dumps([*CLEAN, {"step": "hold"}])
-#: state: the words of the verb that leads there from the one before
+#: state -> arguments of the verb that leads to it from the previous state
 LIVES = {
     "a life": [
         ("manageable", "manage"),
@@ -55,7 +55,7 @@ LIVES = {
 @pytest.fixture
 def settled(fleet):
     def settle(node, state):
-        """Wait until a node is in a stable state, with nothing more to come."""
+        """Wait until a node is in a stable state, without a following transition."""
 
         def reached():
             shown = fleet.get(f"nodes/{node}")
@@ -64,20 +64,20 @@ def settled(fleet):
             assert ended or "failed" not in now[0] or "failed" in state, shown["last_error"]
             return ended
 
-        until(reached, f"{node} in {state!r}", seconds=30)
+        until(reached, f"{node} in {state!r}")
 
     return settle
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_a_node_goes_through_its_life(baremetal, node, settled, life):
+def test_a_node_goes_through_its_life_cycle(baremetal, node, settled, life):
     for state, verb, *options in LIVES[life]:
         baremetal("node", verb, node, *options)
         settled(node, state)
     baremetal("node", "maintenance", "unset", node)
 
 
-def test_no_verb_of_the_client_is_left_out():
+def test_every_verb_of_the_client_is_tested():
     verbs = {
         command.split()[1]
         for command, entry in COMMANDS.items()
@@ -88,11 +88,11 @@ def test_no_verb_of_the_client_is_left_out():
 
 def test_the_client_waits_for_the_end_of_a_verb(baremetal, node):
     for verb, state in (("manage", "manageable"), ("adopt", "active")):
-        baremetal("node", verb, node, "--wait", 30)
+        baremetal("node", verb, node, "--wait", 60)
         assert state == baremetal("node", "show", node)["provision_state"]
 
 
-def test_steps_are_read_from_a_runbook_and_from_elsewhere(
+def test_steps_are_read_from_a_runbook_a_file_and_an_argument(
     baremetal, node, settled, monkeypatch, tmp_path
 ):
     baremetal("node", "manage", node)
@@ -130,7 +130,7 @@ def test_steps_are_read_from_a_runbook_and_from_elsewhere(
         (("rescue", "--rescue-password", "let me in"), 400),
     ],
 )
-def test_a_verb_that_cannot_be_is_refused(baremetal, node, settled, words, status):
+def test_a_verb_that_the_state_does_not_accept_is_refused(baremetal, node, settled, words, status):
     baremetal("node", "manage", node)
     settled(node, "manageable")
     verb, *options = words
@@ -138,7 +138,7 @@ def test_a_verb_that_cannot_be_is_refused(baremetal, node, settled, words, statu
     assert "manageable" == baremetal("node", "show", node)["provision_state"]
 
 
-def test_power_is_switched(baremetal, node, settled):
+def test_power_is_changed(baremetal, node, settled):
     baremetal("node", "manage", node)
     settled(node, "manageable")
     for words, state in (

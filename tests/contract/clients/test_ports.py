@@ -1,4 +1,4 @@
-"""Ports, port groups, volume connectors and targets, and chassis: tables of options."""
+"""Options of ports, port groups, volume connectors and targets, and chassis."""
 
 import json
 import uuid
@@ -13,14 +13,14 @@ LINKS = tuple(f"--local-link-connection={key}={value}" for key, value in LINK.it
 UNLINKS = tuple(f"--local-link-connection={key}" for key in LINK)
 A = {"a": 1}
 
-#: resource -> option -> (its words after the option; field; what is shown), which create and set
-#: have in common; a flag has no words
+#: resource -> option of create and set -> (its arguments; field; shown value); a flag has no
+#: arguments
 BOTH = {
     "port": {
         "--local-link-connection": (LINKS, "local_link_connection", LINK),
         "--physical-network": ("physnet1", "physical_network", "physnet1"),
         "--name": ("a-port", "name", "a-port"),
-        "--description": ("left", None, None),  # which the client never shows
+        "--description": ("left", None, None),  # the client never shows it
         "--vendor": ("v", "vendor", "v"),
         "--category": ("c", "category", "c"),
         "--extra": ("a=1", "extra", A),
@@ -53,7 +53,7 @@ BOTH = {
     },
 }
 UUID = {"--uuid"}
-#: command -> options that its resource has beside those
+#: command -> options of its resource besides these
 OTHERS = {
     "port create": {*UUID, "--node", "--pxe-enabled", "--port-group", "--is-smartnic"},
     "port set": {
@@ -68,7 +68,7 @@ OTHERS = {
     "chassis create": UUID,
     "chassis set": set(),
 }  # fmt: skip
-#: resource -> option of unset -> (its words; field; what is shown then)
+#: resource -> option of unset -> (its arguments; field; shown value afterwards)
 UNSET = {
     "port": {
         "--local-link-connection": (UNLINKS, "local_link_connection", {}),
@@ -94,7 +94,7 @@ UNSET = {
     "chassis": {"--description": (None, "description", None), "--extra": ("a", "extra", {})},
 }
 ADDRESS = "52:54:00:00:02:01"
-#: resource -> the words that it cannot be created without
+#: resource -> arguments that its creation requires
 NEEDED = {
     "port": (ADDRESS, "--node"),
     "port group": ("--node",),
@@ -105,7 +105,7 @@ NEEDED = {
 
 
 def words(rows):
-    """The words that give options, and the fields that are shown after."""
+    """Return the arguments of options, and the fields shown afterwards."""
     given = []
     for option, (value, *_) in rows.items():
         if isinstance(value, tuple):
@@ -117,7 +117,7 @@ def words(rows):
 
 @pytest.fixture
 def owner(baremetal, node):
-    """The UUID of a node that is off, so that its volumes may be changed."""
+    """UUID of a node that is off, so that its volumes may be changed."""
     return _off(baremetal, node)
 
 
@@ -145,7 +145,7 @@ def test_no_option_of_the_client_is_left_out(resource):
 
 
 @pytest.mark.parametrize("resource", BOTH)
-def test_it_is_created_with_every_option(baremetal, owner, resource):
+def test_a_resource_is_created_with_every_option(baremetal, owner, resource):
     given, expected = words(BOTH[resource])
     identity = str(uuid.uuid4())
     asked = [*needed(resource, owner), *given, "--uuid", identity]
@@ -184,8 +184,8 @@ def test_every_option_is_set_and_unset(baremetal, owner, resource):
 
 
 @pytest.mark.parametrize("resource", BOTH)
-def test_it_is_listed(baremetal, owner, resource):
-    """Of a node, with every field or some, sorted, in pages; several are deleted at once."""
+def test_a_resource_is_listed(baremetal, owner, resource):
+    """By node, with all or some fields, sorted, in pages; several are deleted at once."""
     name = resource.split()
     first, second = needed(resource, owner), list(needed(resource, owner))
     if ADDRESS in second:
@@ -214,7 +214,7 @@ def test_it_is_listed(baremetal, owner, resource):
     assert "404" in baremetal.refused(*name, "list", *owned, "--marker", page[0])
 
 
-def test_a_port_is_in_a_group_and_boots_or_not(baremetal, owner):
+def test_a_port_has_a_group_and_pxe_enabled(baremetal, owner):
     group, other = (baremetal("port", "group", "create", "--node", owner)["uuid"] for _ in range(2))
     given = ("--node", owner, "--port-group", group, "--pxe-enabled", "false")
     port = baremetal("port", "create", ADDRESS, *given)
@@ -246,7 +246,7 @@ def test_a_smart_nic_has_a_host(baremetal, owner):
     assert "hostname" in baremetal.refused(*other)
 
 
-def test_ports_of_a_group_stand_alone_or_not(baremetal, owner):
+def test_a_group_supports_standalone_ports_or_not(baremetal, owner):
     alone = ("--support-standalone-ports", "--unsupport-standalone-ports")
     group = baremetal("port", "group", "create", "--node", owner, alone[1])
     assert not group["standalone_ports_supported"]
@@ -281,7 +281,7 @@ def test_groups_are_found_by_address_name_and_shard(baremetal, owner):
     ]
 
 
-def test_everything_is_created_from_a_file(baremetal, tmp_path):
+def test_resources_are_created_from_a_file(baremetal, tmp_path):
     port = {"address": "52:54:00:00:02:30"}
     node = {
         "driver": "fake-hardware",

@@ -1,4 +1,4 @@
-"""What the Python SDK does beyond what the command does, over every resource."""
+"""Functions of the Python SDK that the command lacks, for every resource."""
 
 import pytest
 from openstack import exceptions
@@ -12,12 +12,12 @@ STEP = {"interface": "bios", "step": "factory_reset", "args": {}}
 def machine(cloud):
     """A node of the SDK, manageable."""
     node = cloud.create_node(driver="fake-hardware", name="of-sdk")
-    yield cloud.set_node_provision_state(node, "manage", wait=True, timeout=30)
+    yield cloud.set_node_provision_state(node, "manage", wait=True, timeout=60)
     cloud.set_node_maintenance("of-sdk")
     cloud.delete_node("of-sdk")
 
 
-def test_a_node_is_made_changed_found_and_listed(cloud, machine):
+def test_a_node_is_created_changed_found_and_listed(cloud, machine):
     changed = cloud.update_node(machine, resource_class="large", owner="sdk", shard="sdk")
     assert ("large", "sdk") == (changed.resource_class, changed.owner)
     patch = [{"op": "add", "path": "/extra/a", "value": {"b": 1}}]
@@ -33,7 +33,7 @@ def test_a_node_is_made_changed_found_and_listed(cloud, machine):
     assert ("of-sdk", "sdk") == (shown.name, shown.owner)
 
 
-def test_nodes_come_in_pages(cloud, machine):
+def test_nodes_are_listed_in_pages(cloud, machine):
     more = [cloud.create_node(driver="fake-hardware") for _ in range(3)]
     everything = {each.id for each in cloud.nodes()}
     assert {machine.id, *(each.id for each in more)} <= everything
@@ -45,7 +45,7 @@ def test_nodes_come_in_pages(cloud, machine):
         cloud.wait_for_delete(each)
 
 
-def test_a_node_goes_through_its_life(cloud, machine):
+def test_a_node_goes_through_its_life_cycle(cloud, machine):
     def order(target, expected, **more):
         done = cloud.set_node_provision_state(machine, target, wait=True, timeout=60, **more)
         assert expected == done.provision_state
@@ -56,19 +56,19 @@ def test_a_node_goes_through_its_life(cloud, machine):
     order("active", "active", config_drive={"meta_data": {"a": 1}})
     order("rebuild", "active")
     order("rescue", "rescue", rescue_password="let me in")
-    cloud.set_node_provision_state(machine, "unrescue")  # which the SDK cannot wait for
-    cloud.wait_for_nodes_provision_state([machine], "active", timeout=30)
+    cloud.set_node_provision_state(machine, "unrescue")  # the SDK cannot wait for it
+    cloud.wait_for_nodes_provision_state([machine], "active", timeout=60)
     order("deleted", "available")
-    (done,) = cloud.wait_for_nodes_provision_state([machine], "available", timeout=30)
+    (done,) = cloud.wait_for_nodes_provision_state([machine], "available", timeout=60)
     assert machine.id == done.id
-    cloud.wait_for_node_reservation(machine, timeout=30)
+    cloud.wait_for_node_reservation(machine, timeout=60)
 
 
-def test_a_machine_is_told_what_to_do(cloud, machine):
-    cloud.set_node_power_state(machine, "power on", wait=True, timeout=30)
+def test_a_machine_is_managed(cloud, machine):
+    cloud.set_node_power_state(machine, "power on", wait=True, timeout=60)
     assert "power on" == cloud.get_node(machine.id).power_state
     cloud.set_node_power_state(machine, "power off")
-    cloud.wait_for_node_power_state(machine, "power off", timeout=30)
+    cloud.wait_for_node_power_state(machine, "power off", timeout=60)
 
     cloud.set_node_boot_device(machine, "pxe", persistent=True)
     assert {"boot_device": "pxe", "persistent": True} == cloud.get_node_boot_device(machine)
@@ -89,7 +89,7 @@ def test_a_machine_is_told_what_to_do(cloud, machine):
     cloud.detach_vmedia_from_node(machine, ["cdrom"])
 
 
-def test_a_node_is_asked_about(cloud, machine):
+def test_facts_about_a_node_are_read(cloud, machine):
     assert "third_method_sync" in cloud.list_node_vendor_passthru(machine)
     answer = cloud.call_node_vendor_passthru(machine, "POST", "third_method_sync", {"bar": "meow"})
     assert answer.json() is True
@@ -107,7 +107,7 @@ def test_a_node_is_asked_about(cloud, machine):
     assert {"CUSTOM_B", "CUSTOM_C"} == {*cloud.get_node(machine.id).traits}
 
 
-def test_what_a_node_is_connected_to(cloud, machine):
+def test_the_connections_of_a_node_are_managed(cloud, machine):
     chassis = cloud.create_chassis(description="rack 2")
     cloud.update_node(machine, chassis_id=chassis.id)
     assert chassis.id == cloud.get_node("of-sdk").chassis_id
@@ -136,7 +136,7 @@ def test_what_a_node_is_connected_to(cloud, machine):
     assert [] == cloud.list_node_vifs(machine)
     assert cloud.detach_vif_from_node(machine, "vif-1")
 
-    cloud.set_node_power_state(machine, "power off", wait=True, timeout=30)
+    cloud.set_node_power_state(machine, "power off", wait=True, timeout=60)
     connector = cloud.create_volume_connector(node_id=machine.id, type="iqn", connector_id="iqn.h2")
     assert {"a": 1} == cloud.patch_volume_connector(connector, patch).extra
     assert "iqn.h3" == cloud.update_volume_connector(connector, connector_id="iqn.h3").connector_id
@@ -159,7 +159,7 @@ def test_what_a_node_is_connected_to(cloud, machine):
         cloud.get_chassis(chassis.id)
 
 
-def test_steps_are_kept(cloud):
+def test_deploy_templates_and_runbooks_are_managed(cloud):
     template = cloud.create_deploy_template(name="CUSTOM_A", steps=[{**STEP, "priority": 1}])
     changed = [{"op": "replace", "path": "/steps/0/priority", "value": 2}]
     assert 2 == cloud.patch_deploy_template(template, changed).steps[0]["priority"]
@@ -180,7 +180,7 @@ def test_steps_are_kept(cloud):
     cloud.delete_runbook(runbook)
 
 
-def test_inspection_rules_are_kept(cloud):
+def test_inspection_rules_are_managed(cloud):
     actions = [{"op": "fail", "args": {"msg": "no"}}]
     rule = cloud.create_inspection_rule(actions=actions, description="of sdk", priority=5)
     assert (5, "of sdk") == (rule.priority, rule.description)
@@ -194,9 +194,9 @@ def test_inspection_rules_are_kept(cloud):
 
 def test_a_node_is_allocated(cloud, machine):
     cloud.update_node(machine, resource_class="of-sdk")
-    cloud.set_node_provision_state(machine, "provide", wait=True, timeout=30)
+    cloud.set_node_provision_state(machine, "provide", wait=True, timeout=60)
     made = cloud.create_allocation(resource_class="of-sdk", name="s1")
-    made = cloud.wait_for_allocation(made, timeout=30)
+    made = cloud.wait_for_allocation(made, timeout=60)
     assert ("active", machine.id) == (made.state, made.node_id)
     assert "s2" == cloud.update_allocation(made, name="s2").name
     patch = [{"op": "add", "path": "/extra/a", "value": 1}]

@@ -35,7 +35,7 @@ def test_properties_of_logical_disks_are_listed(baremetal):
     assert {"raid_level", "size_gb"} < {each["property"] for each in rows}
 
 
-def test_functions_of_drivers_are_listed_and_called(baremetal):
+def test_vendor_functions_of_drivers_are_listed_and_called(baremetal):
     assert [] == baremetal("driver", "passthru", "list", "fake-hardware")
     call = ("driver", "passthru", "call", "fake-hardware", "no_such")
     assert "no_such" in baremetal.refused(*call, "--arg", "a=b", "--http-method", "GET")
@@ -65,7 +65,7 @@ def test_shards_are_counted(baremetal, node):
     assert "of-service" not in {each["name"] for each in baremetal("shard", "list")}
 
 
-def test_every_resource_of_the_client_is_spoken_to_here():
+def test_every_resource_of_the_client_is_tested():
     resources = {command.rsplit(" ", 1)[0].split(" ")[0] for command in COMMANDS}
     assert resources == {
         "allocation", "chassis", "conductor", "create", "deploy", "driver", "inspection", "node",

@@ -17,7 +17,7 @@ FAIL = [{"op": "fail", "args": {"msg": "no"}}]
 LOG = [{"op": "log", "args": {"msg": "hello", "level": "info"}}]
 IF = [{"op": "is-true", "args": {"value": "{inventory[cpu][count]}"}}]
 A = {"a": 1}
-#: resource -> option -> (value, or none for a flag; field; what is shown) at create
+#: resource -> option of create -> (value, or none for a flag; field; shown value)
 CREATE = {
     "deploy template": {
         "--steps": (DEPLOY, "steps", DEPLOY),
@@ -74,7 +74,7 @@ UNSET = {
         "--phase": (None, "phase", "main"),
     },
 }
-#: What is tried elsewhere, or is refused.
+#: Options that other tests cover, or that are refused.
 OTHERS = {
     "deploy template create": {"--uuid"},
     "deploy template set": set(),
@@ -90,7 +90,7 @@ NAME = {"deploy template": ("CUSTOM_OF_CLI",)}
 
 
 def words(rows):
-    """The words that give options, and the fields that are shown after."""
+    """Return the arguments of options, and the fields shown afterwards."""
     given = []
     for option, (value, *_) in rows.items():
         text = value if isinstance(value, str | int | None) else json.dumps(value)
@@ -106,7 +106,7 @@ def test_no_option_of_the_client_is_left_out(resource):
 
 
 @pytest.mark.parametrize("resource", CREATE)
-def test_it_is_created_listed_changed_and_deleted(baremetal, resource):
+def test_a_resource_is_created_listed_changed_and_deleted(baremetal, resource):
     name, identity = resource.split(), str(uuid.uuid4())
     given, expected = words(CREATE[resource])
 
@@ -131,7 +131,7 @@ def test_it_is_created_listed_changed_and_deleted(baremetal, resource):
 
 
 @pytest.mark.parametrize("resource", CREATE)
-def test_a_list_is_cut_in_pages(baremetal, resource):
+def test_a_list_is_paginated(baremetal, resource):
     name = resource.split()
     made = set()
     for number in range(2):
@@ -155,7 +155,7 @@ def test_a_list_is_cut_in_pages(baremetal, resource):
     assert not made & {each["uuid"] for each in baremetal(*name, "list")}
 
 
-def test_a_sensitive_rule_hides_what_it_does(baremetal):
+def test_a_sensitive_rule_hides_its_actions(baremetal):
     given = ("--actions", json.dumps(LOG), "--sensitive", "true", "--conditions", json.dumps(IF))
     rule = baremetal("inspection", "rule", "create", *given)
     assert rule["sensitive"]
@@ -187,19 +187,19 @@ def test_runbooks_have_traits(baremetal):
         ("inspection", "rule", "create", "--actions", '[{"op": "no-such", "args": {}}]'),
     ],
 )
-def test_what_cannot_be_is_refused(baremetal, words):
+def test_invalid_requests_are_refused(baremetal, words):
     assert "(HTTP 400)" in baremetal.refused(*words)
 
 
 @pytest.fixture
 def free(baremetal, node):
-    """The UUID of a node that can be allocated."""
+    """UUID of a node that can be allocated."""
     baremetal("node", "set", node, "--resource-class", "wanted")
     baremetal("node", "add", "trait", node, "CUSTOM_FAST")
     for verb in ("manage", "provide"):
         baremetal("node", verb, node)
         state = {"manage": "manageable", "provide": "available"}[verb]
-        until(lambda wanted=state: _is(baremetal, node, wanted), f"{node} {state}", seconds=30)
+        until(lambda wanted=state: _is(baremetal, node, wanted), f"{node} {state}")
     return baremetal("node", "show", node)["uuid"]
 
 
@@ -243,7 +243,7 @@ def test_a_node_is_allocated(baremetal, free):
     assert baremetal("node", "show", free)["instance_uuid"] is None
 
 
-def test_an_allocation_is_filled_in_for_a_node(baremetal, node):
+def test_an_allocation_is_backfilled_for_a_node(baremetal, node):
     baremetal("node", "set", node, "--resource-class", "filled")
     baremetal("node", "manage", node, "--wait", 30)
     baremetal("node", "adopt", node, "--wait", 30)
@@ -251,11 +251,11 @@ def test_an_allocation_is_filled_in_for_a_node(baremetal, node):
     made = baremetal("allocation", "create", "--node", node)
     assert ("active", uuid) == (made["state"], made["node_uuid"])
     baremetal("node", "undeploy", node)
-    until(lambda: _is(baremetal, node, "available"), "undeployed", seconds=30)
+    until(lambda: _is(baremetal, node, "available"), "undeployed")
     assert "404" in baremetal.refused("allocation", "show", made["uuid"])
 
 
-def test_an_allocation_that_nothing_fits_fails(baremetal):
+def test_an_allocation_without_a_suitable_node_fails(baremetal):
     given = ("--resource-class", "nobody-has-it", "--name", "vain")
     assert "nobody-has-it" in baremetal.refused("allocation", "create", *given, "--wait", 30)
     shown = baremetal("allocation", "show", "vain")

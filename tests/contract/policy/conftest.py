@@ -1,4 +1,7 @@
-"""Callers of every kind, whom a fake of keystonemiddleware vouches for."""
+"""
+Callers of every kind, authenticated by a fake of keystonemiddleware, or by API tokens of users in
+the database.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -6,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from app.api import keystone
-from app.config.settings import KeystoneAuthtoken
+from app.config.openstack_settings import KeystoneAuthtoken
 from app.main import create_app
 from tests.contract.conftest import Api
 from tests.support.keystone import token
+from tests.support.local_users import Directory
 
-#: The projects: one owns the node of these tests, one leases it, one has nothing to do with it.
+#: The projects: the node's owner, its lessee, and an unrelated one.
 OWNER, LESSEE, OTHER = "project-of-owner", "project-of-lessee", "another-project"
 ROLES = ("admin", "manager", "member", "reader", "service")
 PEOPLE = {
@@ -23,12 +27,17 @@ PEOPLE = {
     "domain-admin": token("admin", domain="default"),
     "nobody": token(project=OWNER),
 }
-#: Each role contains those after it, but for the service's.
+#: Callers that local users cannot be: there are no domains, and without a role every request is
+#: refused (tests/contract/test_auth_local.py).
+KEYSTONE_ONLY = {"domain-admin", "nobody"}
+#: For tests of all callers.
+each_strategy = pytest.mark.parametrize("strategy", ["keystone", "local"])
+#: Each role includes the later ones, except that of services.
 AT_LEAST = {role: ROLES[: number + 1] for number, role in enumerate(ROLES[:4])}
 
 
 def people(*groups):
-    """Names of `PEOPLE`: "owner-member" with all who are more than that, "svc" for services."""
+    """Names of `PEOPLE`: "owner-member" with all roles that include it, "svc" for services."""
     found = set()
     for group in groups:
         if group == "svc":
@@ -51,7 +60,7 @@ SYSTEM_ADMIN = people("system-admin")
 
 
 def fake_middleware(_options, behind):
-    """Lets those pass whose token is a name of `PEOPLE`."""
+    """Accept tokens that are names of `PEOPLE`."""
 
     def application(environ, start_response):
         who = environ.get("HTTP_X_AUTH_TOKEN")
@@ -64,30 +73,54 @@ def fake_middleware(_options, behind):
     return application
 
 
+def local_people(directory):
+    """Create a user for each of `PEOPLE` with its role; return the name of each -> API token."""
+    for ident in (OWNER, LESSEE, OTHER):
+        directory.project(ident, ident)
+    directory.project("service", "s")
+    found = {}
+    for who in PEOPLE.keys() - KEYSTONE_ONLY:
+        whose, _, role = who.partition("-")
+        project = {"system": None, "owner": OWNER, "lessee": LESSEE, "other": OTHER}
+        where = "service" if who == "service-project" else project[whose]
+        directory.user(who, (role if role in ROLES else "service", where))
+        found[who] = directory.token(who, where)
+    return found
+
+
+@pytest.fixture
+def strategy():
+    """Authentication of the callers; parametrize a test with it to run with both."""
+    return "keystone"
+
+
 @pytest.fixture(scope="module")
 def made():
-    """(settings, application): each is made once."""
+    """(settings, application): each is created once."""
     return []
 
 
 @pytest.fixture
-def guarded(api, made, monkeypatch):
+def guarded(api, made, strategy, monkeypatch):
     """
-    make(settings) -> the application under a policy, which is asked as as(who, method, path).
+    make(settings) -> function that sends a request (who, method, path) under a policy.
 
-    node, foreign: UUIDs; of a node that is owned and leased, and of one that is nobody's.
+    node: UUID of a node with an owner and a lessee. foreign: UUID of a node without. people: names
+    of the callers.
     """
     monkeypatch.setattr(keystone, "middleware", fake_middleware)
     node = api.node(owner=OWNER, lessee=LESSEE, last_error="It broke.")
     foreign = api.node()
+    tokens = {} if strategy == "keystone" else local_people(Directory(api.runtime.transaction))
+    callers = tokens or PEOPLE
 
     def make(**groups):
         settings = api.runtime.settings
-        strategy = {"auth_strategy": "keystone"} | groups.pop("default", {})
+        default = {"auth_strategy": strategy} | groups.pop("default", {})
         changed = {name: replace(getattr(settings, name), **more) for name, more in groups.items()}
         settings = replace(
             settings,
-            default=replace(settings.default, **strategy),
+            default=replace(settings.default, **default),
             keystone_authtoken=KeystoneAuthtoken(auth_url="http://keystone"),
             **changed,
         )
@@ -96,11 +129,16 @@ def guarded(api, made, monkeypatch):
         made.append((settings, app))
         client = Api(app.test_client(), runtime, [])
         return lambda who, method, path, body=None, version=client.version: client.at(version)(
-            method, path, body, **{"X-Auth-Token": who}
+            method, path, body, **{"X-Auth-Token": tokens.get(who, who)}
         )
 
     return SimpleNamespace(
-        make=make, ask=make(), node=node["uuid"], foreign=foreign["uuid"], api=api
+        make=make,
+        ask=make(),
+        node=node["uuid"],
+        foreign=foreign["uuid"],
+        api=api,
+        people=frozenset(callers),
     )
 
 

@@ -1,7 +1,9 @@
-"""Who may do what with nodes and their ports, by real requests."""
+"""Permissions on nodes and their ports, by real requests."""
 
 import pytest
 
+from app.engine import rpc
+from app.errors import GatewayTimeout
 from tests.contract.conftest import fault
 
 from .conftest import (
@@ -18,9 +20,12 @@ from .conftest import (
     SYSTEM_WORK,
     USE,
     WIRE,
+    each_strategy,
     filled,
     people,
 )
+
+BMC = "https://192.0.2.9:8443"
 
 
 def patch(field, value=None):
@@ -28,7 +33,7 @@ def patch(field, value=None):
     return ("PATCH", "/v1/nodes/{node}", [change])
 
 
-#: (method, path, body) -> who may. Those who do not see the node get 404, all others 403.
+#: (method, path, body) -> permitted callers. Callers that do not see the node get 404, others 403.
 ON_NODE = [
     (("GET", "/v1/nodes/{node}"), SEE),
     (("GET", "/v1/nodes/{node}/states"), SEE),
@@ -82,15 +87,18 @@ ON_NODE = [
 ]
 
 
+@each_strategy
 @pytest.mark.parametrize(
     ("request_", "allowed"), ON_NODE, ids=lambda each: " ".join(map(str, each)) if isinstance(each, tuple) else ""
 )  # fmt: skip
-def test_who_may_do_what_with_a_node(guarded, request_, allowed):
+def test_permissions_on_a_node(guarded, request_, allowed):
     port = guarded.api(
         "POST", "/v1/ports", {"node_uuid": guarded.node, "address": "02:00:00:00:00:01"}
     )
     idents = {"node": guarded.node, "foreign": guarded.foreign, "port": port.json["uuid"]}
-    for who in sorted(PEOPLE, key=lambda who: who in allowed):  # those who may change it come last
+    for who in sorted(
+        guarded.people, key=lambda who: who in allowed
+    ):  # permitted callers change it last
         method, path, *body = filled(list(request_), **idents)
         status = guarded.ask(who, method, path, *body).status_code
 
@@ -104,7 +112,7 @@ def test_who_may_do_what_with_a_node(guarded, request_, allowed):
             assert 404 == status, who
 
 
-#: What is about no node.
+#: Requests about no node.
 ELSEWHERE = [
     (("GET", "/v1/conductors"), people("system-reader") | {"system-service"}),
     (("GET", "/v1/drivers"), people("system-reader") | {"system-service"}),
@@ -115,27 +123,28 @@ ELSEWHERE = [
       for role in ("admin", "service")} | {"service-project"}),
     *((("GET", f"/v1/{name}"),
        {who for who in PEOPLE if who not in ("nobody", "domain-admin")})
-      for name in ("nodes", "nodes/detail", "ports", "ports/detail")),
+      for name in ("nodes", "nodes/detail", "provision_states", "ports", "ports/detail")),
 ]  # fmt: skip
 
 
+@each_strategy
 @pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
-def test_who_may_do_what_elsewhere(guarded, request_, allowed):
-    for who in PEOPLE:
+def test_permissions_without_a_resource(guarded, request_, allowed):
+    for who in guarded.people:
         method, path, *body = filled(list(request_), node=guarded.node)
 
         assert (who in allowed) == (guarded.ask(who, method, path, *body).status_code != 403), who
 
 
 @pytest.mark.parametrize("state", ["boot_mode", "secure_boot", "raid"])
-def test_who_may_not_is_told_so_in_every_version(guarded, state):
+def test_a_missing_permission_is_reported_in_every_version(guarded, state):
     client = guarded.make()
 
     answer = client("system-reader", "PUT", f"/v1/nodes/{guarded.node}/states/{state}", {}, "1.1")
     assert 403 == answer.status_code
 
 
-def test_what_is_not_there_and_what_must_not_be_seen_look_alike(guarded):
+def test_missing_and_invisible_nodes_get_the_same_answers(guarded):
     missing = "9b0a6e9c-0f7e-4a2e-8f5e-0d9a3a8e6f11"
     for method, path in (("GET", "/v1/nodes/{}"), ("PUT", "/v1/nodes/{}/maintenance")):
         answers = [
@@ -144,11 +153,12 @@ def test_what_is_not_there_and_what_must_not_be_seen_look_alike(guarded):
         ]
 
         assert [404, 404] == [each.status_code for each in answers]
-        told = [fault(answer)["faultstring"].replace(ident, "-")
+        messages = [fault(answer)["faultstring"].replace(ident, "-")
                 for answer, ident in zip(answers, (guarded.foreign, missing), strict=True)]  # fmt: skip
-        assert 1 == len(set(told))
+        assert 1 == len(set(messages))
 
 
+@each_strategy
 @pytest.mark.parametrize(
     ("who", "sees"),
     [
@@ -160,7 +170,7 @@ def test_what_is_not_there_and_what_must_not_be_seen_look_alike(guarded):
         ("other-admin", set()),
     ],
 )
-def test_lists_have_what_the_callers_project_owns_or_leases(guarded, who, sees):
+def test_lists_have_the_nodes_that_the_callers_project_owns_or_leases(guarded, who, sees):
     expected = {getattr(guarded, name) for name in sees}
     for number, node in enumerate((guarded.node, guarded.foreign)):
         body = {"node_uuid": node, "address": f"02:00:00:00:00:0{number}"}
@@ -169,6 +179,7 @@ def test_lists_have_what_the_callers_project_owns_or_leases(guarded, who, sees):
     for path in ("/v1/nodes", "/v1/nodes/detail", "/v1/nodes?owner=" + OWNER):
         listed = {each["uuid"] for each in guarded.ask(who, "GET", path).json["nodes"]}
         assert (expected - {guarded.foreign} if "owner=" in path else expected) == listed
+    assert len(expected) == guarded.ask(who, "GET", "/v1/provision_states").json["nodes"]
     ports = guarded.ask(who, "GET", "/v1/ports?detail=true").json["ports"]
     assert expected == {each["node_uuid"] for each in ports}
     foreign = guarded.ask(who, "GET", f"/v1/ports?node={guarded.foreign}&detail=true").json["ports"]
@@ -183,7 +194,7 @@ REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
     [("system-reader", False), ("owner-reader", False), ("lessee-admin", True)],
 )
 @pytest.mark.parametrize("path", ["/v1/nodes/{node}", "/v1/nodes?detail=true", "/v1/nodes?fields=driver_info,uuid", "/v1/nodes/{node}/states"])  # fmt: skip
-def test_a_lessee_does_not_see_everything_of_a_node(guarded, who, redacted, path):
+def test_a_lessee_does_not_see_all_fields_of_a_node(guarded, who, redacted, path):
     guarded.api.set(guarded.node, driver_info={"address": "10.0.0.1"}, reservation="rack-1")
     document = guarded.ask(who, "GET", path.format(node=guarded.node)).json
     document = next(each for each in document.get("nodes", [document])
@@ -195,14 +206,37 @@ def test_a_lessee_does_not_see_everything_of_a_node(guarded, who, redacted, path
         assert redacted == ("10.0.0.1" not in str(document["driver_info"]))
 
 
-def test_an_agent_is_told_what_a_lessee_is_not(guarded):
+def refused(_call, _member):
+    return {"status": 502, "message": f"BMC {BMC} refused: 192.0.2.9 is busy", "retry_after": None}
+
+
+def unanswered(call, _member):
+    raise GatewayTimeout(f"No answer {call._about}.")
+
+
+@pytest.mark.parametrize("result", [refused, unanswered])
+@pytest.mark.parametrize(("who", "shown"), [("owner-reader", True), ("lessee-admin", False)])
+def test_an_error_of_a_call_names_the_bmc_only_to_callers_who_see_driver_info(
+    guarded, monkeypatch, who, shown, result
+):
+    guarded.api.set(guarded.node, driver_info={"redfish_address": BMC})
+    monkeypatch.setattr(rpc._PendingCall, "result_from", result)
+
+    answer = guarded.ask(who, "GET", f"/v1/nodes/{guarded.node}/management/indicators")
+
+    assert answer.status_code in (502, 504)
+    assert shown == ("192.0.2.9" in answer.text)
+    assert shown != ("BMC ******" in answer.text)
+
+
+def test_a_lookup_shows_an_agent_fields_that_a_lessee_does_not_see(guarded):
     guarded.api.set(guarded.node, provision_state="inspect wait", driver_internal_info={"a": 1})
     path = f"/v1/lookup?node_uuid={guarded.node}"
 
     assert 1 == guarded.ask("none", "GET", path).json["node"]["driver_internal_info"]["a"]
 
 
-def test_a_project_admin_enrolls_nodes_of_his_project_alone(guarded):
+def test_a_project_admin_enrolls_nodes_of_its_own_project_only(guarded):
     def enroll(ask, who, **fields):
         return ask(who, "POST", "/v1/nodes", {"driver": "fake-hardware", **fields})
 
@@ -218,7 +252,7 @@ def test_a_project_admin_enrolls_nodes_of_his_project_alone(guarded):
     assert 403 == ask("owner-admin", "DELETE", f"/v1/nodes/{guarded.node}").status_code
 
 
-def test_the_service_project_is_everywhere_when_the_operator_says_so(guarded):
+def test_the_service_project_has_system_access_by_a_setting(guarded):
     path = f"/v1/nodes/{guarded.foreign}"
     assert 404 == guarded.ask("service-project", "GET", path).status_code
 
@@ -236,7 +270,7 @@ def test_the_owner_of_an_active_node_is_changed_by_system_admins(guarded):
     assert 200 == guarded.ask("system-admin", *filled(list(patch("owner", OTHER)), node=guarded.node)).status_code  # fmt: skip
 
 
-def test_a_parent_that_the_caller_does_not_see_is_none(guarded):
+def test_an_invisible_parent_is_refused(guarded):
     ask = guarded.make()
     body = {"driver": "fake-hardware", "parent_node": guarded.foreign}
 
@@ -245,7 +279,7 @@ def test_a_parent_that_the_caller_does_not_see_is_none(guarded):
     assert 400 == ask("lessee-admin", "POST", "/v1/nodes", body | {"parent_node": guarded.node}).status_code  # fmt: skip
 
 
-def test_children_of_somebody_else_are_not_listed(guarded):
+def test_children_of_other_projects_are_not_listed(guarded):
     own = guarded.api.node(owner=OWNER, parent_node=guarded.node)["uuid"]
     foreign = guarded.api.node(parent_node=guarded.node)["uuid"]
     path = f"/v1/nodes/{guarded.node}/children"
@@ -254,7 +288,7 @@ def test_children_of_somebody_else_are_not_listed(guarded):
     assert [own, foreign] == guarded.ask("system-reader", "GET", path).json["children"]
 
 
-def test_a_port_is_not_moved_to_a_node_of_somebody_else(guarded):
+def test_a_port_is_not_moved_to_a_node_of_another_project(guarded):
     port = guarded.api(
         "POST", "/v1/ports", {"node_uuid": guarded.node, "address": "02:00:00:00:00:01"}
     )
@@ -269,7 +303,7 @@ SECRET = {"redfish_password": "sesame"}
 
 
 @pytest.mark.parametrize("strategy", ["keystone", "noauth"])
-def test_secrets_are_shown_to_whom_a_file_names(guarded, tmp_path, strategy):
+def test_secrets_are_shown_to_callers_that_a_policy_file_names(guarded, tmp_path, strategy):
     guarded.api.set(guarded.node, driver_info=SECRET, instance_info={"token": "t"})
     policy = tmp_path / "policy.yaml"
     passes = "role:admin and system_scope:all" if strategy == "keystone" else ""
@@ -286,7 +320,7 @@ def test_secrets_are_shown_to_whom_a_file_names(guarded, tmp_path, strategy):
         assert "sesame" not in ask("owner-admin", "GET", path).text
 
 
-def test_files_replace_rules(guarded, tmp_path):
+def test_policy_files_replace_rules(guarded, tmp_path):
     policy, folder = tmp_path / "policy.yaml", tmp_path / "policy.d"
     policy.write_text('"baremetal:node:get": "rule:anybody_who_reads"\n')
     folder.mkdir()
@@ -304,7 +338,7 @@ def test_files_replace_rules(guarded, tmp_path):
     assert 403 == ask("owner-admin", "POST", "/v1/ports", body).status_code
 
 
-def test_scopes_are_enforced_unless_the_operator_says_otherwise(guarded, tmp_path):
+def test_scopes_are_enforced_unless_a_setting_disables_it(guarded, tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text('"baremetal:driver:get": "rule:anybody_who_reads"\n')
     options = {"policy_file": str(policy)}

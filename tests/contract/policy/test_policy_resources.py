@@ -1,9 +1,21 @@
-"""Who may do what with what belongs to nodes, to projects, and to the whole system."""
+"""Permissions on resources of nodes, of projects, and of the whole system."""
+
+from datetime import datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
 from app.inventory.nodes import find
-from app.models import Allocation, Portgroup, Runbook, VolumeConnector, VolumeTarget
+from app.models import (
+    Allocation,
+    Operation,
+    OperationStep,
+    Portgroup,
+    RolloutNode,
+    Runbook,
+    VolumeConnector,
+    VolumeTarget,
+)
 
 from .conftest import (
     OPERATE,
@@ -15,10 +27,12 @@ from .conftest import (
     SYSTEM_ADMIN,
     SYSTEM_WORK,
     WIRE,
+    each_strategy,
     filled,
     people,
 )
 
+NOON = datetime(2026, 1, 1, 12)
 MANAGE = people("system-member", "owner-manager", "lessee-manager", "svc")
 SYSTEM_READ = people("system-reader") | {"system-service"}
 EXTRA = [{"op": "add", "path": "/extra/a", "value": 1}]
@@ -32,8 +46,8 @@ def uuid(number):
 @pytest.fixture
 def things(guarded):
     """
-    name -> UUID, of what there is besides the node: parts of it, and things of the owner's project
-    or of nobody's.
+    name -> UUID of the resources besides the node: its parts, resources of the owner's project,
+    and resources without an owner.
     """
     parts = {
         "portgroup": lambda node: Portgroup(node_id=node, mode="active-backup"),
@@ -66,7 +80,7 @@ SERVICES = {who for who in PEOPLE if who.endswith("-service")} | {"service-proje
 RUNBOOK_READ = people("system-reader", "owner-reader") | SERVICES
 RUNBOOK_WORK = people("system-member", "owner-manager") | SERVICES
 
-#: (method, path, body), who may, and who may not but sees that it is there.
+#: (method, path, body), permitted callers, and other callers that may see the resource.
 ON_THINGS = [
     (("GET", "/v1/portgroups/{portgroup}"), SEE, SEE),
     (("PATCH", "/v1/portgroups/{portgroup}", EXTRA), SET_UP, SEE),
@@ -97,9 +111,12 @@ ON_THINGS = [
 ]  # fmt: skip
 
 
+@each_strategy
 @pytest.mark.parametrize(("request_", "allowed", "seen"), ON_THINGS)
-def test_who_may_do_what_with_things(guarded, things, request_, allowed, seen):
-    for who in sorted(PEOPLE, key=lambda who: who in allowed):  # those who may come last
+def test_permissions_on_resources(guarded, things, request_, allowed, seen):
+    for who in sorted(
+        guarded.people, key=lambda who: who in allowed
+    ):  # permitted callers come last
         method, path, *body = filled(list(request_), **things)
         status = guarded.ask(who, method, path, *body).status_code
 
@@ -112,7 +129,7 @@ def test_who_may_do_what_with_things(guarded, things, request_, allowed, seen):
             assert 404 == status, who
 
 
-#: What is made, or is about the whole system.
+#: Requests that create resources, or concern the whole system.
 ELSEWHERE = [
     (("POST", "/v1/portgroups", {"node_uuid": "{node}"}), WIRE),
     (("POST", "/v1/volume/connectors",
@@ -124,7 +141,12 @@ ELSEWHERE = [
     (("POST", "/v1/runbooks", {"name": "CUSTOM_NEW", "steps": STEPS}),
      {who for who in PEOPLE if who.endswith(("-admin", "-manager"))} - {"domain-admin"} | SERVICES
      | {"system-member"}),
-    (("GET", "/v1/operations"), SYSTEM_READ),
+    (("GET", "/v1/operations"), set(PEOPLE) - {"nobody", "domain-admin"}),
+    (("GET", "/v1/operations/current"), set(PEOPLE) - {"nobody", "domain-admin"}),
+    (("GET", "/v1/operations/queues"), set(PEOPLE) - {"nobody", "domain-admin"}),
+    (("GET", "/v1/operations/steps"), set(PEOPLE) - {"nobody", "domain-admin"}),
+    (("GET", "/v1/operations/failures"), set(PEOPLE) - {"nobody", "domain-admin"}),
+    (("GET", "/v1/service"), SYSTEM_READ),
     (("GET", "/v1/shards"), SYSTEM_READ),
     (("GET", "/v1/chassis"), SYSTEM_READ),
     (("POST", "/v1/chassis", {}), SYSTEM_ADMIN),
@@ -135,9 +157,10 @@ ELSEWHERE = [
 ]  # fmt: skip
 
 
+@each_strategy
 @pytest.mark.parametrize(("request_", "allowed"), ELSEWHERE)
-def test_who_may_do_what_elsewhere(guarded, request_, allowed):
-    for who in PEOPLE:
+def test_permissions_without_a_resource(guarded, request_, allowed):
+    for who in guarded.people:
         method, path, *body = filled(list(request_), node=guarded.node)
 
         assert (who in allowed) == (guarded.ask(who, method, path, *body).status_code != 403), who
@@ -162,9 +185,9 @@ def test_who_may_do_what_elsewhere(guarded, request_, allowed):
         ("runbooks", "runbook"),
     ],
 )
-def test_lists_have_what_the_callers_project_has(guarded, things, who, sees, path, name):
+def test_lists_have_the_resources_of_the_callers_project(guarded, things, who, sees, path, name):
     if who == "lessee-reader" and name in ("allocation", "runbook"):
-        sees = {"public_"}  # to lease a node is not to own what its owner has
+        sees = {"public_"}  # a lessee of a node does not own its owner's resources
     expected = {things[prefix + name] for prefix in sees if prefix + name in things}
 
     listed = guarded.ask(who, "GET", f"/v1/{path}").json[path.rpartition("/")[2]]
@@ -180,7 +203,7 @@ def test_properties_of_a_volume_are_for_admins(guarded, things, who, shown):
         assert shown == ('"here"' in guarded.ask(who, "GET", path.format(**things)).text)
 
 
-def test_what_a_project_makes_is_its_own(guarded):
+def test_a_project_owns_the_resources_that_it_creates(guarded):
     def make(who, path, **fields):
         fields = (
             {"resource_class": "c"} | fields if path == "allocations" else {"steps": STEPS} | fields
@@ -196,7 +219,7 @@ def test_what_a_project_makes_is_its_own(guarded):
     assert make("system-member", "runbooks", name="CUSTOM_4", public=True).json["public"]
 
 
-def test_an_allocation_names_no_node_that_its_caller_does_not_see(guarded):
+def test_an_allocation_with_an_invisible_node_is_refused(guarded):
     for fields in ({"candidate_nodes": [guarded.node, guarded.foreign]}, {"node": guarded.foreign}):
         body = {"resource_class": "c", **fields}
         assert 400 == guarded.ask("owner-member", "POST", "/v1/allocations", body).status_code
@@ -204,7 +227,7 @@ def test_an_allocation_names_no_node_that_its_caller_does_not_see(guarded):
     assert 201 == guarded.ask("owner-member", "POST", "/v1/allocations", body).status_code
 
 
-def test_a_runbook_is_run_by_those_who_may_use_it(guarded, things):
+def test_a_runbook_is_run_by_permitted_callers_only(guarded, things):
     def run(who, runbook):
         body = {"target": "clean", "runbook": things[runbook]}
         path = f"/v1/nodes/{guarded.node}/states/provision"
@@ -214,3 +237,174 @@ def test_a_runbook_is_run_by_those_who_may_use_it(guarded, things):
     assert 403 == run("owner-member", "runbook")
     assert run("owner-manager", "runbook") not in (403, 404)
     assert run("lessee-manager", "public_runbook") not in (403, 404)
+
+
+@pytest.mark.parametrize(
+    ("who", "sees"),
+    [
+        ("system-reader", {"node", "foreign"}), ("system-service", {"node", "foreign"}),
+        ("owner-reader", {"node"}), ("lessee-reader", {"node"}), ("other-admin", set()),
+        ("nobody", 403), ("domain-admin", 403),
+    ],
+)  # fmt: skip
+def test_events_are_those_of_the_callers_project_at_that_time(guarded, things, who, sees):
+    guarded.api.set(guarded.node, maintenance=True)
+    guarded.api.set(guarded.foreign, maintenance=True)
+    answer = guarded.ask(who, "GET", "/v1/events?type=node.maintenance")
+    if isinstance(sees, int):
+        assert sees == answer.status_code
+        return
+    assert {things[name] for name in sees} == {each["node_uuid"] for each in answer.json["events"]}
+    guarded.api.set(guarded.node, owner=OTHER, lessee=None)
+    again = guarded.ask(who, "GET", "/v1/events?type=node.maintenance").json["events"]
+    assert answer.json["events"] == again, "a new owner does not learn the node's past"
+
+
+def failed_step():
+    """A step that took a minute and failed."""
+    return OperationStep(
+        position=0, interface="power", name="reboot", source="frame", state="failed",
+        started_at=NOON, finished_at=NOON + timedelta(minutes=1),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def worked(guarded):
+    """UUIDs of a node's operations, "failed" and "queued", of the owner's node and of `foreign`."""
+    found = {}
+    with guarded.api.runtime.transaction() as session:
+        for whose in ("node", "foreign"):
+            node = find(session, getattr(guarded, whose)).id
+            columns = {"node_id": node, "created_at": NOON}
+            error = {"code": "timeout", "step": "power.reboot", "message": whose}
+            rows = {
+                "failed": Operation(kind="clean", state="failed", error=error, **columns),
+                "held": Operation(kind="power", state="held", **columns),
+                "queued": Operation(kind="power", state="queued", queue="clean", turn=1, **columns),
+            }
+            for name, row in rows.items():
+                row.uuid = found[name, whose] = str(uuid4())
+                session.add(row)
+                session.flush()
+                step = failed_step()
+                step.operation_id = row.id
+                session.add(step)
+    return found
+
+
+@each_strategy
+@pytest.mark.parametrize(
+    ("who", "whose"),
+    [
+        ("system-reader", {"node", "foreign"}), ("owner-reader", {"node"}),
+        ("lessee-admin", set()), ("other-admin", set()),
+    ],
+)  # fmt: skip
+def test_summaries_concern_the_operations_of_the_callers_project(guarded, worked, who, whose):
+    def get(path):
+        answer = guarded.ask(who, "GET", f"/v1/{path}")
+        assert 200 == answer.status_code, answer.text
+        return answer.json
+
+    def of(state):
+        return {worked[state, each] for each in whose}
+
+    assert of("failed") | of("held") | of("queued") == {
+        each["uuid"] for each in get("operations")["operations"]
+    }
+    current = get("operations/current")
+    assert of("held") == {each["uuid"] for each in current["steps"]}
+    assert len(whose) == current["counts"]["held"] == current["counts"]["admission"]
+    (queue,) = get("operations/queues")["queues"]
+    assert 2 == queue["queued"], "lengths are those of all projects"
+    assert of("queued") == {each["uuid"] for each in queue["operations"]}
+    assert 3 * len(whose) == sum(each["runs"] for each in get("operations/steps")["steps"])
+    failures = get("operations/failures")
+    assert len(whose) == failures["nodes"]
+    assert {each["example"]["message"] for each in failures["groups"]} <= whose
+    nodes = get("nodes?failure_code=timeout")["nodes"]
+    assert {getattr(guarded, each) for each in whose} == {each["uuid"] for each in nodes}
+
+
+# rollouts
+
+ROLLOUT = {
+    "target": "clean", "nodes": {},
+    "clean_steps": [{"interface": "vendor", "step": "log_passthrough"}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def of_owner(guarded):
+    """UUID of a rollout of the owner's project; all nodes are manageable."""
+    for node in (guarded.node, guarded.foreign):
+        guarded.api.set(node, provision_state="manageable")
+    answer = guarded.ask("owner-manager", "POST", "/v1/rollouts", ROLLOUT)
+    assert 201 == answer.status_code, answer.text
+    return answer.json["uuid"]
+
+
+def included(guarded, who, body=ROLLOUT):
+    """Nodes that take part, and those that do not, of a caller's dry run."""
+    answer = guarded.ask(who, "POST", "/v1/rollouts", {**body, "dry_run": True})
+    assert 200 == answer.status_code, answer.text
+    return tuple(
+        {each["node_uuid"] for each in answer.json[name]} for name in ("nodes", "excluded_nodes")
+    )
+
+
+def test_a_rollout_has_the_nodes_on_which_the_caller_may_act(guarded, of_owner):
+    own, both = {guarded.node}, {guarded.node, guarded.foreign}
+    assert (both, set()) == included(guarded, "system-member")
+    assert (own, set()) == included(guarded, "owner-manager")
+    assert (own, set()) == included(guarded, "lessee-manager")
+    assert (set(), own) == included(guarded, "lessee-member"), "it may see the node only"
+    assert (set(), set()) == included(guarded, "other-admin")
+    power = {"target": "power on", "nodes": {}}
+    assert (own, set()) == included(guarded, "lessee-member", power)
+    refused = guarded.ask("lessee-member", "POST", "/v1/rollouts", ROLLOUT)
+    assert 400 == refused.status_code, "no node is left"
+
+
+def test_a_rollout_uses_runbooks_that_the_caller_may_use(guarded, things, of_owner):
+    body = {"target": "clean", "nodes": {}, "runbook": things["foreign_runbook"]}
+    assert 404 == guarded.ask("owner-manager", "POST", "/v1/rollouts", body).status_code
+    assert 201 == guarded.ask("system-member", "POST", "/v1/rollouts", body).status_code
+    own = {**body, "runbook": things["runbook"]}
+    assert 201 == guarded.ask("owner-manager", "POST", "/v1/rollouts", own).status_code
+
+
+@each_strategy
+def test_callers_of_rollouts(guarded, of_owner):
+    path = f"/v1/rollouts/{of_owner}"
+    readers = people("system-reader", "owner-reader", "svc")
+    workers = people("system-member", "owner-member", "svc")
+    for who in guarded.people - {"nobody", "domain-admin"}:
+        for below in ("", "/nodes"):
+            shown = guarded.ask(who, "GET", path + below).status_code
+            assert shown in (200, 403, 404), (who, below)
+            assert (shown == 200) == (who in readers), (who, shown)
+        for target in ("pause", "resume"):
+            changed = guarded.ask(who, "PUT", f"{path}/states", {"target": target}).status_code
+            assert (changed == 200) == (who in workers), (who, changed)
+            assert changed in (200, 403, 404), (who, changed)
+        listed = guarded.ask(who, "GET", "/v1/rollouts")
+        found = [each["uuid"] for each in listed.json.get("rollouts", ())]
+        assert ([of_owner] if who in readers else []) == found, who
+
+
+def test_a_project_sees_only_its_nodes_in_a_rollout_and_no_hidden_errors(guarded, of_owner):
+    path = f"/v1/rollouts/{of_owner}/nodes"
+    assert 1 == len(guarded.ask("owner-reader", "GET", path).json["nodes"])
+    guarded.api.set(guarded.node, owner=OTHER, lessee=None)
+    assert 0 == len(guarded.ask("owner-reader", "GET", path).json["nodes"])
+    assert 1 == len(guarded.ask("system-reader", "GET", path).json["nodes"])
+
+
+def test_a_lessee_sees_no_errors_of_nodes(guarded, of_owner):
+    made = guarded.ask("lessee-manager", "POST", "/v1/rollouts", ROLLOUT).json["uuid"]
+    with guarded.api.runtime.transaction() as session:
+        session.query(RolloutNode).update({"error": "It broke.", "code": "timeout"})
+    for who, expected in (("lessee-manager", None), ("system-reader", "It broke.")):
+        (node,) = guarded.ask(who, "GET", f"/v1/rollouts/{made}/nodes").json["nodes"]
+        assert (expected, "timeout") == (node["error"], node["code"])

@@ -1,9 +1,9 @@
 """
-Starts ironic-python-agent on a machine that is nothing but a folder.
+Start of ironic-python-agent on a machine that is only a folder.
 
-The agent erases every disk that it can see. So it is started only in a process that can open none:
-not root's, without capabilities, without a way to gain any, and every disk of this host refused by
-the kernel. Of hardware managers it gets ours alone, and ours knows one disk: a file.
+The agent erases every disk that it can open. So it is started only in a process that can open none:
+not root, without capabilities or a way to gain any, and with access to every disk of this host
+refused by the kernel. Its only hardware manager is ours, which knows one disk: a file.
 
     MACHINE=folder PATH=folder/bin python confined.py --config-file agent.conf
 """
@@ -13,15 +13,16 @@ import os
 import signal
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 SET_PDEATHSIG, SET_NO_NEW_PRIVS = 1, 38
-#: Character devices that reach a disk, the memory or the BMC.
+#: Character devices that give access to a disk, the memory or the BMC.
 ALSO_DANGEROUS = ("bsg", "ipmi", "mem", "ng", "nvme", "port", "sg")
 
 
 def confine():
-    """Give up for good what this process might gain, and end it where it could do harm."""
+    """Give up privileges for good; exit if the process could still harm this host."""
     libc = ctypes.CDLL(None)
     libc.prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0):
@@ -60,7 +61,7 @@ def can_open(path):
 
 
 def convert_to_file(source, disk, *_formats, source_format, **_settings):
-    """What the agent does with an image that is not raw; qemu-img must know that a disk is a file."""
+    """Replacement of the agent's image conversion, for a disk that is a file."""
     from ironic_python_agent import utils
 
     utils.execute("qemu-img", "convert", "-n", "-f", source_format, "-O", "raw", source, disk)
@@ -68,17 +69,22 @@ def convert_to_file(source, disk, *_formats, source_format, **_settings):
 
 def main():
     confine()
-    from ironic_python_agent.cmd import agent  # the first: it reads the configuration  # isort: skip
+    from ironic_python_agent.cmd import agent  # first: it reads the configuration  # isort: skip
     from ironic_python_agent import disk_utils, hardware, qemu_img
-    from ironic_python_agent.extensions import rescue
-    from stevedore import named
+    from ironic_python_agent.extensions import base, rescue
+    from stevedore import enabled, named
 
-    # the agent's own managers look at the real machine
+    # the agent's own managers would inspect the real machine
     hardware._get_extensions = lambda: named.NamedExtensionManager(
         "ironic_python_agent.hardware_managers",
         names=["a-file"],
         invoke_on_load=True,
         warn_on_missing_entrypoint=True,
+    )
+    # older ramdisks have fewer extensions
+    base.extension.ExtensionManager = partial(
+        enabled.EnabledExtensionManager,
+        check_func=lambda found: found.name not in os.environ["MACHINE_LACKS"].split(),
     )
     qemu_img.convert_image = convert_to_file
     disk_utils.is_block_device = os.path.exists

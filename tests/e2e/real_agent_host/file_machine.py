@@ -1,8 +1,8 @@
 """
-The hardware manager of a machine whose only disk is a file.
+Hardware manager of a machine whose only disk is a file.
 
-It derives from the agent's abstract manager, not from the generic one: what is not said here, the
-agent cannot do.
+It derives from the agent's abstract manager, not from the generic one: the agent can do only the
+operations that are defined here.
 """
 
 import json
@@ -15,6 +15,7 @@ from ironic_python_agent.extensions import base
 
 FOLDER = Path(os.environ["MACHINE"])
 DISK = FOLDER / "disk"
+ROOT_VOLUME = FOLDER / "md0"  # the RAID device that the system is deployed to, while there is one
 MEBIBYTE = 1 << 20
 
 
@@ -29,7 +30,7 @@ class FileMachine(hardware.HardwareManager):
     def evaluate_hardware_support(self):
         return hardware.HardwareSupport.SERVICE_PROVIDER
 
-    # what it is
+    # inventory
 
     def list_network_interfaces(self):
         return [
@@ -81,10 +82,10 @@ class FileMachine(hardware.HardwareManager):
         return self.list_block_devices()
 
     def get_os_install_device(self, permit_refresh=False):
-        return str(DISK)
+        return str(ROOT_VOLUME if ROOT_VOLUME.exists() else DISK)
 
     def wait_for_disks(self):
-        """It is there."""
+        """No wait: the disk is always there."""
 
     def generate_tls_certificate(self, ip_address):
         certificate, key = FOLDER / "agent.crt", FOLDER / "agent.key"
@@ -92,9 +93,9 @@ class FileMachine(hardware.HardwareManager):
         return tls_utils.TlsCertificate(text, str(certificate), str(key))
 
     def full_sync(self):
-        """Files need none."""
+        """No sync: files need none."""
 
-    # what it can do
+    # steps
 
     def get_clean_steps(self, node, ports):
         return [
@@ -109,7 +110,13 @@ class FileMachine(hardware.HardwareManager):
         return [
             step("write_image", 0, image_info="The image", configdrive="The config drive"),
             step("sign_disk", 50),
-            step("apply_configuration", 0, "raid", raid_config="Disks to make"),
+            step(
+                "apply_configuration",
+                0,
+                "raid",
+                raid_config="Disks to create",
+                delete_existing="Whether to delete the existing ones",
+            ),
         ]
 
     def get_service_steps(self, node, ports):
@@ -132,7 +139,7 @@ class FileMachine(hardware.HardwareManager):
         return standby.prepare_image(image_info=image_info, configdrive=configdrive).wait()
 
     def sign_disk(self, node, ports):
-        """The custom deploy step: says on the disk whose it is."""
+        """The custom deploy step: write the instance's name to the disk."""
         with DISK.open("r+b") as disk:
             disk.seek(512)
             disk.write(node["uuid"].encode())
@@ -144,14 +151,19 @@ class FileMachine(hardware.HardwareManager):
 
     def delete_configuration(self, node, ports):
         (FOLDER / "raid").unlink(missing_ok=True)
+        ROOT_VOLUME.unlink(missing_ok=True)
 
     def create_configuration(self, node, ports):
         return self.apply_configuration(node, ports, node.get("target_raid_config") or {})
 
     def apply_configuration(self, node, ports, raid_config, delete_existing=True):
         if not raid_config.get("logical_disks"):
-            raise errors.SoftwareRAIDError("no logical disks are wanted")
+            raise errors.SoftwareRAIDError("no logical disks are requested")
+        if delete_existing:
+            self.delete_configuration(node, ports)
         (FOLDER / "raid").write_text(json.dumps(raid_config))
+        if any(disk.get("is_root_volume") for disk in raid_config["logical_disks"]):
+            ROOT_VOLUME.symlink_to(DISK)
         return raid_config
 
 

@@ -1,7 +1,7 @@
 """
-Every program that the agent may start: stand-ins that know a disk which is a file.
+Stand-ins of all programs that the agent may start; they work on a disk that is a file.
 
-Called by the name of the program. A path outside of the machine's folder is refused.
+Called by the program's name. A path outside of the machine's folder is refused.
 """
 
 import json
@@ -19,7 +19,7 @@ TABLE, ENTRY = 446, struct.Struct("<B3xB3xII")
 
 
 def partitions():
-    """number -> (first sector, sectors) of the disk's MBR; None without one."""
+    """Return number -> (first sector, sectors) of the disk's MBR; None without one."""
     with DISK.open("rb") as disk:
         head = disk.read(SECTOR)
     if head[510:512] != b"\x55\xaa":
@@ -33,12 +33,12 @@ def partitions():
 
 
 def place(path):
-    """(file, first byte) of a disk, a partition of it, or another file of the machine."""
+    """Return (file, first byte) of a disk, of its partition, or of another file of the machine."""
     if path == "/dev/zero":
         return Path(path), 0
     path = Path(path).resolve()
     if FOLDER not in path.parents:
-        sys.exit(f"{path} is not of this machine")
+        sys.exit(f"{path} is outside of this machine")
     number = path.name.removeprefix(DISK.name)
     if path.parent == FOLDER and number.isdigit():
         return DISK, partitions()[int(number)][0] * SECTOR
@@ -76,7 +76,7 @@ def make_table(words):
 
 
 def enter(number, kind, first, length):
-    """Enter a partition into the table, and make the device that the kernel would make."""
+    """Enter a partition into the table, and create its device, as the kernel does."""
     with DISK.open("r+b") as disk:
         disk.seek(TABLE + ENTRY.size * (number - 1))
         disk.write(ENTRY.pack(0, kind, first, length))
@@ -89,7 +89,7 @@ def empty(device, size):
 
 
 def add_partition(start, end):
-    """Make a partition from so many MiB before the end of the disk (`-64MiB`) to there (`-0`)."""
+    """Create a partition from so many MiB before the end of the disk (`-64MiB`) to there (`-0`)."""
     assert end == "-0", end
     length = -int(start.removesuffix("MiB")) * MEBIBYTE // SECTOR
     number = max(partitions(), default=0) + 1
@@ -97,7 +97,7 @@ def add_partition(start, end):
 
 
 def write_back():
-    """What the agent has written to the device of a partition is on the disk, as with a kernel."""
+    """Copy the content of the partitions' devices to the disk, as the kernel does."""
     for number, (first, length) in (partitions() or {}).items():
         device = Path(f"{DISK}{number}")
         if not device.exists() or not device.stat().st_blocks:
@@ -110,7 +110,7 @@ def write_back():
 
 
 def next_written(source):
-    """The next piece of a file that is no hole; nothing at its end."""
+    """Return the next piece of a file that is no hole; empty at its end."""
     try:
         start = os.lseek(source.fileno(), source.tell(), os.SEEK_DATA)
     except OSError:
@@ -134,14 +134,14 @@ def hexdump(*arguments):
 
 
 def dd(*arguments):
-    given = dict(argument.split("=", 1) for argument in arguments)
-    block = {"1M": MEBIBYTE}.get(given.get("bs")) or int(given.get("bs", SECTOR))
-    source, start = place(given["if"])
-    target, offset = place(given["of"])
+    options = dict(argument.split("=", 1) for argument in arguments)
+    block = {"1M": MEBIBYTE}.get(options.get("bs")) or int(options.get("bs", SECTOR))
+    source, start = place(options["if"])
+    target, offset = place(options["of"])
     with source.open("rb") as read, target.open("r+b") as write:
         read.seek(start)
-        write.seek(offset + int(given.get("seek", 0)) * block)
-        write.write(read.read(int(given["count"]) * block) if "count" in given else read.read())
+        write.seek(offset + int(options.get("seek", 0)) * block)
+        write.write(read.read(int(options["count"]) * block) if "count" in options else read.read())
 
 
 def blockdev(question, device):
@@ -160,7 +160,7 @@ def test(operator, path):
 
 
 def switch(reset_type):
-    """The machine's power is switched from within, which its BMC sees."""
+    """Switch the machine's power from within, through its BMC."""
     request = urllib.request.Request(
         os.environ["MACHINE_RESET"],
         json.dumps({"ResetType": reset_type}).encode(),
@@ -174,7 +174,7 @@ def qemu_img(*arguments):
 
 
 def nothing(*_):
-    """All is well."""
+    """Succeed without an effect."""
 
 
 PROGRAMS = {
@@ -198,7 +198,7 @@ PROGRAMS = {
 if __name__ == "__main__" and sys.argv[1:] == ["--list"]:
     print(*PROGRAMS)
 elif __name__ == "__main__":
-    # writing a file anew shortens it, a disk never
+    # a truncated file would be shorter, a disk never is
     os.truncate(DISK, int(os.environ["MACHINE_DISK_SIZE"]))
     write_back()
     PROGRAMS[Path(sys.argv[0]).name](*sys.argv[1:])

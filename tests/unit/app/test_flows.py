@@ -1,4 +1,4 @@
-"""Flows: each declaration is complete, and no vocabulary has words outside its enum."""
+"""Flows: each declaration is complete, and each name belongs to its enum."""
 
 import ast
 from collections import Counter
@@ -21,7 +21,7 @@ from drivers.core.registry import load as load_drivers
 from drivers.core.steps import Flow
 
 ROOT = Path(__file__).parents[3]
-#: Codes of which no more is known than their message says.
+#: Codes without a hint: their message says everything.
 WITHOUT_HINT = {
     FailureCode.HARDWARE_ERROR,
     FailureCode.NOT_FOUND,
@@ -35,6 +35,15 @@ def test_every_busy_wait_and_hold_state_belongs_to_exactly_one_flow():
     assert dict.fromkeys(of_kind(Kind.BUSY, Kind.WAIT, Kind.HOLD), 1) == counts
 
 
+def test_a_flow_selects_its_states_by_kind():
+    assert {State.CLEAN_WAIT, State.CLEAN_HOLD} == flows.CLEAN.states((Kind.WAIT, Kind.HOLD))
+    assert frozenset() == flows.VERIFY.states((Kind.WAIT, Kind.HOLD))
+
+
+def test_an_operation_of_a_kind_that_only_a_newer_release_knows_has_its_kind_as_event_type():
+    assert "defragment" == flows.event_type("defragment")
+
+
 def test_every_failed_state_belongs_to_exactly_one_flow():
     counts = Counter(flow.failed for flow in FLOWS)
     assert {1} == set(counts.values())
@@ -42,7 +51,7 @@ def test_every_failed_state_belongs_to_exactly_one_flow():
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-def test_the_states_of_a_flow_are_those_that_its_moves_lead_to(flow):
+def test_the_states_of_a_flow_are_those_that_its_transitions_reach(flow):
     assert {kind: MACHINE[state].kind for kind, state in flow.under_way.items()} == {
         kind: kind for kind in flow.under_way
     }
@@ -52,7 +61,7 @@ def test_the_states_of_a_flow_are_those_that_its_moves_lead_to(flow):
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-def test_a_flow_names_effects_for_those_ends_only_that_it_has(flow):
+def test_a_flow_declares_effects_only_for_its_own_ends(flow):
     aborted = any(Event.ABORT in MACHINE[state].moves for state in flow.under_way.values())
     assert aborted or not flow.on_abort
     assert Event.ABORT in MACHINE[flow.failed].moves or not flow.on_abandon
@@ -80,7 +89,7 @@ def test_every_effect_is_named_by_a_flow_and_has_its_function():
      (State.CLEAN_FAIL, Event.PROVIDE, ()), (State.DELETING, Event.CLEAN, flows.DELETE.on_done),
      (State.SERVICE_FAIL, Event.ABORT, flows.SERVICE.on_abandon)],
 )  # fmt: skip
-def test_the_effects_of_an_event_are_those_of_the_end_that_it_is_to_the_flow(state, event, effects):
+def test_the_effects_of_an_event_are_those_of_the_flows_end(state, event, effects):
     flow = flows.under_way_in(state) or flows.failed_in(state)
     assert effects == provision_state._effects(flow, state, event)
 
@@ -142,7 +151,7 @@ def test_the_operations_of_a_limit_share_a_queue(kinds, option):
     assert set(kinds) == {kind for kind, limit in flows.LIMITED.items() if limit.queue == queue}
 
 
-def test_the_faults_of_flows_are_those_that_maintenance_ends_with():
+def test_the_faults_of_flows_are_ironics():
     by_flow = {flow.name: flow.fault for flow in FLOWS if flow.fault}
     assert by_flow == {
         "clean": Fault.CLEAN_FAILURE,
@@ -167,7 +176,7 @@ def test_no_failure_code_is_a_bare_string():
 
 
 def bare_codes(tree):
-    """Where a module gives a failure a code that is a literal."""
+    """Places of a module that give a failure a code as a string literal."""
     failures = {"described"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "drivers.core.steps":

@@ -1,4 +1,4 @@
-"""Kill points: they fire where, for whom and for what they were asked, and nowhere else."""
+"""Kill points fire at the armed point, process and kind of operation, and nowhere else."""
 
 import os
 import signal
@@ -51,14 +51,14 @@ def test_an_entry_fires_for_its_process_point_and_kind(entry, fires, paused):
     assert ([1.5] if fires else []) == paused
 
 
-def test_arming_anew_forgets_what_was_armed(paused):
+def test_arming_replaces_earlier_entries(paused):
     killpoints.arm(["claimed=pause-1"], "c-1")
     killpoints.arm([], "c-1")
     killpoints.reach("claimed")
     assert [] == paused
 
 
-def test_a_point_that_does_not_exist_is_named():
+def test_an_unknown_point_is_named():
     with pytest.raises(ValueError, match=r"'claimd'.*claimed"):
         killpoints.arm(["c-1:claimd=die"], "c-1")
 
@@ -68,7 +68,7 @@ def test_a_point_that_does_not_exist_is_named():
     [("claimed:clean=die", -signal.SIGKILL, ""), ("c-2:claimed=die", 0, "alive\n")],
 )
 def test_die_kills_the_process_at_that_point(entry, status, output):
-    # two parts are process and point: a kind needs all three
+    # an entry of two parts has process and point: a kind needs all three
     entry = f"any:{entry}" if entry.startswith("claimed") else entry
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(entry=entry)],
@@ -79,7 +79,7 @@ def test_die_kills_the_process_at_that_point(entry, status, output):
     assert (status, output) == (ran.returncode, ran.stdout)
 
 
-def test_an_entry_with_a_file_fires_once_and_only_when_its_folder_is_there(tmp_path):
+def test_an_entry_with_a_file_fires_once_and_only_if_its_directory_exists(tmp_path):
     mark = tmp_path / "later" / "mark"
     command = [sys.executable, "-c", SCRIPT.format(entry=f"claimed=die-{mark}")]
     statuses = [subprocess.run(command, capture_output=True, check=False).returncode]
@@ -90,7 +90,7 @@ def test_an_entry_with_a_file_fires_once_and_only_when_its_folder_is_there(tmp_p
     assert [0, -signal.SIGKILL, 0] == statuses
 
 
-def test_stop_stops_it_until_somebody_lets_it_go_on():
+def test_stop_suspends_the_process_until_it_is_continued():
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(entry="claimed=stop")],
         stdout=subprocess.PIPE,

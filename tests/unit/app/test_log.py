@@ -1,4 +1,4 @@
-"""What libraries say of a broker that is out of reach: a line, now and then."""
+"""Log lines of libraries about an unreachable broker: short, and rate-limited."""
 
 import io
 import logging
@@ -11,7 +11,7 @@ from app import log
 
 @pytest.fixture
 def lines(monkeypatch):
-    """What is on standard error, in lines."""
+    """Read the lines of standard error."""
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
     with monkeypatch.context() as patch:
@@ -27,19 +27,19 @@ def full(logger):
         logging.getLogger(logger).warning("%s, will retry", "Redis error", exc_info=True)
 
 
-def test_what_the_broker_answered_is_told_without_where_it_was_noticed(lines):
+def test_an_error_of_the_broker_is_logged_without_a_traceback(lines):
     full("kombu.transport.redis")
     (line,) = lines()
     assert "Redis error, will retry: used memory > 'maxmemory' at 100 %s" in line
     assert "Traceback" not in line
 
 
-def test_what_is_tried_all_the_time_is_told_now_and_then(lines):
+def test_a_repeated_error_is_logged_at_a_limited_rate(lines):
     for _ in range(5):
         full("celery.worker.consumer.consumer")
     assert 1 == len(lines())
 
 
-def test_what_is_no_brokers_keeps_its_traceback(lines):
+def test_other_errors_keep_their_traceback(lines):
     full("sushy")
     assert "Traceback" in lines()[0]

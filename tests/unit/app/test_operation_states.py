@@ -1,4 +1,4 @@
-"""Operations and steps change their states as their tables say, and nowhere else."""
+"""States of operations and steps change only as their tables allow."""
 
 import ast
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_a_change_of_an_operation_that_is_not_in_the_table_raises(state, event, 
         state_after(state, event, actor)
 
 
-def test_only_an_event_that_begins_in_one_state_gives_states_to_a_statement():
+def test_only_an_event_with_one_source_state_can_be_used_in_a_statement():
     assert (S.QUEUED, S.RUNNING) == sole_move(E.CLAIM, Actor.CONDUCTOR)
     with pytest.raises(IllegalTransition, match="by API"):
         sole_move(E.CLAIM, Actor.API)
@@ -40,7 +40,7 @@ def test_only_an_event_that_begins_in_one_state_gives_states_to_a_statement():
         sole_move(E.ABORT, Actor.API)
 
 
-def test_an_operation_that_has_ended_does_not_change_any_more():
+def test_a_finished_operation_does_not_change_again():
     for event in OperationEvent:
         for actor in Actor:
             for state in (S.SUCCEEDED, S.FAILED, S.ABORTED):
@@ -49,7 +49,7 @@ def test_an_operation_that_has_ended_does_not_change_any_more():
 
 
 @pytest.mark.parametrize("event", StepEvent)
-def test_a_step_changes_as_its_table_says_and_not_otherwise(event):
+def test_a_step_changes_only_as_its_table_allows(event):
     for state in (None, *StepState):
         step = OperationStep(state=state)
         if state in STEPS[event].origins:
@@ -62,7 +62,7 @@ def test_a_step_changes_as_its_table_says_and_not_otherwise(event):
 
 
 def written_states(tree):
-    """What a module writes a `state` of: objects, statements, new rows."""
+    """Targets of a module's writes to a `state`: objects, statements, new rows."""
     for node in ast.walk(tree):
         stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         if stored and node.attr == "state":
@@ -84,5 +84,8 @@ def test_only_the_module_of_the_table_writes_the_state_of_an_operation_or_a_step
         ("app/operation_states.py", "operation"),
         ("app/operation_states.py", "step"),
         ("workers/conductor/claims.py", "values"),  # with `sole_move`
-        ("app/inventory/scheduling.py", "allocation"),  # has states of its own
+        # these have states of their own
+        ("app/inventory/scheduling.py", "allocation"),
+        ("app/rollout_states.py", "rollout"),
+        ("app/engine/rollouts.py", "member"),
     }

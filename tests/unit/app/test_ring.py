@@ -1,4 +1,4 @@
-"""The hash ring: who owns a node, and who does when a conductor comes or goes."""
+"""The hash ring: owners of nodes, also after a conductor starts or stops."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -27,7 +27,7 @@ def owned(ring, nodes):
 
 
 @given(rings, nodes)
-def test_only_the_nodes_of_who_leaves_move_and_their_first_stand_in_gets_them(ring, nodes):
+def test_only_the_nodes_of_a_stopped_conductor_move_and_go_to_their_first_substitute(ring, nodes):
     before = owned(ring, nodes)
     gone, rest = ring[0], ring[1:]
     after = owned(rest, nodes)
@@ -40,14 +40,14 @@ def test_only_the_nodes_of_who_leaves_move_and_their_first_stand_in_gets_them(ri
 
 
 @given(rings, nodes)
-def test_who_joins_takes_nodes_and_moves_none_between_the_others(ring, nodes):
+def test_a_new_conductor_takes_nodes_and_moves_none_between_the_others(ring, nodes):
     joined, others = ring[0], ring[1:]
     before, after = owned(others, nodes), owned(ring, nodes)
     assert all(after[node] in (before[node], joined.name) for node in nodes)
 
 
 @given(rings, st.uuids().map(str), st.randoms())
-def test_everybody_gives_the_same_answer_whatever_the_order_and_the_incarnation(ring, node, random):
+def test_the_owner_is_independent_of_the_order_and_the_incarnations_of_members(ring, node, random):
     shuffled = [replace(each, incarnation="newer") for each in ring]
     random.shuffle(shuffled)
     assert owned(ring, [node]) == owned(shuffled, [node])
@@ -56,7 +56,7 @@ def test_everybody_gives_the_same_answer_whatever_the_order_and_the_incarnation(
     assert sorted(each.name for each in ring) == sorted(each.name for each in order)
 
 
-def test_only_who_serves_the_driver_and_the_group_is_asked():
+def test_only_conductors_of_the_driver_and_the_group_own_a_node():
     ring = [
         member("elsewhere", group="rack-2"),
         member("other-driver", drivers=("ipmi",)),
@@ -65,6 +65,12 @@ def test_only_who_serves_the_driver_and_the_group_is_asked():
     assert ["able"] == [each.name for each in owners("n", DRIVER, GROUP, ring)]
     assert None is owner("n", "snmp", GROUP, ring)
     assert None is owner("n", DRIVER, GROUP, [])
+
+
+def test_every_release_computes_the_same_owner():
+    ring = [member(f"c-{number}") for number in range(4)]
+    shares = owned(ring, [str(UUID(int=number)) for number in range(12)])
+    assert "331020323321" == "".join(name.removeprefix("c-") for name in shares.values())
 
 
 def test_nodes_are_spread_evenly():

@@ -1,4 +1,4 @@
-"""Parts of an answer become sentences."""
+"""Sentences built from the parts of a message."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from app.sentences import joined
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "sentences"),
     [
         (("it burns", "put it out."), "It burns. Put it out."),
         (("Really?", None, "", "  ", "no!"), "Really? No!"),
@@ -16,5 +16,5 @@ from app.sentences import joined
         ((), ""),
     ],
 )
-def test_parts_become_sentences_with_a_capital_and_a_stop(parts, told):
-    assert told == joined(*parts)
+def test_parts_become_sentences_with_a_capital_letter_and_a_full_stop(parts, sentences):
+    assert sentences == joined(*parts)

@@ -1,4 +1,4 @@
-"""The state machine: its table against a frozen copy, and the one function that follows it."""
+"""The state machine: its table against a frozen copy, and the function that applies it."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from app.states import MACHINE, VERBS, Event, Kind, State, allows, of_kind
 
 S, E = State, Event
 
-#: Ironic's states and transitions. Whoever changes the table changes this, knowingly.
+#: Ironic's states and transitions. A change of the table is repeated here on purpose.
 IRONIC = """
 enroll: manage -> verifying
 verifying: done -> manageable, fail -> enroll
@@ -42,11 +42,11 @@ service wait: resume -> servicing, hold -> service hold, fail -> service failed,
 service hold: service -> servicing, unhold -> service wait, fail -> service failed, abort -> service failed
 service failed: service -> servicing, rescue -> rescuing, wait -> service wait, hold -> service hold, delete -> deleting, abort -> active
 """
-#: What the seed specs add to it (implement-cleaning-states).
+#: Additions of the seed specs (implement-cleaning-states).
 SEED = """
 clean failed: provide -> cleaning, clean -> cleaning
 """
-#: `target` of PUT states/provision -> the states that take it.
+#: `target` of PUT states/provision -> states that accept it.
 ACCEPTED = {
     "active": {S.AVAILABLE, S.DEPLOY_FAIL},
     "rebuild": {S.ACTIVE, S.DEPLOY_FAIL, S.ERROR},
@@ -97,7 +97,7 @@ def node(state, target=None):
     return Node(uuid="n", provision_state=state, target_provision_state=target)
 
 
-def test_the_table_is_ironics_and_what_the_seeds_add():
+def test_the_table_is_ironics_with_the_additions_of_the_seed_specs():
     assert (93, 2) == (len(parse(IRONIC)), len(parse(SEED)))
     assert (30, 18) == (len(State), len(Event))
     ours = {(state, event): to for state, row in MACHINE.items() for event, to in row.moves.items()}
@@ -123,8 +123,8 @@ def test_every_event_in_every_state_is_a_row_or_is_refused(state, event):
 
 
 @pytest.mark.parametrize("verb", ACCEPTED)
-def test_a_verb_is_taken_in_these_states_only(verb):
-    # nodes in a busy state are reserved: all verbs are refused there, whatever the table has
+def test_a_verb_is_accepted_in_these_states_only(verb):
+    # nodes in a busy state are reserved: they refuse all verbs, also those of the table
     free = set(State) - of_kind(Kind.BUSY)
     assert ACCEPTED[verb] == {state for state in free if allows(state, VERBS[verb])}
 
@@ -142,7 +142,7 @@ def test_each_state_has_its_target_unless_it_is_stable():
     assert {state for state, row in MACHINE.items() if row.target is None} == of_kind(Kind.STABLE)
 
 
-def test_kinds_say_who_acts():
+def test_the_kind_of_a_state_names_its_actor():
     assert {S.ENROLL, S.MANAGEABLE, S.AVAILABLE, S.ACTIVE, S.ERROR, S.RESCUE} == of_kind(
         Kind.STABLE
     )
@@ -176,7 +176,7 @@ def test_every_state_can_be_reached_and_left_again():
 
 
 def walk(start, *events, target=None):
-    """(state, target) after each event; the first one may be given a target."""
+    """Return (state, target) after each event; target: that of the first event."""
     moved, seen = node(start), []
     for event in events:
         move(moved, event, target)
@@ -185,7 +185,7 @@ def walk(start, *events, target=None):
     return seen
 
 
-def test_a_manual_clean_aims_at_manageable_until_it_ends():
+def test_a_manual_clean_has_the_target_manageable_until_it_ends():
     seen = walk(
         S.MANAGEABLE, E.CLEAN, E.WAIT, E.HOLD, E.UNHOLD, E.RESUME, E.FAIL, target=S.MANAGEABLE
     )
@@ -194,7 +194,7 @@ def test_a_manual_clean_aims_at_manageable_until_it_ends():
     assert (S.MANAGEABLE, None) == walk(S.MANAGEABLE, E.CLEAN, E.MANAGE, target=S.MANAGEABLE)[-1]
 
 
-def test_an_automated_clean_aims_at_available():
+def test_an_automated_clean_has_the_target_available():
     assert [
         (S.CLEANING, S.AVAILABLE),
         (S.CLEAN_WAIT, S.AVAILABLE),
@@ -203,7 +203,7 @@ def test_an_automated_clean_aims_at_available():
     ] == walk(S.MANAGEABLE, E.PROVIDE, E.WAIT, E.RESUME, E.DONE)
 
 
-def test_a_flow_that_follows_another_aims_elsewhere():
+def test_a_flow_that_follows_another_has_its_own_target():
     assert [
         (S.DEPLOYING, S.ACTIVE),
         (S.DEPLOY_WAIT, S.ACTIVE),
@@ -216,7 +216,7 @@ def test_a_flow_that_follows_another_aims_elsewhere():
     )
 
 
-def test_cleaning_again_after_a_manual_clean_failed_takes_the_target_that_it_is_given():
+def test_cleaning_after_a_failed_manual_clean_uses_the_given_target():
     failed = node(S.CLEAN_FAIL, S.MANAGEABLE)
     move(failed, E.PROVIDE, S.AVAILABLE)
     assert S.AVAILABLE == failed.target_provision_state

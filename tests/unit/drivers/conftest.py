@@ -1,4 +1,4 @@
-"""An agent that does as it is told, and a server of images, for all tests of drivers."""
+"""Fixtures of all driver tests: a scripted agent, and a server of images."""
 
 import pytest
 

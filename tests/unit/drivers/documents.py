@@ -1,4 +1,4 @@
-"""A BMC in this process: the simulator's documents, without sockets, altered by tests."""
+"""A BMC in this process: the simulator's documents, without sockets, changed by tests."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import requests
 
 from drivers.core.bmc import Bmcs
+from drivers.networks import of_bmcs
 from drivers.redfish import sweep
 from drivers.simulator.faults import Faults
 from drivers.simulator.machine import Machine, build
@@ -20,7 +21,7 @@ from tests.unit.drivers.machines import new_registry, target
 
 
 def _machine() -> Machine:
-    """A machine that takes power orders and stays as it is: nothing runs here that could boot."""
+    """Create a machine that accepts power commands and does not boot."""
     return build(0, "127.0.0.1", 8000, 1, Faults(power_stuck=True))
 
 
@@ -42,7 +43,7 @@ class LocalBmc:
         self._service = Redfish(Power(self.machine, None))
 
     def node(self, **fields):
-        """A target whose BMC this is, not yet connected to."""
+        """Create a target with this BMC, without a connection."""
         registry = new_registry(Bmcs(trip_after=1000))
         info = self.machine.driver_info() | {
             "redfish_auth_type": "basic", "deploy_iso": "http://images/agent.iso",
@@ -67,7 +68,7 @@ class LocalBmc:
         return found.status, content, dict(found.headers or {})
 
     def install(self, monkeypatch) -> "LocalBmc":
-        """Have all requests come here instead of to the network."""
+        """Route all requests to this BMC instead of the network."""
 
         def send(_adapter, request, **_options):
             url = urlsplit(request.url)
@@ -94,25 +95,25 @@ class LocalBmc:
         return self
 
     def documents(self) -> dict[str, dict]:
-        """Every document that a BMC of this kind has, by its path."""
+        """All documents of a simulated BMC, by path."""
         return {path: make(self.machine) for path, make in DOCUMENTS.items()}
 
 
 def sweep_of(node, *, secure_boot: bool = False):
-    """What a power sweep reads of a machine: its state or an error."""
+    """Run a power sweep of one node; return its state or an error."""
 
     async def run():
-        async with sweep.power_state_reader() as ask:
+        async with sweep.power_state_reader(of_bmcs(node.options, "redfish_address")) as ask:
             return await ask(node, secure_boot=secure_boot)
 
     return asyncio.run(run())
 
 
 def without(*names: str) -> Callable:
-    """A change: the document lacks these properties."""
+    """Return a change that removes these properties."""
     return lambda document: {name: each for name, each in document.items() if name not in names}
 
 
 def having(**values) -> Callable:
-    """A change: properties have other values."""
+    """Return a change that sets these properties."""
     return lambda document: {**document, **values}

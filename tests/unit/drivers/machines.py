@@ -1,4 +1,4 @@
-"""What the tests of drivers work on: targets, and an agent that says what it is told to."""
+"""Test doubles of driver tests: targets, a scripted agent, a server of images."""
 
 import io
 from contextlib import contextmanager
@@ -24,6 +24,8 @@ _OWN = {
         "permitted_image_formats": ("raw", "gpt", "qcow2", "iso"),
         "disable_deep_image_inspection": False,
         "file_url_allowed_paths": (),
+        "verify_ca_allowed_paths": ("/",),
+        "fetch_denied_networks": (),  # servers of tests are on loopback
         "power_state_change_timeout": 60,
         "soft_power_off_timeout": 600,
     },
@@ -38,6 +40,7 @@ _OWN = {
         "manage_agent_boot": True,
         "deploy_logs_collect": "on_failure",
         "deploy_logs_local_path": "",
+        "deploy_logs_max_size": 1,
         "post_deploy_get_power_state_retries": 2,
         "post_deploy_get_power_state_retry_interval": 5,
     },
@@ -77,7 +80,7 @@ def _loaded() -> Registry:
 
 
 def new_registry(bmcs: Bmcs | None = None) -> Registry:
-    """A registry with all interfaces, equal to a newly loaded one, which takes longer to make."""
+    """Copy a registry with all interfaces, which is faster than loading it."""
     registry, bmcs = Registry(), bmcs or Bmcs()
     for name, kinds in _loaded().types.items():
         registry.types[name] = {
@@ -112,11 +115,10 @@ def with_option(group: str, **values) -> dict:
 @dataclass
 class ScriptedAgent:
     """
-    An agent's command API. Orders stay RUNNING until `finish` or `fail`.
+    Command API of an agent. Commands stay RUNNING until `finish` or `fail`.
 
-    answers: command name -> result of the commands that are waited for.
-    refusal: (status, fault) that the next orders get. lacks: extensions and commands that it does
-    not know.
+    answers: command name -> result of a synchronous command.
+    refusal: (status, fault) of the next commands. lacks: unsupported extensions and commands.
     """
 
     url: str = ""
@@ -195,9 +197,9 @@ def scripted_agent():
 @contextmanager
 def image_server():
     """
-    A server of the files that tests put into `files`, path -> content; `url` is its address.
+    Server of `files`, path -> content; `url` is its address.
 
-    It understands ranges, as servers of images do; `asked` are the paths, in order.
+    It supports ranges, as servers of images do; `asked`: requested paths, in order.
     """
 
     class Files(Handler):
@@ -220,7 +222,7 @@ def image_server():
 
 
 def on(image, *names):
-    """The content of files on an image, a path or bytes, by their names."""
+    """Contents of the named files on an image, given as a path or bytes."""
     iso = pycdlib.PyCdlib()
     iso.open_fp(io.BytesIO(image if isinstance(image, bytes) else image.read_bytes()))
     found = []

@@ -1,4 +1,4 @@
-"""The names that `drivers` exports to those who write drivers."""
+"""Names that `drivers` exports to authors of drivers."""
 
 import json
 import re
@@ -16,10 +16,11 @@ NAMES = {
     "HardwareType", "Target", "Frame",
     "step", "Arg", "Retry", "Outcome", "Done", "Wait", "Failed", "Hold",
     "clean_step", "deploy_step", "passthru", "run_parts",
+    "post_clean_step_hook", "post_deploy_step_hook", "post_service_step_hook",
     "errors",
     "POWER_OFF", "POWER_ON", "REBOOT", "SOFT_OFF", "SOFT_REBOOT",
 }  # fmt: skip
-#: Ready-made parts, and what a driver's test needs beside the names.
+#: Modules that drivers and their tests use besides the exported names.
 ALSO = {"drivers.builtin", "drivers.noop", "drivers.core.registry"}
 HEAVY = {
     "aiohttp", "asyncio", "importlib.metadata", "jinja2", "pycdlib", "pyghmi", "requests", "sushy",
@@ -43,7 +44,7 @@ def test_the_guide_imports_names_that_are_exported_and_few_modules():
     assert ALSO == set(re.findall(r"^from (drivers\.[\w.]+) import", text, re.MULTILINE))
 
 
-def test_to_import_the_names_loads_no_large_library():
+def test_importing_the_names_loads_no_large_library():
     program = "import json, sys, drivers; print(json.dumps([*sys.modules]))"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT

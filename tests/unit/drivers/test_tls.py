@@ -1,4 +1,4 @@
-"""Whom to trust: words and files by operators, certificates by agents; and nothing hangs."""
+"""TLS trust: values and files of operators, certificates of agents; no read blocks."""
 
 import os
 import ssl
@@ -23,7 +23,7 @@ def fifo(tmp_path):
 
 
 def in_time(work):
-    """What `work` raises, which must not hang: a FIFO that nobody writes to is opened by it."""
+    """Return the error of `work`, which must not block on a FIFO without a writer."""
     raised = []
 
     def run():
@@ -41,7 +41,7 @@ def in_time(work):
 
 def used(value):
     with tls.bundle(value):
-        raise AssertionError("it was believed")
+        raise AssertionError("the certificate was accepted")
 
 
 @pytest.mark.parametrize("path", ["{fifo}", "/dev/zero", "/proc/version", "/none", "/a\0b", "{}/"])
@@ -64,10 +64,8 @@ def test_a_bmcs_authorities_are_a_regular_file(fifo):
 
 
 @pytest.mark.parametrize("recorded", ["{fifo}", "False", "no", "/etc/hostname"])
-def test_what_an_agent_announced_that_is_no_certificate_counts_for_nothing(
-    fifo, monkeypatch, recorded
-):
-    """It was recorded by a release that did not look."""
+def test_a_recorded_value_that_is_no_certificate_is_ignored(fifo, monkeypatch, recorded):
+    """An earlier release recorded it without a check."""
     asked = []
 
     def bundle(value):
@@ -86,7 +84,7 @@ def test_what_an_agent_announced_that_is_no_certificate_counts_for_nothing(
     assert [PEM] == asked
 
 
-def test_operators_say_words_files_and_certificates(tmp_path):
+def test_operators_give_booleans_files_and_certificates(tmp_path):
     (tmp_path / "ca.pem").write_text(PEM)
     for value in (str(tmp_path / "ca.pem"), PEM):
         with tls.bundle(value) as path:

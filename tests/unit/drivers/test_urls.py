@@ -1,4 +1,4 @@
-"""URLs that nodes name: which files of this host they may open, through any caller."""
+"""URLs of nodes: the files of this host that they may open, through any caller."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ FIELDS = ("kernel", "ramdisk", "stage2")
 
 @pytest.fixture
 def place(tmp_path):
-    """Folders: `images` is allowed, `data` is the data directory, `secret` a file beside them."""
+    """Directories: `images` is allowed, `data` is the data directory; `secret` is a file."""
     for name in ("images", "data"):
         (tmp_path / name).mkdir()
     for name in ("images/disk.raw", "data/ingot.db", "secret"):
@@ -39,7 +39,8 @@ def options(place):
         "deploy": {"http_root": str(place / "www"), "http_url": "http://conductor:8080"},
         "pxe": {"instance_master_path": str(place / "kept")},
     }
-    return {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+    found = {group: {**given, **changes.get(group, {})} for group, given in OPTIONS.items()}
+    return {**found, "copy": {"path": place / "copy"}}
 
 
 def allowing(options, *folders):
@@ -48,7 +49,7 @@ def allowing(options, *folders):
 
 
 def readings(options, url):
-    """Each way in which a conductor reads what is at a URL."""
+    """Every way in which a conductor reads a URL."""
     it = target(
         interfaces={"deploy": "direct"},
         options=options,
@@ -57,7 +58,7 @@ def readings(options, url):
     return {
         "image": lambda: image.examine(it),
         "template, checksums": lambda: image_server.text(it, url),
-        "local copy": lambda: b"".join(image_server.chunks(it, url)),
+        "local copy": lambda: image_server.copy(it, url, options["copy"]["path"], {}),
         "kernel, ramdisk, boot loader": lambda: cache.get(it, url),
     }
 
@@ -95,13 +96,13 @@ def test_devices_system_files_and_the_data_directory_are_not_read_even_where_all
     assert refused(allowing(options, "/", place), url.format(place))
 
 
-def test_what_is_no_regular_file_is_not_read(place, options):
+def test_only_regular_files_are_read(place, options):
     os.mkfifo(place / "images" / "fifo")
     assert refused(options, f"file://{place}/images/fifo")
 
 
-def test_a_link_that_takes_the_place_of_a_checked_file_is_not_followed(place, options, monkeypatch):
-    """As if the link had been put there between the check and the opening."""
+def test_a_link_that_replaces_a_checked_file_is_not_followed(place, options, monkeypatch):
+    """The link appears between the check and the opening."""
     (place / "images" / "swapped").symlink_to(place / "secret")
     (place / "images" / "folder").symlink_to(place)
     monkeypatch.setattr(urls.os.path, "realpath", str)
@@ -161,7 +162,7 @@ def test_the_kickstart_template_of_a_node_is_never_a_file(place, options, allowe
     assert not list(place.rglob("ks.cfg"))
 
 
-def test_installers_are_started_only_where_the_settings_enable_them():
+def test_installers_are_started_only_if_the_settings_enable_them():
     with pytest.raises(InvalidDriverInfo, match=r"deploy_interface.*anaconda"):
         load(HARDWARE_TYPES).driver("fake-hardware", {"deploy": "anaconda"})
     named = load(HARDWARE_TYPES, enabled_interfaces={"deploy": ["direct", "anaconda"]})

@@ -1,4 +1,4 @@
-"""`ingot up` with roles that only pretend: run as a program with the options of `ingot up`."""
+"""Program: `ingot up` with fake roles, and the options of `ingot up`."""
 
 import http.server
 import os
@@ -30,7 +30,7 @@ def api(settings):
             pass
 
     address = (settings.api.host_ip, settings.api.port)
-    # it leaves a process behind whenever it ends
+    # it leaves a child process at every end
     subprocess.Popen(["sleep", "600"])
     http.server.ThreadingHTTPServer(address, Handler).serve_forever()
 

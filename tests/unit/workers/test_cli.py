@@ -12,8 +12,8 @@ SET = {"INGOT_API_PORT": "7000", "INGOT_HOST": "rack-1", "INGOT_DATABASE_CONNECT
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Run it; the document that it prints, and its text."""
-    monkeypatch.setattr("os.umask", lambda _mode: None)  # that of a process of its own
+    """Run the command; return the printed document and its text."""
+    monkeypatch.setattr("os.umask", lambda _mode: None)  # keep the test process's umask
 
     def run(*words, **environ):
         result = CliRunner(env={"INGOT_CONFIG": "", **environ}).invoke(cli.app, ["config", *words])
@@ -23,20 +23,20 @@ def shown(monkeypatch):
     return run
 
 
-def test_all_settings_are_shown_as_a_file_that_can_be_read(shown):
+def test_all_settings_are_shown_as_a_readable_file(shown):
     document, text = shown(**SET)
     assert {"DEFAULT", "api", "conductor", "pxe"} < document.keys()
     assert 7000 == document["api"]["port"]
     assert "# INGOT_API_PORT, default 6385, from: INGOT_API_PORT" in text
 
 
-def test_one_section_is_shown_alone(shown):
+def test_one_section_is_shown(shown):
     document, _ = shown("api", **SET)
     assert ["api"] == list(document)
     assert len(document["api"]) > 10
 
 
-def test_only_what_is_set_is_shown(shown):
+def test_only_changed_settings_are_shown(shown):
     assert {
         "DEFAULT": {"host": "rack-1"},
         "database": {"connection": ""},
@@ -46,7 +46,16 @@ def test_only_what_is_set_is_shown(shown):
     assert ({}, "# no setting is changed from its default\n") == shown("pxe", "--changed", **SET)
 
 
-def test_a_section_that_is_not_there_is_told_with_the_nearest(shown):
+def test_secrets_are_shown_without_their_credentials(shown):
+    url = "postgresql://ingot:p/w@h/db?password=QPW"
+    document, text = shown("database", "--changed", INGOT_DATABASE_CONNECTION=url)
+
+    assert "p/w" not in text
+    assert "QPW" not in text
+    assert {"database": {"connection": "postgresql://******"}} == document
+
+
+def test_an_unknown_section_is_reported_with_the_nearest(shown):
     with pytest.raises(
         cli.SettingsError, match="apii: there is no such section; the nearest is api"
     ):

@@ -1,15 +1,35 @@
-"""Secrets are not shown."""
+"""Masking of secrets in documents and texts."""
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.masking import HIDDEN, mask, mask_text
+from app.api.masking import mask_text
+from app.config.description import masked
+from app.db.sealing import Keyring, Master
+from app.masking import HIDDEN, addresses_in, mask
 
+#: A URL with credentials -> the URL that callers see.
+URLS = {
+    "https://root:calvin@192.0.2.1:8443/redfish": "https://root:******@192.0.2.1:8443/redfish",
+    "https://ghp_TOKEN@host/x": "https://******@host/x",
+    "ftp://u:p@ss@host/x": "ftp://u:******@host/x",
+    "https://u:p/w@host/x": "https://******",
+    "https://u:p?w@host/x": "https://******",
+    "http://h/i?X-Amz-Signature=ab&X-Amz-Date=1": "http://h/i?X-Amz-Signature=******&X-Amz-Date=1",
+    "http://h/i?temp_url_sig=ab&temp_url_expires=1": "http://h/i?temp_url_sig=******&temp_url_expires=1",
+    "http://h/i?AWSAccessKeyId=a&Signature=b#x": "http://h/i?AWSAccessKeyId=******&Signature=******#x",
+    "quiet inst.ks=http://h/ks?token=ab ro": "quiet inst.ks=http://h/ks?token=****** ro",
+}  # fmt: skip
+#: URLs without credentials, and texts that are none.
+OPEN = (
+    "http://[2001:db8::1]:80/i?a=b", "oci://registry:5000/image@sha256:00", "who@example.org?key=1",
+    "http://h/i?monkey=1&format=qcow2", "https://host/@scope/x", "http://${net0/ip}:80/a",
+)  # fmt: skip
 KEYS = st.sampled_from(["redfish_PASSWORD", "x_token", "api_key", "user", "image_url", "a"])
 JSON = st.recursive(
-    st.integers(0, 9) | st.text('a"\\é', max_size=3),
+    st.integers(0, 9) | st.text('a"\\é', max_size=3) | st.sampled_from([*URLS, *OPEN]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
@@ -22,6 +42,7 @@ JSON = st.recursive(
         ("IPMI_Password", "driver_info", True),
         ("snmp_auth_key", "driver_info", True),
         ("snmp_auth_key", "extra", False),
+        ("ipmi_hex_kg_key", "driver_info", True),
         ("image_url", "instance_info", True),
         ("image_url", "driver_info", False),
         ("configdrive", "instance_info", True),
@@ -30,7 +51,7 @@ JSON = st.recursive(
         ("redfish_username", "driver_info", False),
     ],
 )
-def test_a_key_says_whether_its_value_is_secret(key, document, hidden):
+def test_a_value_is_masked_by_its_key(key, document, hidden):
     assert {key: HIDDEN if hidden else "x"} == mask({key: "x"}, document)
 
 
@@ -40,3 +61,62 @@ def test_text_is_masked_as_the_document_is(document):
     masked = orjson.loads(mask_text(text, "instance_info"))
 
     assert mask(document, "instance_info") == masked
+
+
+class Unopened(Keyring):
+    """Refuses to open secrets."""
+
+    def unseal(self, text):
+        raise AssertionError
+
+
+def test_sealed_documents_are_masked_as_open_ones_and_masked_values_are_not_opened():
+    master = Master(b"k" * 32)
+    rows = [master.new_data_key()]
+    keyring, unopened = (kind([master], lambda: rows) for kind in (Keyring, Unopened))
+    for document in (
+        {"password": "x", "a": 1},
+        {"password": {"b": 1}, "list": [{"x_token": "t"}]},
+    ):
+        text = keyring.dumps(document)
+        assert mask(document) == orjson.loads(mask_text(text, "x", keyring=unopened))
+    document = {"image": [*URLS], "image_url": "shown here", "password": "x"}
+    text = keyring.dumps(document)
+    assert mask(document, "x") == orjson.loads(mask_text(text, "x", keyring=keyring))
+    assert document == orjson.loads(mask_text(text, "x", keyring=keyring, shown=True))
+    flat = {"image": next(iter(URLS)), "password": "x"}
+    assert mask(flat) == orjson.loads(mask_text(keyring.dumps(flat), "x", keyring=keyring))
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_credentials_in_urls_are_masked(url):
+    assert {"a": [URLS[url]]} == mask({"a": [url]})
+    assert {"a": URLS[url]} == orjson.loads(mask_text(orjson.dumps({"a": url}).decode(), "x"))
+
+
+@pytest.mark.parametrize("text", OPEN)
+def test_a_text_without_credentials_is_not_masked(text):
+    assert {"a": text} == mask({"a": text})
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("secret", HIDDEN),
+        ("", ""),
+        ("postgresql://ingot:pw@h/db", "postgresql://ingot:******@h/db"),
+        ("postgresql://ingot:pw@h/db?password=QPW", "postgresql://ingot:******@h/db?password=******"),
+        ("redis://h:1/0?password=QPW2", "redis://h:1/0?password=******"),
+        ("amqp://u:p/w@h/", "amqp://******"),
+        ("amqp://u:12/w@h/", HIDDEN),  # the user may be a host, and its password a port and path
+        ("amqp://u:p#w@h/", HIDDEN),
+        ("rediss://h:1/0", "rediss://h:1/0"),
+    ],
+)  # fmt: skip
+def test_a_secret_setting_is_shown_without_its_credentials(value, shown):
+    assert shown == masked(value)
+
+
+def test_addresses_of_a_bmc_are_found_as_errors_name_them():
+    info = {"redfish_address": "https://192.0.2.1:8443/", "ipmi_address": "bmc1", "mac": "x"}
+    assert ["https://192.0.2.1:8443", "192.0.2.1:8443", "192.0.2.1", "bmc1"] == addresses_in(info)

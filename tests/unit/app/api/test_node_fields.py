@@ -1,11 +1,11 @@
-"""The rows of the fields of a node fit what is declared elsewhere."""
+"""The table of node fields agrees with the model, the resource and inspection rules."""
 
-from app.api import node_fields, node_view
+from app.api import node_fields, node_query
 from app.models import Node
 from drivers.inspection.subject import NODE_FIELDS
 
 COLUMNS = Node.__table__.c
-COMPUTED = {*node_view.STEPS, *node_view.JOINED, "traits", "conductor"}
+COMPUTED = {*node_query.STEPS, *node_query.JOINED, "traits", "conductor"}
 
 
 def test_each_field_has_one_row_and_a_column_unless_the_view_computes_it():
@@ -28,7 +28,7 @@ def test_inspection_rules_set_fields_with_the_types_of_their_columns():
     } == NODE_FIELDS
 
 
-def test_fields_are_shown_by_name_between_the_first_and_the_last():
+def test_fields_are_shown_sorted_by_name_between_the_first_and_the_last():
     middle = node_fields.FULL[len(node_fields.HEAD) : -len(node_fields.TAIL)]
     placed = {field.name for field in node_fields.FIELDS if field.place}
     plain = [name for name in middle if name not in placed]

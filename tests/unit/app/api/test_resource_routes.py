@@ -1,4 +1,4 @@
-"""A resource declares the routes that all resources have alike."""
+"""Routes that are declared alike for all resources."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def facts(routes):
     ]
 
 
-def test_an_item_is_created_shown_changed_and_deleted_by_routes_of_the_same_form(things, declare):
+def test_routes_create_show_change_and_delete_an_item(things, declare):
     declare.creates(ChassisCreate, lambda _session, _fields: None)
     declare.shows()
     declare.changes(ChassisChange(), lambda _session, _row, _values: None, since=6)
@@ -66,7 +66,7 @@ def test_an_item_is_created_shown_changed_and_deleted_by_routes_of_the_same_form
     assert NO_CONTENT is deleted
 
 
-def test_a_list_has_a_form_with_details_and_one_below_each_parent(things, declare):
+def test_a_list_has_routes_with_details_and_below_each_parent(things, declare):
     declare.lists(ListQuery, details=True)
     declare.lists(ListQuery, parent=SHELF, rule="get")
     rule = "baremetal:thing:list"

@@ -1,4 +1,4 @@
-"""A chain on the wire: Celery reads what it would have written itself."""
+"""Wire format of a chain: equal to the messages of Celery's canvas."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ QUEUE = "conductor.c-1"
 def application():
     with celery.Celery("test", broker="memory://localhost") as app:
 
-        @app.task(name=chain.RUN, ignore_result=True)
+        @app.task(name=chain.RUN, ignore_result=True, shared=False)
         def run(*_):
             """Never run here."""
 
@@ -44,7 +44,7 @@ def published(application, message):
 
 
 def by_celery(application):
-    """The same chain, put together and sent by Celery's canvas."""
+    """Build and send the chain by Celery's canvas."""
     signatures = [
         application.signature(
             chain.RUN,
@@ -67,7 +67,7 @@ def without(document, *names):
     return {key: value for key, value in document.items() if key not in names}
 
 
-def test_a_chain_is_on_the_wire_as_celery_sends_it(application):
+def test_a_chain_has_the_wire_format_of_celery(application):
     headers, body, properties = published(application, message())
     stock_headers, stock_body, stock_properties = by_celery(application)
     for links in (body[2]["chain"], stock_body[2]["chain"]):
@@ -97,7 +97,7 @@ def test_the_rest_of_a_chain_knows_its_root_and_its_parent(application):
     assert sent.rest.rest.rest is None
 
 
-def test_a_conductor_reads_what_was_published_and_leaves_celery_nothing_to_publish(application):
+def test_a_conductor_reads_the_published_chain_and_leaves_celery_nothing_to_publish(application):
     headers, (args, _, embedded), _ = published(application, message())
     request = SimpleNamespace(
         id=headers["id"],

@@ -1,7 +1,8 @@
-"""The operator's commands, as far as they can be told without a service."""
+"""The operator's commands, as far as they need no service."""
 
 import base64
 import gzip
+import io
 import json
 import re
 import subprocess
@@ -19,7 +20,7 @@ from app.cli.forms import Form
 from app.cli.lazy import Group
 from app.cli.node_fields import FIELDS
 from app.cli.output import Output, cell
-from app.cli.rest import Api, Credentials, told
+from app.cli.rest import Api, Credentials, error_text
 from app.config.settings import SettingsError
 from app.sentences import joined
 from tests.support.web import Handler, serving
@@ -54,7 +55,7 @@ def answer(status, text, reason="Bad"):
         ),
     ],
 )
-def test_who_calls_is_in_the_environment(environ, token, expected):
+def test_the_caller_is_taken_from_the_environment(environ, token, expected):
     assert expected == Credentials.of(environ, token)
 
 
@@ -72,7 +73,7 @@ def test_credentials_are_sent(httpd, credentials, header, value):
 
 @pytest.fixture
 def httpd():
-    """A server that answers everything with an empty object, and keeps the headers."""
+    """Server that answers every request with an empty object, and records the headers."""
 
     class Nothing(Handler):
         def do_GET(self):
@@ -96,13 +97,15 @@ def httpd():
     ],
 )  # fmt: skip
 def test_every_shape_of_error_is_one_line(text, expected):
-    assert expected == told(answer(502, text))
+    assert expected == error_text(answer(502, text))
 
 
-def test_documents_are_given_in_place_or_in_files(tmp_path):
+def test_documents_are_accepted_inline_or_from_files(tmp_path, monkeypatch):
     (tmp_path / "steps").write_text("[1]")
     assert [1] == given.document("--x", str(tmp_path / "steps"))
     assert {"a": 1} == given.document("--x", ' {"a": 1}')
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[2]")))
+    assert [2] == given.document("--x", "-")
     with pytest.raises(Failure, match=r"--x: this is not JSON: .*line 1 column 3"):
         given.document("--x", "[1")
     with pytest.raises(Failure, match=r"--x: .*: Is a directory"):
@@ -117,12 +120,12 @@ def test_documents_are_given_in_place_or_in_files(tmp_path):
         (gzip.compress(b"x", mtime=0), base64.b64encode(gzip.compress(b"x", mtime=0)).decode()),
     ],
 )
-def test_a_config_drive_may_be_a_file_of_any_form(tmp_path, content, expected):
+def test_a_config_drive_may_be_a_file_of_any_format(tmp_path, content, expected):
     (tmp_path / "drive").write_bytes(content)
     assert expected == given.config_drive("--config-drive", str(tmp_path / "drive"))
 
 
-def test_the_image_of_a_config_drive_is_packed(tmp_path):
+def test_the_image_of_a_config_drive_is_compressed_and_encoded(tmp_path):
     image = bytes(range(256))
     (tmp_path / "drive").write_bytes(image)
     packed = given.config_drive("--config-drive", str(tmp_path / "drive"))
@@ -150,28 +153,28 @@ def operation(state, **fields):
 
 
 @pytest.mark.parametrize(
-    ("state", "verb", "error", "says"),
+    ("state", "verb", "error", "message"),
     [
         ("failed", "clean", Failure, "clean of n failed: It burns. Put it out."),
         ("aborted", "clean", Failure, "clean of n aborted: It burns. Put it out."),
         ("held", "clean", NotYet, "clean of n is held, in step bios.update: `ingot node"),
     ],
 )
-def test_what_came_of_an_operation_is_told(state, verb, error, says):
+def test_the_outcome_of_an_operation_is_reported(state, verb, error, message):
     burnt = {"message": "It\nburns.", "hint": "Put it out.", "code": "x"}
     with pytest.raises(error) as raised:
-        following.judge(operation(state, error=burnt), "n", verb)
+        following.require_success(operation(state, error=burnt), "n", verb)
     assert type(raised.value) is error
-    assert str(raised.value).startswith(says)
+    assert str(raised.value).startswith(message)
 
 
 @pytest.mark.parametrize(("state", "verb"), [("succeeded", "clean"), ("aborted", "abort")])
-def test_what_was_wanted_is_no_failure(state, verb):
-    following.judge(operation(state), "n", verb)
+def test_the_requested_end_of_an_operation_is_no_failure(state, verb):
+    following.require_success(operation(state), "n", verb)
 
 
 @pytest.mark.parametrize(
-    ("step", "deadline", "told"),
+    ("step", "deadline", "shown"),
     [
         ((65, None), None, ", for 1:05"),
         ((65, None), 3700, ", for 1:05, at most 1:01:3"),
@@ -180,7 +183,7 @@ def test_what_was_wanted_is_no_failure(state, verb):
         ((None, None), 60, ""),
     ],
 )
-def test_a_step_under_way_is_told_with_its_time_and_its_limit(step, deadline, told):
+def test_a_running_step_is_shown_with_its_duration_and_its_limit(step, deadline, shown):
     def moment(seconds):
         if seconds is None:
             return None
@@ -188,21 +191,21 @@ def test_a_step_under_way_is_told_with_its_time_and_its_limit(step, deadline, to
 
     began, limit = step
     row = {"started_at": moment(began and -began), "deadline_at": moment(limit)}
-    assert following.clock_of({"deadline_at": moment(deadline)}, row).startswith(told)
+    assert following.clock_of({"deadline_at": moment(deadline)}, row).startswith(shown)
 
 
-def test_what_a_machine_said_cannot_steer_a_terminal():
+def test_texts_of_a_machine_cannot_control_the_terminal():
     assert "a [2Jb\nc" == cell("last_error", "a\x1b[2Jb\nc").plain
 
 
-def test_values_are_bare_and_one_to_a_line(capsys):
+def test_values_are_printed_bare_and_one_per_line(capsys):
     chosen = Output(Form.VALUE, ("a", "b", "c"))
     chosen.item({"a": None, "b": "x\ny\tz", "c": {"d": True}})
     chosen.items([{"a": 1, "b": "two", "c": False}], ())
     assert ["", "x y z", '{"d": true}', "1\ttwo\tfalse"] == capsys.readouterr().out.splitlines()
 
 
-def test_a_field_that_is_not_there_is_named():
+def test_a_missing_field_is_named():
     with pytest.raises(Failure, match="no field 'b'; there are a"):
         Output(Form.TABLE, ("b",)).items([{"a": 1}], ())
 
@@ -219,7 +222,7 @@ def test_a_message_and_its_hint_are_two_sentences(parts, expected):
     assert expected == joined(*parts)
 
 
-def test_progress_is_told_without_what_only_programs_read():
+def test_progress_is_shown_without_fields_for_programs():
     report = {"percent": 40, "file": "disk.raw", "done": True, "command": str(uuid4())}
     step = {"attempts": 2, "state": "waiting", "progress": report}
     assert "waiting, try 2, percent 40, file disk.raw" == following.progress_of(step)
@@ -252,7 +255,7 @@ def test_the_page_names_every_command():
 
 
 @pytest.mark.parametrize("words", KNOWN, ids=" ".join)
-def test_every_command_tells_what_it_is_for(words):
+def test_every_command_has_a_help_text(words):
     result = run(*words, "--help")
     assert 0 == result.exit_code
     assert "--url" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
@@ -266,7 +269,7 @@ def test_completion_is_a_script_of_the_shell(shell):
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-def test_a_conductor_alone_is_still_a_command():
+def test_the_command_of_a_single_conductor_exists():
     result = run("conductor", "--name", "x", INGOT_BROKER_URL="", INGOT_CONFIG="")
     assert isinstance(result.exception, SettingsError)
     assert "to run a role alone" in str(result.exception)

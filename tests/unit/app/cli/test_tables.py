@@ -1,4 +1,4 @@
-"""Tables of the command line: what fits into which terminal, and what stands out."""
+"""Tables of the command line: width of the terminal, and colours."""
 
 import io
 
@@ -30,7 +30,7 @@ def drawn(width, items, *, terminal=True, whole=False):
     return screen.file.getvalue().splitlines()
 
 
-def test_what_fits_is_shown_whole():
+def test_a_table_that_fits_is_shown_completely():
     head, line = drawn(200, [NODE])
     assert ["name", "provision", "state", "last", "error", "updated", "at", "uuid"] == head.split()
     assert all(part in line for part in (UUID, REASON, "2026-11-22 11:18:32"))
@@ -44,7 +44,7 @@ def test_a_list_that_is_too_wide_loses_its_uuid_and_the_end_of_its_error():
     assert len(line) <= 80
 
 
-def test_an_error_without_room_stands_below_its_row():
+def test_an_error_that_is_too_wide_stands_below_its_row():
     _head, line, below = drawn(50, [NODE])
     assert line == "rack1-u04  clean failed     11-22 11:18"
     assert below.startswith("    BMC http://")
@@ -52,14 +52,14 @@ def test_an_error_without_room_stands_below_its_row():
     assert len(below) <= 50
 
 
-def test_what_fits_in_no_way_is_shown_as_records():
+def test_a_table_that_is_too_wide_is_shown_as_records():
     lines = drawn(30, [NODE, NODE])
     assert "name             rack1-u04" in lines
     assert "" in lines
     assert max(map(len, lines)) <= 41  # a UUID is never cut
 
 
-def test_other_text_goes_on_below_itself():
+def test_other_long_text_is_wrapped_in_its_column():
     told = " ".join(["word"] * 30)
     head, *lines = drawn(60, [{"interface": "deploy", "reason": told}])
     assert ["interface", "reason"] == head.split()
@@ -67,23 +67,23 @@ def test_other_text_goes_on_below_itself():
     assert max(map(len, lines)) <= 60
 
 
-def test_fields_that_were_asked_for_are_not_cut():
+def test_requested_fields_are_not_cut():
     lines = drawn(60, [{"name": "n", "last_error": REASON}], whole=True)
     assert REASON == " ".join(" ".join(lines).split()[3:])
 
 
 @pytest.mark.parametrize("width", [20, 80])
-def test_nothing_is_left_out_where_no_terminal_is(width):
+def test_nothing_is_left_out_without_a_terminal(width):
     assert drawn(200, [NODE, NODE]) == drawn(width, [NODE, NODE], terminal=False)
 
 
-def test_a_thing_without_a_name_keeps_its_uuid():
+def test_a_resource_without_a_name_keeps_its_uuid():
     (_head, line, _below) = drawn(80, [{**NODE, "name": None}])
     assert UUID in line
 
 
 @pytest.mark.parametrize("state", State)
-def test_every_state_has_a_colour_and_failures_have_that_of_trouble(state):
+def test_every_state_has_a_colour_and_failures_are_red(state):
     style = styles.of("provision_state", state.value)
     assert style
     assert (style == styles.TROUBLE) == (state.value.endswith("failed") or state == "error")
@@ -97,10 +97,10 @@ def test_every_state_has_a_colour_and_failures_have_that_of_trouble(state):
         ({"severity": "INFO", "alive": True}, ""),
     ],
 )
-def test_rows_that_tell_of_trouble_stand_out(item, expected):
+def test_rows_with_a_problem_are_coloured(item, expected):
     assert expected == styles.of_row(item)
 
 
-def test_an_error_of_an_operation_is_told_in_sentences():
+def test_the_error_of_an_operation_is_shown_as_sentences():
     error = {"code": "bmc", "message": "it is silent", "hint": "look at it"}
     assert Text("It is silent. Look at it.", "red") == cell("error", error)

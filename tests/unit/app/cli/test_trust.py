@@ -1,4 +1,4 @@
-"""How the command line verifies the certificate of a service, with real TLS on loopback."""
+"""Verification of a service's certificate by the command line, with real TLS on loopback."""
 
 import datetime as dt
 import ipaddress
@@ -17,7 +17,7 @@ from tests.support.web import Handler, serving
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """(certificate, key) of 127.0.0.1, signed by itself."""
+    """Self-signed (certificate, key) of 127.0.0.1."""
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
@@ -72,24 +72,24 @@ def test_a_certificate_named_in_the_environment_is_trusted_on_loopback(
     assert {"here": True} == Api(url, trust=trust).get("nodes")
 
 
-def test_an_option_comes_before_the_environment(url, certificate):
+def test_an_option_takes_precedence_over_the_environment(url, certificate):
     environ = {"REQUESTS_CA_BUNDLE": __file__}
     trust = trusted(environ, str(certificate[0]))
     assert {"here": True} == Api(url, trust=trust).get("nodes")
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_nothing_is_checked_if_that_is_asked_for(url):
+def test_the_certificate_is_not_verified_on_request(url):
     assert {"here": True} == Api(url, trust=trusted({}, insecure=True)).get("nodes")
 
 
-def test_an_unknown_certificate_is_refused_with_a_word_on_what_helps(url):
+def test_an_unknown_certificate_is_refused_with_a_hint(url):
     with pytest.raises(Failure, match=r"CERTIFICATE_VERIFY_FAILED.*--os-cacert names"):
         Api(url, trust=trusted({})).get("nodes")
 
 
 @pytest.mark.parametrize("given", [{"SSL_CERT_FILE": "/none"}, {"REQUESTS_CA_BUNDLE": "/none"}])
-def test_a_file_that_is_not_there_is_named(given):
+def test_a_missing_ca_file_is_named(given):
     (name,) = given
     with pytest.raises(Usage, match=f"{name}: there is no file /none"):
         trusted(given)

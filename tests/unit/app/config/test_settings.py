@@ -1,4 +1,4 @@
-"""Where settings come from, and what is said when they are wrong."""
+"""Sources of settings, and messages about wrong ones."""
 
 import ast
 import re
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.config import options
+from app.config.description import describe
 from app.config.ironic_options import IRONIC_ONLY
-from app.config.settings import Settings, SettingsError, describe, load
+from app.config.settings import Settings, SettingsError, load
 
 ROOT = Path(__file__).parents[4]
 
@@ -39,7 +40,7 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(file):
     assert "default" == settings.origins["api.host_ip"]
 
 
-def test_options_keep_the_place_that_ironic_gave_them():
+def test_options_have_ironics_groups():
     values = Settings().options()
     assert values["conductor"]["automated_clean"] is True
     assert values["DEFAULT"]["enabled_hardware_types"] is None
@@ -86,7 +87,8 @@ def test_the_environment_is_read_by_the_type_of_the_option(name, text, expected)
         (
             {"INGOT_AUTH_STRATEGY": "http_basci"},
             (
-                "INGOT_AUTH_STRATEGY: 'http_basci' is not one of noauth, http_basic, keystone;"
+                "INGOT_AUTH_STRATEGY: 'http_basci' is not one of noauth, http_basic, local,"
+                " keystone;"
                 " did you mean 'http_basic'?"
             ),
         ),
@@ -137,7 +139,7 @@ def test_a_bad_value_is_named_in_one_line(environ, message):
         "hush",
     ],
 )
-def test_a_database_that_is_not_supported_is_told_with_those_that_are(url):
+def test_an_unsupported_database_is_refused_with_the_supported_ones(url):
     with pytest.raises(SettingsError) as error:
         load({"INGOT_DATABASE_CONNECTION": url})
     line = str(error.value)
@@ -152,7 +154,7 @@ def test_a_database_that_is_not_supported_is_told_with_those_that_are(url):
 @pytest.mark.parametrize(
     "url", ["", "sqlite:////srv/ingot.db", "postgresql://db/ingot", "postgresql+psycopg://db/ingot"]
 )
-def test_a_database_that_is_supported_is_taken(url):
+def test_a_supported_database_is_accepted(url):
     assert url == load({"INGOT_DATABASE_CONNECTION": url}).database.connection
 
 
@@ -185,7 +187,7 @@ def test_a_mistake_in_the_file_is_named_with_the_file(file, text, message):
     assert f"{path}: {message}" == str(error.value)
 
 
-def test_a_file_that_is_not_toml_is_told(file):
+def test_a_file_that_is_not_toml_is_refused(file):
     with pytest.raises(SettingsError, match=r"ingot.toml: not TOML: .*line 1"):
         load({}, file("port: 80"))
 
@@ -208,7 +210,7 @@ def test_an_option_that_only_ironic_uses_warns_in_the_file(file):
 
 
 @pytest.mark.parametrize("old", ["clean_nodes", "automated_clean_enable"])
-def test_a_deprecated_name_counts_and_warns_until_the_present_one_is_there(file, old):
+def test_a_deprecated_name_is_used_with_a_warning_unless_the_current_one_is_set(file, old):
     settings = load({}, file(f"[conductor]\n{old} = false"))
     assert settings.conductor.automated_clean is False
     assert settings.warnings[0].endswith("is deprecated: it is [conductor]automated_clean now")
@@ -216,7 +218,7 @@ def test_a_deprecated_name_counts_and_warns_until_the_present_one_is_there(file,
     assert load({}, both).conductor.automated_clean is True
 
 
-def test_no_option_is_both_used_and_unused_and_no_variable_means_two():
+def test_no_option_is_both_used_and_unused_and_no_variable_sets_two():
     known = list(options.options(Settings))
     variables = [each.variable for each in known]
     assert sorted(set(variables)) == sorted(variables)
@@ -224,12 +226,12 @@ def test_no_option_is_both_used_and_unused_and_no_variable_means_two():
     assert [] == both
 
 
-def test_every_default_is_a_value_that_could_be_given():
+def test_every_default_is_an_accepted_value():
     for each in options.options(Settings):
         assert each.default is None or each.default == options.convert(each, each.default), each
 
 
-def test_the_description_shows_everything_but_secrets():
+def test_the_description_shows_all_values_except_secrets():
     settings = load(
         {
             "INGOT_DATABASE_CONNECTION": "postgresql://ingot:hush@db/ingot",
@@ -250,11 +252,12 @@ def test_the_description_shows_everything_but_secrets():
     assert all(each.help for each in described.values())
 
 
-def test_every_setting_is_read_by_something():
-    """A file that reads one names the setting, and its group or what stands for that."""
-    read_together = {  # names that are put together, or not needed, where they are read: by what
+def test_every_setting_is_read_by_the_code():
+    """A file that reads a setting contains its name, and its group or an alias of the group."""
+    read_together = {  # names that their reader composes or does not need -> the reader
         r"database\..*": "app/config/settings.py: fields(self)",
         r"keystone_authtoken\..*": "app/api/keystone.py: fields(options)",
+        r"cinder\..*": "drivers/volume_service.py: options.items()",
         r"DEFAULT\.enabled_\w+_interfaces": "app/runtime.py: default.enabled_interfaces",
         r"DEFAULT\.default_\w+_interface": "app/runtime.py: default.default_interfaces",
         r"api\.disallow_(clean|deploy|service)_steps": "app/flows.py: disallow_clean_steps",
@@ -264,7 +267,7 @@ def test_every_setting_is_read_by_something():
         r"conductor\.(deploy|rescue)_(kernel|ramdisk)(_by_arch)?": "drivers/boot/ramdisks.py: {kind}_{",
         r"(pxe|redfish)\.kernel_append_params": "drivers/boot/command_line.py: options[group]",
         r"deploy\.(delete|create)_configuration_priority": "drivers/agent/raid.py: priority_settings",
-        r"deploy\.configdrive_use_object_store": "app/config/settings.py: check=must_be_false",
+        r"deploy\.configdrive_use_object_store": "app/config/machine_settings.py: check=must_be_false",
     }
     words = {path: _words(path) for path in _sources()}
     attributes = {name: attribute for attribute, name, _ in options.groups(Settings)}
@@ -284,9 +287,11 @@ def test_every_setting_is_read_by_something():
 
 
 def _sources():
-    """All but what lists settings without reading them, or fields of the API with such names."""
+    """Source files, without those that only list settings, or fields of the API with such names."""
     tables = {
         ROOT / "app/config/settings.py",
+        ROOT / "app/config/machine_settings.py",
+        ROOT / "app/config/openstack_settings.py",
         ROOT / "app/config/ironic_options.py",
         ROOT / "app/api/versions.py",
     }
@@ -296,7 +301,7 @@ def _sources():
 
 
 def _words(path):
-    """What a file names: attributes, texts and names, but not what it says in its documentation."""
+    """Attributes, strings and names in a file, without its docstrings."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         for field in ("attr", "id", "arg", "value"):
@@ -304,3 +309,40 @@ def _words(path):
             if isinstance(word, str):
                 found.add(word)
     return found
+
+
+def test_a_secret_is_read_from_the_file_that_a_variable_names(tmp_path):
+    (tmp_path / "url").write_text("redis://:pw@h/0\n")
+    settings = load({"INGOT_BROKER_URL_FILE": str(tmp_path / "url")})
+    assert "redis://:pw@h/0" == settings.broker.url
+    assert "INGOT_BROKER_URL_FILE" == settings.origins["broker.url"]
+    assert () == settings.warnings
+    # an option of this name is the option, not a file with another one
+    assert "k" == load({"INGOT_DATABASE_SECRETS_KEY_FILE": "k"}).database.secrets_key_file
+    assert "INGOT_API_PORT_FILE" in load({"INGOT_API_PORT_FILE": "x"}).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        ({"INGOT_BROKER_URL_FILE": "/no/such"}, "INGOT_BROKER_URL_FILE: /no/such: No such file"),
+        ({"INGOT_BROKER_URL_FILE": "/"}, "INGOT_BROKER_URL_FILE: /: Is a directory"),
+        ({"INGOT_BROKER_URL_FILE": "/x", "INGOT_BROKER_URL": "redis://h"}, "exclude each other"),
+        (
+            {"INGOT_BROKER_URL": "redis://:change-me@h/0"},
+            r"INGOT_BROKER_URL: \[broker\]url contains 'change-me'",
+        ),
+        ({"INGOT_KEYSTONE_AUTHTOKEN_PASSWORD": "change-me"}, "replace it by a secret of your own"),
+    ],
+)
+def test_an_unusable_secret_is_refused_with_its_setting(environ, why):
+    with pytest.raises(SettingsError, match=why):
+        load(environ)
+
+
+def test_a_password_on_the_command_line_is_refused():
+    with pytest.raises(
+        SettingsError, match=r"\[broker\]url: .* set INGOT_BROKER_URL, or INGOT_BROKER_URL_FILE"
+    ):
+        load({}, flags={"broker.url": "redis://:pw@h/0"})
+    assert "redis://h/0" == load({}, flags={"broker.url": "redis://h/0"}).broker.url

@@ -1,13 +1,14 @@
-"""Plans: which steps an operation has, and in which order."""
+"""Plans: the steps of an operation, and their order."""
 
 import pytest
 
+from app import flows
 from app.config import settings
 from app.engine import planning
 from app.hardware import targets
 from app.models import AgentRecord, Node
 from app.runtime import Runtime
-from app.states import Event
+from app.states import Event, State
 from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.core.driver import HardwareType
 from drivers.core.interface import Frame
@@ -21,11 +22,11 @@ class AcmePower(FakePower):
 
     @step(clean=10, verify=5)
     def check_supply(self, target):
-        """A tie with management's step, in cleaning and in verifying."""
+        """Has the priority of management's step, in cleaning and in verification."""
 
     @step(clean=10.5)
     def calibrate(self, target):
-        """A fraction goes before what it is more than."""
+        """Has a fractional priority: it runs before the next lower whole number."""
 
 
 class AcmeManagement(FakeManagement):
@@ -33,19 +34,19 @@ class AcmeManagement(FakeManagement):
 
     @step(clean=10, verify=5)
     def reset_bmc(self, target):
-        """A tie with power's step."""
+        """Has the priority of power's step."""
 
     @step(clean=0, deploy=0)
     def blink(self, target):
-        """Only when somebody asks for it."""
+        """Runs only on request."""
 
     @step(clean=40)
     def clear_log(self, target):
-        """The first of all."""
+        """Has the highest priority."""
 
 
 class AcmeDeploy(FakeDeploy):
-    """Frames on all sides, so that their places can be seen."""
+    """Declares frame steps for every flow, so that their positions are visible."""
 
     name = "acme"
     frames = {
@@ -56,11 +57,16 @@ class AcmeDeploy(FakeDeploy):
             on_failure=(("boot", "clean_up_ramdisk"), ("power", "power_off")),
         ),
         "delete": Frame(before=(("power", "power_off"), ("deploy", "tear_down"))),
+        "rescue": Frame(
+            before=(("boot", "prepare_ramdisk"), ("rescue", "rescue")),
+            on_failure=(("boot", "clean_up_ramdisk"),),
+            on_abort=(("power", "power_off"), ("boot", "clean_up_ramdisk")),
+        ),
     }
 
     @step(clean=10)
     def wipe(self, target):
-        """The third of the tie."""
+        """Has the priority of the steps of power and management."""
 
 
 class Acme(HardwareType):
@@ -73,6 +79,7 @@ class Acme(HardwareType):
     }
 
 
+RESCUED = {"rescue", "rescue wait", "rescue failed", "unrescue failed"}
 CLEAN_BEFORE = ["boot.prepare_ramdisk", "deploy.prepare_cleaning"]
 CLEAN_STEPS = [
     "management.clear_log",
@@ -107,7 +114,7 @@ def labels(rows):
     return [row.label for row in rows]
 
 
-def test_a_clean_runs_by_decreasing_priority_between_its_frames_and_ties_by_interface():
+def test_a_clean_runs_by_decreasing_priority_between_its_frames_and_equal_ones_by_interface():
     rows = plan(planning.clean)
     assert CLEAN_BEFORE + CLEAN_STEPS + CLEAN_AFTER == labels(rows)
     frames = {row.label for row in rows if row.source == "frame"}
@@ -116,13 +123,19 @@ def test_a_clean_runs_by_decreasing_priority_between_its_frames_and_ties_by_inte
     assert ["deploy.prepare_cleaning"] == labels(row for row in rows if row.collects)
 
 
-def test_verifying_reads_the_power_state_first_and_has_an_order_of_its_own():
+def test_verification_reads_the_power_state_first_and_has_its_own_order():
     assert ["power.read", "power.check_supply", "management.reset_bmc"] == labels(
         plan(planning.verify)
     )
 
 
-def test_a_machine_is_powered_off_after_manage_only_where_a_setting_says_so():
+def test_steps_of_a_verification_are_tried_once_despite_settings_of_retries():
+    ours = runtime(CONDUCTOR_STEP_ATTEMPTS="5")
+    assert [1, 1, 1] == [row.tries for row in plan(planning.verify, ours)]
+
+
+def test_a_machine_is_powered_off_after_manage_only_if_a_setting_requires_it():
+    assert "power.power_off" not in labels(plan(planning.verify))
     ours = runtime(CONDUCTOR_POWER_OFF_AFTER_MANAGE="true")
     assert "power.power_off" == labels(plan(planning.verify, ours))[-1]
 
@@ -152,9 +165,7 @@ def test_an_override_enables_a_step_that_is_off_by_default():
     ("of_node", "of_settings", "cleans"),
     [(None, "true", True), (None, "false", False), (True, "false", True), (False, "true", False)],
 )
-def test_a_node_says_whether_it_is_cleaned_and_settings_where_it_does_not(
-    of_node, of_settings, cleans
-):
+def test_a_nodes_automated_clean_overrides_the_setting(of_node, of_settings, cleans):
     ours = runtime(CONDUCTOR_AUTOMATED_CLEAN=of_settings)
     assert cleans == bool(plan(planning.clean, ours, automated_clean=of_node))
 
@@ -175,13 +186,51 @@ def test_a_delete_without_cleaning_still_passes_through_it():
     ]
 
 
-def test_what_tidies_up_after_a_failure_is_marked_as_such():
+def test_cleanup_steps_are_marked():
     ours, planned = runtime(), node()
     target = targets.build(ours, planned)
     rows = planning.cleanup(target, "clean")
     assert ["boot.clean_up_ramdisk", "power.power_off"] == labels(rows)
+    assert [("tidy", {})] * 2 == [(row.source, row.args) for row in rows]
+    assert [] == planning.cleanup(target, "unrescue")
+    off = planning.cleanup(target, "rescue", power_off=True)
+    assert ["boot.clean_up_ramdisk", "power.power_off"] == labels(off)
+
+
+def test_an_abort_has_the_cleanup_of_a_failure_unless_the_frame_has_another():
+    ours, planned = runtime(), node()
+    target = targets.build(ours, planned)
+    assert ["boot.clean_up_ramdisk", "power.power_off"] == labels(
+        planning.abort_cleanup(target, "clean")
+    )
+    rows = planning.abort_cleanup(target, "rescue")
+    assert ["power.power_off", "boot.clean_up_ramdisk"] == labels(rows)
     assert {"tidy"} == {row.source for row in rows}
-    assert [] == planning.cleanup(target, "rescue")
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_delete_first_cleans_up_a_rescue_that_the_node_is_in(state):
+    request = planning.Request(state=state)
+    ours, planned = runtime(), node(automated_clean=False)
+    rows = planning.delete(ours, planned, targets.build(ours, planned), request)
+    cleanup = ["boot.clean_up_ramdisk"] if state in RESCUED else []
+    assert [*cleanup, "power.power_off", "deploy.tear_down"] == labels(rows)
+
+
+def test_a_flow_without_steps_of_its_own_is_its_frame():
+    rows = plan(planning.frame_only(flows.RESCUE))
+    assert ["boot.prepare_ramdisk", "rescue.rescue"] == labels(rows)
+
+
+def test_a_change_of_power_and_a_call_are_one_step_with_its_arguments():
+    (changed,) = planning.power("power off", 30)
+    assert ("power.change", {"state": "power off", "timeout": 30}) == (changed.label, changed.args)
+    (called,) = planning.method_call("boot", "set_device", {"device": "pxe"})
+    assert ("boot.set_device", {"device": "pxe"}) == (called.label, called.args)
+    rows = (changed, called)
+    assert [("frame", 0, False, 1)] * 2 == [
+        (row.source, row.priority, row.collects, row.tries) for row in rows
+    ]
 
 
 def agent_step(interface, name, priority, **more):
@@ -191,14 +240,14 @@ def agent_step(interface, name, priority, **more):
 REPORTED = [
     agent_step("deploy", "erase_devices_metadata", 99, abortable=True, reboot_requested=True),
     agent_step("deploy", "burnin_cpu", 0),
-    agent_step("deploy", "wipe", 77),  # the driver has one of that name
-    agent_step("raid", "delete_configuration", 98),  # the agent is not this node's RAID
+    agent_step("deploy", "wipe", 77),  # the driver has a step of that name
+    agent_step("raid", "delete_configuration", 98),  # the node's RAID interface is not the agent's
     agent_step("deploy", "erase_devices", 10),
 ]
 
 
 def replanned(ours):
-    """What is left of a clean when its agent has just reported, and what is planned then."""
+    """Remaining steps of a clean after the agent's first heartbeat, and the new plan."""
     planned = node()
     agent = AgentRecord(
         url="https://agent", token="t", steps={"clean": REPORTED}, hardware_manager_version={}
@@ -208,7 +257,7 @@ def replanned(ours):
     return rest, planning.with_agent_steps(ours, target, Flow.CLEAN, rest)
 
 
-def test_the_agents_steps_join_those_of_the_flow_and_the_frame_stays_behind_them():
+def test_the_agents_steps_are_merged_into_the_flow_before_the_closing_frame():
     rest, rows = replanned(runtime())
     assert [
         "deploy.erase_devices_metadata",
@@ -237,7 +286,7 @@ def test_settings_give_the_agents_steps_other_priorities():
     assert labels(rows).index("deploy.erase_devices_metadata") == len(CLEAN_STEPS) - 1
 
 
-def test_asking_the_agent_again_does_not_double_its_steps():
+def test_a_repeated_list_of_the_agents_steps_duplicates_none():
     ours = runtime()
     _, rows = replanned(ours)
     agent = AgentRecord(steps={"clean": REPORTED}, hardware_manager_version={})
@@ -273,6 +322,24 @@ def test_a_reboot_in_a_deployment_boots_the_agent_if_a_later_step_is_the_agents(
     assert into_agent == {
         row.priority: row.requires_ramdisk for row in rows if row.name == "reboot"
     }
+
+
+@pytest.mark.parametrize(
+    ("interface", "into_agent"), [("power", True), ("deploy", True), ("bios", False)]
+)
+def test_a_reboot_at_the_priority_of_the_instances_boot_boots_the_agent_if_it_comes_before(
+    interface, into_agent
+):
+    ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
+    asked = [{**reserved_step("reboot", 60), "interface": interface}]
+    agent = AgentRecord(url="https://agent", token="t", steps={}, hardware_manager_version={})
+    target = targets.build(ours, planned, (), agent)
+    rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, [], asked)
+    reboot, prepare = (
+        labels(rows).index(label)
+        for label in (f"{interface}.reboot", "deploy.prepare_instance_boot")
+    )
+    assert into_agent == rows[reboot].requires_ramdisk == (reboot < prepare)
 
 
 def test_a_reboot_in_a_deployment_without_an_agent_boots_none():

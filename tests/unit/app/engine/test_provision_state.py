@@ -1,4 +1,4 @@
-"""What belongs to certain moves, and what is forgotten of an agent."""
+"""Side effects of transitions of the provision state."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from app.states import Event, State
 
 
 class Agents:
-    """A session that finds one agent, and nothing else."""
+    """Session that finds one agent and no other row."""
 
     def __init__(self, agent=None):
         self.agent = agent
@@ -39,7 +39,15 @@ def tenanted():
         instance_uuid="i",
         instance_name="web",
         lessee="tenant",
-        driver_internal_info={"automatic_lessee": True, "instance": {}, "agent_secure": "kept"},
+        driver_internal_info={
+            "automatic_lessee": True,
+            "instance": {},
+            "root_uuid_or_disk_id": "0x1f",
+            "is_whole_disk_image": True,
+            "deploy_boot_mode": "uefi",
+            "image": {},
+            "agent_secure": "kept",
+        },
     )
 
 
@@ -56,7 +64,7 @@ def agent(**fields):
 
 
 @pytest.mark.parametrize("event", [Event.CLEAN, Event.FAIL])
-def test_nothing_of_the_tenant_is_left_however_the_tear_down_went(event):
+def test_every_end_of_a_tear_down_removes_the_tenants_data(event):
     node = settled(tenanted(), State.DELETING, event)
     assert ({}, None, None, None) == (
         node.instance_info,
@@ -67,13 +75,13 @@ def test_nothing_of_the_tenant_is_left_however_the_tear_down_went(event):
     assert {"agent_secure": "kept"} == node.driver_internal_info
 
 
-def test_a_lessee_that_an_operator_chose_stays():
+def test_a_lessee_set_by_an_operator_is_kept():
     node = tenanted()
     node.driver_internal_info = {}
     assert "tenant" == settled(node, State.DELETING, Event.CLEAN).lessee
 
 
-def test_a_failed_clean_puts_the_node_into_maintenance_and_says_why():
+def test_a_failed_clean_puts_the_node_into_maintenance_with_the_reason():
     node = settled(Node(last_error="disk sda refused"), State.CLEANING, Event.FAIL)
     assert (True, Fault.CLEAN_FAILURE, "disk sda refused") == (
         node.maintenance,
@@ -83,7 +91,7 @@ def test_a_failed_clean_puts_the_node_into_maintenance_and_says_why():
 
 
 @pytest.mark.parametrize("event", [Event.DONE, Event.MANAGE])
-def test_a_good_clean_ends_the_maintenance_of_a_failed_one_and_no_other(event):
+def test_a_successful_clean_ends_only_the_maintenance_of_a_failed_clean(event):
     failed = Node(
         maintenance=True, fault=Fault.CLEAN_FAILURE, maintenance_reason="disk sda refused"
     )
@@ -103,19 +111,19 @@ def test_a_good_clean_ends_the_maintenance_of_a_failed_one_and_no_other(event):
         (State.DEPLOYING, Event.FAIL),
     ],
 )
-def test_the_agent_of_a_flow_that_is_over_is_not_trusted_any_longer(state, event):
+def test_the_end_of_a_flow_invalidates_its_agent(state, event):
     over = agent(pregenerated=False)
     settled(Node(), state, event, over)
     assert (None, None, None) == (over.url, over.token, over.verify_ca)
 
 
-def test_what_an_agent_could_do_is_remembered():
+def test_the_steps_of_an_agent_are_kept():
     over = agent(pregenerated=False)
     settled(Node(), State.CLEANING, Event.DONE, over)
     assert {"clean": []} == over.steps
 
 
-def test_the_agent_of_a_flow_that_goes_on_is_kept():
+def test_the_agent_of_a_flow_that_continues_is_kept():
     busy = agent(pregenerated=False)
     settled(Node(), State.CLEANING, Event.WAIT, busy)
     assert "https://10.0.0.9:9999" == busy.url

@@ -19,7 +19,7 @@ def change(document, *changes):
     return json_patch.apply(document, parsed)
 
 
-def test_changes_are_applied_one_by_one():
+def test_changes_are_applied_in_order():
     result = change(
         {"extra": {"a": 1}, "name": "n"},
         {"op": "add", "path": "/extra/b", "value": {"c": 1}},
@@ -31,7 +31,7 @@ def test_changes_are_applied_one_by_one():
     assert {"extra": {"b": {"c": 2}}, "name": None} == result
 
 
-def test_escaped_keys_reach_any_key():
+def test_escaped_paths_address_any_key():
     result = change({"extra": {}}, {"op": "add", "path": "/extra/a~1b~0c d", "value": 1})
 
     assert {"extra": {"a/b~c d": 1}} == result
@@ -47,6 +47,6 @@ def test_the_document_itself_is_never_changed(extra, op, path):
 
 
 @pytest.mark.parametrize("index", ["3", "-1", "x", "٣", "99999999999"])
-def test_an_item_that_is_not_there_is_refused(index):
+def test_a_missing_index_is_refused(index):
     with pytest.raises(Invalid):
         change({"steps": [1, 2]}, {"op": "replace", "path": f"/steps/{index}", "value": 1})

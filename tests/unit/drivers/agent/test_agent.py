@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.agent import client, configdrive, in_band
+from drivers.agent import client, configdrive, hooks, in_band
 from drivers.core.errors import (
     AgentBusy,
     InvalidDriverInfo,
@@ -41,11 +41,11 @@ def clean(node, step=ERASE):
 
 
 def again(node, outcome, **changes):
-    """The node as the worker hands it to the next call of the same step."""
+    """Return the node as the worker passes it to the next call of the step."""
     return replace(node, progress=outcome.progress, reports={}, **changes)
 
 
-def test_a_step_is_sent_once_waited_for_and_gives_its_result(agent, node):
+def test_a_step_is_sent_once_polled_and_returns_its_result(agent, node):
     waiting = clean(node)
     assert isinstance(waiting, Wait)
     still = clean(again(node, waiting))
@@ -73,13 +73,13 @@ def test_a_failed_step_fails_with_the_agents_words_and_without_secrets(agent, no
 
 
 @pytest.mark.parametrize("status", ["CLEAN_VERSION_MISMATCH", "VERSION_MISMATCH"])
-def test_a_version_mismatch_is_told_apart(agent, node, status):
+def test_a_version_mismatch_is_reported_as_such(agent, node, status):
     waiting = clean(node)
     agent.fail("no", status)
     assert "version_mismatch" == clean(again(node, waiting)).code
 
 
-def test_after_a_death_a_running_step_is_waited_for_and_not_sent_again(agent, node):
+def test_after_a_crash_a_running_step_is_awaited_and_not_sent_again(agent, node):
     clean(node)
     waiting = clean(replace(node, resumed=True))
     assert "id-1" == waiting.progress["command"]
@@ -88,14 +88,14 @@ def test_after_a_death_a_running_step_is_waited_for_and_not_sent_again(agent, no
     assert ["clean.execute_clean_step"] == agent.names()
 
 
-def test_after_a_death_the_step_before_it_is_not_taken_for_ours(agent, node):
+def test_after_a_crash_the_result_of_the_previous_step_is_not_used(agent, node):
     clean(node)
     agent.finish_step()
     clean(replace(node, step_id="row-2", resumed=True))
     assert ["clean.execute_clean_step"] * 2 == agent.names()
 
 
-def test_a_busy_agent_is_asked_again_later(agent, node):
+def test_a_command_to_a_busy_agent_is_retried(agent, node):
     agent.refusal = (409, "Agent is busy")
     waiting = clean(node)
     assert Wait(poll_after=in_band.RETRY) == waiting
@@ -104,7 +104,7 @@ def test_a_busy_agent_is_asked_again_later(agent, node):
     assert ["clean.execute_clean_step"] == agent.names()
 
 
-def test_an_order_whose_answer_was_lost_is_looked_for_before_it_is_sent_again(agent, node):
+def test_a_command_whose_answer_was_lost_is_looked_up_before_it_is_sent_again(agent, node):
     gone = replace(node, agent=replace(node.agent, url="http://127.0.0.1:1"))
     lost = clean(gone)
     assert Wait({"sent": True}, poll_after=in_band.RETRY) == lost
@@ -113,7 +113,7 @@ def test_an_order_whose_answer_was_lost_is_looked_for_before_it_is_sent_again(ag
     assert "id-1" == waiting.progress["command"]
 
 
-def test_a_step_lost_in_a_restart_is_sent_again_but_not_for_ever(agent, node):
+def test_a_step_lost_in_a_restart_is_sent_again_a_limited_number_of_times(agent, node):
     outcome = clean(node)
     for _ in range(in_band.RESTARTS):
         agent.restart()
@@ -123,7 +123,7 @@ def test_a_step_lost_in_a_restart_is_sent_again_but_not_for_ever(agent, node):
     assert isinstance(clean(again(node, outcome)), Failed)
 
 
-def test_no_order_is_sent_without_the_lease(agent, node):
+def test_no_command_is_sent_without_the_lease(agent, node):
     def lost():
         raise LeaseLost("another conductor has this node")
 
@@ -132,38 +132,93 @@ def test_no_order_is_sent_without_the_lease(agent, node):
     assert [] == agent.received
 
 
-def test_a_step_that_asks_for_a_reboot_gets_one_and_the_agent_is_awaited(agent, node):
-    step = {**ERASE, "reboot_requested": True}
+@pytest.mark.parametrize("flow", [Flow.CLEAN, Flow.DEPLOY])
+def test_a_step_that_requests_a_reboot_gets_one_and_the_agent_is_awaited(agent, node, flow):
+    step = {**ERASE, "priority": 50, "reboot_requested": True}
+
+    def run(node):
+        return node.driver.deploy.execute_in_band(node, flow, step)
+
     node = replace(node, power_state="power on")
-    waiting = clean(node, step)
-    agent.finish_step(result="ok")
-    rebooting = clean(again(node, waiting), step)
+    waiting = run(node)
+    agent.finish_step(flow, result="ok")
+    rebooting = run(again(node, waiting))
     assert 0 == rebooting.poll_after
     off_node = again(node, rebooting)
-    off = clean(off_node, step)
-    # the agent is forgotten, in the row, before the next one can boot
+    off = run(off_node)
+    # the row loses the agent's data before the next agent can boot
     assert (0, None) == (off.poll_after, off_node.reports["agent"])
-    booting = clean(again(node, off, agent=Agent()), step)
+    booting = run(again(node, off, agent=Agent()))
     assert 0 == booting.poll_after
-    assert Wait(booting.progress) == clean(again(node, booting, agent=Agent()), step)
+    assert Wait(booting.progress) == run(again(node, booting, agent=Agent()))
     agent.restart()
-    agent.answers["clean.get_clean_steps"] = {
-        "clean_steps": {"manager": [step]},
+    agent.answers[f"{flow}.get_{flow}_steps"] = {
+        f"{flow}_steps": {"manager": [step]},
         "hardware_manager_version": {"manager": "1"},
     }
-    assert Done({"result": "ok"}) == clean(again(node, booting), step)
+    assert Done({"result": "ok"}) == run(again(node, booting))
 
 
-def test_what_a_raid_step_made_is_reported(agent, node):
-    step = {"interface": "raid", "step": "create_configuration"}
-    waiting = clean(node, step)
-    agent.finish_step(result={"logical_disks": [1]})
+@pytest.mark.parametrize(
+    ("flow", "name"),
+    [(Flow.CLEAN, "create_configuration"), (Flow.DEPLOY, "apply_configuration")],
+)
+def test_the_volumes_of_a_raid_step_are_reported(agent, node, flow, name):
+    def run(node):
+        return node.driver.deploy.execute_in_band(node, flow, {"interface": "raid", "step": name})
+
+    waiting = run(node)
+    agent.finish_step(flow, result={"logical_disks": [1]})
     later = again(node, waiting)
-    clean(later, step)
+    run(later)
     assert {"logical_disks": [1]} == later.reports["raid_config"]
 
 
-def test_the_agents_steps_are_collected_once_it_has_announced_itself(agent, node):
+HINT = {"wwn": "0x5000c500"}
+ROOT_VOLUME = {"is_root_volume": True, "root_device_hint": HINT}
+
+
+@pytest.mark.parametrize(
+    ("disks", "root_device"),
+    [
+        ([{"size_gb": 1, "root_device_hint": {"wwn": "0x1"}}, ROOT_VOLUME], HINT),
+        ([{"is_root_volume": True}, 1], None),
+        ([], None),
+    ],
+)
+def test_the_hint_for_the_root_volume_becomes_the_root_device(node, disks, root_device):
+    hooks.run_hook(
+        node, Flow.DEPLOY, "raid", "apply_configuration", {"logical_disks": disks, "x": 1}
+    )
+    assert root_device == node.reports["properties"].get("root_device")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [1],
+        {"logical_disks": [ROOT_VOLUME, ROOT_VOLUME]},
+        {"logical_disks": [{"is_root_volume": True, "root_device_hint": "sda"}]},
+    ],
+)
+def test_a_raid_configuration_without_a_clear_root_volume_fails_the_step(node, result):
+    with pytest.raises(Unexpected, match="RAID configuration that"):
+        hooks.run_hook(node, Flow.CLEAN, "raid", "create_configuration", result)
+    assert "raid_config" not in node.reports
+
+
+def test_a_hook_runs_after_steps_of_its_flow_only(node, monkeypatch):
+    monkeypatch.setattr(hooks, "_HOOKS", {})
+    hooks.post_service_step_hook("deploy", "measure")(
+        lambda target, result: target.report(health=result)
+    )
+    hooks.run_hook(node, Flow.CLEAN, "deploy", "measure", "not called")
+    assert "health" not in node.reports
+    hooks.run_hook(node, Flow.SERVICE, "deploy", "measure", "called")
+    assert "called" == node.reports["health"]
+
+
+def test_the_agents_steps_are_collected_after_its_first_heartbeat(agent, node):
     deploy = node.driver.deploy
     assert Wait() == deploy.await_clean_agent(replace(node, agent=Agent()))
     agent.answers["clean.get_clean_steps"] = {
@@ -205,7 +260,7 @@ def test_an_agent_without_the_deploy_extension_has_no_deploy_steps(agent, node):
     assert {"deploy": []} == node.reports["agent_steps"]
 
 
-def test_errors_of_the_client_never_show_the_token(node):
+def test_errors_of_the_client_do_not_contain_the_token(node):
     for url in ("http://127.0.0.1:1", "http://nowhere.invalid"):
         with pytest.raises(Unreachable) as raised:
             client.commands(replace(node, agent=replace(node.agent, url=url)))
@@ -222,7 +277,7 @@ def test_refusals_become_errors(agent, node, refusal, error):
         client.run(node, "standby.sync", {}, wait=True)
 
 
-def test_the_poller_sees_when_a_command_has_ended():
+def test_the_poller_notices_the_end_of_a_command():
     running, ended = {"command_status": "RUNNING"}, {"command_status": "FAILED"}
     assert not in_band.command_ended({"commands": [ended, running]})
     assert in_band.command_ended({"commands": [running, ended]})
@@ -232,7 +287,7 @@ def test_the_poller_sees_when_a_command_has_ended():
 
 
 def run_to_end(node, kind, method, on_wait):
-    """Call a row until it is done, as the worker does; `on_wait` is told of each Wait."""
+    """Call a step until it is done, as the worker does; `on_wait` gets the node at each Wait."""
     for _ in range(20):
         outcome = node.driver.by_kind[kind].run(node, method, {})
         facts = {"power_state": node.reports.get("power_state", node.power_state)}
@@ -250,7 +305,7 @@ def run_to_end(node, kind, method, on_wait):
 
 def test_a_whole_disk_image_is_deployed(agent, images):
     images.files["/disk.raw"] = MBR
-    info = IMAGE | {"image_source": f"{images.url}/disk.raw"}
+    info = IMAGE | {"image_source": f"{images.url}/disk.raw", "configdrive": {"meta_data": {}}}
     node = target(interfaces=DIRECT, instance_info=info, power_state="power on")
     agent.answers |= {
         "deploy.get_deploy_steps": {"deploy_steps": {}, "hardware_manager_version": {"m": "1"}},
@@ -282,9 +337,37 @@ def test_a_whole_disk_image_is_deployed(agent, images):
         "standby.sync",
         "standby.power_off",
     ] == agent.names()
-    told = agent.received[1][1]["step"]["args"]["image_info"]
+    args = agent.received[1][1]["step"]["args"]
+    told = args["image_info"]
     assert ("a" * 64, "raw") == (told["os_hash_value"], told["disk_format"])
+    assert "image_type" not in told
+    assert args["configdrive"].startswith("H4sI")
     assert "uefi" == agent.received[3][1]["target_boot_mode"]
+
+
+def test_the_step_write_image_ends_when_the_agent_has_written_the_image(agent, images):
+    images.files["/disk.raw"] = MBR
+    info = IMAGE | {"image_source": f"{images.url}/disk.raw"}
+    node = target(interfaces=DIRECT, instance_info=info, agent=agent.seen())
+    write = node.driver.deploy.write_image
+    waiting = write(node)
+    assert isinstance(waiting, Wait)
+    assert waiting == write(again(node, waiting))
+    agent.finish_step("deploy", "written")
+    assert Done({"result": "written"}) == write(again(node, waiting))
+    assert ["deploy.execute_deploy_step"] == agent.names()
+
+
+def test_a_wrong_checksum_is_reported_with_the_image_and_without_secrets(agent, images):
+    images.files["/disk.raw"] = MBR
+    source = f"{images.url}/disk.raw"
+    info = IMAGE | {"image_source": f"{source}?signature=abc"}
+    it = target(interfaces=DIRECT, instance_info=info, agent=agent.seen())
+    waiting = it.driver.deploy.write_image(it)
+    agent.fail("Error verifying image checksum")
+    failed = it.driver.deploy.write_image(again(it, waiting))
+    assert "Error verifying image checksum" in failed.reason
+    assert failed.reason.endswith(f"(image {source})")
 
 
 OLD = ("deploy", "standby.get_partition_uuids")
@@ -296,7 +379,7 @@ WRITTEN = (
 
 @pytest.fixture
 def old(agent, images):
-    """A node whose agent was built before there were deploy steps."""
+    """A node whose agent has no deploy extension."""
     agent.lacks = OLD
     images.files["/disk.raw"] = MBR
     info = IMAGE | {"image_source": f"{images.url}/disk.raw", "configdrive": "H4sI"}
@@ -319,9 +402,7 @@ def test_an_agent_without_the_deploy_extension_writes_the_image_by_standby(agent
     assert ("11-aa", "22-bb") == (bootloader["root_uuid"], bootloader["efi_system_part_uuid"])
 
 
-def test_an_agent_without_the_deploy_extension_writes_an_image_once_although_its_conductor_dies(
-    agent, old
-):
+def test_an_agent_without_the_deploy_extension_writes_an_image_once_despite_crashes(agent, old):
     write = old.driver.deploy.write_image
     write(old)
     waiting = write(replace(old, resumed=True))
@@ -331,7 +412,7 @@ def test_an_agent_without_the_deploy_extension_writes_an_image_once_although_its
     assert ["standby.prepare_image"] == agent.names()
 
 
-def test_an_agent_without_the_deploy_extension_says_why_it_could_not_write(agent, old):
+def test_an_agent_without_the_deploy_extension_reports_why_the_write_failed(agent, old):
     waiting = old.driver.deploy.write_image(old)
     agent.fail("no space")
     failed = old.driver.deploy.write_image(again(old, waiting))
@@ -339,7 +420,7 @@ def test_an_agent_without_the_deploy_extension_says_why_it_could_not_write(agent
     assert "disk.raw" in failed.reason
 
 
-def test_a_bootloader_is_installed_by_an_agent_that_takes_no_boot_mode(agent, old):
+def test_a_bootloader_is_installed_by_an_agent_that_accepts_no_boot_mode(agent, old):
     install = old.driver.deploy.prepare_instance_boot
     waiting = install(old)
     agent.fail("install_bootloader() got an unexpected keyword argument 'target_boot_mode'")
@@ -351,7 +432,7 @@ def test_a_bootloader_is_installed_by_an_agent_that_takes_no_boot_mode(agent, ol
     assert [True, False] == ["target_boot_mode" in params for _, params in agent.received]
 
 
-def test_an_agent_that_calls_before_the_power_is_seen_to_be_on_is_not_waited_for(agent):
+def test_an_agent_with_a_heartbeat_before_the_power_is_on_is_not_awaited(agent):
     agent.answers = {
         "deploy.get_deploy_steps": {"deploy_steps": {}, "hardware_manager_version": {"m": "1"}}
     }
@@ -359,13 +440,13 @@ def test_an_agent_that_calls_before_the_power_is_seen_to_be_on_is_not_waited_for
     assert Done() == node.driver.deploy.deploy(node)
 
 
-def test_an_agent_that_does_not_switch_off_is_switched_off(agent):
+def test_a_machine_whose_agent_does_not_power_off_is_powered_off(agent):
     node = target(interfaces=DIRECT, agent=agent.seen(), power_state="power on")
     outcome, node = run_to_end(node, "deploy", "tear_down_agent", lambda _node: None)
     assert (Done(), "power off") == (outcome, node.power_state)
 
 
-def test_a_machine_that_must_stay_on_is_reset_into_the_agent_and_never_switched_off(agent):
+def test_a_machine_that_must_stay_on_is_reset_into_the_agent_and_never_powered_off(agent):
     ordered = []
     node = target(
         interfaces=DIRECT,
@@ -376,7 +457,7 @@ def test_a_machine_that_must_stay_on_is_reset_into_the_agent_and_never_switched_
     )
     power = node.driver.power
     assert Done() == power.power_off(node)
-    forgetting = power.power_on(node)  # in the row, before another agent can boot
+    forgetting = power.power_on(node)  # recorded before another agent can boot
     assert ([], 0, {"agent": None}) == (ordered, forgetting.poll_after, node.reports)
     assert Done() == power.power_on(again(node, forgetting, agent=Agent()))
     assert [1] == ordered
@@ -390,7 +471,7 @@ def test_bios_whole_disk_images_need_no_bootloader(agent):
     assert [] == agent.received
 
 
-def test_a_config_drive_is_passed_on_or_made():
+def test_a_config_drive_is_passed_on_or_built():
     assert configdrive.encoded(None) is None
     assert "http://drive" == configdrive.encoded("http://drive")
     made = configdrive.encoded({"meta_data": {"uuid": "u"}, "user_data": "#cloud-config"})

@@ -1,4 +1,4 @@
-"""Deploy interfaces: which steps and frames a node gets, and what each refuses."""
+"""Deploy interfaces: steps, frames and refused nodes of each."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_every_interface_but_noop_cleans_with_the_agent(deploy):
     assert ("deploy", "await_clean_agent") == it.driver.deploy.frame(it, "clean").collect
 
 
-def test_noop_orders_nothing():
+def test_noop_has_no_steps():
     it = node("noop")
     assert Done() == it.driver.deploy.deploy(it)
     assert {} == it.reports
@@ -66,7 +66,7 @@ def test_a_machine_that_boots_from_a_volume_needs_no_image_and_no_agent():
     assert Done() == deploy.tear_down_agent(it)
 
 
-def test_an_agent_is_booted_beside_a_volume_if_it_is_asked_for():
+def test_an_agent_is_booted_beside_a_volume_on_request():
     with scripted_agent() as agent:
         agent.answers["deploy.get_deploy_steps"] = {
             "deploy_steps": {}, "hardware_manager_version": {"m": "1"},
@@ -94,9 +94,7 @@ def test_an_agent_is_booted_beside_a_volume_if_it_is_asked_for():
         (False, 10.0, "power on", False),
     ],
 )
-def test_on_the_fast_track_an_agent_that_runs_is_not_booted_again(
-    wanted, silent_for, power, goes_on
-):
+def test_fast_track_does_not_boot_a_running_agent_again(wanted, silent_for, power, goes_on):
     it = node(
         "direct",
         driver_info={"fast_track": wanted},
@@ -111,7 +109,7 @@ def test_on_the_fast_track_an_agent_that_runs_is_not_booted_again(
     assert ("deploy", "await_clean_agent") in before
 
 
-def test_on_the_fast_track_deployment_goes_on_with_the_agent_that_runs():
+def test_fast_track_deploys_with_the_running_agent():
     with scripted_agent() as agent:
         agent.answers["deploy.get_deploy_steps"] = {
             "deploy_steps": {}, "hardware_manager_version": {},
@@ -127,7 +125,7 @@ def test_on_the_fast_track_deployment_goes_on_with_the_agent_that_runs():
         assert "power_state" not in it.reports
 
 
-def test_an_image_that_this_conductor_serves_is_withdrawn_in_the_end_however_it_ends():
+def test_an_image_that_this_conductor_serves_is_removed_at_every_end():
     it = node("direct", instance_info={"image_download_source": "local"})
     frame = it.driver.deploy.frame(it, "deploy")
     last = ("deploy", "withdraw_image")
@@ -162,7 +160,7 @@ def installing(monkeypatch):
     return node("anaconda", "ipxe", instance_info=info, power_state="power off")
 
 
-def test_an_installer_is_started_and_its_end_waited_for(installing, monkeypatch):
+def test_an_installer_is_started_and_its_end_awaited(installing, monkeypatch):
     monkeypatch.setattr(Ipxe, "prepare_instance", lambda _self, _target: None)
     deploy = installing.driver.deploy
     deploy.validate(installing)
@@ -194,7 +192,7 @@ def test_an_installer_needs_a_boot_interface_that_can_start_it():
         ((), (), None),
     ],
 )
-def test_external_storage_wants_a_boot_interface_that_reaches_the_volume(
+def test_external_storage_requires_a_boot_interface_that_reaches_the_volume(
     volumes, connectors, complaint
 ):
     it = target(
@@ -207,7 +205,7 @@ def test_external_storage_wants_a_boot_interface_that_reaches_the_volume(
         it.driver.storage.validate(it)
 
 
-def test_iscsi_wants_a_volume_connector(monkeypatch):
+def test_iscsi_requires_a_volume_connector(monkeypatch):
     monkeypatch.setattr(Ipxe, "options", frozenset({"iscsi_volume"}))
     it = target(interfaces={"storage": "external", "boot": "ipxe"}, volume_targets=(VOLUME,))
     with pytest.raises(InvalidDriverInfo, match="no volume connector"):
@@ -233,7 +231,7 @@ def raid_node(agent, **fields):
         ({"create_root_volume": False}, [DATA]),
     ],
 )
-def test_raid_is_built_by_the_agent_from_what_the_node_wants(args, built):
+def test_raid_is_built_by_the_agent_from_the_target_raid_config(args, built):
     with scripted_agent() as agent:
         it = raid_node(agent)
         waiting = it.driver.raid.create_configuration(it, **args)
@@ -246,7 +244,7 @@ def test_raid_is_built_by_the_agent_from_what_the_node_wants(args, built):
         assert {"logical_disks": built} == later.reports["raid_config"]
 
 
-def test_raid_may_replace_what_there_is():
+def test_raid_may_replace_existing_volumes():
     with scripted_agent() as agent:
         it = raid_node(agent, step_id="row-1")
         create = it.driver.raid.create_configuration
@@ -262,7 +260,7 @@ def test_raid_may_replace_what_there_is():
         )
 
 
-def test_raid_that_is_not_wanted_is_not_built():
+def test_raid_without_a_target_is_refused():
     with scripted_agent() as agent:
         it = raid_node(agent)
         with pytest.raises(BadArgument, match="no logical disk is left"):
@@ -301,7 +299,7 @@ def test_a_software_raid_that_cannot_be_built_is_refused(disks, complaint):
         it.driver.raid.validate_raid_config(it, {"logical_disks": disks})
 
 
-def test_what_the_server_says_of_an_image_is_kept_for_the_agent():
+def test_the_servers_facts_about_an_image_are_kept_for_the_agent():
     with image_server() as images:
         images.files["/disk.raw"] = bytes(510) + b"\x55\xaa"
         info = {"image_source": f"{images.url}/disk.raw", "image_checksum": "a" * 64}

@@ -1,4 +1,4 @@
-"""What is known of an image before a machine is booted for it, and what the agent is told."""
+"""Checks of an image before a machine is booted for it, and its description for the agent."""
 
 import hashlib
 from pathlib import Path
@@ -24,7 +24,7 @@ def images(images):
 
 
 def options(**changed):
-    """Options with some changed: group__name=value."""
+    """Options with changed values: group__name=value."""
     found = {group: dict(values) for group, values in OPTIONS.items()}
     for name, value in changed.items():
         group, _, key = name.partition("__")
@@ -63,7 +63,7 @@ def node(images, path="/disk.raw", changed=None, properties=None, **info):
         ({"image_server_auth_strategy": "http_basic"}, "image_server_user is required"),
     ],
 )
-def test_what_is_wrong_with_an_image_is_named(wrong, field):
+def test_a_wrong_field_of_an_image_is_named(wrong, field):
     with pytest.raises(InvalidDriverInfo, match=field):
         image.validate(target(instance_info=STATED | wrong))
 
@@ -84,7 +84,7 @@ def test_a_checksum_is_passed_on_with_its_algorithm(images, info, algorithm):
     )
 
 
-def test_md5_is_taken_where_settings_allow_it(images):
+def test_md5_is_accepted_if_settings_allow_it(images):
     allowed = node(images, changed={"agent__allow_md5_checksum": True}, image_checksum=MD5)
     assert "md5" == image.examine(allowed)["os_hash_algo"]
 
@@ -98,7 +98,7 @@ def test_md5_is_taken_where_settings_allow_it(images):
         f"MD5 (disk.raw) = {MD5}\nSHA256 (disk.raw) = {SHA256}\n",
     ],
 )
-def test_the_checksum_of_an_image_is_found_in_a_file_of_them(images, text):
+def test_the_checksum_of_an_image_is_found_in_a_checksum_file(images, text):
     images.files["/SUMS"] = text.encode()
     told = image.examine(node(images, image_checksum=f"{images.url}/SUMS"))
     assert SHA256 == told["os_hash_value"]
@@ -130,7 +130,7 @@ def test_a_file_without_the_images_checksum_is_named(images, text, complaint):
         ("/disk", b"who knows" * 100, {"image_disk_format": "raw"}, "raw"),
     ],
 )
-def test_the_format_of_an_image_is_known_or_left_to_the_agent(
+def test_the_format_of_an_image_is_detected_or_left_to_the_agent(
     images, path, content, info, disk_format
 ):
     images.files[path] = content
@@ -159,7 +159,7 @@ def test_an_image_that_cannot_be_deployed_is_refused(images, path, info, propert
         image.examine(node(images, path, properties=properties, **info))
 
 
-def test_a_server_that_is_not_there_is_named_with_the_cause_and_without_secrets():
+def test_an_unreachable_server_is_named_with_the_cause_and_without_secrets():
     source = "http://me:secret@127.0.0.1:1/disk.raw?signature=abc"
     with pytest.raises(Unreachable) as raised:
         image.examine(target(instance_info=STATED | {"image_source": source}))
@@ -180,7 +180,7 @@ def web_root(tmp_path):
     }
 
 
-def test_a_local_image_is_fetched_checked_and_served_until_it_is_withdrawn(images, web_root):
+def test_a_local_image_is_fetched_checked_and_served_until_its_removal(images, web_root):
     checksum = hashlib.sha256(MBR).hexdigest()
     local = {"image_download_source": "local", "image_checksum": checksum}
     it = node(images, changed=web_root, **local)
@@ -202,7 +202,7 @@ def test_a_local_image_with_a_wrong_checksum_is_not_served(images, web_root):
     assert [] == list(Path(web_root["deploy__http_root"]).rglob("*.raw*"))
 
 
-def test_a_file_is_served_from_folders_that_are_allowed_only(tmp_path, web_root):
+def test_a_file_is_served_from_allowed_directories_only(tmp_path, web_root):
     (tmp_path / "images").mkdir()
     for name in ("images/disk.raw", "secret"):
         (tmp_path / name).write_bytes(MBR)
@@ -245,5 +245,5 @@ def test_proxies_of_the_node_are_passed_to_the_agent(images):
     assert ({"http": "http://proxy:3128"}, "localhost") == (info["proxies"], info["no_proxy"])
 
 
-def test_the_longest_of_several_checksums_counts():
+def test_the_longest_of_several_checksums_is_used():
     assert SHA512 == checksums.in_file(f"{MD5} disk\n{SHA512} disk\n{SHA256} disk", "disk")

@@ -1,4 +1,4 @@
-"""The agent's logs, kept by the conductor when its work has failed."""
+"""The agent's logs, which the conductor keeps after a failure."""
 
 import base64
 from dataclasses import replace
@@ -28,7 +28,7 @@ def machine(tmp_path, agent=None, **settings):
     )
 
 
-def test_they_are_kept_in_a_file_of_the_node_that_nobody_else_may_read(agent, tmp_path):
+def test_logs_are_kept_in_a_private_file_of_the_node(agent, tmp_path):
     node = machine(tmp_path, agent)
     first, second = (node.driver.deploy.keep_logs(node).result["logs"] for _ in range(2))
     assert first != second
@@ -39,7 +39,7 @@ def test_they_are_kept_in_a_file_of_the_node_that_nobody_else_may_read(agent, tm
     assert path.name.endswith(".tar.gz")
 
 
-def test_without_a_path_of_their_own_they_lie_in_the_data_directory(agent, tmp_path):
+def test_without_a_configured_path_logs_are_in_the_data_directory(agent, tmp_path):
     node = machine(tmp_path, agent)
     options = with_option("agent", deploy_logs_local_path="")
     node = replace(node, options={**options, "DEFAULT": {"data_dir": str(tmp_path)}})
@@ -54,7 +54,9 @@ def test_without_a_path_of_their_own_they_lie_in_the_data_directory(agent, tmp_p
         (LOGS, (409, "Agent is busy"), "busy"),
     ],
 )
-def test_what_hinders_it_is_told_and_fails_nothing(agent, tmp_path, answer, refusal, why):
+def test_a_failure_to_collect_logs_is_reported_and_fails_no_step(
+    agent, tmp_path, answer, refusal, why
+):
     agent.answers["log.collect_system_logs"], agent.refusal = answer, refusal
     node = machine(tmp_path, agent)
     done = node.driver.deploy.keep_logs(node)
@@ -62,12 +64,12 @@ def test_what_hinders_it_is_told_and_fails_nothing(agent, tmp_path, answer, refu
     assert why in done.result["no_logs"]
 
 
-def test_an_agent_that_never_called_is_not_asked(tmp_path):
+def test_an_agent_without_a_heartbeat_is_not_asked(tmp_path):
     node = machine(tmp_path)
     assert {"no_logs": "no agent has sent a heartbeat"} == node.driver.deploy.keep_logs(node).result
 
 
-def test_a_folder_that_cannot_be_written_fails_nothing(agent, tmp_path):
+def test_an_unwritable_directory_fails_no_step(agent, tmp_path):
     (tmp_path / "logs").write_text("a file")
     node = machine(tmp_path, agent)
     assert "logs" in node.driver.deploy.keep_logs(node).result["no_logs"]
@@ -77,7 +79,7 @@ def test_a_folder_that_cannot_be_written_fails_nothing(agent, tmp_path):
     ("when", "after_failure", "at_the_end"),
     [("on_failure", True, False), ("always", True, True), ("never", False, False)],
 )
-def test_settings_say_when(agent, tmp_path, when, after_failure, at_the_end):
+def test_a_setting_decides_when_logs_are_kept(agent, tmp_path, when, after_failure, at_the_end):
     node = machine(tmp_path, agent, deploy_logs_collect=when)
     row = ("deploy", "keep_logs")
     for flow in (Flow.CLEAN, Flow.DEPLOY, Flow.SERVICE):

@@ -1,4 +1,4 @@
-"""A boot medium is asked for before a machine is told to boot from it."""
+"""Check of a boot medium's URL before a machine boots from it."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.unit.drivers.machines import target
 
 
 class Media(Handler):
-    """`answers`: method -> status; `asked`: methods in their order."""
+    """Server of one medium. `answers`: method -> status; `asked`: requested methods, in order."""
 
     def do_HEAD(self):
         self.tell("HEAD")
@@ -32,21 +32,19 @@ def server():
 
 
 def warning(url, **fields):
-    """What is reported, if anything is."""
+    """Check a URL, and return the reported warning, if any."""
     it = target(**fields)
     fetchable.check(it, url)
     return it.reports.get("boot_warning", "nothing")
 
 
-def test_a_medium_that_is_there_is_asked_for_once(server):
+def test_an_available_medium_is_requested_once(server):
     assert "nothing" == warning(f"{server.url}/boot.iso")
     assert ["HEAD"] == server.asked
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
-def test_a_medium_that_a_server_does_not_give_fails_with_its_answer_and_without_secrets(
-    server, status
-):
+def test_a_refused_medium_fails_with_the_servers_answer_and_without_secrets(server, status):
     server.answers.update(HEAD=status, GET=status)
     url = server.url.replace("//", "//user:secret@")
     with pytest.raises(BadImage, match=rf"/boot\.iso cannot be fetched: .* {status} ") as error:
@@ -55,34 +53,34 @@ def test_a_medium_that_a_server_does_not_give_fails_with_its_answer_and_without_
 
 
 @pytest.mark.parametrize("status", [403, 404, 405, 501])
-def test_a_server_that_only_answers_GET_has_the_medium(server, status):
+def test_a_medium_of_a_server_that_answers_only_GET_is_available(server, status):
     server.answers.update(HEAD=status, GET=206)
     assert "nothing" == warning(f"{server.url}/boot.iso")
     assert ["HEAD", "GET"] == server.asked
 
 
-def test_a_server_in_trouble_is_a_warning(server):
+def test_a_server_error_is_a_warning(server):
     server.answers.update(HEAD=503, GET=503)
     assert "could not be checked: the server answered 503" in warning(f"{server.url}/boot.iso")
 
 
-def test_a_server_that_the_conductor_cannot_reach_is_a_warning_that_says_why():
+def test_an_unreachable_server_is_a_warning_with_the_cause():
     url = f"http://127.0.0.1:{free_port()}/boot.iso?signature=secret"
-    told = warning(url)
-    assert told.endswith("/boot.iso could not be reached from the conductor: Connection refused")
+    warned = warning(url)
+    assert warned.endswith("/boot.iso cannot be fetched: Connection refused")
 
 
-def test_a_silent_server_holds_up_the_step_for_seconds_only(server, monkeypatch):
+def test_a_silent_server_delays_the_step_by_seconds_only(server, monkeypatch):
     monkeypatch.setattr(fetchable, "TIMEOUT", 0.2)
     monkeypatch.setattr(Media, "tell", lambda self, _method: self.rfile.read(1))
-    assert "could not be reached from the conductor" in warning(f"{server.url}/boot.iso")
+    assert "could not be checked by the conductor" in warning(f"{server.url}/boot.iso")
 
 
-def test_a_warning_is_withdrawn_when_the_medium_is_there(server):
+def test_a_warning_is_cleared_when_the_medium_is_available(server):
     known = {"boot_warning": "it was not there"}
     assert warning(f"{server.url}/boot.iso", driver_internal_info=known) is None
 
 
 @pytest.mark.parametrize("url", ["file:///boot.iso", "nfs://server/boot.iso", "smb://server/x"])
-def test_what_is_no_http_is_left_to_those_who_fetch_it(url):
+def test_a_url_of_another_scheme_is_not_checked(url):
     assert "nothing" == warning(url)

@@ -1,4 +1,4 @@
-"""Images for BMCs: what is on them is read back, and they are shown to a BMC."""
+"""Boot images for BMCs: their contents, and their use as virtual media."""
 
 import hashlib
 import struct
@@ -57,13 +57,13 @@ def node(fleet, images, options):
 
 
 def medium(node):
-    """The file behind the URL that the BMC has been given."""
+    """Path of the image that is inserted into the BMC."""
     (folder,) = files.published_folders(node.options, node.uuid)
     return folder / "boot.iso"
 
 
 def boots(path):
-    """(platform, first bytes of what it boots) of each entry of the boot catalog"""
+    """Return (platform, first bytes of the loader) of each entry of the boot catalog."""
     image = path.read_bytes()
     sector = lambda number: image[number * 2048 : (number + 1) * 2048]  # noqa: E731
     catalog = sector(struct.unpack_from("<I", sector(17), 0x47)[0])
@@ -99,7 +99,7 @@ def test_an_image_holds_kernel_ramdisk_arguments_and_token_for_both_kinds_of_fir
     assert token not in url
 
 
-def test_it_is_made_and_inserted_once_for_one_token_and_gone_after_use(node, fleet):
+def test_an_image_is_built_and_inserted_once_for_a_token_and_removed_after_use(node, fleet):
     orders = []
     boot = node.driver.boot
     boot.prepare_ramdisk(node)
@@ -115,14 +115,14 @@ def test_it_is_made_and_inserted_once_for_one_token_and_gone_after_use(node, fle
     assert (token, made, []) == (
         again.reports["agent_token"], medium(node).stat().st_mtime_ns, orders,
     )  # fmt: skip
-    boot.prepare_ramdisk(replace(node, reports={}))  # nobody knows the token any more
+    boot.prepare_ramdisk(replace(node, reports={}))  # the token is no longer recorded
     assert medium(node).parent.name
     boot.clean_up_ramdisk(node)
     assert [] == files.published_folders(node.options)
     assert "" == fleet.machines[0].media["Cd"]
 
 
-def test_an_inspection_is_told_where_to_report(node):
+def test_an_inspection_gets_the_url_of_its_report(node):
     node.options["inspector"]["extra_kernel_params"] = "ipa-inspection-collectors=default,logs"
     inspecting = replace(node, provision_state="inspecting")
     node.driver.boot.prepare_ramdisk(inspecting)
@@ -131,7 +131,7 @@ def test_an_inspection_is_told_where_to_report(node):
     assert b"ipa-inspection-callback-url=http://service:6385/v1/continue_inspection" in grub
 
 
-def test_an_image_made_elsewhere_gets_no_token(node, fleet):
+def test_a_prepared_image_gets_no_token(node, fleet):
     given = {**node.driver_info, "rescue_iso": "http://x/rescue.iso"}
     before = Agent(token="of another medium", pregenerated=True)
     rescuing = replace(node, driver_info=given, provision_state="rescuing", agent=before)
@@ -169,7 +169,7 @@ def test_arguments_of_the_instance_go_before_those_of_the_node(node, info, line)
         ({"external_http_url": "x"}, "external_http_url"),
     ],
 )
-def test_what_no_image_can_be_made_of_is_refused_beforehand(node, info, complaint):
+def test_a_node_without_the_files_of_an_image_is_refused_by_validation(node, info, complaint):
     with pytest.raises(InvalidDriverInfo, match=complaint):
         node.driver.boot.validate(replace(node, driver_info={**node.driver_info, **info}))
 
@@ -192,7 +192,7 @@ def test_a_missing_loader_is_named_when_the_machine_needs_it(node, setting, mode
         node.driver.boot.prepare_ramdisk(booting(mode))
 
 
-def test_a_ramdisk_that_is_the_instance_gets_an_image_for_as_long_as_it_lives(node, images):
+def test_a_ramdisk_instance_keeps_its_image_while_it_exists(node, images):
     info = {"kernel": f"{images.url}/kernel", "ramdisk": f"{images.url}/ramdisk"}
     it = replace(
         node,
@@ -210,7 +210,7 @@ def test_a_ramdisk_that_is_the_instance_gets_an_image_for_as_long_as_it_lives(no
 
 
 def test_uefi_finds_the_loader_on_the_partition():
-    """Its first cluster is followed from the root directory on, as firmware does."""
+    """Follow the clusters from the root directory, as firmware does."""
     loader = bytes(range(256)) * 9000
     image = esp.image(loader, "x86_64")
     size, per_cluster, reserved, fats, entries = struct.unpack_from("<HBHBH", image, 11)
@@ -233,7 +233,7 @@ def test_uefi_finds_the_loader_on_the_partition():
     assert loader == read[: struct.unpack("<I", length)[0]]
 
 
-def test_a_copy_is_fetched_again_only_when_it_has_changed(node, images):
+def test_a_copy_is_fetched_again_only_after_a_change(node, images):
     url = f"{images.url}/kernel"
     kept = cache.get(node, url)
     assert hashlib.sha256(KERNEL).hexdigest() == kept.sha256
@@ -241,7 +241,7 @@ def test_a_copy_is_fetched_again_only_when_it_has_changed(node, images):
     assert b"another" == cache.get(node, url).path.read_bytes()
 
 
-def test_copies_leave_by_age_and_size_but_not_those_in_use(tmp_path):
+def test_unused_copies_are_removed_by_age_and_size(tmp_path):
     for name in ("old", "linked", "new"):
         (tmp_path / name).write_bytes(bytes(1 << 20))
     (tmp_path / "elsewhere").mkdir()

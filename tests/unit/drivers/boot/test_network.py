@@ -1,4 +1,4 @@
-"""Network boot: what machines read, under which names, and for how long."""
+"""Network boot: files of machines, their names, and their removal."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def options(tmp_path):
 
 @pytest.fixture
 def ordered(monkeypatch):
-    """(device, persistent) of every order to the management interface"""
+    """(device, persistent) of every command to the management interface"""
     orders = []
 
     def order(_self, _target, device, persistent=False):
@@ -80,7 +80,7 @@ def root(node, server):
 
 
 def contents(place):
-    """Everything below a folder: name -> content"""
+    """All files below a directory: name -> content"""
     return {
         str(each.relative_to(place)): each.read_bytes()
         for each in place.rglob("*")
@@ -88,7 +88,7 @@ def contents(place):
     }
 
 
-def test_ipxe_finds_by_its_address_what_names_kernel_and_ramdisk(node, ordered):
+def test_ipxe_finds_its_script_by_mac_address(node, ordered):
     it = node("ipxe")
     it.driver.boot.validate(it)
     it.driver.boot.prepare_ramdisk(it)
@@ -112,7 +112,7 @@ def test_ipxe_finds_by_its_address_what_names_kernel_and_ramdisk(node, ordered):
     assert [] == list((root(it, "http") / "pxelinux.cfg").iterdir())
 
 
-def test_pxelinux_and_grub_find_the_same_over_tftp(node):
+def test_pxelinux_and_grub_find_their_configuration_over_tftp(node):
     it = node("pxe")
     it.driver.boot.prepare_ramdisk(it)
     tftp = root(it, "tftp")
@@ -129,7 +129,7 @@ def test_pxelinux_and_grub_find_the_same_over_tftp(node):
     assert {"grub/grub.cfg", "snponly.efi"} == set(contents(tftp))
 
 
-def test_what_is_prepared_again_replaces_what_was_there(node):
+def test_a_repeated_preparation_replaces_the_files(node):
     it = node("ipxe")
     it.driver.boot.prepare_ramdisk(it)
     before = (root(it, "http") / "pxelinux.cfg" / MAC).resolve()
@@ -155,7 +155,7 @@ def test_a_deployed_machine_boots_its_disk(node, ordered, fallback, offered):
     assert [] == files.published_folders(it.options)
 
 
-def test_a_live_image_that_its_server_does_not_have_is_not_offered(node, images, ordered):
+def test_a_missing_live_image_is_not_offered(node, images, ordered):
     it = node("ipxe", "ramdisk", instance_info={"boot_iso": f"{images.url}/gone.iso"})
     with pytest.raises(BadImage, match=r"/gone\.iso cannot be fetched: the server answered 404"):
         it.driver.boot.prepare_instance(it)
@@ -163,13 +163,13 @@ def test_a_live_image_that_its_server_does_not_have_is_not_offered(node, images,
 
 
 def then(it):
-    """A node as its next step sees it: what was reported is written down."""
+    """Return the node as its next step gets it, with the reports recorded."""
     known = {**it.driver_internal_info, **it.reports.get("driver_internal_info", {})}
     return replace(it, driver_internal_info=known, reports={})
 
 
 @pytest.mark.parametrize("boot", ["ipxe", "http-ipxe", "pxe"])
-def test_a_machine_whose_agent_was_booted_late_in_a_deployment_boots_its_disk(node, ordered, boot):
+def test_a_machine_whose_agent_booted_late_in_a_deployment_boots_its_disk(node, ordered, boot):
     it = node(boot, instance_info={"image_type": "whole-disk", "capabilities": "boot_mode:bios"})
     deploy = it.driver.deploy
     it.driver.boot.prepare_ramdisk(it)
@@ -180,13 +180,13 @@ def test_a_machine_whose_agent_was_booted_late_in_a_deployment_boots_its_disk(no
         files.use_of(each) for each in files.published_folders(it.options, it.uuid)
     }
     it = then(it)
-    for again in (it, replace(it, resumed=True)):  # the second time after a death
+    for again in (it, replace(it, resumed=True)):  # the second call follows a crash
         deploy.tear_down_agent(again)
         assert [] == files.published_folders(it.options)
         assert ("disk", True) == ordered[-1]
     it, before = then(it), len(ordered)
     deploy.tear_down_agent(it)
-    assert before == len(ordered)  # a boot device that a later step has chosen stays
+    assert before == len(ordered)  # the boot device of a later step is kept
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,7 @@ def test_a_machine_whose_agent_was_booted_late_in_a_deployment_boots_its_disk(no
         ("pxe", {}, "append root=/dev/ram0 quiet\n"),
     ],
 )
-def test_a_ramdisk_that_is_the_instance_is_booted_each_time(
-    node, images, ordered, boot, info, words
-):
+def test_a_ramdisk_instance_is_booted_at_each_start(node, images, ordered, boot, info, words):
     pair = {"kernel": f"{images.url}/kernel", "ramdisk": f"{images.url}/ramdisk"}
     it = node(boot, "ramdisk", instance_info=info or pair)
     it.driver.deploy.validate(it)
@@ -246,7 +244,7 @@ def test_a_volume_that_ipxe_cannot_open_is_refused(changed, complaint):
         scripts.volume({**VOLUME.properties, **changed}, "volume target v")
 
 
-def test_an_installer_gets_its_kickstart_file_and_a_token_to_be_believed_by(node, images, ordered):
+def test_an_installer_gets_its_kickstart_file_and_a_token(node, images, ordered):
     info = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk", "stage2")} | {
         "image_source": "http://mirror/root.squashfs",
         "configdrive": {"meta_data": {"uuid": "u"}},
@@ -267,7 +265,7 @@ def test_an_installer_gets_its_kickstart_file_and_a_token_to_be_believed_by(node
     assert [] == files.published_folders(it.options)
 
 
-def test_a_template_of_a_tenant_runs_no_code(node, images):
+def test_a_tenants_template_runs_no_code(node, images):
     images.files["/ks"] = b"{{ ''.__class__.__mro__[1].__subclasses__() }}"
     info = {name: f"{images.url}/{name}" for name in ("kernel", "ramdisk", "stage2")}
     info |= {"image_source": "http://mirror/", "ks_template": f"{images.url}/ks"}
@@ -287,13 +285,13 @@ def test_a_template_of_a_tenant_runs_no_code(node, images):
         ),
     ],
 )
-def test_what_cannot_be_booted_is_refused_beforehand(node, fields, complaint):
+def test_a_node_that_cannot_boot_is_refused_by_validation(node, fields, complaint):
     it = replace(node("ipxe"), **fields)
     with pytest.raises(InvalidDriverInfo, match=complaint):
         it.driver.boot.validate(it)
 
 
-def test_a_token_of_another_medium_is_forgotten(node):
+def test_the_token_of_another_medium_is_removed(node):
     it = replace(node("ipxe"), agent=Agent(token="t", pregenerated=True))
     it.driver.boot.prepare_ramdisk(it)
     assert None is it.reports["agent_token"]
@@ -320,7 +318,7 @@ def test_a_token_of_another_medium_is_forgotten(node):
         ),
     ],
 )
-def test_a_node_names_its_ramdisk_or_the_settings_do(node, info, settings, kernel):
+def test_a_nodes_ramdisk_overrides_the_settings(node, info, settings, kernel):
     from drivers.boot import ramdisks
 
     it = replace(node("ipxe"), driver_info=info, provision_state="cleaning")
@@ -338,7 +336,7 @@ def dnsmasq_program():
 
 
 @pytest.mark.parametrize("boot", ["ipxe", "pxe"])
-def test_dnsmasq_takes_its_configuration(node, boot, tmp_path, dnsmasq_program):
+def test_dnsmasq_accepts_its_configuration(node, boot, tmp_path, dnsmasq_program):
     text = dnsmasq.config(node(boot).options, boot, ["192.0.2.100,192.0.2.200"])
     (tmp_path / "tftp").mkdir()
     path = tmp_path / "dnsmasq.conf"
@@ -357,7 +355,7 @@ def test_dnsmasq_takes_its_configuration(node, boot, tmp_path, dnsmasq_program):
     assert ("dhcp-boot=tag:ipxe,http://conductor:8080/boot.ipxe" in lines) == (boot == "ipxe")
 
 
-def test_dnsmasq_hands_out_what_a_machine_looks_for(node, tmp_path, dnsmasq_program):
+def test_dnsmasq_serves_the_files_that_a_machine_requests(node, tmp_path, dnsmasq_program):
     if os.geteuid() != 0 or shutil.which("curl") is None:
         not_run("root, who may listen on the port of TFTP, and curl")
     it = node("pxe")

@@ -23,7 +23,7 @@ def fail(bmcs, error=Unreachable):
         raise error("no")
 
 
-def test_a_bmc_that_does_not_answer_is_left_alone_for_longer_and_longer():
+def test_a_silent_bmc_is_retried_at_growing_intervals():
     clock = Clock()
     bmcs = Bmcs(trip_after=2, cool_down=5, cool_down_max=8, clock=clock)
     fail(bmcs)
@@ -41,7 +41,7 @@ def test_a_bmc_that_does_not_answer_is_left_alone_for_longer_and_longer():
     assert 0 == bmcs.get("b").failures
 
 
-def test_the_gap_between_two_commands_is_that_of_all_bmcs_unless_one_needs_more():
+def test_the_interval_between_two_commands_is_the_default_unless_a_bmc_needs_more():
     bmcs = Bmcs(gap=0.05)
     began = []
     for gap in (None, None, 0.2):
@@ -58,7 +58,7 @@ def test_a_refusal_is_an_answer():
     assert (0, "kept") == (bmcs.get("b").failures, bmcs.get("b").connection)
 
 
-def test_one_at_a_time_and_the_urgent_first_threads_and_coroutines_alike():
+def test_threads_and_coroutines_get_turns_one_at_a_time_by_urgency():
     bmcs, order = Bmcs(), []
     with bmcs.turn("b"):
         waiting = [
@@ -83,7 +83,7 @@ def test_one_at_a_time_and_the_urgent_first_threads_and_coroutines_alike():
     assert ["order", "sweep", "read"] == order
 
 
-def test_those_who_stood_in_line_for_a_bmc_that_failed_do_not_try_it_too():
+def test_callers_that_wait_for_a_failed_bmc_do_not_try_it_as_well():
     bmcs, refused = Bmcs(trip_after=1), []
 
     def late():
@@ -103,10 +103,10 @@ def test_those_who_stood_in_line_for_a_bmc_that_failed_do_not_try_it_too():
     assert "next try" in refused[0]
 
 
-def test_a_turn_that_does_not_come_leaves_the_line():
+def test_a_request_for_a_turn_that_times_out_leaves_the_queue():
     bmcs = Bmcs()
 
-    async def impatient():
+    async def timed_out():
         async with bmcs.async_turn("b", max_wait=0.01):
             pass
 
@@ -114,7 +114,36 @@ def test_a_turn_that_does_not_come_leaves_the_line():
         with pytest.raises(Unreachable, match="busy"), bmcs.turn("b", max_wait=0.01):
             pass
         with pytest.raises(Unreachable, match="busy"):
-            asyncio.run(impatient())
+            asyncio.run(timed_out())
     with bmcs.turn("b", max_wait=0.01):
         pass
     assert 0 == bmcs.get("b").failures
+
+
+def test_each_command_is_observed_with_its_result_and_its_time():
+    clock, seen = Clock(), []
+    bmcs = Bmcs(trip_after=1, clock=clock, observe=lambda *facts: seen.append(facts))
+    with bmcs.turn("b"):
+        clock.now += 2
+        with pytest.raises(Unreachable, match="busy"), bmcs.turn("b", max_wait=0):
+            pass
+    fail(bmcs, Refused)
+    fail(bmcs)
+    with pytest.raises(Unreachable), bmcs.turn("b", Urgency.SYNC):
+        pass
+    assert [
+        ("b", "order", "busy", 0.0),
+        ("b", "order", "answered", 2.0),
+        ("b", "order", "error", 0.0),
+        ("b", "order", "unanswered", 0.0),
+        ("b", "sync", "breaker", 0.0),
+    ] == seen
+
+
+def test_the_pause_before_a_command_is_not_a_part_of_its_time():
+    seen = []
+    bmcs = Bmcs(gap=1.0, observe=lambda *facts: seen.append(facts))
+    for _ in range(2):
+        with bmcs.turn("b"):
+            pass
+    assert [True, True] == [seconds < 0.9 for *_, seconds in seen]

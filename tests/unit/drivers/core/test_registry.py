@@ -1,4 +1,4 @@
-"""A driver from outside, written against the names of the seed specs."""
+"""The registry of drivers, with third-party drivers written against the seed specs."""
 
 import re
 from dataclasses import fields
@@ -11,15 +11,15 @@ from drivers.builtin import HARDWARE_TYPES, FakeHardware
 from drivers.core import errors
 from drivers.core.driver import Driver, HardwareType
 from drivers.core.errors import CleanStepFailed, HardwareError, InvalidDriverInfo
-from drivers.core.kinds import KINDS, Frame
+from drivers.core.kinds import KINDS, Frame, Management
 from drivers.core.registry import UnknownName, load
-from drivers.core.steps import Done, Flow, clean_step, deploy_step, step
+from drivers.core.steps import Arg, Done, Flow, clean_step, deploy_step, step
 from drivers.fake.hardware import FakeDeploy, FakeInspect, FakeManagement, FakePower
-from tests.unit.drivers.machines import target
+from tests.unit.drivers.machines import target, with_option
 
 
 class AcmeManagement(FakeManagement):
-    """Management with steps of its own."""
+    """Management with additional steps."""
 
     name = "acme"
 
@@ -29,23 +29,27 @@ class AcmeManagement(FakeManagement):
 
     @clean_step(priority=10.5, abortable=True)
     def scrub(self, target):
-        """Takes long."""
+        """Take long."""
 
-    @clean_step(priority=0, requires_ramdisk=False)
-    def blink(self, target):
-        """Only on demand."""
+    @clean_step(
+        priority=0,
+        requires_ramdisk=False,
+        argsinfo={"times": {"description": "how often", "required": True}},
+    )
+    def blink(self, target, times):
+        """Run only on request."""
 
     @step(verify=2)
     def peek(self, target):
-        """At verifying."""
+        """Run in verification."""
 
     @step(verify=3)
     def look(self, target):
-        """At verifying, too."""
+        """Run in verification as well."""
 
     @deploy_step(priority=150)
     def set_fans(self, target):
-        """Before the agent boots."""
+        """Run before the agent boots."""
 
 
 class Acme(HardwareType):
@@ -53,16 +57,22 @@ class Acme(HardwareType):
     interfaces = {**FakeHardware.interfaces, "management": (AcmeManagement,)}
 
 
+def with_management(management):
+    """Hardware type "ported" with this management interface."""
+    interfaces = {**FakeHardware.interfaces, "management": (management,)}
+    return type("Ported", (HardwareType,), {"name": "ported", "interfaces": interfaces})
+
+
 class ClashingPower(FakePower):
     name = "clashing"
 
     @clean_step(priority=5)
     def first(self, target):
-        """One of two at priority 5."""
+        """First of two steps with priority 5."""
 
     @clean_step(priority=5)
     def second(self, target):
-        """The other."""
+        """Second of two steps with priority 5."""
 
 
 class Clashing(HardwareType):
@@ -70,7 +80,7 @@ class Clashing(HardwareType):
     interfaces = {**FakeHardware.interfaces, "power": (ClashingPower,)}
 
 
-def test_a_driver_from_outside_loads_and_its_steps_run():
+def test_a_third_party_driver_loads_and_its_steps_run():
     node = target("acme", registry=load([*HARDWARE_TYPES, Acme]))
     management = node.driver.management
     assert [
@@ -86,18 +96,20 @@ def test_a_driver_from_outside_loads_and_its_steps_run():
         by_name["scrub"].abortable,
         by_name["blink"].needs_ramdisk,
     )
+    assert (Arg("level", "how deep", required=False),) == by_name["reset_bios"].args
+    assert (Arg("times", "how often", required=True),) == by_name["blink"].args
     assert management.get_steps(node, Flow.DEPLOY)[0].abortable
     step = {"interface": "management", "step": "reset_bios", "args": {"level": "some"}}
     assert Done() == management.execute_clean_step(node, step)
     assert {"bios_reset": "some"} == node.reports["properties"]
 
 
-def test_the_hardware_types_that_load_are_those_given():
+def test_the_given_hardware_types_are_loaded():
     assert ["acme"] == list(load([Acme]).types)
     assert {} == load(()).types
 
 
-def test_a_driver_has_a_field_of_the_right_type_for_each_kind_of_interface():
+def test_a_driver_has_a_typed_field_for_each_kind_of_interface():
     assert {"hardware_type": str, **KINDS} == {each.name: each.type for each in fields(Driver)}
     driver = load(HARDWARE_TYPES).driver("fake-hardware", {"power": "redfish"})
     assert "redfish" == driver.power.name
@@ -110,8 +122,34 @@ def test_a_class_that_is_listed_under_another_kind_refuses_the_driver():
     mixed_up = type("MixedUp", (HardwareType,), {"name": "mixed-up", "interfaces": interfaces})
     registry = load([mixed_up, Acme])
     assert ["acme"] == list(registry.types)
-    told = "FakePower is listed as a management interface, but is no subclass of Management"
-    assert told == registry.refused["mixed-up"]
+    message = "FakePower is listed as a management interface, but is no subclass of Management"
+    assert message == registry.refused["mixed-up"]
+
+
+def test_enabled_steps_are_listed_by_decreasing_priority():
+    class Calibrated(AcmeManagement):
+        name = "calibrated"
+
+        @clean_step(priority=15)
+        def calibrate(self, target):
+            """Run between the other two."""
+
+    node = target("ported", registry=load([*HARDWARE_TYPES, with_management(Calibrated)]))
+    found = node.driver.management.get_clean_steps(node)
+    assert [("reset_bios", 20), ("calibrate", 15), ("scrub", 10.5)] == [
+        (each["step"], each["priority"]) for each in found
+    ]
+
+
+def test_an_interface_without_steps_offers_none_and_its_driver_loads():
+    class Plain(Management):
+        name = "plain"
+
+    node = target("ported", registry=load([*HARDWARE_TYPES, with_management(Plain)]))
+    for flow in Flow:
+        assert [] == getattr(node.driver.management, f"get_{flow}_steps")(node)
+    labels = {".".join(step.key) for step in node.driver.steps(Flow.CLEAN, node)}
+    assert "vendor.log_passthrough" in labels, "steps of other interfaces are not affected"
 
 
 def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
@@ -125,7 +163,7 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
 
 
 def with_frames(kind, base, **attributes):
-    """A hardware type that has an interface of this kind, beside fake ones."""
+    """Hardware type with an additional interface of this kind, besides fake ones."""
     owner = type("Owner", (base,), {"name": "mine", **attributes})
     interfaces = {**FakeHardware.interfaces, kind: (owner,)}
     return type("Framed", (HardwareType,), {"name": "framed", "interfaces": interfaces})
@@ -144,22 +182,22 @@ def test_a_frame_with_a_misspelt_method_refuses_the_driver_and_names_the_method(
     frame = Frame(**{part: row if part == "collect" else (("power", "power_off"), row)})
     registry = load([with_frames("deploy", FakeDeploy, frames={"clean": frame}), Acme])
     assert ["acme"] == list(registry.types)
-    told = "hardware type 'framed': the clean frame of deploy interface 'mine' names "
-    assert registry.refused["framed"].startswith(told + what)
+    message = "hardware type 'framed': the clean frame of deploy interface 'mine' names "
+    assert registry.refused["framed"].startswith(message + what)
 
 
-def test_the_frame_of_an_inspection_is_resolved_too():
+def test_the_frame_of_an_inspection_is_checked_as_well():
     frames = {"inspect": Frame(before=(("inspect", "inspekt"),))}
     registry = load([with_frames("inspect", FakeInspect, frames=frames)])
     assert "inspect.inspekt, which inspect interface 'mine'" in registry.refused["framed"]
 
 
-def test_a_frame_may_name_methods_that_every_interface_which_a_node_may_choose_has():
+def test_a_frame_may_name_only_methods_of_every_enabled_interface():
     class Careful(FakePower):
         name = "careful"
 
         def discharge(self, target):
-            """A row of a frame that only this power interface can run."""
+            """Frame step that only this power interface has."""
 
     framed = with_frames(
         "deploy", FakeDeploy, frames={"clean": Frame(before=(("power", "discharge"),))}
@@ -167,7 +205,10 @@ def test_a_frame_may_name_methods_that_every_interface_which_a_node_may_choose_h
     framed.interfaces["power"] = (Careful,)
     assert ["framed"] == list(load([framed]).types)
     framed.interfaces["power"] = (Careful, FakePower)
-    assert "which power interface 'fake' does not have" in load([framed]).refused["framed"]
+    assert (
+        "power.discharge, which power interface 'fake' does not have"
+        in load([framed]).refused["framed"]
+    )
     assert ["framed"] == list(load([framed], None, {"power": ["careful"]}).types)
 
 
@@ -175,7 +216,7 @@ BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
 
 
 @pytest.mark.parametrize(
-    ("environ", "refused", "told"),
+    ("environ", "refused", "message"),
     [
         (
             {"CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": BIOS}, {"acme", "fake-hardware", "redfish"},
@@ -210,17 +251,17 @@ BIOS = "bios.factory_reset:5,bios.cache_bios_settings:5"
     ],
 )  # fmt: skip
 def test_equal_priorities_by_settings_refuse_the_driver_and_name_the_setting(
-    environ, refused, told
+    environ, refused, message
 ):
     options = settings.load({f"INGOT_{name}": value for name, value in environ.items()}).options()
     registry = load([*HARDWARE_TYPES, Acme], options=options)
     assert refused == set(registry.refused)
     assert refused.isdisjoint(registry.types)
     for why in registry.refused.values():
-        assert told in why
+        assert message in why
 
 
-def test_a_setting_may_part_equal_priorities():
+def test_a_setting_may_separate_equal_priorities():
     overrides = {"INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "power.first:6"}
     registry = load([*HARDWARE_TYPES, Clashing], options=settings.load(overrides).options())
     assert {} == registry.refused
@@ -273,7 +314,7 @@ def test_a_setting_that_names_an_unknown_driver_or_interface_raises(given, messa
     assert message == str(raised.value)
 
 
-def test_the_interfaces_of_every_installed_driver_are_known_even_of_one_that_is_not_enabled():
+def test_interfaces_of_disabled_drivers_are_known():
     enabled = {"management": ["redfish", "acme"], "power": ["redfish", "clashing"]}
     registry = load([*HARDWARE_TYPES, Acme, Clashing], ["redfish"], enabled, {"power": "redfish"})
     assert ["redfish"] == list(registry.types)
@@ -282,15 +323,15 @@ def test_the_interfaces_of_every_installed_driver_are_known_even_of_one_that_is_
     assert (["redfish"], ["clashing"]) == (list(with_clashing.types), list(with_clashing.refused))
 
 
-def test_a_driver_that_is_not_loaded_is_told_with_the_processes_that_need_it():
+def test_a_driver_that_is_not_loaded_is_reported_with_the_processes_that_need_it():
     with pytest.raises(InvalidDriverInfo) as raised:
         load(HARDWARE_TYPES, enabled_types=["redfish"]).driver("acme", {})
-    told = str(raised.value)
-    assert told.startswith("driver: there is no driver 'acme'; loaded are redfish.")
-    assert "the API and the conductors" in told
+    message = str(raised.value)
+    assert message.startswith("driver: there is no driver 'acme'; loaded are redfish.")
+    assert "the API and the conductors" in message
 
 
-def test_a_driver_that_cannot_be_imported_is_named_where_its_interface_is_missing():
+def test_a_driver_that_cannot_be_imported_is_named_with_its_missing_interface():
     class Broken(HardwareType):
         name = "broken"
         interfaces = None
@@ -300,14 +341,14 @@ def test_a_driver_that_cannot_be_imported_is_named_where_its_interface_is_missin
         load([*HARDWARE_TYPES, Broken], enabled_interfaces={"power": ["of-broken"]})
 
 
-def test_a_configured_default_comes_first_where_it_is_accepted():
+def test_a_supported_configured_default_takes_precedence():
     registry = load(HARDWARE_TYPES, defaults={"deploy": "direct", "power": "fake"})
     assert "direct" == registry.default("fake-hardware", "deploy")
     assert "redfish" == registry.default("redfish", "power")
 
 
 class PortedManagement(AcmeManagement):
-    """Lists its steps as the specs have drivers do it."""
+    """Management that lists its steps by the method of the seed specs."""
 
     name = "ported"
     more: ClassVar[list] = [{"interface": "management", "step": "shred", "priority": 30}]
@@ -320,17 +361,15 @@ class PortedManagement(AcmeManagement):
 
 
 def ported(**methods):
-    management = type("Management", (PortedManagement,), {"name": "ported", **methods})
-    interfaces = {**FakeHardware.interfaces, "management": (management,)}
-    return type("Ported", (HardwareType,), {"name": "ported", "interfaces": interfaces})
+    return with_management(type("Management", (PortedManagement,), {"name": "ported", **methods}))
 
 
-def test_what_a_driver_lists_itself_is_what_it_offers():
+def test_a_driver_offers_the_steps_that_it_lists():
     node = target("ported", registry=load([*HARDWARE_TYPES, ported()]))
     steps = node.driver.steps(Flow.CLEAN, node)
     offered = {step.name: step for step in steps if step.interface == "management"}
     found = {name: step.priorities[Flow.CLEAN] for name, step in offered.items()}
-    # reset_bios is left out by the driver; blink, of priority 0, is in no such list
+    # the driver omits reset_bios; blink, of priority 0, is in no such list
     assert {"scrub": 10.5, "shred": 30, "blink": 0} == found
     assert [True, False] == [offered[name].abortable for name in ("scrub", "shred")]
     with pytest.raises(HardwareError, match="the shredder is full"):
@@ -350,12 +389,48 @@ def test_what_a_driver_lists_itself_is_what_it_offers():
         (None, "TypeError"),
     ],
 )
-def test_a_listing_that_makes_no_sense_is_refused_with_the_reason(listing, complaint):
+def test_an_invalid_list_of_steps_is_refused_with_the_reason(listing, complaint):
     node = target("ported", registry=load([*HARDWARE_TYPES, ported(more=listing)]))
     with pytest.raises(InvalidDriverInfo, match="management interface 'ported': get_clean_steps"):
         node.driver.steps(Flow.CLEAN, node)
     with pytest.raises(InvalidDriverInfo, match=complaint):
         node.driver.steps(Flow.CLEAN, node)
+
+
+OVERRIDE = "clean_step_priority_override"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        ({"management.shred": 10.5}, "'scrub' and 'shred' both have priority 10.5, by"),
+        ({"management.blink": 30}, "'shred' and 'blink' both have priority 30, by"),
+        ({"management.shred": 5, "management.scrub": 5}, "both have priority 5, by"),
+    ],
+)
+def test_equal_priorities_by_a_setting_refuse_a_list_of_steps_and_name_the_setting(
+    overrides, complaint
+):
+    node = target(
+        "ported",
+        registry=load([*HARDWARE_TYPES, ported()]),
+        options=with_option("conductor", **{OVERRIDE: overrides}),
+    )
+    with pytest.raises(InvalidDriverInfo, match="'ported': get_clean_steps: ") as raised:
+        node.driver.steps(Flow.CLEAN, node)
+    assert str(raised.value).endswith(f"[conductor]{OVERRIDE}")
+    assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize("priority", [0, 6])
+def test_a_setting_may_separate_equal_priorities_of_a_list(priority):
+    twin = ported(more=[{"step": "shred", "priority": 10.5}])
+    node = target(
+        "ported",
+        registry=load([*HARDWARE_TYPES, twin]),
+        options=with_option("conductor", **{OVERRIDE: {"management.shred": priority}}),
+    )
+    assert "shred" in {step.name for step in node.driver.steps(Flow.CLEAN, node)}
 
 
 async def a_coroutine(self, target):
@@ -372,7 +447,7 @@ async def a_coroutine(self, target):
         ({"execute_clean_step": lambda self, target: None}, "is called with .target, step."),
     ],
 )  # fmt: skip
-def test_a_listing_that_cannot_be_called_refuses_the_driver_and_no_other(methods, complaint):
+def test_a_list_method_that_cannot_be_called_refuses_the_driver_and_no_other(methods, complaint):
     registry = load([*HARDWARE_TYPES, ported(**methods), Acme])
     assert {"ported"} == set(registry.refused)
     assert "acme" in registry.types
@@ -380,7 +455,7 @@ def test_a_listing_that_cannot_be_called_refuses_the_driver_and_no_other(methods
 
 
 @pytest.mark.parametrize("flow", ["clean", "deploy", "service", "verify"])
-def test_drivers_may_raise_the_failure_of_a_step_by_the_name_of_its_flow(flow):
+def test_drivers_may_raise_the_step_failure_of_a_flow(flow):
     failure = getattr(errors, f"{flow.capitalize()}StepFailed")("no")
     assert isinstance(failure, HardwareError)
     assert ("step_failed", False) == (failure.code, failure.retryable)

@@ -1,4 +1,4 @@
-"""What becomes of a step whose conductor died while it ran: each has its rule, and keeps to it."""
+"""Resumption of steps after a conductor's crash: each step has a rule, and follows it."""
 
 import time
 from dataclasses import replace
@@ -13,8 +13,8 @@ from drivers.core.steps import Done, Failed, Flow, Wait
 from drivers.simulator.simulator import running
 from tests.unit.drivers.machines import OPTIONS, image_server, target
 
-#: Every step that is shipped, by the class of its interface. rerun: it looks before it acts, or to
-#: do it twice is as good as once; probe: it asks the machine what an earlier attempt has begun.
+#: Every shipped step, by the class of its interface. rerun: it reads before it acts, or
+#: is idempotent; probe: it reads from the machine the work that an earlier attempt started.
 RULES = {
     "AnacondaDeploy.deploy": "rerun",
     "AgentRaid.create_configuration": "probe",
@@ -39,7 +39,7 @@ RULES = {
     "FakeFirmware.update": "rerun",
     "FakeVendor.log_passthrough": "rerun",
     "FakeVendor.trigger_servicewait": "rerun",
-    "IpmiVendor.send_raw": "rerun",  # nobody but who asks for it knows what the bytes do
+    "IpmiVendor.send_raw": "rerun",  # only the caller knows the meaning of the bytes
     "NoopDeploy.deploy": "rerun",
     "RamdiskDeploy.deploy": "rerun",
     "RedfishBios.apply_configuration": "rerun",
@@ -56,7 +56,7 @@ IMAGE = {"image_source": "http://images/disk.raw", "image_checksum": "a" * 64}
 RAID = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
 
 
-def test_every_step_has_a_rule_on_purpose():
+def test_every_step_has_an_explicit_rule():
     interfaces = {
         interface
         for kinds in load(HARDWARE_TYPES, enabled_interfaces=INTERFACES).types.values()
@@ -117,13 +117,13 @@ def boot_loader(node):
 
 
 def after_death(node, outcome=None):
-    """The node as the next conductor has it: of the attempt that died nothing was recorded."""
+    """Return the node as the next conductor gets it: the crashed attempt recorded nothing."""
     progress = outcome.progress if outcome else {}
     return replace(node, resumed=True, progress=progress, reports={})
 
 
 def ended(agent):
-    """The agent has done what it was told."""
+    """Let the agent finish its command."""
     name, params = agent.received[-1]
     if "step" in params:
         agent.finish_step(name.partition(".")[0], RAID)
@@ -132,7 +132,7 @@ def ended(agent):
 
 
 PROBED = pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "sent"),
     [
         (erase, "clean.execute_clean_step"),
         (write_image, "deploy.execute_deploy_step"),
@@ -143,57 +143,57 @@ PROBED = pytest.mark.parametrize(
 )
 
 
-def count(agent, told):
-    return [name for name, _ in agent.received].count(told)
+def count(agent, sent):
+    return [name for name, _ in agent.received].count(sent)
 
 
 @PROBED
-def test_what_the_agent_still_runs_is_waited_for(agent, node, step, told):
+def test_a_running_command_of_the_agent_is_awaited(agent, node, step, sent):
     step(node)
     waiting = step(after_death(node))
     assert isinstance(waiting, Wait)
     ended(agent)
     assert isinstance(step(after_death(node, waiting)), Done)
-    assert 1 == count(agent, told)
+    assert 1 == count(agent, sent)
 
 
 @PROBED
-def test_what_the_agent_has_done_is_not_repeated(agent, node, step, told):
+def test_a_finished_command_of_the_agent_is_not_repeated(agent, node, step, sent):
     step(node)
     ended(agent)
     assert isinstance(step(after_death(node)), Done)
-    assert 1 == count(agent, told)
+    assert 1 == count(agent, sent)
 
 
 @PROBED
-def test_what_the_agent_could_not_do_has_failed(agent, node, step, told):
+def test_a_failed_command_of_the_agent_fails_the_step(agent, node, step, sent):
     step(node)
     agent.fail("no")
     assert isinstance(step(after_death(node)), Failed)
-    assert 1 == count(agent, told)
+    assert 1 == count(agent, sent)
 
 
 @PROBED
-def test_what_an_agent_that_has_restarted_knows_nothing_of_is_begun_again(agent, node, step, told):
+def test_a_command_lost_by_a_restarted_agent_is_sent_again(agent, node, step, sent):
     step(node)
     agent.restart()
     waiting = step(after_death(node))
     assert "command" in waiting.progress
-    assert 2 == count(agent, told)
+    assert 2 == count(agent, sent)
 
 
 @PROBED
-def test_what_never_arrived_is_sent_however_an_earlier_flow_has_ended(agent, node, step, told):
-    """An agent that is kept running remembers what it was told before it listed its steps."""
+def test_a_lost_command_is_sent_despite_a_result_of_an_earlier_flow(agent, node, step, sent):
+    """An agent that is kept running still lists the commands of the earlier flow."""
     step(replace(node, step_id="another:7"))
     agent.fail("no")
     agent.post("clean.get_clean_steps", {}, wait=True)
     waiting = step(after_death(node))
     assert isinstance(waiting, Wait)
-    assert 2 == count(agent, told)
+    assert 2 == count(agent, sent)
 
 
-def told_raid(agent):
+def raid_commands(agent):
     return [params["step"]["step"] for _, params in agent.received]
 
 
@@ -204,16 +204,16 @@ def test_a_raid_is_neither_deleted_nor_created_twice_by_one_step(agent, node, do
 
     waiting = both(node)
     ended(agent)
-    both(replace(node, progress=waiting.progress))  # tells it to create, and dies
+    both(replace(node, progress=waiting.progress))  # sends the command to create, and crashes
     if done:
         ended(agent)
-    for outcome in (waiting, None):  # what is known of the deletion: its command, or nothing
+    for outcome in (waiting, None):  # recorded state of the deletion: its command, or none
         again = both(after_death(node, outcome))
         assert isinstance(again, Done if done else Wait)
-    assert ["delete_configuration", "create_configuration"] == told_raid(agent)
+    assert ["delete_configuration", "create_configuration"] == raid_commands(agent)
 
 
-def test_an_agent_is_told_only_once_to_switch_off(agent, node, monkeypatch):
+def test_an_agent_gets_one_command_to_power_off(agent, node, monkeypatch):
     monkeypatch.setattr(type(node.driver.power), "get_power_state", lambda *_: "power on")
     deploy = node.driver.deploy
     assert 1 == deploy.tear_down_agent(node).progress["looks"]
@@ -223,7 +223,7 @@ def test_an_agent_is_told_only_once_to_switch_off(agent, node, monkeypatch):
     assert ["standby.sync", "standby.power_off"] == agent.names()
 
 
-def test_a_rescue_password_is_given_only_once(agent, node):
+def test_a_rescue_password_is_sent_only_once(agent, node):
     agent.answers["rescue.finalize_rescue"] = {}
     info = {"hashed_rescue_password": "$5$x"}
     node = replace(
@@ -239,7 +239,7 @@ def test_a_rescue_password_is_given_only_once(agent, node):
     assert ["rescue.finalize_rescue"] == agent.names()
 
 
-def test_an_installer_that_runs_is_not_started_again(node, monkeypatch):
+def test_a_running_installer_is_not_started_again(node, monkeypatch):
     started = []
     registry = load(HARDWARE_TYPES, enabled_interfaces=INTERFACES)
     driver = registry.driver("fake-hardware", {"deploy": "anaconda", "boot": "fake"})
@@ -286,7 +286,7 @@ def ordered(machine, what):
 
 
 def finish_with_deaths(node, kind, step, **args):
-    """Call a step until it is over; each time a conductor dies first, and what it did is lost."""
+    """Call a step until it ends; before each call another one crashes, and its outcome is lost."""
     interface = node.driver.by_kind[kind]
     for _ in range(200):
         interface.run(node, step, args)
@@ -296,11 +296,11 @@ def finish_with_deaths(node, kind, step, **args):
             return outcome
         time.sleep(0.02)
         node = replace(node, progress=outcome.progress, reports={})
-    raise AssertionError(f"never over: {outcome}")
+    raise AssertionError(f"no end: {outcome}")
 
 
 @pytest.mark.parametrize("seconds", [0, 0.3], ids=["ended", "running"])
-def test_a_firmware_update_is_ordered_once(server, machine, monkeypatch, seconds):
+def test_a_firmware_update_is_started_once(server, machine, monkeypatch, seconds):
     monkeypatch.setattr(machine, "faults", replace(machine.faults, task_seconds=seconds))
     updates = [
         {"component": "bmc", "url": "http://images/2.30.bin"},
@@ -311,12 +311,12 @@ def test_a_firmware_update_is_ordered_once(server, machine, monkeypatch, seconds
     assert {"BIOS": "1.2.0", "BMC": "2.30"} == machine.firmware
 
 
-def test_a_reboot_starts_the_machine_once_however_often_its_conductor_dies(server, machine):
+def test_a_reboot_starts_the_machine_once_despite_crashes(server, machine):
     assert Done() == finish_with_deaths(server, "power", "reboot")
     assert ("On", 1) == (machine.power, ordered(machine, "power on"))
 
 
-def test_bios_settings_end_as_they_were_asked_for(server, machine):
+def test_bios_settings_end_as_requested(server, machine):
     wanted = [{"name": "NumLock", "value": "Off"}]
     arguments = {"settings": wanted}
     assert Done() == finish_with_deaths(server, "bios", "apply_configuration", **arguments)
@@ -325,8 +325,8 @@ def test_bios_settings_end_as_they_were_asked_for(server, machine):
     assert ("On", "On") == (machine.bios["NumLock"], machine.power)
 
 
-def test_a_restart_that_bios_settings_need_is_not_taken_for_done(server, machine):
-    """Death after the restart: the settings are as wanted, and the agent has still to come back."""
+def test_a_restart_for_bios_settings_is_completed_after_a_crash(server, machine):
+    """Crash after the restart: the settings are as requested, and the agent is not back yet."""
     wanted = {"settings": [{"name": "NumLock", "value": "Off"}]}
     agent = replace(server.agent, url="http://agent")
     boots = type(server.driver.boot)
@@ -340,12 +340,12 @@ def test_a_restart_that_bios_settings_need_is_not_taken_for_done(server, machine
                 break
             time.sleep(0.02)
             node = replace(node, progress=outcome.progress, reports={})
-        # of the attempt that saw the machine start nothing was recorded
+        # the attempt that saw the machine start recorded nothing
         again = step(replace(node, resumed=True, reports={}), **wanted)
     assert isinstance(again, Wait)
 
 
-def test_the_agents_medium_is_gone_however_often_its_conductor_dies_on_the_way(server, machine):
+def test_the_agents_medium_is_removed_despite_crashes(server, machine):
     info = {"deploy_iso": "http://127.0.0.1:9/agent.iso", "deploy_forces_oob_reboot": True}
     node = replace(server, driver_info={**server.driver_info, **info})
     node.driver.boot.boot_agent_next(node)

@@ -1,4 +1,4 @@
-"""Arguments of steps, and what they must look like."""
+"""Schemas of the arguments of steps."""
 
 import pytest
 
@@ -33,18 +33,18 @@ PAIRS = {
         ([{"name": "a", "level": 10}], "settings/0/level must be at most 9, not 10"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_place(value, wrong):
+def test_a_wrong_value_is_reported_with_its_path(value, wrong):
     assert wrong == mismatch(value, PAIRS, "settings")
 
 
-def test_one_of_a_few():
+def test_a_value_outside_of_an_enum_is_refused():
     schema = {"type": ["string", "null"], "enum": ["raid1", None]}
     assert None is mismatch("raid1", schema, "level")
     assert None is mismatch(None, schema, "level")
     assert "level must be one of raid1, None, not 'raid9'" == mismatch("raid9", schema, "level")
 
 
-def test_a_step_is_not_run_with_an_argument_that_it_cannot_use():
+def test_a_step_with_an_invalid_argument_is_not_run():
     node = target()
     step = {"step": "apply_configuration", "args": {"settings": [{"name": "boot"}]}}
     with pytest.raises(BadArgument, match=r"bios\.apply_configuration: settings/0 lacks value"):

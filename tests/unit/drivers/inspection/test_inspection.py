@@ -1,4 +1,4 @@
-"""Inspection by drivers: what hooks make of an inventory, and what a BMC tells."""
+"""Inspection by drivers: results of hooks, and inventories from BMCs."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def run(found, names, options=OPTIONS, ports=(), **plugin_data):
     return subject
 
 
-def test_everything_that_is_told_becomes_properties():
+def test_all_facts_of_an_inventory_become_properties():
     subject = run(inventory(), ALL)
     assert {
         "cpu_arch": "x86_64", "cpus": 8, "memory_mb": 4096, "local_gb": 99,
@@ -71,7 +71,7 @@ def test_everything_that_is_told_becomes_properties():
         ("disabled", "52:54:00:aa:00:01", ["eth0", "eth1", "eth2"]),
     ],
 )
-def test_interfaces_that_are_to_become_ports(add_ports, pxe, names):
+def test_the_setting_selects_the_interfaces_that_become_ports(add_ports, pxe, names):
     found = inventory(boot={"pxe_interface": pxe})
     subject = run(found, ["validate-interfaces"], with_inspector(add_ports=add_ports))
     assert names == list(subject.plugin_data["valid_interfaces"])
@@ -93,7 +93,7 @@ def test_ports_are_marked_and_those_with_a_vif_are_kept():
     assert [True] * 4 == [each["pxe_enabled"] for each in subject.ports]
 
 
-def test_a_physical_network_is_told_by_addresses():
+def test_a_physical_network_is_found_by_addresses():
     options = with_inspector(
         add_ports="all", physical_network_cidr_map=("192.0.2.0/24:one", "fd00::/64:two")
     )
@@ -101,7 +101,7 @@ def test_a_physical_network_is_told_by_addresses():
     assert ["two", "one", None] == [each.get("physical_network") for each in subject.ports]
 
 
-def test_the_switch_that_a_port_is_wired_to_is_told_by_lldp():
+def test_the_switch_of_a_port_is_read_from_lldp():
     found = inventory()
     found["interfaces"][2]["lldp"] = [[1, "04aabbccddeeff"], [2, "05" + b"Ethernet1/7".hex()],
                                       [5, b"tor-1".hex()], [2, "zz"], [0, ""], [9, "00"]]  # fmt: skip
@@ -115,8 +115,8 @@ def test_the_switch_that_a_port_is_wired_to_is_told_by_lldp():
     ] == [port.get("local_link_connection") for port in subject.ports]
 
 
-def test_everything_that_lldp_says_is_kept_by_its_name():
-    """A packet with a value of every kind, some of them twice, some cut off or nonsense."""
+def test_all_lldp_values_are_kept_by_name():
+    """The packet has values of every kind; some are repeated, truncated or invalid."""
     dot1, dot3 = "0080c2", "00120f"
     packet = [
         [1, "0501c0000201"], [2, "05" + b"Ethernet1/7".hex()], [3, "0078"], [4, b"uplink".hex()],
@@ -184,7 +184,7 @@ def test_pci_devices_become_capabilities_and_accelerators(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("pci_device_alias", "10de:1eb8", "vendor:product:name"),
         ("known_accelerators", "/nowhere.yaml", "cannot be read"),
@@ -192,11 +192,11 @@ def test_pci_devices_become_capabilities_and_accelerators(tmp_path):
         ("known_accelerators", "{here}/half.yaml", "lacks vendor_id or device_id"),
     ],
 )
-def test_settings_about_devices_are_checked_at_the_start(tmp_path, name, value, said):
+def test_device_files_of_settings_are_checked_at_start(tmp_path, name, value, message):
     (tmp_path / "none.yaml").write_text("[]")
     (tmp_path / "half.yaml").write_text("pci_devices: [{vendor_id: '8086'}]")
     variable = f"INGOT_INSPECTOR_{name.upper()}"
-    with pytest.raises(SettingsError, match=said) as caught:
+    with pytest.raises(SettingsError, match=message) as caught:
         settings.load({variable: value.format(here=tmp_path)})
     assert variable in str(caught.value)
 
@@ -213,7 +213,7 @@ def test_settings_about_devices_are_checked_at_the_start(tmp_path, name, value, 
         (None, True, None, None),
     ],
 )  # fmt: skip
-def test_what_hardware_detect_says_is_nested_for_rules(data, strict, extra, left):
+def test_facts_of_hardware_detect_are_nested_for_rules(data, strict, extra, left):
     told = {} if data is None else {"data": data}
     subject = run(
         inventory(), ["extra-hardware"], with_inspector(extra_hardware_strict=strict), **told
@@ -231,7 +231,7 @@ def test_what_hardware_detect_says_is_nested_for_rules(data, strict, extra, left
         (["a"], ["a", "b"], {"root_device": {"name": "/dev/sda"}}, {"name": "/dev/sda"}),
     ],
 )
-def test_the_disk_that_a_raid_has_become_is_the_root_device(before, serials, known, root):
+def test_the_new_disk_of_a_raid_is_the_root_device(before, serials, known, root):
     def disks(names):
         return {"disks": [{"serial": name} for name in names] + [{"name": "/dev/x"}]}
 
@@ -242,7 +242,7 @@ def test_the_disk_that_a_raid_has_become_is_the_root_device(before, serials, kno
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({"interfaces": []}, "no valid network interface"),
         ({"boot": {"pxe_interface": "52:54:00:aa:00:99"}}, r"add_ports = pxe: .* eth0"),
@@ -251,28 +251,28 @@ def test_the_disk_that_a_raid_has_become_is_the_root_device(before, serials, kno
         ({"disks": ["nonsense"]}, "hook root-device cannot read the inventory"),
     ],
 )
-def test_what_is_missing_fails_the_inspection(parts, said):
-    with pytest.raises(InspectionFailed, match=said):
+def test_a_missing_part_fails_the_inspection(parts, message):
+    with pytest.raises(InspectionFailed, match=message):
         run(inventory(**parts), [name for name in ALL if name != "cpus"])
 
 
-def test_what_the_ramdisk_says_went_wrong_fails_it():
+def test_an_error_reported_by_the_ramdisk_fails_the_inspection():
     with pytest.raises(InspectionFailed, match="no disk"):
         run(inventory(), ["ramdisk-error"], error="no disk")
 
 
-def test_the_disk_that_the_agent_chose_is_the_one_to_install_on():
+def test_local_gb_is_the_size_of_the_agents_root_disk():
     disk = {"size": 50 * GIB}
     assert 49 == run(inventory(), ["root-device"], root_disk=disk).node["properties"]["local_gb"]
     assert 0 == run(inventory(disks=[]), ["root-device"]).node["properties"]["local_gb"]
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [(("odd",), "no hook 'odd'"), (("ports", "validate-interfaces"), "needs validate-interfaces")],
 )
-def test_hooks_that_cannot_be_run_are_refused(names, said):
-    with pytest.raises(ValueError, match=said):
+def test_hooks_that_cannot_be_run_are_refused(names, message):
+    with pytest.raises(ValueError, match=message):
         hooks.check(names)
 
 
@@ -285,7 +285,7 @@ def simulator():
         yield simulator
 
 
-def test_a_bmc_tells_what_its_machine_is_made_of_while_that_is_off(simulator):
+def test_a_bmc_reports_the_hardware_of_a_machine_that_is_off(simulator):
     machine = simulator.machines[0]
     it = target(
         "redfish",

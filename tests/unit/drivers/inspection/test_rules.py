@@ -1,4 +1,4 @@
-"""The engine of inspection rules, as tables: what holds, what is done, what is refused."""
+"""The engine of inspection rules: tables of conditions, actions and refused rules."""
 
 import pytest
 
@@ -7,6 +7,7 @@ from drivers.core.target import Material
 from drivers.inspection import rules
 from drivers.inspection.subject import Subject
 from tests.support.web import Handler, serving
+from tests.unit.drivers.machines import OPTIONS
 
 PORT = "11111111-2222-4333-8444-555555555555"
 MATERIAL = Material(
@@ -29,7 +30,7 @@ INVENTORY = {
 
 @pytest.fixture
 def subject():
-    return Subject.of(MATERIAL, INVENTORY, {"data": {"one": 1}})
+    return Subject.of(MATERIAL, INVENTORY, {"data": {"one": 1}}, OPTIONS)
 
 
 def applied(subject, *actions, mask="always", **rule):
@@ -37,7 +38,7 @@ def applied(subject, *actions, mask="always", **rule):
 
 
 def holds(subject, **condition):
-    """Whether a condition holds: if so, the rule's action leaves a mark."""
+    """Evaluate a condition: if it holds, the rule's action sets a value."""
     mark = {"op": "set-plugin-data", "args": {"path": "mark", "value": True}}
     wrong = rules.problems({"conditions": [condition], "actions": [mark]})
     assert [] == wrong
@@ -58,6 +59,7 @@ def holds(subject, **condition):
         ("! eq", ["{inventory.cpu.count}", 8], False),
         ("lt", [2, "{inventory.cpu.count}", 10], True),
         ("lt", ["10", 9], False),
+        ("lt", [8, "{inventory.cpu.count}"], False),
         ("gt", ["{node.properties.cpus}", "7.5"], True),
         ("is-empty", {"value": "{inventory.missing}"}, True),
         ("is-empty", {"value": "{inventory.cpu}"}, False),
@@ -76,7 +78,7 @@ def holds(subject, **condition):
         ("is-false", {"value": "{node.retired}"}, True),
         ("is-false", {"value": "no"}, True),
         ("eq", ["{inventory.interfaces[0].name}", "eth0"], True),
-        ("eq", ["{node.__class__}", "{node.__class__}"], True),  # a text like any other
+        ("eq", ["{node.__class__}", "{node.__class__}"], True),  # plain text
         ("eq", ["{a brace", "{a brace"], True),
     ],
 )
@@ -88,7 +90,7 @@ def test_conditions(subject, op, args, expected):
     ("multiple", "expected"),
     [(None, True), ("any", True), ("all", False), ("first", False), ("last", True)],
 )
-def test_of_the_answers_of_a_loop_those_count_that_are_asked_for(subject, multiple, expected):
+def test_multiple_selects_how_the_results_of_a_loop_are_combined(subject, multiple, expected):
     condition = {
         "op": "eq",
         "args": {"values": ["{item}", "{inventory.cpu.count}"]},
@@ -137,7 +139,7 @@ def test_actions(subject, op, args, place, expected):
 
 
 @pytest.mark.parametrize(
-    ("op", "args", "said"),
+    ("op", "args", "message"),
     [
         ("fail", {"msg": "{inventory.cpu.count} are too few"}, "8 are too few"),
         ("set-attribute", ["/provision_state", "active"], "cannot be changed by rules"),
@@ -145,19 +147,19 @@ def test_actions(subject, op, args, place, expected):
         ("set-attribute", ["/retired", "maybe"], "retired cannot be 'maybe'"),
         ("set-attribute", ["/properties/cpus/x", 1], "properties/cpus/x is not an object"),
         ("extend-attribute", ["/properties/cpus", 1], "is not a list"),
-        ("set-port-attribute", ["nobody", "extra/a", 1], "has no port nobody"),
+        ("set-port-attribute", ["absent", "extra/a", 1], "has no port absent"),
         ("set-port-attribute", [PORT, "node_id", 1], "cannot be changed by rules"),
         ("log", ["x", "loudly"], "none of debug"),
         ("api-call", {"url": "http://127.0.0.1:1/", "retries": 0}, "api-call to"),
     ],
 )
-def test_an_action_that_cannot_be_done_fails_and_names_its_rule(subject, op, args, said):
+def test_an_action_that_fails_names_its_rule(subject, op, args, message):
     with pytest.raises(InspectionFailed, match="inspection rule the rule: ") as failed:
         applied(subject, {"op": op, "args": args}, description="the rule")
-    assert said in str(failed.value)
+    assert message in str(failed.value)
 
 
-def test_a_loop_does_an_action_for_each_item(subject):
+def test_a_loop_runs_an_action_for_each_item(subject):
     action = {
         "op": "set-attribute",
         "args": {"path": "{item[path]}", "value": "{item[value]}"},
@@ -170,7 +172,7 @@ def test_a_loop_does_an_action_for_each_item(subject):
     assert {"list": [1], "arch": "x86_64", "cpus": 8} == subject.node["extra"]
 
 
-def test_later_rules_see_what_earlier_ones_did_and_one_whose_conditions_fail_does_nothing(subject):
+def test_rules_see_the_changes_of_earlier_rules_and_run_only_if_their_conditions_hold(subject):
     def setting(path, value):
         return {"op": "set-attribute", "args": {"path": path, "value": value}}
 
@@ -192,14 +194,14 @@ def test_later_rules_see_what_earlier_ones_did_and_one_whose_conditions_fail_doe
         ("sensitive", True, "secret"), ("sensitive", False, "***"),
     ],
 )  # fmt: skip
-def test_secrets_are_hidden_from_rules_as_settings_say(subject, mask, sensitive, seen):
+def test_secrets_are_hidden_from_rules_by_setting(subject, mask, sensitive, seen):
     action = {"op": "set-plugin-data", "args": ["seen", "{inventory.password}"]}
     applied(subject, action, mask=mask, sensitive=sensitive)
     assert seen == subject.plugin_data["seen"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "each", "said"),
+    ("kind", "each", "message"),
     [
         ("conditions", {}, "op and args"),
         ("conditions", {"op": "odd", "args": []}, "none of eq, lt"),
@@ -215,14 +217,14 @@ def test_secrets_are_hidden_from_rules_as_settings_say(subject, mask, sensitive,
         ("actions", {"op": "fail", "args": ["x"], "multiple": "any"}, "multiple: unknown"),
     ],
 )
-def test_what_is_wrong_with_a_rule_is_said(kind, each, said):
+def test_an_invalid_rule_is_refused_with_the_reason(kind, each, message):
     (wrong,) = rules.problems({kind: [each]})
     assert wrong.startswith(f"{kind}/0: ")
-    assert said in wrong
+    assert message in wrong
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{}", "a list of rules"),
         ("- {}", "rule 0: an object with actions"),
@@ -232,12 +234,12 @@ def test_what_is_wrong_with_a_rule_is_said(kind, each, said):
         ("- [", "rules.yaml"),
     ],
 )
-def test_a_file_of_rules_that_is_wrong_is_refused(tmp_path, text, said):
+def test_an_invalid_file_of_rules_is_refused(tmp_path, text, message):
     path = tmp_path / "rules.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"rules\.yaml") as refused:
         rules.read(str(path))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_rules_of_a_file_may_have_any_priority_and_get_uuids(tmp_path):
@@ -247,7 +249,7 @@ def test_rules_of_a_file_may_have_any_priority_and_get_uuids(tmp_path):
     assert (-5, "00000000-0000-0000-0000-000000000000") == (rule["priority"], rule["uuid"])
 
 
-def test_an_api_call_is_made_with_its_headers_and_again_when_it_fails(subject):
+def test_an_api_call_has_its_headers_and_is_retried(subject):
     seen = []
 
     class Once(Handler):

@@ -1,7 +1,7 @@
 """
-A command to a BMC ends in an answer that can be stored or in a HardwareError, whatever it reads.
+Every command to a BMC ends with a storable answer or a HardwareError, also for malformed documents.
 
-Documents of the simulator lose parts, get values of wrong types, or lead in circles.
+Documents of the simulator lose properties, get values of wrong types, or link in circles.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.unit.drivers.documents import LocalBmc, sweep_of
 
 ISO = "http://images/agent.iso"
 GONE = object()
-#: What a property may turn into.
+#: Replacements of a property's value.
 VALUES = (
     None, True, 0, -1, 1.5, 10**30, float("inf"), "", "Absent", "x" * 100_000, "\x00\ud800",
     [], {}, [None], [[]], ["Pxe", 5], [{}], {"Members": None},
@@ -28,12 +28,12 @@ VALUES = (
     {"@odata.id": "/nowhere"}, {"@odata.id": "http://[bad"}, {"@odata.id": "ftp://there/x"},
     [{"@odata.id": ROOT}], [{"@odata.id": "/nowhere"}, 5],
 )  # fmt: skip
-#: What a document as a whole may turn into; bytes are sent as they are.
+#: Replacements of a whole document; bytes are sent unchanged.
 WHOLES = (None, b"", b"<html>", b"[" * 100_000, b"\xff\xfe", [], {}, 5, "x", [[{}]])
 
 
 def _settled(node, kind, step, **args):
-    """Run a step of an interface for a few calls."""
+    """Call a step of an interface a few times."""
     for _ in range(4):
         outcome = node.driver.by_kind[kind].run(node, step, args)
         if not isinstance(outcome, Wait):
@@ -99,7 +99,7 @@ def _raised(answer):
 
 
 def run(command, changes):
-    """Run a command against documents that were changed; what it raises is a HardwareError."""
+    """Run a command against changed documents; only a HardwareError may be raised."""
     with pytest.MonkeyPatch.context() as patch:
         bmc = LocalBmc(changes=changes).install(patch)
         node = bmc.node()
@@ -121,12 +121,12 @@ def run(command, changes):
 
 
 def assert_storable(value):
-    """JSON that both databases and all clients take: no NUL, no half characters, no huge number."""
+    """Assert JSON for both databases and all clients: no NUL, lone surrogate or huge number."""
     assert b"\\u0000" not in orjson.dumps(value)
 
 
 def pointers(value, at=()):
-    """Where something may be changed in a document."""
+    """Pointers to all values of a document."""
     children = value.items() if isinstance(value, dict) else enumerate(value)
     for key, child in children:
         yield (*at, key)
@@ -135,7 +135,7 @@ def pointers(value, at=()):
 
 
 def changed(pointer, value):
-    """A change of a document that puts a value at a place, or removes what is there."""
+    """Return a change that sets a value at a pointer, or removes the value there."""
 
     def change(document):
         document = deepcopy(document)
@@ -148,7 +148,7 @@ def changed(pointer, value):
             else:
                 inside[pointer[-1]] = value
         except (KeyError, IndexError, TypeError):
-            pass  # another change was there before
+            pass  # removed by an earlier change
         return document
 
     return change
@@ -159,7 +159,7 @@ def all_of(first, second):
 
 
 def changes_of(command):
-    """(path, change) for what a command reads."""
+    """Strategy of (path, change) for the documents that a command reads."""
     asked = run(command, {}).asked
     bmc = LocalBmc()
     known = bmc.documents()
@@ -179,7 +179,7 @@ def changes_of(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_malformed_documents_raise_nothing_but_hardware_errors(command):
+def test_malformed_documents_raise_only_hardware_errors(command):
     @settings(
         derandomize=True, database=None, deadline=None, max_examples=25,
         suppress_health_check=list(HealthCheck),

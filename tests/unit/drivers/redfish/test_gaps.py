@@ -39,7 +39,7 @@ def lights(node):
 
 
 def collection(bmc, path, **members):
-    """Has the BMC serve a collection of these documents."""
+    """Add a collection of these documents to the BMC."""
     at = path.replace("{id}", bmc.machine.uuid)
     bmc.more[path] = {
         "@odata.id": at, "Name": "c", "Members": [{"@odata.id": f"{at}/{each}"} for each in members],
@@ -51,7 +51,7 @@ def collection(bmc, path, **members):
     return {"@odata.id": at}
 
 
-def test_sockets_and_bays_that_are_absent_are_not_counted(bmc, node):
+def test_absent_sockets_and_bays_are_not_counted(bmc, node):
     whole = inspected(node)
     collection(
         bmc,
@@ -87,7 +87,7 @@ def test_sockets_and_bays_that_are_absent_are_not_counted(bmc, node):
         (f"{STORAGE}/Drives/1", having(CapacityBytes="much")),
     ],
 )
-def test_a_storage_part_that_is_missing_or_malformed_is_a_gap(bmc, node, caplog, path, change):
+def test_a_missing_or_malformed_storage_resource_is_skipped(bmc, node, caplog, path, change):
     bmc.changes[path] = change
     with caplog.at_level(logging.WARNING, "drivers.redfish"):
         found = inspected(node)
@@ -107,12 +107,12 @@ def test_a_collection_without_members_is_empty(bmc, node):
     assert 1 == len(inspected(node)["disks"])
 
 
-def test_a_chassis_that_is_missing_leaves_the_other_lights(bmc, node):
+def test_a_missing_chassis_leaves_the_other_indicators(bmc, node):
     bmc.changes[CHASSIS] = None
     assert {"system", "disk"} == {component for component, _ in lights(node)}
 
 
-def test_a_bmc_that_fails_meanwhile_is_no_gap(bmc, node, monkeypatch):
+def test_a_server_error_of_a_bmc_is_no_skipped_resource(bmc, node, monkeypatch):
     answer = bmc.answer
 
     def failing(method, path, headers, body=b""):
@@ -125,7 +125,7 @@ def test_a_bmc_that_fails_meanwhile_is_no_gap(bmc, node, monkeypatch):
         inspected(node)
 
 
-def test_to_read_the_power_state_again_is_one_request_whatever_else_was_read(bmc, node):
+def test_a_repeated_read_of_the_power_state_is_one_request(bmc, node):
     inspected(node)
     lights(node)
     node.driver.bios.cache_bios_settings(node)
@@ -151,7 +151,7 @@ def test_the_virtual_media_of_a_second_manager_are_found(bmc, node):
 
 
 @pytest.mark.parametrize("call", ["list", "attach", "detach", "boot"])
-def test_a_bmc_without_virtual_media_says_so(bmc, node, call):
+def test_a_bmc_without_virtual_media_is_named(bmc, node, call):
     bmc.changes[MANAGER] = without("VirtualMedia")
     management = node.driver.management
     calls = {
@@ -165,7 +165,7 @@ def test_a_bmc_without_virtual_media_says_so(bmc, node, call):
 
 
 @pytest.mark.parametrize("call", ["get_boot_device", "get_boot_mode"])
-def test_a_system_without_boot_settings_says_so(bmc, node, call):
+def test_a_system_without_boot_settings_is_named(bmc, node, call):
     bmc.changes[SYSTEM] = without("Boot")
     with pytest.raises(NotSupported, match="has no boot"):
         getattr(node.driver.management, call)(node)
@@ -174,7 +174,7 @@ def test_a_system_without_boot_settings_says_so(bmc, node, call):
 
 
 @pytest.mark.parametrize("change", [without("Actions"), having(Actions={})])
-def test_a_bmc_without_simple_update_says_so(bmc, node, change):
+def test_a_bmc_without_simple_update_is_named(bmc, node, change):
     bmc.changes[f"{ROOT}/UpdateService"] = change
     with (
         pytest.raises(NotSupported, match=r"SimpleUpdate|Actions"),
@@ -183,7 +183,7 @@ def test_a_bmc_without_simple_update_says_so(bmc, node, change):
         software.update(connection, "bios", "http://images/bios.bin")
 
 
-def test_a_bmc_without_an_update_service_says_so(bmc, node):
+def test_a_bmc_without_an_update_service_is_named(bmc, node):
     bmc.changes[ROOT] = without("UpdateService")
     with (
         pytest.raises(NotSupported, match="UpdateService"),
@@ -193,7 +193,7 @@ def test_a_bmc_without_an_update_service_says_so(bmc, node):
 
 
 def with_adapters(bmc):
-    """Two network adapters in the chassis; one has a serial number."""
+    """Add two network adapters to the chassis; one has a serial number."""
 
     def adapter(version, **more):
         return {
@@ -267,7 +267,7 @@ UNCLEAR = {"a": {"Name": "BIOS of board 1"}, "b": {"Name": "BIOS of board 2"}, "
         (UNCLEAR, "bmc", None),
     ],
 )
-def test_an_update_names_its_target_only_where_that_is_certain(
+def test_an_update_names_its_target_only_if_it_is_unambiguous(
     bmc, node, monkeypatch, entries, component, target
 ):
     def item(entry):
@@ -281,13 +281,11 @@ def test_an_update_names_its_target_only_where_that_is_certain(
     collection(bmc, INVENTORY, **{name: item(entry) for name, entry in entries.items()})
     _update(node, component)
     ordered = bmc.machine.log[-1]["detail"]["targets"]
-    unnamed = [f"{INVENTORY}/BMC"]  # what the simulated BMC takes an update without a target for
+    unnamed = [f"{INVENTORY}/BMC"]  # default target of the simulated BMC
     assert ([f"{INVENTORY}/{target}"] if target else unnamed) == ordered
 
 
-def test_an_update_whose_target_the_bmc_does_not_take_is_ordered_without_one(
-    bmc, node, monkeypatch
-):
+def test_an_update_whose_target_the_bmc_refuses_is_sent_without_one(bmc, node, monkeypatch):
     answer, tried = bmc.answer, []
 
     def choosy(method, path, headers, body=b""):
@@ -316,7 +314,7 @@ def _update(node, component):
         ("firmware", "update", True),
     ],
 )
-def test_out_of_band_steps_need_the_ramdisk_where_ironic_needs_it(node, kind, step, clean):
+def test_out_of_band_steps_need_the_ramdisk_as_in_ironic(node, kind, step, clean):
     def needs(flow):
         offered = node.driver.by_kind[kind].get_steps(node, flow)
         return {each.name: each.needs_ramdisk for each in offered}.get(step)
@@ -333,13 +331,13 @@ def test_verification_reads_boot_mode_secure_boot_and_vendor(bmc, node):
     } == node.reports  # fmt: skip
 
 
-def test_a_vendor_that_an_operator_has_set_stays(bmc):
+def test_a_vendor_set_by_an_operator_is_kept(bmc):
     node = bmc.node(properties={"vendor": "Ours"})
     node.driver.management.run(node, "cache_system_facts", {})
     assert "properties" not in node.reports
 
 
-def test_verification_goes_on_without_what_the_bmc_does_not_tell(bmc, node):
+def test_verification_continues_without_facts_that_the_bmc_does_not_report(bmc, node):
     bmc.changes |= {
         ROOT: without("Vendor"), SYSTEM: having(Boot=None), f"{SYSTEM}/SecureBoot": None,
     }  # fmt: skip
@@ -349,24 +347,24 @@ def test_verification_goes_on_without_what_the_bmc_does_not_tell(bmc, node):
 
 
 @pytest.mark.parametrize("state", [None, [], {}, 5, "Ajar"])
-def test_a_power_state_that_redfish_does_not_know_is_an_error_of_this_bmc_alone(bmc, node, state):
+def test_an_unknown_power_state_is_an_error_of_this_bmc_alone(bmc, node, state):
     bmc.changes[SYSTEM] = having(PowerState=state)
     assert isinstance(sweep_of(node), Unexpected)
 
 
-def test_a_sweep_reads_secure_boot_when_asked_to(bmc, node):
+def test_a_sweep_reads_secure_boot_on_request(bmc, node):
     assert "power off" == sweep_of(node, secure_boot=True)
     assert (False, 2) == (node.reports["secure_boot"], len(bmc.asked))
 
 
 @pytest.mark.parametrize("change", [None, having(SecureBootEnable="yes"), lambda _: []])
-def test_secure_boot_that_cannot_be_read_does_not_hide_the_power_state(bmc, node, change):
+def test_unreadable_secure_boot_does_not_hide_the_power_state(bmc, node, change):
     bmc.changes[f"{SYSTEM}/SecureBoot"] = change
     assert "power off" == sweep_of(node, secure_boot=True)
     assert "secure_boot" not in node.reports
 
 
-def test_an_error_is_cut_and_free_of_control_characters(bmc, node):
+def test_an_error_is_truncated_and_free_of_control_characters(bmc, node):
     bmc.changes[f"{SYSTEM}"] = lambda _: {"PowerState": "\x00" * 10**6}
     with pytest.raises((NotSupported, Refused, Unexpected)) as raised:
         node.driver.power.get_power_state(node)

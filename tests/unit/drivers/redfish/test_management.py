@@ -1,4 +1,4 @@
-"""What Redfish has beyond power and boot device, over HTTP to a simulated BMC."""
+"""Redfish features beyond power and boot device, over HTTP to a simulated BMC."""
 
 import time
 from dataclasses import replace
@@ -49,7 +49,7 @@ def orders(machine):
 
 
 def finish(node, kind, step, **args):
-    """Call a step until it is over; its outcome, and what it reported."""
+    """Call a step until it ends; return its outcome and its reports."""
     node = replace(node, reports={})
     for _ in range(200):
         outcome = node.driver.by_kind[kind].run(node, step, args)
@@ -57,7 +57,7 @@ def finish(node, kind, step, **args):
             return outcome, node.reports
         time.sleep(0.02)
         node = replace(node, progress=outcome.progress, reports={})
-    raise AssertionError(f"never over: {outcome}")
+    raise AssertionError(f"no end: {outcome}")
 
 
 def test_secure_boot_is_changed_once(node, management, machine):
@@ -113,7 +113,7 @@ def test_a_boot_mode_that_needs_a_restart_gets_one(node, machine, monkeypatch, l
         assert (Done(), {"boot_mode": "bios"}) == (looked, node.reports)
 
 
-def test_the_boot_mode_of_a_machine_that_is_off_is_left_to_its_next_start(
+def test_the_boot_mode_of_a_machine_that_is_off_takes_effect_at_its_next_start(
     node, management, machine, monkeypatch
 ):
     finish(node, "power", "power_off")
@@ -124,7 +124,7 @@ def test_the_boot_mode_of_a_machine_that_is_off_is_left_to_its_next_start(
 
 
 def later(node):
-    """The node at its next operation: what was reported is written down."""
+    """Return the node as its next operation gets it, with the reports recorded."""
     known = {**node.driver_internal_info, **node.reports.get("driver_internal_info", {})}
     return replace(node, driver_internal_info=known, reports={}, progress={})
 
@@ -140,7 +140,7 @@ def once(device, **more):
 
 @pytest.fixture
 def forgetful(fleet, node, machine):
-    """A machine that is off, whose BMC takes a boot device for one start only."""
+    """A machine that is off, whose BMC accepts a boot device for one start only."""
     finish(node, "power", "power_off")
     machine.boot_target, machine.boot_enabled = "None", "Disabled"
     fleet.set_faults(0, boot_once_only=True)
@@ -150,7 +150,7 @@ def forgetful(fleet, node, machine):
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["listed", "refused"])
-def test_a_persistent_boot_device_is_set_again_at_each_start_where_the_bmc_knows_only_once(
+def test_a_persistent_boot_device_is_set_again_at_each_start_if_the_bmc_accepts_only_once(
     fleet, node, management, forgetful, hidden
 ):
     fleet.set_faults(0, boot_choices_hidden=hidden)
@@ -178,7 +178,7 @@ def until_booted(machine):
     raise AssertionError(f"it is {machine.runs}")
 
 
-def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, forgetful):
+def test_a_boot_device_for_one_start_replaces_the_persistent_one(node, management, forgetful):
     management.set_boot_device(node, "disk", persistent=True)
     node = later(node)
     management.set_boot_device(node, "pxe")
@@ -190,7 +190,7 @@ def test_a_boot_device_for_one_start_ends_the_persistent_one(node, management, f
     assert [once("Hdd"), once("Pxe")] == boot_orders(forgetful)
 
 
-def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetful):
+def test_the_uefi_boot_url_is_set_again_with_its_device(node, forgetful):
     boot = load(HARDWARE_TYPES, ["redfish"]).types["redfish"]["boot"]["redfish-https"]
     boot.bmcs = node.driver.boot.bmcs
     boot.set_image(node, "http://images/live.iso", persistent=True)
@@ -202,7 +202,7 @@ def test_the_url_that_uefi_boots_from_is_set_again_with_its_device(node, forgetf
     assert [once("UefiHttp", HttpBootUri="http://images/live.iso")] * 2 == boot_orders(forgetful)
 
 
-def test_a_start_does_not_fail_for_a_boot_device_that_the_bmc_refuses(node, forgetful):
+def test_a_refused_boot_device_does_not_fail_the_start(node, forgetful):
     known = {"redfish_boot_device": "disk"}
     node = replace(node, driver_internal_info=known)
     with pytest.MonkeyPatch.context() as patch:
@@ -211,7 +211,7 @@ def test_a_start_does_not_fail_for_a_boot_device_that_the_bmc_refuses(node, forg
     assert ("On", []) == (forgetful.power, boot_orders(forgetful))
 
 
-def test_boot_settings_that_are_refused_in_post_are_tried_again(fleet, node, management, machine):
+def test_boot_settings_that_are_refused_in_post_are_retried(fleet, node, management, machine):
     fleet.set_faults(0, boot_fixed_in_post=True, boot_seconds=60)
     try:
         finish(node, "power", "reboot")
@@ -231,7 +231,7 @@ def test_an_nmi_is_injected(node, management, machine):
     assert "nmi" == orders(machine)[-1]
 
 
-def test_lights_of_system_chassis_and_drives_are_switched(node, management, machine):
+def test_indicators_of_system_chassis_and_drives_are_switched(node, management, machine):
     known = {(each["component"], each["name"]) for each in management.indicators(node)}
     assert {("system", "led"), ("chassis", "Chassis"), ("disk", "2")} <= known
     for component, name in (("system", "led"), ("disk", "2")):
@@ -253,7 +253,9 @@ def test_virtual_media_are_attached_once_shown_and_detached(node, management, ma
     shown = {each["image"]: each["media_types"] for each in management.virtual_media(node)}
     assert "CD" in shown["http://images/a.iso"]
     assert "USBStick" in shown["http://images/b.img"]
-    management.attach_virtual_media(node, "cdrom", "http://images/c.iso")  # it takes the place
+    management.attach_virtual_media(
+        node, "cdrom", "http://images/c.iso"
+    )  # it replaces the first medium
     assert "http://images/c.iso" == machine.media["Cd"]
     management.detach_virtual_media(node, ["disk"])
     assert {"Cd": "http://images/c.iso", "Floppy": ""} == machine.media
@@ -303,7 +305,7 @@ def test_subscriptions_are_created_shown_and_deleted(node, machine):
         {"Protocol": None},
     ],
 )
-def test_a_wrong_subscription_is_refused_by_its_argument_and_nothing_is_ordered(
+def test_a_wrong_subscription_is_refused_with_its_argument_and_nothing_is_sent(
     node, machine, wrong
 ):
     count = len(machine.log)
@@ -313,7 +315,7 @@ def test_a_wrong_subscription_is_refused_by_its_argument_and_nothing_is_ordered(
     assert count == len(machine.log)
 
 
-def test_bios_settings_are_read_with_what_the_registry_says(node):
+def test_bios_settings_are_read_with_the_facts_of_the_registry(node):
     outcome, reports = finish(node, "bios", "cache_bios_settings")
     found = {each["name"]: each for each in reports["bios_settings"]}
     assert Done() == outcome
@@ -325,7 +327,7 @@ def test_bios_settings_are_read_with_what_the_registry_says(node):
     assert 921600 == found["SerialBaudRate"]["upper_bound"]
 
 
-def test_bios_settings_take_effect_by_a_restart_and_only_when_they_differ(node, machine):
+def test_bios_settings_are_applied_by_a_restart_only_if_they_differ(node, machine):
     wanted = [{"name": "NumLock", "value": "Off"}, {"name": "SerialBaudRate", "value": 9600}]
     outcome, reports = finish(node, "bios", "apply_configuration", settings=wanted)
     assert Done() == outcome
@@ -343,14 +345,14 @@ def test_bios_settings_take_effect_by_a_restart_and_only_when_they_differ(node, 
     assert "On" == machine.bios["NumLock"]
 
 
-def test_an_unknown_bios_setting_is_named_and_nothing_is_ordered(node, machine):
+def test_an_unknown_bios_setting_is_named_and_nothing_is_sent(node, machine):
     count = len(orders(machine))
     with pytest.raises(InvalidDriverInfo, match="Turbo"):
         finish(node, "bios", "apply_configuration", settings=[{"name": "Turbo", "value": 1}])
     assert count == len(orders(machine))
 
 
-def test_firmware_is_updated_one_after_the_other(node, machine):
+def test_firmware_updates_run_one_after_the_other(node, machine):
     _, reports = finish(node, "firmware", "cache_firmware_components")
     assert {"bios": "1.0.0", "bmc": "2.10"} == {
         each["component"]: each["current_version"] for each in reports["firmware"]
@@ -371,7 +373,7 @@ TIMES = ("silent_since", "updated_at")
 BMC_UPDATE = [{"component": "bmc", "url": "http://images/2.30.bin"}]
 
 
-def test_an_updated_bmc_is_back_when_it_has_answered_three_times_in_a_row(node, monkeypatch):
+def test_an_updated_bmc_is_ready_after_three_consecutive_answers(node, monkeypatch):
     firmware, outcome, looks = node.driver.firmware, None, []
     answers = iter([True, True, False, True, True, True])
 
@@ -394,7 +396,7 @@ def test_an_updated_bmc_is_back_when_it_has_answered_three_times_in_a_row(node, 
         ({"number": 1, "good": 2, "updated_at": -481}, "the BMC does not answer correctly since"),
     ],
 )
-def test_a_bmc_that_does_not_come_back_from_its_update_is_given_up(fleet, node, progress, reason):
+def test_a_bmc_that_does_not_return_from_its_update_fails_the_step(fleet, node, progress, reason):
     """The times in `progress` are seconds from now."""
     now = time.time()
     progress = {name: now + each if name in TIMES else each for name, each in progress.items()}
@@ -419,7 +421,7 @@ def test_a_wrong_firmware_update_is_refused_at_once(node, setting):
         finish(node, "firmware", "update", settings=[setting])
 
 
-def test_a_change_in_a_flow_with_an_agent_boots_it_anew_and_waits_for_it(node, machine):
+def test_a_change_in_a_flow_with_an_agent_boots_it_again_and_waits_for_it(node, machine):
     agent = replace(node.agent, url="http://agent")
     settings = [{"name": "NumLock", "value": "Off"}]
     step = node.driver.bios.apply_configuration

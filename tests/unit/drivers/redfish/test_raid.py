@@ -1,4 +1,4 @@
-"""RAID by the BMC: which drives are chosen, and what is ordered of a simulated BMC."""
+"""RAID by the BMC: choice of drives, and commands to a simulated BMC."""
 
 import time
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.unit.drivers.machines import target
 GIB = 2**30
 
 
-# Which drives
+# Choice of drives
 
 
 def controller(name="A", raids=None, volumes=(), **groups):
@@ -80,11 +80,11 @@ MIXED = controller(hdd_sas_500="a b c d", ssd_sas_200="e f g h", ssd_sata_100="i
         ),
     ],
 )
-def test_a_logical_disk_gets_the_fewest_and_smallest_drives_that_suit(disks, choice):
+def test_a_logical_disk_gets_the_fewest_and_smallest_suitable_drives(disks, choice):
     assert choice == chosen(disks, MIXED)
 
 
-def test_drives_of_a_volume_are_not_taken_unless_they_are_shared():
+def test_drives_of_a_volume_are_not_used_unless_they_are_shared():
     mirror = Volume("/v", "v", "v", "RAID1", 60 * GIB, frozenset({"/A/a", "/A/b"}))
     there = controller(hdd_sas_100="a b c d", volumes=[mirror])
     assert ["A c d"] == chosen([disk()], there)
@@ -94,7 +94,7 @@ def test_drives_of_a_volume_are_not_taken_unless_they_are_shared():
         chosen([disk(physical_disks=["a", "c"])], there)
 
 
-def test_a_volume_lies_on_one_controller_that_has_its_level():
+def test_a_volume_is_on_one_controller_that_supports_its_level():
     two = controller("A", ["RAID0"], hdd_sas_100="a b"), controller("B", hdd_sas_200="a b")
     assert ["B a b"] == chosen([disk()], *two)
     assert ["A a"] == chosen([disk("0")], *two)
@@ -116,12 +116,12 @@ def test_a_volume_lies_on_one_controller_that_has_its_level():
         ),
     ],
 )
-def test_what_no_drives_suit_is_refused_by_its_field(wanted, complaint):
+def test_a_logical_disk_without_suitable_drives_is_refused_with_its_field(wanted, complaint):
     with pytest.raises(BadArgument, match=f"^{complaint}"):
         chosen([wanted], MIXED)
 
 
-# What is ordered
+# Commands to the BMC
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +159,9 @@ def wants(node, *disks):
 
 def finish(node, step, *, deaths=False, **args):
     """
-    Call a step until it is over; its outcome, and all that it reported.
+    Call a step until it ends; return its outcome and all its reports.
 
-    deaths: each time a conductor dies first, and what it did is lost.
+    deaths: before each call, another one crashes, and its outcome is lost.
     """
     reports = {}
     for _ in range(300):
@@ -174,7 +174,7 @@ def finish(node, step, *, deaths=False, **args):
             return outcome, reports
         time.sleep(0.01)
         node = replace(node, progress=outcome.progress, reports={})
-    raise AssertionError(f"never over: {outcome}")
+    raise AssertionError(f"no end: {outcome}")
 
 
 def ordered(machine, what):
@@ -190,7 +190,7 @@ def volumes(machine):
 
 MIRROR = disk("1", 100, is_root_volume=True, volume_name="root")
 STRIPES = disk("0", "MAX", number_of_physical_disks=2)
-#: How the BMC does it: at once, by a task, or by a task that the next start begins.
+#: How the BMC applies a change: at once, by a task, or by a task that the next start begins.
 PACES = {
     "at once": {},
     "task": {"task_seconds": 0.05},
@@ -200,9 +200,7 @@ PACES = {
 
 @pytest.mark.parametrize("deaths", [False, True], ids=["alive", "deaths"])
 @pytest.mark.parametrize("pace", PACES.values(), ids=PACES.keys())
-def test_volumes_are_created_and_deleted_once_even_when_conductors_die(
-    fleet, machine, node, pace, deaths
-):
+def test_volumes_are_created_and_deleted_once_despite_crashes(fleet, machine, node, pace, deaths):
     fleet.set_faults(0, **pace)
     outcome, reports = finish(wants(node, MIRROR, STRIPES), "create_configuration", deaths=deaths)
     assert Done() == outcome
@@ -218,7 +216,7 @@ def test_volumes_are_created_and_deleted_once_even_when_conductors_die(
     assert (2, {}) == (len(ordered(machine, "delete volume")), machine.volumes)
 
 
-def test_a_machine_is_restarted_only_for_a_bmc_that_needs_it(fleet, machine, node):
+def test_a_machine_is_restarted_only_if_the_bmc_needs_it(fleet, machine, node):
     finish(wants(node, MIRROR), "create_configuration")
     assert [] == ordered(machine, "power off") + ordered(machine, "power on")
     fleet.set_faults(0, volumes_on_reset=True)
@@ -227,7 +225,7 @@ def test_a_machine_is_restarted_only_for_a_bmc_that_needs_it(fleet, machine, nod
     assert ["On"] == ordered(machine, "power on")
 
 
-def test_a_volume_that_names_no_size_is_left_to_the_controller(machine, node):
+def test_the_size_of_a_volume_is_optional(machine, node):
     finish(wants(node, STRIPES), "create_configuration")
     (body,) = ordered(machine, "create volume")
     assert "CapacityBytes" not in body
@@ -235,9 +233,7 @@ def test_a_volume_that_names_no_size_is_left_to_the_controller(machine, node):
 
 
 @pytest.mark.parametrize("pace", PACES.values(), ids=PACES.keys())
-def test_a_bmc_that_does_not_show_the_raid_type_of_a_new_volume_is_believed(
-    fleet, machine, node, pace, monkeypatch
-):
+def test_a_new_volume_without_a_raid_type_is_accepted(fleet, machine, node, pace, monkeypatch):
     fleet.set_faults(0, **pace)
 
     def read(bmc):
@@ -257,7 +253,7 @@ def test_a_bmc_that_does_not_show_the_raid_type_of_a_new_volume_is_believed(
         ({"create_root_volume": False, "create_nonroot_volumes": False}, None),
     ],
 )
-def test_the_root_volume_or_the_others_may_be_left_out(machine, node, args, built):
+def test_the_root_volume_or_the_others_may_be_omitted(machine, node, args, built):
     node = wants(node, MIRROR, STRIPES)
     if built is None:
         with pytest.raises(BadArgument, match="create_root_volume"):
@@ -267,7 +263,7 @@ def test_the_root_volume_or_the_others_may_be_left_out(machine, node, args, buil
         assert built == [each[0] for each in volumes(machine)]
 
 
-def test_volumes_that_are_there_take_their_drives_unless_they_are_to_be_deleted(machine, node):
+def test_existing_volumes_occupy_their_drives_unless_they_are_deleted(machine, node):
     node = wants(node, disk("5", 200, number_of_physical_disks=4))
     assert Done() == finish(node, "create_configuration")[0]
     first = set(machine.volumes)
@@ -301,7 +297,7 @@ def test_a_configuration_is_applied_and_becomes_the_target(machine, node):
     assert [("RAID1", 100, 2)] == volumes(machine)
 
 
-def test_a_task_that_fails_ends_the_step_with_the_words_of_the_bmc(fleet, machine, node):
+def test_a_failed_task_ends_the_step_with_the_message_of_the_bmc(fleet, machine, node):
     fleet.set_faults(0, task_fails="the battery is empty")
     with pytest.raises(Refused, match="the battery is empty"):
         finish(wants(node, MIRROR), "create_configuration")
@@ -320,7 +316,7 @@ def test_a_task_that_fails_ends_the_step_with_the_words_of_the_bmc(fleet, machin
         ({"raid_level": "6+0", "number_of_physical_disks": 9}, "number_of_physical_disks: RAID60"),
     ],
 )
-def test_what_no_bmc_can_be_asked_for_is_no_target(machine, node, wrong, complaint):
+def test_an_invalid_target_is_refused(machine, node, wrong, complaint):
     config = {"logical_disks": [disk(), {**disk(), **wrong}]}
     with pytest.raises(InvalidDriverInfo, match=f"^logical_disks/1/{complaint}"):
         node.driver.raid.validate_raid_config(node, config)
@@ -329,12 +325,12 @@ def test_what_no_bmc_can_be_asked_for_is_no_target(machine, node, wrong, complai
     assert {} == machine.volumes
 
 
-def test_a_node_without_a_target_is_told_so(node):
+def test_a_node_without_a_target_is_refused(node):
     with pytest.raises(InvalidDriverInfo, match="target_raid_config"):
         finish(node, "create_configuration")
 
 
-def test_the_steps_need_no_ramdisk_and_no_flow_runs_them_unasked(node):
+def test_the_steps_need_no_ramdisk_and_run_only_on_request(node):
     found = {
         flow: {
             step.name: (step.needs_ramdisk, step.priorities[flow], step.abortable)

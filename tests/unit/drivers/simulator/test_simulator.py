@@ -1,4 +1,4 @@
-"""The simulator, as its clients see it: sushy for the BMC, a small service for the agent."""
+"""The simulator through its clients: sushy for the BMC, a small service for the agent."""
 
 import asyncio
 import hashlib
@@ -59,7 +59,7 @@ class Service(Handler):
 def service():
     facts = {"lookups": [], "heartbeats": [], "inspections": []}
     facts |= {"token": TOKEN, "heartbeat_timeout": 300}
-    # lookup_answers: statuses given before the lookup succeeds
+    # lookup_answers: statuses of the lookups before the first success
     with serving(Service, lookup_answers=[], **facts) as server:
         yield server
 
@@ -76,13 +76,13 @@ def bmc(sim):
 
 
 def connect(machine):
-    """sushy without a session: it would end it from whatever thread collects the garbage."""
+    """Connect sushy without a session, which it would end from the garbage collector's thread."""
     login = sushy.auth.BasicAuth("admin", "admin")
     return sushy.Sushy(machine.redfish_address, auth=login, server_side_retries=0)
 
 
 class Orders:
-    """Gives orders to the agent of a machine, as the service does."""
+    """Send commands to the agent of a machine, as the service does."""
 
     def __init__(self, url, token=TOKEN):
         self.url, self.token = url, token
@@ -115,7 +115,7 @@ class Orders:
 
 
 def boot_agent(sim, service, machine):
-    """Insert the agent's medium, switch on, and wait for the first heartbeat."""
+    """Insert the agent's medium, power on, and wait for the first heartbeat."""
     system = connect(machine).get_system()
     for device in system.managers[0].virtual_media.get_members():
         if device.identity == "Cd":
@@ -134,7 +134,7 @@ def what(machine, kind):
 # The BMC
 
 
-def test_power_orders_of_sushy_take_effect_and_are_logged(sim, bmc):
+def test_power_commands_of_sushy_take_effect_and_are_logged(sim, bmc):
     machine, system = sim.machines[0], bmc.get_system(sim.machines[0].system_id)
     assert sushy.PowerState.OFF == system.power_state
     system.reset_system(sushy.ResetType.ON)
@@ -151,7 +151,7 @@ def test_power_orders_of_sushy_take_effect_and_are_logged(sim, bmc):
     assert 409 == refused.value.status_code
 
 
-def test_a_machine_without_a_system_does_not_hear_a_soft_power_off(sim, bmc):
+def test_a_machine_without_a_system_ignores_a_soft_power_off(sim, bmc):
     machine, system = sim.machines[0], bmc.get_system()
     system.reset_system(sushy.ResetType.ON)
     until(lambda: machine.runs == "no bootable device")
@@ -159,7 +159,7 @@ def test_a_machine_without_a_system_does_not_hear_a_soft_power_off(sim, bmc):
     assert "On" == machine.power
 
 
-def test_the_power_state_changes_after_the_time_that_it_takes(sim, bmc):
+def test_the_power_state_changes_after_its_delay(sim, bmc):
     system = bmc.get_system()
     sim.set_faults(0, power_on_seconds=0.1)
     started = time.monotonic()
@@ -170,7 +170,7 @@ def test_the_power_state_changes_after_the_time_that_it_takes(sim, bmc):
     assert time.monotonic() - started >= 0.1
 
 
-def test_an_order_replaces_one_that_is_still_under_way(sim, bmc):
+def test_a_command_replaces_one_that_is_still_running(sim, bmc):
     machine, system = sim.machines[0], bmc.get_system()
     sim.set_faults(0, power_on_seconds=0.1)
     system.reset_system(sushy.ResetType.ON)
@@ -182,13 +182,13 @@ def test_an_order_replaces_one_that_is_still_under_way(sim, bmc):
     assert time.monotonic() - started >= 0.3
 
 
-def test_a_stuck_power_accepts_orders_and_does_nothing(sim, bmc):
+def test_a_stuck_power_accepts_commands_and_does_nothing(sim, bmc):
     sim.set_faults(0, power_stuck=True)
     bmc.get_system().reset_system(sushy.ResetType.ON)
     assert "Off" == sim.machines[0].power
 
 
-def test_boot_settings_are_kept_and_a_one_time_override_is_used_up(sim, bmc):
+def test_boot_settings_are_kept_and_a_one_time_override_is_cleared_by_its_use(sim, bmc):
     machine, system = sim.machines[0], bmc.get_system()
     system.set_system_boot_options(
         sushy.BootSource.UEFI_HTTP,
@@ -216,7 +216,7 @@ def test_boot_settings_are_kept_and_a_one_time_override_is_used_up(sim, bmc):
     assert sushy.BootSourceOverrideMode.LEGACY == system.boot.mode
 
 
-def test_virtual_media_takes_one_medium_at_a_time(sim, bmc):
+def test_virtual_media_accepts_one_medium_at_a_time(sim, bmc):
     media_of = {each.identity: each for each in bmc.get_manager().virtual_media.get_members()}
     drive = media_of["Cd"]
     drive.insert_media("http://127.0.0.1:1/a.iso")
@@ -305,7 +305,7 @@ def test_a_firmware_update_is_a_task_and_changes_the_version(sim, bmc):
     assert "bios-9" == part.version
 
 
-def test_only_who_knows_the_password_gets_in(sim):
+def test_wrong_credentials_are_refused(sim):
     machine = sim.machines[0]
     url = f"{machine.redfish_address}{machine.system_id}"
     assert 401 == requests.get(url, timeout=5).status_code
@@ -315,7 +315,7 @@ def test_only_who_knows_the_password_gets_in(sim):
         sushy.Sushy(machine.redfish_address, "admin", "wrong").get_system()
 
 
-def test_a_session_is_opened_renewed_when_the_bmc_forgot_it_and_closed(sim):
+def test_a_session_is_opened_renewed_when_the_bmc_has_lost_it_and_closed(sim):
     machine = sim.machines[0]
     client = sushy.Sushy(machine.redfish_address, "admin", "admin")
     first = dict(machine.sessions)
@@ -328,12 +328,12 @@ def test_a_session_is_opened_renewed_when_the_bmc_forgot_it_and_closed(sim):
     assert {} == machine.sessions
 
 
-def test_a_machine_does_not_know_the_system_of_another(sim, bmc):
+def test_a_machine_does_not_serve_the_system_of_another(sim, bmc):
     with pytest.raises(sushy.exceptions.ResourceNotFoundError):
         bmc.get_system(sim.machines[1].system_id)
 
 
-def test_the_same_seed_makes_the_same_machines_and_the_same_errors():
+def test_equal_seeds_give_equal_machines_and_errors():
     def errors(seed):
         with running(machines=1, seed=seed, error_rate=0.5) as simulator:
             machine = simulator.machines[0]
@@ -346,7 +346,7 @@ def test_the_same_seed_makes_the_same_machines_and_the_same_errors():
     assert first[0] != errors(8)[0]
 
 
-def test_a_dead_bmc_cuts_connections_and_a_silent_one_never_answers(sim):
+def test_a_dead_bmc_closes_connections_and_a_silent_one_never_answers(sim):
     url = f"{sim.machines[0].redfish_address}/redfish/v1/"
     sim.set_faults(0, bmc_dead=True)
     with pytest.raises(requests.ConnectionError):
@@ -410,7 +410,7 @@ def test_a_machine_is_cleaned_deployed_and_boots_its_instance(sim, service):
     assert "execute_deploy_step deploy.write_image" in story
 
 
-def test_the_agent_takes_commands_only_with_its_token(sim, service):
+def test_the_agent_accepts_commands_only_with_its_token(sim, service):
     orders = boot_agent(sim, service, sim.machines[0])
     for token in ("", "x" * 43):
         assert 401 == Orders(orders.url, token).send("standby.sync").status_code
@@ -418,7 +418,7 @@ def test_the_agent_takes_commands_only_with_its_token(sim, service):
     assert 401 == requests.get(f"{orders.url}/v1/commands/", timeout=5).status_code
 
 
-def test_a_token_that_was_given_to_another_is_fatal_unless_the_medium_had_one(sim, service):
+def test_a_token_of_another_agent_is_fatal_unless_the_medium_has_one(sim, service):
     service.token = "******"
     machine, other = sim.machines[:2]
     for each, more in ((machine, ""), (other, f"&ipa-agent-token={TOKEN}")):
@@ -431,13 +431,13 @@ def test_a_token_that_was_given_to_another_is_fatal_unless_the_medium_had_one(si
     assert {other.redfish_address} == {beat[2]["callback_url"] for beat in service.heartbeats}
 
 
-def test_a_lookup_is_tried_again_after_conflicts_and_errors(sim, service):
+def test_a_lookup_is_retried_after_conflicts_and_errors(sim, service):
     service.lookup_answers = [409, 500, 404]
     boot_agent(sim, service, sim.machines[0])
     assert [] == service.lookup_answers
 
 
-def test_one_command_at_a_time_and_a_heartbeat_when_it_ends(sim, service):
+def test_the_agent_runs_one_command_at_a_time_and_sends_a_heartbeat_at_its_end(sim, service):
     sim.set_faults(None, step_seconds={"erase_devices": 0.15})
     orders = boot_agent(sim, service, sim.machines[0])
     beats = len(service.heartbeats)
@@ -450,7 +450,7 @@ def test_one_command_at_a_time_and_a_heartbeat_when_it_ends(sim, service):
     assert "SUCCEEDED" == orders.last()["command_status"]
 
 
-def test_heartbeats_keep_their_distance_and_stop_when_told_to(sim, service):
+def test_heartbeats_keep_their_interval_and_stop_on_command(sim, service):
     sim.set_faults(0, heartbeat_gap=0.2)
     orders = boot_agent(sim, service, sim.machines[0])
     began = time.monotonic()
@@ -464,14 +464,14 @@ def test_heartbeats_keep_their_distance_and_stop_when_told_to(sim, service):
     sim.set_faults(1, heartbeats_stop=True)
     until(lambda: "idle" == sim.machines[1].agent)
     orders = Orders(sim.machines[1].redfish_address)
-    orders.step("clean", "deploy.erase_devices")  # whose end would force a heartbeat
+    orders.step("clean", "deploy.erase_devices")  # its end would force a heartbeat
     heard = len(service.heartbeats)
     for _ in range(20):
         orders.last()
     assert len(service.heartbeats) <= heard + 1
 
 
-def test_commands_that_make_no_sense_are_refused(sim, service):
+def test_invalid_commands_are_refused(sim, service):
     orders = boot_agent(sim, service, sim.machines[0])
     assert 400 == orders.send("nonsense").status_code
     assert 400 == orders.send("standby.nope").status_code
@@ -480,7 +480,7 @@ def test_commands_that_make_no_sense_are_refused(sim, service):
     assert 308 == redirect.status_code
 
 
-def test_a_step_fails_when_told_to_or_when_the_image_or_version_is_wrong(sim, service):
+def test_a_step_fails_by_an_injected_fault_or_a_wrong_image_or_version(sim, service):
     orders = boot_agent(sim, service, sim.machines[0])
     sim.set_faults(0, step_fails={"deploy.erase_devices": "the disk is on fire"})
     failed = orders.step("clean", "deploy.erase_devices")
@@ -498,7 +498,7 @@ def test_a_step_fails_when_told_to_or_when_the_image_or_version_is_wrong(sim, se
     assert "CLEAN_VERSION_MISMATCH" == mismatch["command_status"]
 
 
-def test_an_agent_that_dies_in_a_step_comes_back_with_the_next_boot(sim, service):
+def test_an_agent_that_dies_in_a_step_returns_with_the_next_boot(sim, service):
     machine = sim.machines[0]
     sim.set_faults(0, agent_dies="deploy.erase_devices")
     orders = boot_agent(sim, service, machine)
@@ -521,6 +521,33 @@ def test_steps_can_be_added_and_changed(sim, service):
     found = [each for each in offered["generic_hardware_manager"] if each["step"] == "flash"]
     assert [(50, True)] == [(each["priority"], each["reboot_requested"]) for each in found]
     assert "SUCCEEDED" == orders.step("clean", "bios.flash")["command_status"]
+
+
+def test_the_raid_step_of_a_deployment_lists_its_arguments_and_applies_them(sim, service):
+    machine = sim.machines[0]
+    sim.set_faults(0, step_seconds=0)
+    orders = boot_agent(sim, service, machine)
+    listed = orders.run("deploy.get_deploy_steps")["command_result"]["deploy_steps"]
+    (apply,) = [
+        each for each in listed["generic_hardware_manager"] if "apply_configuration" == each["step"]
+    ]
+    assert {"raid_config": True, "delete_existing": False} == {
+        name: arg["required"] for name, arg in apply["argsinfo"].items()
+    }
+    first, second = ({"size_gb": size, "raid_level": "1"} for size in (10, "MAX"))
+    for disk, kept, built in (
+        (first, {}, [first]),
+        (second, {"delete_existing": False}, [first, second]),
+        (second, {}, [second]),
+    ):
+        wanted = {"logical_disks": [disk]}
+        done = orders.step("deploy", "raid.apply_configuration", raid_config=wanted, **kept)
+        assert {"logical_disks": built} == done["command_result"]["deploy_result"]
+        assert built == machine.raid == machine.describe()["raid"]
+    failed = orders.step("deploy", "raid.apply_configuration")
+    assert "raid_config has no logical_disks" in str(failed["command_error"])
+    orders.step("clean", "raid.delete_configuration")
+    assert [] == machine.raid
 
 
 def test_rescue_and_lockdown_end_the_agents_api(sim, service):
@@ -548,7 +575,7 @@ def test_the_network_boots_the_agent_and_it_reports_its_inventory(service):
         assert ["node-1"] == service.lookups[0][1]["node_uuid"]
 
 
-def test_an_agent_that_never_boots_is_never_heard_of(sim, service):
+def test_an_agent_that_never_boots_sends_nothing(sim, service):
     machine = sim.machines[0]
     sim.set_faults(0, agent_never_boots=True)
     machine.media["Cd"], machine.boot_target = sim.medium(service.url), "Cd"
@@ -579,7 +606,7 @@ def test_an_agent_runs_without_a_simulated_machine(service):
 # Media, faults, control
 
 
-def test_parameters_are_found_wherever_they_lie_in_an_image(sim, tmp_path):
+def test_parameters_are_found_anywhere_in_an_image(sim, tmp_path):
     line = b" ipa-api-url=http://192.0.2.1:6385/ ipa-insecure=1\n"
     for offset in (0, media.CHUNK - 10, media.CHUNK - len(line) + 2, 2 * media.CHUNK):
         image = tmp_path / "image"
@@ -624,7 +651,7 @@ def test_the_defaults_of_a_fault_are_those_of_the_real_agent():
     assert (5.0, 1.0) == (Faults().heartbeat_gap, Faults().retry_factor)
 
 
-def test_the_program_says_when_it_is_ready_and_stops_on_sigterm(tmp_path):
+def test_the_program_reports_when_it_is_ready_and_stops_on_sigterm(tmp_path):
     ready = tmp_path / "ready.json"
     command = [sys.executable, "-m", "drivers.simulator", "--machines", "2"]
     command += ["--ready-file", str(ready), "--set", "latency=0.01"]

@@ -1,4 +1,4 @@
-"""Who was out of touch with the database itself must not call others dead."""
+"""A process that lost contact with the database itself declares no conductor dead."""
 
 import pytest
 
@@ -27,10 +27,10 @@ def contact(clock):
 
 def made_after(contact, clock, seconds):
     clock.time += seconds
-    return contact.made()
+    return contact.record()
 
 
-def test_a_process_that_has_just_begun_has_to_wait_for_a_whole_timeout(contact, clock):
+def test_a_new_process_waits_for_a_whole_timeout(contact, clock):
     assert [False] * 7 + [True] * 3 == [made_after(contact, clock, 2) for _ in range(10)]
 
 
@@ -39,9 +39,9 @@ def test_short_gaps_do_not_matter(contact, clock):
     assert made_after(contact, clock, TIMEOUT)
 
 
-def test_after_a_gap_longer_than_the_timeout_the_wait_begins_anew(contact, clock):
+def test_after_a_gap_longer_than_the_timeout_the_wait_starts_again(contact, clock):
     made_after(contact, clock, TIMEOUT)
-    assert contact.made()
+    assert contact.record()
     assert not made_after(contact, clock, TIMEOUT + 0.1)
     assert not made_after(contact, clock, TIMEOUT - 0.1)
     assert made_after(contact, clock, 0.1)

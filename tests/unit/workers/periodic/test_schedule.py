@@ -1,12 +1,57 @@
-"""Periodic work that takes longer than its period."""
+"""The rows of the periodic tasks, and tasks that take longer than their period."""
 
 import threading
 
+import pytest
+
+from app.broker import queue
+from app.broker.redis_broker import client
+from app.config.settings import load
+from app.runtime import make
 from tests.support.fleet import until
-from workers.periodic.schedule import _at_most
+from workers.periodic import schedule
+from workers.periodic.schedule import FAN_OUT, PERIODIC, Periodic, _at_most
+
+NOWHERE = {"INGOT_BROKER_URL": "redis://127.0.0.1:1"}
 
 
-def test_what_is_still_being_done_is_not_begun_again():
+@pytest.fixture
+def registered(tmp_path):
+    """The names of the tasks of a conductor's control process."""
+    settings = load({**NOWHERE, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path / 'ingot.db'}"})
+    application = queue.celery(settings)
+    runtime = make(settings, lambda _: True)
+    schedule.register_tasks(application, runtime, "c-1", client(settings.broker.url, 1))
+    yield set(application.tasks)
+    runtime.engine.dispose()
+    application.close()
+
+
+def test_each_row_of_the_periodic_tasks_is_registered_and_scheduled(registered):
+    names = [each.name for each in PERIODIC]
+    assert len(set(names)) == len(names)
+    assert {FAN_OUT, *names} <= registered
+    every = {"INGOT_PXE_BOOT_RETRY_TIMEOUT": "60", "INGOT_DATABASE_SECRETS_KEY": "a key"}
+    entries = schedule.schedule(load(every)).values()
+    assert names == [[entry["task"], *entry["args"]][-1] for entry in entries]
+
+
+@pytest.mark.parametrize(("each_conductor", "task"), [(True, FAN_OUT), (False, "ingot.blink")])
+def test_a_task_of_each_conductor_is_scheduled_as_a_fan_out(monkeypatch, each_conductor, task):
+    row = Periodic("ingot.blink", lambda _: None, lambda _: 7.0, each_conductor=each_conductor)
+    monkeypatch.setattr(schedule, "PERIODIC", (row,))
+    (entry,) = schedule.schedule(load({})).values()
+    assert (task, 7.0) == (entry["task"], entry["schedule"])
+    assert (("ingot.blink",) if each_conductor else ()) == entry["args"]
+
+
+def test_a_period_of_0_disables_its_task_alone():
+    every = set(schedule.schedule(load({})))
+    some = set(schedule.schedule(load({"INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "0"})))
+    assert {"ingot.fan_out.ingot.power_sync"} == every - some
+
+
+def test_a_running_periodic_task_is_not_started_again():
     begun, go_on = [], threading.Event()
 
     def work():

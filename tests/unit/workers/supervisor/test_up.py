@@ -1,4 +1,4 @@
-"""The supervisor, with stand-ins for the API, the conductors and beat."""
+"""The supervisor, with fakes of the API, the conductors and beat."""
 
 import json
 import os
@@ -24,7 +24,7 @@ TIMEOUT = 30
 
 
 class Up:
-    """One `ingot up`; used as a context it leaves nothing running."""
+    """One `ingot up`; its context manager leaves nothing running."""
 
     def __init__(self, folder, *options, **environ):
         self.folder, self.pidfile = folder, folder / "up.pid"
@@ -50,7 +50,7 @@ class Up:
         self.process.communicate()
 
     def ready(self):
-        """Its URL, from the first line on standard output."""
+        """Wait for the first line of standard output, and return its URL."""
         line = self.process.stdout.readline()
         assert line.startswith("ready http://127.0.0.1:"), self.process.communicate()
         return line.split()[1]
@@ -59,7 +59,7 @@ class Up:
         return json.loads(self.pidfile.read_text())
 
     def processes(self):
-        """Every living process that it or a descendant of it started, however far it strayed."""
+        """All living descendants, including those that left the process group."""
         # Redis has no mark: it overwrites its environment
         return marked(f"UP_MARK={self.mark}") | inside(self.folder)
 
@@ -71,9 +71,9 @@ class Up:
 
 def refused(up, beside=frozenset()):
     """
-    Exit status and the one line that says why, where it must not become ready.
+    Return the exit status and the error line; fail if it becomes ready.
 
-    beside: processes that run there already.
+    beside: processes that are already running there.
     """
     out, err = up.process.communicate(timeout=TIMEOUT)
     assert "" == out
@@ -84,7 +84,7 @@ def refused(up, beside=frozenset()):
     return up.process.returncode, lines[0]
 
 
-def test_ready_is_told_first_when_all_children_run_and_the_pidfile_names_them(tmp_path):
+def test_readiness_is_printed_when_all_children_run_and_the_pidfile_names_them(tmp_path):
     with Up(tmp_path, "--conductors", "2") as up:
         url = up.ready()
         with urllib.request.urlopen(url) as answer:
@@ -107,7 +107,7 @@ def test_a_signal_stops_everything_and_leaves_nothing_running(tmp_path, number):
         assert not up.pidfile.exists()
 
 
-def test_a_killed_supervisor_takes_its_children_along_and_the_directory_is_free_again(tmp_path):
+def test_a_killed_supervisor_ends_its_children_and_frees_the_directory(tmp_path):
     with Up(tmp_path) as up:
         up.ready()
         pids = up.pids()
@@ -129,7 +129,7 @@ def test_a_child_that_dies_is_replaced_and_the_pidfile_follows(tmp_path):
         assert before["api"] == up.pids()["api"]
 
 
-def test_what_a_dead_child_started_is_killed_before_it_is_replaced(tmp_path):
+def test_processes_of_a_dead_child_are_killed_before_it_is_replaced(tmp_path):
     with Up(tmp_path) as up:
         url = up.ready()
         before = up.processes()
@@ -141,7 +141,7 @@ def test_what_a_dead_child_started_is_killed_before_it_is_replaced(tmp_path):
         assert 2 == len(before - up.processes())
 
 
-def test_the_dead_stay_dead_with_no_restart(tmp_path):
+def test_dead_children_are_not_replaced_with_no_restart(tmp_path):
     with Up(tmp_path, "--no-restart", "--conductors", "2") as up:
         up.ready()
         (name, pid), (other, _) = up.pids()["conductors"].items()
@@ -162,7 +162,7 @@ def test_redis_and_the_database_survive_a_restart(tmp_path):
         assert (2,) == connection.execute("SELECT count(*) FROM starts").fetchone()
 
 
-def test_a_long_data_directory_gets_its_socket_elsewhere(tmp_path):
+def test_the_socket_of_a_long_data_directory_is_elsewhere(tmp_path):
     folder = tmp_path / ("long" * 30)
     folder.mkdir()
     with Up(folder) as up:
@@ -177,7 +177,7 @@ def test_a_long_data_directory_gets_its_socket_elsewhere(tmp_path):
         assert not made.parent.exists()
 
 
-def test_a_second_one_on_the_same_data_directory_is_refused(tmp_path):
+def test_a_second_supervisor_on_a_data_directory_is_refused(tmp_path):
     with Up(tmp_path) as up:
         up.ready()
         with Up(tmp_path) as second:
@@ -186,42 +186,42 @@ def test_a_second_one_on_the_same_data_directory_is_refused(tmp_path):
         assert f"in use by another ingot up, process {up.process.pid}" in line
 
 
-def test_a_port_in_use_is_told(tmp_path):
+def test_a_port_in_use_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with Up(tmp_path, "--port", str(port)) as up:
             assert (1, f"ingot: port {port} of 127.0.0.1: in use") == refused(up)
 
 
-def test_a_wrong_setting_is_told(tmp_path):
+def test_a_wrong_setting_is_reported(tmp_path):
     with Up(tmp_path, INGOT_CONDUCTOR_LEASE_TTL="soon") as up:
         assert (1, "ingot: INGOT_CONDUCTOR_LEASE_TTL: 'soon' is not a number") == refused(up)
 
 
-def test_an_unusable_data_directory_is_told(tmp_path):
+def test_an_unusable_data_directory_is_reported(tmp_path):
     (tmp_path / "data").write_text("a file")
     with Up(tmp_path) as up:
         assert (1, f"ingot: data directory {tmp_path / 'data'}: File exists") == refused(up)
 
 
-def test_a_database_of_a_newer_release_is_told(tmp_path):
+def test_a_database_of_a_newer_release_is_reported(tmp_path):
     with Up(tmp_path, FAKE_DATABASE="newer") as up:
         status, line = refused(up)
     assert 1 == status
     assert "it is newer than this release of Ingot" in line
 
 
-def test_a_redis_that_is_not_there_is_told(tmp_path):
+def test_an_unreachable_redis_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with Up(tmp_path, "--broker", f"redis://:secret@127.0.0.1:{port}/0") as up:
+    with Up(tmp_path, INGOT_BROKER_URL=f"redis://:secret@127.0.0.1:{port}/0") as up:
         status, line = refused(up)
     assert 1 == status
     assert "refused" in line
     assert "secret" not in line
 
 
-def test_a_child_that_cannot_start_ends_it(tmp_path):
+def test_a_child_that_cannot_start_ends_the_supervisor(tmp_path):
     with Up(tmp_path, FAKE_CONDUCTOR="broken") as up:
         status, line = refused(up)
     assert 1 == status

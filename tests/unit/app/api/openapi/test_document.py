@@ -1,4 +1,4 @@
-"""The OpenAPI document is made of what routes and resources declare."""
+"""The OpenAPI document is generated from the declarations of routes and resources."""
 
 import pytest
 
@@ -15,12 +15,12 @@ def view():
     """Do something"""
 
 
-def test_a_route_that_does_not_say_what_it_answers_cannot_be_declared():
+def test_a_route_without_a_declared_answer_is_refused():
     with pytest.raises(TypeError, match="returns"):
         Routes("things", "Things").at("GET", "/things")
 
 
-def test_a_route_has_the_answers_that_stand_at_its_handler():
+def test_a_route_documents_the_answers_declared_at_its_handler():
     things = Routes("things", "Things")
     things.at("GET", "/things", returns=array(UUID))(view)
     things.at("DELETE", "/things", returns=NO_CONTENT, name="forget", summary="Forget")(view)
@@ -31,7 +31,7 @@ def test_a_route_has_the_answers_that_stand_at_its_handler():
     assert ("forget", "Forget") == (forgotten.handler, forgotten.summary)
 
 
-def test_the_document_has_each_schema_that_is_referred_to_and_no_other():
+def test_the_document_has_each_referenced_schema_and_no_other():
     inner = Component("Inner", exactly({"uuid": UUID}))
     outer = Component("Outer", exactly({"inner": or_null(inner), "links": LINKS}))
     found = components({"responses": [{"200": outer}, {"200": array(outer)}]})
@@ -40,7 +40,7 @@ def test_the_document_has_each_schema_that_is_referred_to_and_no_other():
     assert inner.schema is found["Inner"]
 
 
-def test_a_schema_is_found_through_a_property_that_appeared_in_a_later_version():
+def test_a_schema_is_found_through_a_property_of_a_later_version():
     schema = versioned("node", exactly({"name": Component("Name", TEXT)}))
     assert "1.5" == schema["properties"]["name"]["x-since"]
     assert {"Name": TEXT} == components(schema)
@@ -65,6 +65,6 @@ def test_a_computed_field_without_a_schema_is_refused():
         broken.component  # noqa: B018
 
 
-def test_the_schema_of_a_conductor_has_its_fields_in_one_order_in_every_process():
+def test_the_schema_of_a_conductor_has_the_same_field_order_in_every_process():
     stored = [name for name in FULL if name not in ("alive", "drivers")]
     assert [*stored, "alive", "drivers", "links"] == list(CONDUCTOR.schema["properties"])

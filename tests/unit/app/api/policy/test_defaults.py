@@ -1,13 +1,13 @@
-"""The table of rules, and that every route has one."""
+"""The table of policy rules, and the rule of every route."""
 
 from dataclasses import replace
 
 import pytest
 
-from app.api import auth
 from app.api.policy import enforce, file
 from app.api.policy.defaults import RULES
 from app.api.policy.targets import OWNED, owned_at
+from app.api.public_paths import is_public
 from app.config.settings import Settings, SettingsError
 from app.kit.caller import Caller, of_token
 from app.main import create_app
@@ -19,12 +19,14 @@ from tests.support.keystone import token
 PUBLIC = {
     ("get", "/v1"), ("get", "/v1/lookup"), ("post", "/v1/heartbeat/{ident}"),
     ("post", "/v1/continue_inspection"),
+    ("get", "/v1/login"), ("post", "/v1/login"), ("post", "/v1/logout"),
+    ("get", "/v1/login/oidc"), ("get", "/v1/login/oidc/callback"),
 }  # fmt: skip
-#: For everybody who has a token: links alone; a heartbeat, which has the agent's token besides.
+#: Allowed with any token: links, and a heartbeat, which carries the agent's token as well.
 FOR_ALL = {("get", "/v1/volume"), ("post", "/v1/heartbeat")}
-#: Lists that readers of the system see whole, and projects not at all; the policy tests show it.
+#: Lists that system readers see completely, and projects not at all; see the policy tests.
 FOR_THE_SYSTEM = {("get", "/v1/operations")}
-#: What rules are about that belongs to a project, alone or with a node.
+#: Resources of policy rules that belong to a project, directly or through their node.
 OWNED_KINDS = {"node", "port", "portgroup", "volume", "allocation", "runbook"}
 WITH_KEYSTONE = replace(Settings(), default=replace(Settings().default, auth_strategy="keystone"))
 
@@ -51,18 +53,18 @@ def test_every_route_is_public_or_names_a_rule_of_the_table(routes):
     assert set() == {rule for rule in routes.values() if rule} - RULES.keys()
 
 
-def test_only_what_is_public_needs_no_token(routes):
-    assert set() == {route for route in routes if auth.is_public(route[1])} - PUBLIC
+def test_only_public_routes_need_no_token(routes):
+    assert set() == {route for route in routes if is_public(route[1])} - PUBLIC
 
 
-def test_it_is_known_whose_a_thing_is_that_a_path_names(routes):
-    """A row of `OWNED` is missing for what this finds."""
+def test_every_resource_that_a_path_names_has_a_known_owner(routes):
+    """`OWNED` lacks an entry for each path that this finds."""
     for (_, path), rule in routes.items():
         if rule and "{" in path and rule.split(":")[1] in OWNED_KINDS and "/chassis/" not in path:
             assert owned_at(path.removeprefix("/v1").replace("{", "<").replace("}", ">")), path
 
 
-def test_lists_of_what_belongs_to_projects_are_narrowed(routes):
+def test_lists_of_resources_of_projects_are_filtered(routes):
     narrowed = {rule for rule in RULES if f"{rule}_all" in RULES}
     for (method, path), rule in routes.items():
         belongs = rule and rule.split(":")[1] in OWNED_KINDS
@@ -89,7 +91,7 @@ def test_a_token_without_owner_matches_no_node_without_owner():
     assert not made.allows("baremetal:allocation:get", everything, {})
 
 
-def test_a_role_contains_the_lesser_ones():
+def test_a_role_includes_the_lesser_roles():
     assert ("admin", "manager", "member", "reader") == of_token(token("Admin"), "req-1").roles
     assert ("reader", "service") == of_token(token("reader", "service"), "req-1").roles
 
@@ -102,7 +104,7 @@ def with_file(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('"baremetal:node:gte": "!"', "baremetal:node:gte"),
         ('"baremetal:node:get": "rule:no_such_rule"', "baremetal:node:get"),
@@ -110,20 +112,20 @@ def with_file(text, tmp_path):
         ('"baremetal:node:get": [', "policy"),
     ],
 )
-def test_a_file_that_makes_no_sense_stops_the_start(text, told, tmp_path):
+def test_an_invalid_policy_file_stops_the_start(text, message, tmp_path):
     with pytest.raises(SettingsError) as error:
         file.make(with_file(text, tmp_path))
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_named_must_be_there(tmp_path):
+def test_a_configured_policy_file_must_exist(tmp_path):
     options = replace(Settings().oslo_policy, policy_file=str(tmp_path / "missing.yaml"))
     with pytest.raises(SettingsError, match="no such file"):
         file.make(replace(Settings(), oslo_policy=options))
 
 
-def test_a_file_that_changes_is_read_again(tmp_path, monkeypatch):
+def test_a_changed_policy_file_is_read_again(tmp_path, monkeypatch):
     settings = with_file('"baremetal:node:get": "!"', tmp_path)
     caller = of_token(token("admin", system=True), "req-1")
     made = file.make(settings)

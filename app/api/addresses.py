@@ -1,0 +1,60 @@
+"""Addresses of clients: of the connection, or as a trusted proxy in front reports it."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+FORWARDED = "HTTP_X_FORWARDED_FOR"
+#: Prefix of IPv6 addresses that counts as one client: a host chooses the rest freely.
+IPV6_PREFIX = 64
+
+
+class Clients:
+    """Finds the client of a request. trusted: networks of proxies, whose header is believed."""
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._trusted: list[IPv4Network | IPv6Network] = [ip_network(each) for each in trusted]
+
+    def key_of(self, environ: Mapping[str, Any]) -> str:
+        """Return the client's address, of an IPv6 address the network."""
+        found = self.address_of(environ)
+        try:
+            address = ip_address(found)
+        except ValueError:
+            return found[:IPV6_PREFIX]
+        if isinstance(address, IPv6Address):
+            return str(ip_network((int(address), IPV6_PREFIX), strict=False))
+        return found
+
+    def address_of(self, environ: Mapping[str, Any]) -> str:
+        """
+        Return the client's address.
+
+        X-Forwarded-For is read from its end, as long as the address before is a trusted proxy's:
+        clients can forge all other entries.
+        """
+        chain = [each.strip() for each in environ.get(FORWARDED, "").split(",") if each.strip()]
+        found = environ.get("REMOTE_ADDR") or ""
+        while chain and self._is_trusted(found):
+            found = chain.pop()
+        return _unmapped(found)
+
+    def _is_trusted(self, text: str) -> bool:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return False
+        return any(address in network for network in self._trusted)
+
+
+@lru_cache(maxsize=1024)
+def _unmapped(text: str) -> str:
+    """Return the IPv4 address inside of an IPv6 address; any other text unchanged."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return text

@@ -1,0 +1,179 @@
+"""
+Streams of change events, as Server-Sent Events.
+
+A stream occupies a thread of its own, which sleeps until the tail of the process has read events.
+It neither queries nor encodes: it selects from the frames that the tail has encoded. Only a reader
+who was away is served from the database, until it has caught up.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from flask import Response, stream_with_context
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import log
+from app.api.answers import runtime
+from app.api.event_frames import frame, message, position
+from app.api.event_selection import Selection
+from app.api.following import Following, following
+from app.api.policy import enforce
+from app.errors import ServiceError, TooMany, Unavailable
+from app.kit import change_events
+from app.kit.change_tail import Follower, Missed, Restored, Tail
+from app.kit.concurrency import Busy
+
+logger = log.get(__name__)
+seldom = log.RateLimited(logger)
+
+MEDIA_TYPE = "text/event-stream"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+#: Message that says that events were deleted before the reader has seen them.
+GAP = "gap"
+#: Seconds after which a reader connects again.
+RETRY = 2.0
+#: Seconds between heartbeats. All streams send them together: threads that wake one after the
+#: other find warm caches.
+HEARTBEAT = 15.0
+#: Seconds after which the caller is authenticated again: before an event is sent, and without one.
+RECHECK, IDLE_RECHECK = 5.0, 60.0
+#: Least seconds between two messages to a reader, so that many readers are cheap.
+PACE = 1.0
+#: Seconds that a reader may take to receive what is sent at once.
+PATIENCE = 30.0
+#: Most events of a read from the database.
+PAGE = 250
+#: Seconds after which a caller with too many streams should retry.
+RETRY_OF_MANY = 30.0
+
+#: Reads of readers who catch up, at once in a process.
+_catching_up = threading.BoundedSemaphore(2)
+
+
+def respond(rule: str, selection: Selection, after: int | None) -> Response:
+    """
+    Return the stream of the events that follow a number; None: of new events.
+
+    rule: policy rule that the caller has passed.
+
+    Raises Unavailable, TooMany: there are too many streams, of all callers or of this one.
+    Raises Invalid: `after` is higher than the newest number.
+    """
+    shared = following()
+    shared.limit_silence()
+    with ExitStack() as opened:
+        opened.enter_context(_place(shared))
+        if after is not None:
+            change_events.number(runtime())
+            with runtime().read_connection() as connection:
+                change_events.read(connection, change_events.ALL, after, 1)
+        follower = opened.enter_context(shared.tail.followed())
+        follower.position = follower.position if after is None else after
+        stream = _Stream(shared.tail, follower, rule, selection)
+        response = Response(
+            stream_with_context(stream.parts()), mimetype=MEDIA_TYPE, headers=HEADERS
+        )
+        response.call_on_close(opened.pop_all().close)
+        return response
+
+
+@contextmanager
+def _place(shared: Following) -> Iterator[None]:
+    """Hold a place for a stream. Raises Unavailable, TooMany."""
+    if shared.tail.is_closed:
+        raise Unavailable("The process ends, please connect again.")
+    with ExitStack() as held:
+        try:
+            held.enter_context(shared.streams.hold(shared.user()))
+        except Busy:
+            if shared.streams.is_full:
+                raise Unavailable("Too many streams are open, please retry later.") from None
+            raise TooMany(
+                RETRY_OF_MANY, "Too many streams of this caller are open: close one of them."
+            ) from None
+        yield
+
+
+def _next_heartbeat() -> float:
+    return (time.monotonic() // HEARTBEAT + 1) * HEARTBEAT
+
+
+class _Stream:
+    """An open stream."""
+
+    def __init__(self, tail: Tail, follower: Follower, rule: str, selection: Selection) -> None:
+        self._tail, self._follower, self._rule, self._selection = tail, follower, rule, selection
+        self._is_selected = selection.condition()
+        self._checked = time.monotonic()
+        self._heartbeat_at = _next_heartbeat()
+
+    def parts(self) -> Iterator[bytes]:
+        """
+        Yield messages until the process ends, the caller loses access, or receives too slowly.
+
+        The reader then connects again, and the answer has the reason if there is one.
+        """
+        yield b"retry: %d\n\n" % (RETRY * 1000) + position(self._follower.position)
+        while not self._tail.is_closed:
+            known = self._follower.position
+            try:
+                part = self._next()
+            except (SQLAlchemyError, Unavailable) as error:
+                seldom.warning("event_stream.waits", detail=str(error))
+                part = b""
+                self._tail.pause(PACE)
+            except (Restored, ServiceError):
+                return
+            if not part and time.monotonic() >= self._heartbeat_at:
+                part = position(self._follower.position)
+            if part:
+                began = time.monotonic()
+                yield part
+                if time.monotonic() - began > PATIENCE:
+                    return
+                self._heartbeat_at = _next_heartbeat()
+            if self._follower.position != known and not self._follower.is_behind:
+                self._tail.pause(PACE)
+
+    def _next(self) -> bytes:
+        """
+        Return the next messages; none if no event is for this reader, or none occurs.
+
+        Raises SQLAlchemyError, Unavailable: the database or Keystone is out of reach.
+        Raises ServiceError: the caller has lost access.
+        Raises Restored.
+        """
+        known = self._follower.position
+        try:
+            events = self._follower.events(max(self._heartbeat_at - time.monotonic(), 0))
+            self._authenticate(RECHECK if events else IDLE_RECHECK)
+        except Missed:
+            self._authenticate(RECHECK)
+            return self._catch_up()
+        except BaseException:
+            self._follower.position = known
+            raise
+        return b"".join([each.text for each in events if self._is_selected(each.row)])
+
+    def _authenticate(self, age: float) -> None:
+        """Authenticate the caller again, if the last time was `age` seconds ago."""
+        now = time.monotonic()
+        if now - self._checked >= age:
+            enforce.renew(self._rule)
+            self._is_selected = self._selection.condition()
+            self._checked = now
+
+    def _catch_up(self) -> bytes:
+        """Return the next messages from the database, and advance the position."""
+        known = self._follower.position
+        with _catching_up, runtime().read_connection() as connection:
+            found = change_events.read(
+                connection, self._selection.query(), known, PAGE, of_node=bool(self._selection.node)
+            )
+        self._follower.position = found.last
+        texts = [frame(row) for row in found.rows]
+        if found.first > known + 1:
+            texts.insert(0, message(GAP, {"after": known, "first": found.first}, found.first - 1))
+        return b"".join(texts)

@@ -1,0 +1,60 @@
+"""
+Limits per client: refused requests of agents, and refused codes of logins, in a minute.
+
+Requests of agents need no credentials. Only refused ones count, so the limits do not concern agents
+that behave, however many have one address. Each MiB of a body counts as a request.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.api import errors
+from app.api.addresses import Clients
+from app.api.answers import Wsgi
+from app.api.bodies import length_of
+from app.api.public_paths import HEARTBEAT, LOOKUP, REPORT
+from app.config.settings import Api
+from app.errors import TooMany
+from app.kit.rates import RateLimit
+
+LIMITS = "limits"
+
+
+class Limits:
+    """The limits of one application."""
+
+    def __init__(self, api: Api) -> None:
+        self.clients = Clients(api.trusted_proxies)
+        self.refused_codes = RateLimit(api.wrong_passwords_per_minute)
+        self._refused = {
+            LOOKUP: RateLimit(api.refused_lookups_per_minute),
+            HEARTBEAT: RateLimit(api.refused_heartbeats_per_minute),
+            REPORT: RateLimit(api.refused_reports_per_minute),
+        }
+
+    def middleware(self, inner: Wsgi) -> Wsgi:
+        """Wrap an application: refuse agents' requests of an address with too many refused ones."""
+
+        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            path = environ["PATH_INFO"]
+            limit = self._refused.get(HEARTBEAT if path.startswith(HEARTBEAT) else path)
+            if limit is None:
+                return inner(environ, start_response)
+            address = self.clients.key_of(environ)
+            weight = 1 + (length_of(environ) >> 20)
+            if seconds := limit.take(address, weight):
+                return errors.service_error(TooMany(seconds), environ)(environ, start_response)
+
+            def started(status: str, headers: Any, *more: Any) -> Any:
+                if not _is_refusal(status):
+                    limit.give_back(address, weight)
+                return start_response(status, headers, *more)
+
+            return inner(environ, started)
+
+        return application
+
+
+def _is_refusal(status: str) -> bool:
+    """Whether a status is the client's fault; 409: the node is locked, as agents must expect."""
+    return status.startswith("4") and not status.startswith("409")

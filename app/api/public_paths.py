@@ -1,0 +1,27 @@
+"""Paths that need no authentication."""
+
+#: Paths by which browsers sign in and out; they check the credentials themselves.
+LOGIN, LOGOUT, OIDC = "/v1/login", "/v1/logout", "/v1/login/oidc"
+CALLBACK = f"{OIDC}/callback"
+LOOKUP, HEARTBEAT, REPORT = "/v1/lookup", "/v1/heartbeat/", "/v1/continue_inspection"
+PUBLIC = (
+    "/", "/v1", LOGIN, LOGOUT, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",
+    "/docs/page.css", "/docs/page.js", "/openapi.json", "/ui",
+)  # fmt: skip
+PUBLIC_PREFIXES = (HEARTBEAT, "/ui/")
+
+
+def is_public(path: str) -> bool:
+    """Whether a path needs no authentication; it may end in .json or .xml."""
+    bare = path.removesuffix(".json").removesuffix(".xml")
+    return path in PUBLIC or bare in PUBLIC or path.startswith(PUBLIC_PREFIXES)
+
+
+def signs_in(path: str) -> bool:
+    """Whether a public path accepts credentials."""
+    return path in (LOGIN, LOGOUT, OIDC, CALLBACK)
+
+
+def is_of_agents(path: str) -> bool:
+    """Whether agents send requests to a path."""
+    return path in (LOOKUP, REPORT) or path.startswith(HEARTBEAT)

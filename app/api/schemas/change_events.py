@@ -1,0 +1,30 @@
+"""Query schema of change events."""
+
+from marshmallow import Schema, fields, validate
+
+from app.api.schemas.common import Ident, Text
+from app.models import ChangeType
+
+
+class EventStreamQuery(Schema):
+    """Query parameters of the stream of change events."""
+
+    after = fields.Integer(
+        validate=validate.Range(0),
+        metadata={"description": "Number of the last event that is known; 0: all that are kept"},
+    )
+    node = Ident(metadata={"description": "Events of this node only; of a deleted one by its UUID"})
+    type = Text(choices=ChangeType)
+
+
+class ChangeEventsQuery(EventStreamQuery):
+    """Query parameters of the list of change events."""
+
+    limit = fields.Integer(
+        validate=validate.Range(1, error="Limit must be positive"),
+        metadata={"description": "Maximum number of items"},
+    )
+    wait = fields.Float(
+        validate=validate.Range(0),
+        metadata={"description": "Seconds to wait for an event after `after`"},
+    )

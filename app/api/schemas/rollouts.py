@@ -1,0 +1,127 @@
+"""Request schemas of rollouts."""
+
+import re
+from typing import Any
+
+from marshmallow import Schema, ValidationError, fields, validates_schema
+
+from app.api.schemas.audit import LARGEST_ID
+from app.api.schemas.common import Flag, Ident, PageQuery, Text, Uuid, within
+from app.api.schemas.nodes import DeployStep, NodeFilters, OrderedStep
+from app.engine.rollout_plan import GROUPING, GROUPING_DOCUMENTS, TARGETS
+from app.models import RolloutNodeState, RolloutState
+from app.rollout_states import REQUESTS
+
+#: Most nodes of a wave, and of the other counts of a strategy.
+MOST = 1_000_000
+#: Parameters of `GET /v1/nodes` that do not filter, or not by the database.
+NO_FILTERS = ("fields_", "detail", "limit", "marker", "sort_key", "sort_dir", "conductor")
+
+_COUNT = re.compile(r"[1-9][0-9]{0,6}|(?:[1-9][0-9]?|100)%")
+_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Count(fields.Field[str]):
+    """Number of nodes: an integer above 0, or a share from "1%" to "100%"."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = str(value) if not isinstance(value, bool) else ""
+        if not isinstance(value, int | str) or not _COUNT.fullmatch(text):
+            raise ValidationError(
+                f"{{name}}: {value!r} is neither a number of nodes above 0 nor a share such as '5%'"
+            )
+        return text
+
+
+class Grouping(Text):
+    """Field of a node, or a key of one of its documents."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        document, _, key = text.partition(".")
+        if text not in GROUPING and not (document in GROUPING_DOCUMENTS and _KEY.fullmatch(key)):
+            documents = " or ".join(f"{each}.KEY" for each in GROUPING_DOCUMENTS)
+            raise ValidationError(
+                f"{{name}}: {text!r} is none of {', '.join(GROUPING)}, {documents}"
+            )
+        return text
+
+
+class StrategyFields(Schema):
+    """Limits of a rollout."""
+
+    max_unavailable = Count(
+        metadata={"description": "Most nodes in progress at a time: a number or a share, as 5%"}
+    )
+    group_by = Grouping(metadata={"description": "Field that groups nodes, as extra.rack"})
+    max_groups = fields.Integer(
+        strict=True,
+        validate=within(1, MOST),
+        metadata={"description": "Most groups with a node in progress; needs group_by"},
+    )
+    max_per_group = fields.Integer(
+        strict=True,
+        validate=within(1, MOST),
+        metadata={"description": "Most nodes in progress in a group; needs group_by"},
+    )
+    canary = fields.Integer(
+        strict=True,
+        validate=within(0, MOST),
+        metadata={"description": "First nodes; if one of them fails, the rollout pauses"},
+    )
+    error_budget = Count(
+        metadata={"description": "Failed nodes, or their share, at which the rollout pauses"}
+    )
+
+    @validates_schema
+    def _grouped(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        for name in ("max_groups", "max_per_group"):
+            if name in data and "group_by" not in data:
+                raise ValidationError(f"{name}: needs group_by")
+
+
+class RolloutCreate(Schema):
+    """A verb or a power state for the nodes that match filters."""
+
+    uuid = Uuid(metadata={"description": "UUID; a repeated request with it is refused"})
+    description = Text(65535, allow_none=True)
+    target = Text(choices=TARGETS, required=True)
+    nodes = fields.Nested(
+        NodeFilters(exclude=NO_FILTERS),
+        required=True,
+        metadata={"description": "Filters of GET /v1/nodes; without any: all nodes"},
+    )
+    strategy = fields.Nested(StrategyFields())
+    clean_steps = fields.List(fields.Nested(OrderedStep))
+    deploy_steps = fields.List(fields.Nested(DeployStep))
+    service_steps = fields.List(fields.Nested(OrderedStep))
+    disable_ramdisk = Flag()
+    runbook = Ident()
+    timeout = fields.Integer(validate=within(1, 2**31 - 1))
+    dry_run = Flag(metadata={"description": "Only return the nodes, their waves and exclusions"})
+
+
+class RolloutRequest(Schema):
+    target = Text(choices=REQUESTS, required=True)
+
+
+class RolloutFilters(PageQuery):
+    """Query parameters of the list of rollouts."""
+
+    state = Text(choices=RolloutState)
+
+
+class RolloutNodeFilters(PageQuery):
+    """Query parameters of the list of a rollout's nodes."""
+
+    class Meta:
+        exclude = ("sort_key", "sort_dir")
+
+    marker = fields.Integer(  # type: ignore[assignment]
+        validate=within(0, LARGEST_ID),
+        error_messages={"invalid": "Expected an integer for {{name}}: {input}"},
+        metadata={"description": "Sequence number of the last item of the previous page"},
+    )
+    state = Text(choices=RolloutNodeState)
+    wave = fields.Integer(validate=within(1, MOST))
+    code = Text(64)

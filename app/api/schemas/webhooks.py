@@ -1,0 +1,56 @@
+"""Request schemas of webhooks."""
+
+from marshmallow import Schema, ValidationError, fields, validate
+
+from app.api.schemas.common import Flag, ListQuery, Name, Text, Uuid
+from app.models import ChangeType
+
+#: Fewest and most characters of a secret.
+SECRET = (16, 255)
+
+
+def _check_secret(text: str) -> None:
+    if not (text.isascii() and text.isprintable() and SECRET[0] <= len(text) <= SECRET[1]):
+        raise ValidationError(
+            f"must be {SECRET[0]} to {SECRET[1]} printable ASCII characters, such as the output of"
+            " `openssl rand -hex 32`"
+        )
+
+
+class WebhookChange(Schema):
+    """Fields of a webhook that may be set and changed."""
+
+    name = Name()
+    url = Text(longest=2048)
+    types = fields.List(Text(choices=ChangeType), allow_none=True)
+    node_uuid = Uuid(allow_none=True)
+    enabled = Flag()
+    secret = fields.String(validate=_check_secret)
+
+
+WebhookCreate = WebhookChange.from_dict(
+    {
+        "uuid": Uuid(allow_none=True),
+        "name": Name(required=True),
+        "url": Text(longest=2048, required=True),
+        "secret": fields.String(validate=_check_secret, required=True),
+        "owner": Text(allow_none=True),
+    },
+    name="WebhookCreate",
+)
+
+
+class WebhooksQuery(ListQuery):
+    """Query parameters of the list of webhooks."""
+
+    owner = Text(metadata={"description": "Those of this project"})
+
+
+class Replay(Schema):
+    """Body of a replay."""
+
+    after = fields.Integer(
+        strict=True,
+        validate=validate.Range(0),
+        metadata={"description": "Events after this number; by default from the oldest failure on"},
+    )

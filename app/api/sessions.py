@@ -1,0 +1,59 @@
+"""
+Cookie of a browser's session: an API token that no script can read.
+
+A browser sends it along with the requests of any page of the same site, which is more than this
+service: another port, another name of the domain. So it counts for pages of this service only.
+"""
+
+from flask import Request, Response
+
+from app.api.answers import host, runtime
+from app.api.public_paths import signs_in
+from app.api.sites import WRITING
+from app.errors import Forbidden
+
+COOKIE = "ingot_session"
+#: Values of Sec-Fetch-Site for requests of this service's pages, and of the user.
+OWN = ("same-origin", "none")
+#: WWW-Authenticate for pages: at the other one a browser asks for a password in a window.
+CHALLENGE, CHALLENGE_OF_PAGES = 'Basic realm="Baremetal API"', 'Bearer realm="Baremetal API"'
+
+
+def token_of(request: Request) -> str | None:
+    """
+    Return the token of the session; None: there is none, or the request is another page's.
+
+    Raises Forbidden: the request writes, and has no `Origin`, which `Sites.check` has checked.
+    """
+    text = request.cookies.get(COOKIE)
+    if not text or request.headers.get("Sec-Fetch-Site", OWN[0]) not in OWN:
+        return None
+    if request.method in WRITING and "Origin" not in request.headers:
+        raise Forbidden("Origin: a request that changes something by a session must have it.")
+    return text
+
+
+def keep(response: Response, text: str) -> None:
+    """Make the browser keep a session as long as its token is valid."""
+    lifetime = int(runtime().settings.identity.session_lifetime)
+    set_cookie(response, COOKIE, text, lifetime)
+
+
+def forget(response: Response) -> None:
+    """Make the browser delete its session."""
+    set_cookie(response, COOKIE, "", 0)
+
+
+def set_cookie(response: Response, name: str, value: str, lifetime: int, path: str = "/") -> None:
+    """Set a cookie that no script reads, and that is sent by TLS only, if there is TLS."""
+    secure = host().startswith("https:")
+    response.headers["Cache-Control"] = "no-store"
+    response.set_cookie(
+        name, value, lifetime, path=path, secure=secure, httponly=True, samesite="Lax"
+    )
+
+
+def challenge(request: Request) -> str:
+    """Return the value of WWW-Authenticate in a refusal."""
+    by_script = request.headers.get("Sec-Fetch-Dest") == "empty" or COOKIE in request.cookies
+    return CHALLENGE_OF_PAGES if by_script or signs_in(request.path) else CHALLENGE

@@ -1,0 +1,146 @@
+"""
+Calls to conductors over Redis (`app.runtime.Calls`), for both the caller and the conductor.
+
+A message carries only a key. The question lies under the key until a conductor takes it, the caller
+withdraws it, or its time is over: a call is executed at most once, even if its message is delivered
+twice.
+
+If secrets are encrypted in the database, questions and answers are sealed as a whole with the same
+data keys (AES-256-GCM). The seal also binds them to their key, so that a document that another
+process wrote, changed, or copied from elsewhere is refused. It hides them, too: they may have
+arguments of vendor functions, and Redis keeps them in its file for longer than in its memory. The
+conductor refuses copies under the same key (`workers.conductor.fresh_calls`).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import orjson
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from app import log
+from app.broker.queue import FAILURES, now_queue_of, send_task
+from app.broker.redis_broker import OUTAGE, client
+from app.config.settings import Settings
+from app.db.sealing import Keyring, WrongKey
+from app.errors import Unavailable
+from app.kit.reach import CircuitBreaker
+
+logger = log.RateLimited(log.get(__name__))
+
+#: Task that answers one call, in a conductor's control process.
+CALL_TASK = "ingot.ask"
+#: Most bytes of a stored question, several times those of the largest request body of a call.
+LARGEST = 8 << 20
+#: Fields of a question that every release writes, with their types.
+_FIELDS = {"node": str, "what": str, "arguments": dict}
+
+
+class Forged(Exception):
+    """A document in Redis was not written by this service for this call; one line says why."""
+
+
+class RedisCalls:
+    """The methods of the caller raise Unavailable when Redis is out of reach."""
+
+    def __init__(self, application: Celery, settings: Settings, keyring: Keyring) -> None:
+        self._keyring = keyring
+        self._application = application
+        self._prefix = settings.broker.prefix
+        self._client = client(settings.broker.url, max(settings.broker.connect_timeout, 5.0))
+        self._reach = CircuitBreaker(OUTAGE, FAILURES, OperationalError)
+
+    def post(self, conductor: str, key: str, question: Mapping[str, Any], seconds: float) -> None:
+        name = self._question(key)
+        with self._reaching():
+            self._client.set(name, self._sealed(question, name), px=int(seconds * 1000))
+            hint = (key, question["node"])
+            send_task(self._application, CALL_TASK, hint, now_queue_of(conductor), expires=seconds)
+
+    def receive(self, key: str, seconds: float) -> Mapping[str, Any] | None:
+        name = self._answer(key)
+        with self._reaching():
+            found = self._client.blpop([name], timeout=seconds)
+        try:
+            return self._opened(cast("bytes", found[1]), name) if found else None
+        except Forged as error:  # the caller waits for another one
+            logger.warning("answer.forged", detail=str(error))
+            return None
+
+    def withdraw(self, key: str) -> bool:
+        with self._reaching():
+            return bool(self._client.delete(self._question(key)))
+
+    def take(self, key: str) -> tuple[Mapping[str, Any], float] | None:
+        """
+        Take a call that no conductor has taken, and the seconds until it expires in Redis.
+
+        Raises Forged.
+        """
+        name = self._question(key)
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.getrange(name, 0, LARGEST)
+            pipeline.pttl(name)
+            pipeline.delete(name)
+            found, left, _ = pipeline.execute()
+        if not found:
+            return None
+        if len(found) > LARGEST:
+            raise Forged(f"it has more than {LARGEST} bytes")
+        question = self._opened(found, name)
+        for field, kind in _FIELDS.items():
+            if not isinstance(question.get(field), kind):
+                raise Forged(f"it has no {field}")
+        return question, left / 1000
+
+    def answer(self, key: str, answer: Mapping[str, Any], seconds: float) -> None:
+        """Store an answer for `seconds`, the rest of the caller's timeout, but at least one."""
+        name = self._answer(key)
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.rpush(name, self._sealed(answer, name))
+            pipeline.pexpire(name, int(max(seconds, 1.0) * 1000))
+            pipeline.execute()
+
+    def _sealed(self, document: Mapping[str, Any], name: str) -> bytes:
+        data = orjson.dumps(document)
+        return self._keyring.seal(data, name).encode() if self._seals() else data
+
+    def _opened(self, data: bytes, name: str) -> Mapping[str, Any]:
+        """
+        Return the document stored under a Redis key.
+
+        Raises Forged.
+        """
+        try:
+            content = self._keyring.unseal(data.decode(), name) if self._seals() else data
+            if content is None:
+                raise Forged("it is not sealed with a key of this service for this call")
+            found = orjson.loads(content)
+        except (ValueError, WrongKey) as error:
+            raise Forged(f"it cannot be read: {error}") from None
+        if not isinstance(found, dict):
+            raise Forged("it is no document")
+        return found
+
+    def _seals(self) -> bool:
+        """Whether documents are sealed; at once when another process has made the first key."""
+        ring = self._keyring
+        if ring.masters and not ring.seals:
+            ring.refresh()
+        return ring.seals
+
+    def _question(self, key: str) -> str:
+        return f"{self._prefix}:question:{key}"
+
+    def _answer(self, key: str) -> str:
+        return f"{self._prefix}:answer:{key}"
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            with self._reach.trying():
+                yield
+        except FAILURES as error:
+            raise Unavailable("The message broker is out of reach, please retry.") from error

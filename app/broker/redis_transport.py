@@ -1,0 +1,56 @@
+"""
+Kombu's Redis transport with one Redis client per channel, which survives malformed messages.
+
+Kombu creates a new client object for each command outside of a consumer, which takes as much time
+as the command itself. An entry of a queue that is no message would end its worker.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES, redis
+
+from app import log
+
+logger = log.RateLimited(log.get(__name__))
+
+#: Schemes of broker URLs that this transport serves.
+SCHEMES = ("redis", "rediss")
+
+
+class Channel(redis.Channel):  # type: ignore[misc]
+    """A channel whose client lasts as long as its pool of connections."""
+
+    _kept: Any = None
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        """Yield the given client, or that of the channel; clients are safe for threads."""
+        if client is None:
+            client = self._kept
+        if client is None or client.connection_pool is not self.pool:
+            with super().conn_or_acquire() as client:
+                self._kept = client
+        yield client
+
+    def _brpop_read(self, **options: Any) -> bool:
+        """Deliver the next entry of a queue; drop one that is no message."""
+        try:
+            return bool(super()._brpop_read(**options))
+        except (Empty, *self.connection_errors, *self.connection.channel_errors):
+            raise
+        except Exception as error:  # of the decoder, in many kinds
+            logger.warning("message.malformed", detail=f"{type(error).__name__}: {error}")
+            return True
+
+
+class Transport(redis.Transport):  # type: ignore[misc]
+    Channel = Channel
+
+
+def register() -> None:
+    """Make Kombu use this transport for all connections to Redis of this process."""
+    for scheme in SCHEMES:
+        TRANSPORT_ALIASES[scheme] = f"{__name__}:{Transport.__name__}"

@@ -1,0 +1,81 @@
+"""Commands for audit records: list and export."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.commands import option
+from app.cli.output import Document, Output
+from app.cli.rest import Api
+
+BRIEFLY = ("created_at", "outcome", "action", "target", "user_name", "address")
+COLUMNS = (
+    "sequence", "created_at", "action", "outcome", "status", "requests", "target_type", "target",
+    "user_id", "user_name", "project_id", "project_name", "roles", "system_scope", "auth",
+    "address", "user_agent", "request_id", "fields",
+)  # fmt: skip
+NEWEST = 100
+#: Texts that begin with one of these are formulas for spreadsheets.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+#: Filter of the API -> what it selects. A filter is an option of both commands.
+ABOUT = {
+    "since": "Only those since this time (ISO 8601, UTC)",
+    "until": "Only those before this time",
+    "user": "Only those of the user with this id",
+    "project": "Only those of users of this project, by id",
+    "target": "Only those about this node or resource, by UUID",
+    "action": "Only this action, as update/node",
+    "outcome": "Only those with this outcome: success, failure, denied, pending",
+    "address": "Only those from this address",
+}
+FILTERS = tuple(
+    option(name, Annotated[str | None, typer.Option(help=about)]) for name, about in ABOUT.items()
+)
+
+
+def list_records(
+    api: Api,
+    out: Output,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of items")] = NEWEST,
+    **filters: Any,
+) -> None:
+    """List audit records, the newest first."""
+    found = api.every("audit", limit=limit, **filters)
+    if out.people:
+        found = (each | {"user_name": each["user_name"] or each["user_id"]} for each in found)
+    out.items(found, COLUMNS, BRIEFLY)
+
+
+def export(
+    api: Api,
+    out: Output,
+    *,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV instead of JSON lines")] = False,
+    **filters: Any,
+) -> None:
+    """Write all audit records, the oldest first: a JSON object a line, or CSV."""
+    found = api.every("audit", sort_dir="asc", **filters)
+    if as_csv:
+        _write_csv(found)
+    else:
+        for each in found:
+            typer.echo(json.dumps(each))
+
+
+def _write_csv(records: Iterator[Document]) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow(COLUMNS)
+    for each in records:
+        writer.writerow([_cell(each[name]) for name in COLUMNS])
+
+
+def _cell(value: Any) -> Any:
+    """Format a value for CSV; a text that spreadsheets would evaluate gets an apostrophe."""
+    text = " ".join(value) if isinstance(value, list) else value
+    return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text

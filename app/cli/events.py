@@ -1,0 +1,82 @@
+"""Command that lists and follows change events."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.output import Document, Output, moment
+from app.cli.rest import Api
+
+#: Newest events that are shown.
+NEWEST = 20
+#: Seconds that a request waits for an event.
+WAIT = 20.0
+FIELDS = (
+    "sequence", "created_at", "type", "node_uuid", "node_name", "operation_uuid",
+    "operation_kind", "step", "before", "after",
+)  # fmt: skip
+TABLE = ("created_at", "node", "type", "subject", "before", "after")
+
+
+def events(
+    api: Api,
+    out: Output,
+    *,
+    node: Annotated[str | None, typer.Option(help="Only of this node: a name or UUID")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", help="Only of this type, as node.power_state")
+    ] = None,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="The ones that follow this number")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of newest events")] = NEWEST,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more events, until Ctrl-C")
+    ] = False,
+) -> None:
+    """List the newest changes of nodes, operations and steps."""
+    filters = {"node": node, "type": kind}
+    found: list[Document] = []
+    if after is None:
+        page = api.get("events", limit=limit, **filters)
+        found, after = page["events"], page["last"]
+    elif not follow:
+        found = list(_until_newest(api, after, filters))
+    if not follow:
+        out.items([_row(each) for each in found] if out.people else found, FIELDS, TABLE)
+        return
+    for each in chain(found, _without_end(api.another(patient=True), after, filters)):
+        print_event(out, each)
+
+
+def _until_newest(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
+    """Yield the events that follow a number."""
+    while True:
+        page = api.get("events", after=after, **filters)
+        yield from page["events"]
+        if page["last"] == after:
+            return
+        after = page["last"]
+
+
+def _without_end(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Document]:
+    """Yield the events that follow a number, as they occur."""
+    while True:
+        page = api.get("events", after=after, wait=WAIT, **filters)
+        yield from page["events"]
+        after = page["last"]
+
+
+def _row(event: Document) -> Document:
+    subject = event["step"] or event["operation_kind"] or ""
+    return {**event, "node": event["node_name"] or event["node_uuid"], "subject": subject}
+
+
+def print_event(out: Output, event: Document) -> None:
+    """Print an event as a line."""
+    row = _row(event)
+    change = " -> ".join(filter(None, (event["before"], event["after"])))
+    words = [moment(event["created_at"]), row["node"], event["type"], row["subject"], change]
+    out.line(event, FIELDS, "  ".join(filter(None, words)))

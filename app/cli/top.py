@@ -1,0 +1,180 @@
+"""The command `ingot top`: the fleet at work, live in a terminal."""
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from app.cli import styles
+from app.cli.failures import Failure
+from app.cli.following import duration, since, until
+from app.cli.output import Document, Output
+from app.cli.rest import Api
+from app.cli.screen import console, text
+
+#: Most current steps that are read.
+STEPS = 200
+#: Lines of the screen beside the tables' rows: states, counts, heads of tables, blank lines.
+FRAME = 10
+
+
+def top(
+    api: Api,
+    out: Output,
+    *,
+    interval: Annotated[
+        float, typer.Option(min=0.2, help="Seconds between two pictures", metavar="SECONDS")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one picture, as without a terminal")
+    ] = False,
+) -> None:
+    """Show the fleet live: states, current steps, queues and conductors; until Ctrl-C."""
+    found = read(api)
+    screen = console(out.colour)
+    if not out.people:
+        out.item(found)
+    elif once or not screen.is_terminal:
+        screen.print(Group(*pictures(found)))
+    else:
+        with Live(console=screen, screen=True, auto_refresh=False) as live:
+            _follow(api, live, found, interval)
+
+
+def read(api: Api) -> Document:
+    """
+    Read what is shown, in four requests.
+
+    `service` is None if the caller may not see it. Raises Failure.
+    """
+    found: Document = {
+        "nodes": api.get("provision_states"),
+        "operations": api.get("operations", "current", limit=STEPS),
+        "queues": api.get("operations", "queues")["queues"],
+    }
+    try:
+        found["service"] = api.get("service")
+    except Failure:
+        api.root()  # raises Failure if the service is away
+        found["service"] = None
+    return found
+
+
+def _follow(api: Api, live: Live, found: Document, interval: float) -> None:
+    """Draw until Ctrl-C; while the service does not answer, the last picture stays."""
+    trouble = ""
+    try:
+        while True:
+            height = max(live.console.height - FRAME, 4)
+            live.update(Group(*pictures(found, trouble, height)), refresh=True)
+            time.sleep(interval)
+            try:
+                found, trouble = read(api), ""
+            except Failure as failure:
+                trouble = str(failure)
+    except KeyboardInterrupt:
+        return
+
+
+def pictures(found: Document, trouble: str = "", rows: int = STEPS) -> Iterator[RenderableType]:
+    """Yield the parts of a picture. trouble: why it is old. rows: most lines of its tables."""
+    if trouble:
+        yield text(trouble, styles.TROUBLE)
+    yield _states(found["nodes"])
+    yield _counts(found["operations"]["counts"])
+    for queue in found["queues"]:
+        yield text(_queue(queue))
+    service = found["service"]
+    if service is not None:
+        for part in service["parts"]:
+            if not part["healthy"]:
+                yield text(f"{part['part']}: {part['reason']}", styles.TROUBLE)
+        members = service["conductors"]
+        yield Text()
+        yield _conductors(members[: max(rows // 2, 3)])
+        rows -= min(len(members), max(rows // 2, 3))
+    steps = found["operations"]["steps"]
+    yield Text()
+    if steps:
+        yield _steps(steps[:rows])
+
+
+def _states(nodes: Document) -> Text:
+    """Format the number of nodes, in all and by provision state."""
+    line = Text(f"{nodes['nodes']} nodes", "bold")
+    for each in nodes["provision_states"]:
+        state = each["provision_state"]
+        line.append("  ").append_text(
+            text(f"{state} {each['nodes']}", styles.of("provision_state", state))
+        )
+    return line
+
+
+def _counts(counts: Mapping[str, int]) -> Text:
+    line = Text(f"{sum(counts.values())} operations", "bold")
+    for state, count in counts.items():
+        name = "in admission queues" if state == "admission" else state
+        line.append("  ").append_text(text(f"{name} {count}", styles.of("state", state)))
+    return line
+
+
+def _queue(queue: Document) -> str:
+    group = f" of {queue['conductor_group']}" if queue["conductor_group"] else ""
+    return (
+        f"{queue['class']}{group}: {queue['queued']} wait for one of {queue['limit']} slots,"
+        f" the first one for {since(queue['oldest_at'])}"
+    )
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _conductors(members: list[Document]) -> Table:
+    table = _table("conductor", "group", "state", "nodes", "running", "waiting", "messages", "seen")
+    for each in members:
+        holds, messages = each["holds"], each["messages"]
+        cells: tuple[Any, ...] = (
+            each["hostname"], each["conductor_group"] or "-", each["state"], each["nodes"],
+            f"{holds['running']} of {each['threads']}", holds["waiting"],
+            "?" if messages is None else messages,
+            f"{duration(timedelta(seconds=each['heartbeat_seconds']))} ago",
+        )  # fmt: skip
+        lost = styles.TROUBLE if each["state"] == "lost" else ""
+        table.add_row(*(text(str(cell), lost) for cell in cells))
+    return table
+
+
+def _steps(steps: list[Document]) -> Table:
+    table = _table("node", "operation", "step", "for", "why", "conductor")
+    for each in steps:
+        cells = (
+            each["node_name"] or each["node_uuid"], each["kind"], each["step"],
+            since(each["since"]), why(each), each["conductor"] or "",
+        )  # fmt: skip
+        style = styles.of("state", each["state"])
+        table.add_row(*(text(cell, style if at == 4 else "") for at, cell in enumerate(cells)))
+    return table
+
+
+def why(step: Document) -> str:
+    """Explain in a few words why an operation is in its step."""
+    limit = f", at most {until(step['deadline_at'])} more" if step["deadline_at"] else ""
+    match step["state"]:
+        case "running":
+            return f"runs{limit}"
+        case "held":
+            return "held: `unhold` goes on"
+        case _ if step["wake_at"]:
+            return f"waits, looks again in {until(step['wake_at'])}{limit}"
+        case _:
+            return f"waits for the agent{limit}"

@@ -1,0 +1,50 @@
+"""
+Settings about the records and reports of the service: audit, health check, metrics, webhooks,
+traces. `app/config/settings.py` has the others, and says how a setting is added.
+"""
+
+# ruff: noqa: E501 - the groups are a table: an option, a line
+
+from dataclasses import dataclass
+
+from app.config.option_types import collector_url, count, seconds
+from app.config.options import option
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True)
+class Audit:
+    enabled: bool = option(True, "Record who asked for which change, and who was refused, in the database (docs/audit.md)")
+    keep_days: int = count(90, "Days for which audit records are kept; 0: for ever. Not in Ironic")
+    keep_refused: int = count(500_000, "Most audit records of requests without success, which strangers can cause; the oldest are deleted. 0: no limit. Not in Ironic")
+
+
+@dataclass(frozen=True, slots=True)
+class Healthcheck:
+    enabled: bool = option(True, "Answer GET /healthcheck")
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    port: int | None = option(None, "Port of the exporter, which answers Prometheus at /metrics; 0: any free one; empty: no metrics. Not in Ironic", minimum=0, maximum=65535)
+    host_ip: str = option("127.0.0.1", "Address that the exporter listens on; it asks for no credentials, so let only Prometheus reach it. Not in Ironic")
+    count_interval: float = seconds(10, "Least seconds between two counts of nodes and operations in the database. Not in Ironic", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhooks:
+    """Group webhooks. Not in Ironic."""
+
+    delivery_interval: float = seconds(2, "Seconds between searches for events to post; 0: nothing is posted. Not in Ironic")
+    timeout: float = seconds(10, "Seconds for a receiver to answer. Not in Ironic", minimum=0.1)
+    max_retry_interval: float = seconds(300, "Longest pause between two attempts; the first is a second, and each is twice the one before. Not in Ironic", minimum=1)
+    give_up_after: float = seconds(86400, "Seconds of failed attempts after which events become failures, which can be replayed. Not in Ironic")
+    secret_overlap: float = seconds(86400, "Seconds for which the previous secret also signs after a change. Not in Ironic")
+    max_per_project: int = count(10, "Most webhooks of a project; those of the system have no limit. Not in Ironic")
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    endpoint: str = option("", "URL that an OpenTelemetry collector receives traces at by OTLP over HTTP, as http://127.0.0.1:4318/v1/traces; empty: no traces. Not in Ironic", check=collector_url)
+    sample_ratio: float = option(1.0, "Share of the API requests that are traced, with their operations: from 0 to 1. Not in Ironic", minimum=0, maximum=1)
+# fmt: on

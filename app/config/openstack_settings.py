@@ -1,0 +1,70 @@
+"""
+Settings about services of OpenStack: Keystone, the volume service, and the file of the policy.
+`app/config/settings.py` has the others, and says how a setting is added.
+"""
+
+# ruff: noqa: E501 - the groups are a table: an option, a line
+
+from dataclasses import dataclass
+
+from app.config.option_types import count, seconds
+from app.config.options import option
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True)
+class KeystoneAuthtoken:
+    auth_url: str | None = option(None, "Keystone's URL")
+    www_authenticate_uri: str | None = option(None, "Keystone's URL for callers, in WWW-Authenticate")
+    auth_type: str = option("password", "Plugin of keystoneauth", deprecated=("keystone_authtoken.auth_plugin",))
+    username: str | None = option(None, "User name of the service")
+    password: str | None = option(None, "Password of the service", secret=True)
+    user_domain_name: str = option("Default", "Domain of the user")
+    user_domain_id: str | None = option(None, "Domain of the user, by ID")
+    project_name: str = option("service", "Project of the service")
+    project_domain_name: str = option("Default", "Domain of the project")
+    project_domain_id: str | None = option(None, "Domain of the project, by ID")
+    system_scope: str | None = option(None, "all: use a system-scoped token instead of a project's", choices=("all",))
+    application_credential_id: str | None = option(None, "Application credential of the service, for auth_type v3applicationcredential")
+    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
+    region_name: str | None = option(None, "Region")
+    interface: str = option("internal", "Interface of Keystone's endpoint")
+    cafile: str | None = option(None, "CA file for Keystone")
+    certfile: str | None = option(None, "Client certificate for Keystone")
+    keyfile: str | None = option(None, "Key of the client certificate")
+    insecure: bool = option(False, "Do not verify Keystone's certificate")
+    memcached_servers: tuple[str, ...] = option((), "host:port of token caches")
+    token_cache_time: int = seconds(300, "Seconds for which a validated token is cached")
+    service_token_roles: tuple[str, ...] = option(("service",), "Roles of a service token")
+    service_token_roles_required: bool = option(True, "Reject service tokens without these roles")
+    service_type: str | None = option("baremetal", "Service type in access rules of application credentials")
+    http_connect_timeout: int | None = option(None, "Seconds for Keystone to answer", minimum=1)
+    http_request_max_retries: int = count(3, "Attempts to reach Keystone")
+
+
+@dataclass(frozen=True, slots=True)
+class Cinder:
+    auth_url: str | None = option(None, "Keystone's URL, for storage interface cinder")
+    auth_type: str = option("password", "Plugin of keystoneauth; none: no authentication, with endpoint_override")
+    username: str | None = option(None, "User name of the service")
+    password: str | None = option(None, "Password of the service", secret=True)
+    user_domain_name: str = option("Default", "Domain of the user")
+    project_name: str = option("service", "Project of the service")
+    project_domain_name: str = option("Default", "Domain of the project")
+    application_credential_id: str | None = option(None, "Application credential, for auth_type v3applicationcredential")
+    application_credential_secret: str | None = option(None, "Secret of the application credential", secret=True)
+    region_name: str | None = option(None, "Region of the volume service")
+    valid_interfaces: tuple[str, ...] = option(("internal", "public"), "Interfaces of the endpoint in Keystone's catalog, the preferred one first")
+    endpoint_override: str | None = option(None, "URL of the volume service's API, version 3; empty: from Keystone's catalog")
+    cafile: str | None = option(None, "CA file for Keystone and the volume service")
+    insecure: bool = option(False, "Do not verify their certificates")
+    timeout: float = seconds(60, "Seconds for an answer", minimum=1)
+    connect_retries: int = count(2, "Further attempts to connect")
+
+
+@dataclass(frozen=True, slots=True)
+class OsloPolicy:
+    policy_file: str = option("/etc/ingot/policy.yaml", "Rules that replace those of docs/policy.md, YAML; read again when it changes")
+    policy_dirs: tuple[str, ...] = option(("/etc/ingot/policy.d",), "Directories of additional policy files")
+    enforce_scope: bool = option(True, "Refuse tokens whose scope the rule does not list")
+# fmt: on

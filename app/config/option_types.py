@@ -1,0 +1,113 @@
+"""
+Types of options, and checks of their values.
+
+A check raises ValueError with the reason; the error that a user sees begins with the option's name.
+"""
+
+import ipaddress
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.config.options import option
+
+#: Accepted schemes of database URLs; the driver is not configurable.
+DATABASES = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+
+
+def delay(text: str) -> None:
+    """Check "a" or "a,b" seconds, fractions allowed, 0 <= a <= b."""
+    number = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+    match = re.fullmatch(rf"{number}(?:,{number})?", text)
+    if not match or float(match[1]) > float(match[2] or match[1]):
+        raise ValueError(f"{text!r} is not a delay: 'a' or 'a,b' seconds with a <= b")
+
+
+def database_url(url: str) -> None:
+    scheme, colon, _ = url.partition("://")
+    if url and (not colon or scheme not in DATABASES):
+        raise ValueError(
+            f"{scheme + colon if colon else 'a text without ://'} is not a supported database:"
+            " expected SQLite (sqlite:///FILE) or PostgreSQL"
+            " (postgresql://USER:PASSWORD@HOST/NAME)"
+        )
+
+
+def messages_url(url: str) -> None:
+    if url and not url.startswith(("amqp://", "amqps://")):
+        raise ValueError("expected a URL that begins with amqp:// or amqps://")
+
+
+def collector_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if url and not is_url:
+        raise ValueError("expected a URL such as http://127.0.0.1:4318/v1/traces")
+    if url and (parts.username is not None or parts.query or parts.fragment):
+        raise ValueError(
+            "expected a URL without credentials and query;"
+            " OTEL_EXPORTER_OTLP_HEADERS may have credentials"
+        )
+
+
+def web_url(url: str | None) -> None:
+    if url and not url.startswith(("http://", "https://")):
+        raise ValueError("expected a URL that begins with http:// or https://")
+
+
+def provider_url(url: str) -> None:
+    parts = urlsplit(url)
+    local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if url and (not (local or parts.scheme == "https") or not parts.hostname):
+        raise ValueError(f"{url!r} is no https URL, and no http URL on loopback")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError(f"{url!r} has a query, a fragment or credentials")
+
+
+def kill_points(points: tuple[str, ...]) -> None:
+    for point in points:
+        if not re.fullmatch(r"[\w.:-]+=[\w.:/-]+", point):
+            raise ValueError(f"{point!r} is not of the form name=action")
+
+
+def must_be_false(value: bool) -> None:
+    if value:
+        raise ValueError("must be false: Ingot has no object store")
+
+
+def cipher_suites(numbers: tuple[str, ...]) -> None:
+    for number in numbers:
+        if not re.fullmatch(r"\d{1,3}", number, re.ASCII) or int(number) > 255:
+            raise ValueError(f"{number!r} is not a cipher suite: a number from 0 to 255")
+
+
+def cidr_map(pairs: tuple[str, ...]) -> None:
+    for pair in pairs:
+        cidr, _, name = pair.rpartition(":")
+        ipaddress.ip_network(cidr)
+        if not name:
+            raise ValueError(f"{pair!r} is not of the form CIDR:physical network")
+
+
+def seconds(default: float, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
+    return option(default, help, **{"minimum": 0, **about})
+
+
+def count(default: int, help: str, **about: Any) -> Any:  # noqa: A002 - as `option`
+    return option(default, help, **{"minimum": 0, **about})
+
+
+def enabled(kind: str, but: str = "") -> Any:
+    return option(None, f"{kind} interfaces that nodes may use; empty: all that are installed{but}")
+
+
+def preferred(kind: str) -> Any:
+    return option(None, f"{kind} interface of nodes without one, if their driver has it")
+
+
+def fake_delay(kind: str) -> Any:
+    about = "Duration of fake {} work in seconds: 'a', or 'a,b' for a random time"
+    return option("0", about.format(kind), check=delay)

@@ -1,0 +1,270 @@
+"""
+Operations of the whole fleet: current steps, admission queues, slow steps, failures in groups.
+
+The queries read active rows, a limited number of the newest ones, or those of one state, by an
+index. `narrow` limits a query for operations to those that a caller may list.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from app.db.clock import age
+from app.engine import admission
+from app.models import (
+    ACTIVE,
+    BESIDE,
+    Node,
+    Operation,
+    OperationState,
+    OperationStep,
+    StepState,
+)
+from app.runtime import runtime_of
+
+Narrow = Callable[[Select[Any]], Select[Any]]
+Document = dict[str, Any]
+
+#: Newest operations whose steps are compared.
+RECENT = 2_000
+#: Newest failures that are grouped.
+FAILURES = 20_000
+#: Operations that are shown of each admission queue.
+HEADS = 20
+
+_NODES, _OPERATIONS, _STEPS = (each.__table__.c for each in (Node, Operation, OperationStep))
+#: Key of a group of failures -> its column. The filters of a list of nodes have these names; those
+#: of an operation's values begin with `failure_`.
+OF_OPERATION: Mapping[str, ColumnElement[Any]] = {
+    "code": _OPERATIONS.error["code"].as_string(),
+    "step": _OPERATIONS.error["step"].as_string(),
+}
+OF_NODE: Mapping[str, ColumnElement[Any]] = {
+    name: _NODES[name]
+    for name in ("driver", "resource_class", "conductor_group", "shard", "chassis_uuid")
+}
+GROUPED = (*OF_OPERATION, *OF_NODE)
+_LABEL = _STEPS.interface + "." + _STEPS.name
+_IS_ACTIVE = _OPERATIONS.state.in_(ACTIVE)
+_NAMES = (_NODES.uuid.label("node_uuid"), _NODES.name.label("node_name"))
+
+
+def counts(session: Session, narrow: Narrow) -> dict[str, int]:
+    """Count the active operations by state; those in an admission queue are `admission`."""
+    in_queue = and_(_OPERATIONS.queue.is_not(None), _OPERATIONS.admitted_at.is_(None))
+    state = case((in_queue, "admission"), else_=_OPERATIONS.state)
+    query = narrow(select(state, func.count().label("number")).where(_IS_ACTIVE)).group_by(state)
+    found = dict.fromkeys((*map(str, ACTIVE), "admission"), 0)
+    return found | {row[0]: row.number for row in session.execute(query)}
+
+
+def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
+    """Return the current steps of operations that run, wait or are held, the longest first."""
+    query = (
+        select(
+            _OPERATIONS.uuid,
+            _OPERATIONS.kind,
+            _OPERATIONS.state,
+            *_NAMES,
+            _LABEL.label("step"),
+            _STEPS.conductor,
+            func.coalesce(_STEPS.started_at, _OPERATIONS.created_at).label("since"),
+            _OPERATIONS.wake_at,
+            _OPERATIONS.deadline_at,
+        )
+        .join(Node, _NODES.id == _OPERATIONS.node_id)
+        .join(
+            OperationStep,
+            and_(
+                _STEPS.operation_id == _OPERATIONS.id,
+                _STEPS.position == _OPERATIONS.cursor,
+            ),
+        )
+        .where(_IS_ACTIVE, _OPERATIONS.state != OperationState.QUEUED)
+        .order_by("since", _OPERATIONS.id)
+        .limit(limit)
+    )
+    return _documents(session, narrow(query))
+
+
+def queues(session: Session, narrow: Narrow) -> list[Document]:
+    """
+    Describe the admission queues that are not empty, each with its first operations.
+
+    Lengths count the operations of all callers, as do places; the operations are those that the
+    caller may list.
+    """
+    in_order = _OPERATIONS.turn.is_(None), _OPERATIONS.turn, _OPERATIONS.id
+    place = func.row_number().over(partition_by=_OPERATIONS.queue, order_by=in_order)
+    # also behind the operations of others
+    placed = (
+        select(_OPERATIONS.id, _OPERATIONS.queue, place.label("place"))
+        .where(Operation.is_queued)
+        .subquery()
+    )
+    listed = narrow(select(placed).join(Operation, _OPERATIONS.id == placed.c.id)).subquery()
+    first = func.row_number().over(partition_by=listed.c.queue, order_by=listed.c.place)
+    ranked = select(listed, first.label("rank")).subquery()
+    query = (
+        select(
+            ranked.c.queue,
+            ranked.c.place,
+            _OPERATIONS.uuid,
+            _OPERATIONS.kind,
+            *_NAMES,
+            _OPERATIONS.created_at,
+        )
+        .join(ranked, ranked.c.id == _OPERATIONS.id)
+        .join(Node, _NODES.id == _OPERATIONS.node_id)
+        .where(ranked.c.rank <= HEADS)
+        .order_by(ranked.c.queue, ranked.c.place)
+    )
+    heads: dict[str, list[Document]] = {}
+    for head in _documents(session, query):
+        heads.setdefault(head.pop("queue"), []).append(head)
+    lengths = (
+        select(_OPERATIONS.queue, func.count(), func.min(_OPERATIONS.created_at))
+        .where(Operation.is_queued)
+        .group_by(_OPERATIONS.queue)
+        .order_by(_OPERATIONS.queue)
+    )
+    found = []
+    for queue, queued, oldest in session.execute(lengths).all():
+        limited, _, group = queue.partition("/")
+        found.append(
+            {
+                "class": limited,
+                "conductor_group": group or None,
+                "limit": admission.limit_of(runtime_of(session).settings, queue),
+                "queued": queued,
+                "oldest_at": oldest,
+                "operations": heads.get(queue, []),
+            }
+        )
+    return found
+
+
+def slow_steps(session: Session, narrow: Narrow, limit: int) -> list[Document]:
+    """
+    Return the steps of the newest `RECENT` operations, the slowest first by their mean duration.
+
+    A duration includes retries and waits of the step.
+    """
+    newest = narrow(select(_OPERATIONS.id)).order_by(_OPERATIONS.id.desc()).limit(RECENT)
+    recent = newest.subquery()
+    seconds = age(_STEPS.started_at) - age(_STEPS.finished_at)
+    mean = func.avg(seconds)
+    query = (
+        select(
+            _LABEL.label("step"),
+            func.count().label("runs"),
+            func.sum(case((_STEPS.state == StepState.FAILED, 1), else_=0)).label("failed"),
+            mean.label("mean_seconds"),
+            func.max(seconds).label("longest_seconds"),
+        )
+        .join(recent, recent.c.id == _STEPS.operation_id)
+        .where(_STEPS.started_at.is_not(None), _STEPS.finished_at.is_not(None))
+        .group_by(_STEPS.interface, _STEPS.name)
+        .order_by(mean.desc(), "step")
+        .limit(limit)
+    )
+    found = _documents(session, query)
+    for each in found:
+        for name in ("mean_seconds", "longest_seconds"):
+            each[name] = round(float(each[name]), 3)
+    return found
+
+
+def standing_failures() -> Select[Any]:
+    """
+    Select the ids of operations that have failed, and whose failure still describes their node.
+
+    No operation that moves the node has begun since, and no other one has failed: as `why` selects
+    the failure that it explains.
+    """
+    later = aliased(Operation)
+    # with a limit, for PostgreSQL would read all operations to join them
+    since = (
+        select(later.id)
+        .where(
+            later.node_id == Operation.node_id,
+            later.id > Operation.id,
+            or_(later.kind.not_in(BESIDE), later.state == OperationState.FAILED),
+        )
+        .limit(1)
+        .scalar_subquery()
+    )
+    failed = Operation.state == OperationState.FAILED
+    return select(Operation.id).where(failed, since.is_(None))
+
+
+def nodes_failed_with(narrow: Narrow, code: str | None, step: str | None) -> Select[Any]:
+    """Select the ids of the nodes with a standing failure of a code or at a step."""
+    query = standing_failures().with_only_columns(_OPERATIONS.node_id)
+    for key, value in (("code", code), ("step", step)):
+        if value is not None:
+            query = query.where(OF_OPERATION[key] == value)
+    return narrow(query)
+
+
+def failures(session: Session, narrow: Narrow, by: Sequence[str], limit: int) -> Document:
+    """
+    Count the nodes with standing failures in groups, the largest first.
+
+    by: of `GROUPED`. Of a fleet with more than `FAILURES`, the newest are counted.
+    """
+    of_operation = [column.label(name) for name, column in OF_OPERATION.items()]
+    standing = standing_failures().add_columns(_OPERATIONS.node_id, *of_operation)
+    newest = narrow(standing).order_by(_OPERATIONS.id.desc()).limit(FAILURES).subquery()
+    keys = [newest.c[name] if name in OF_OPERATION else OF_NODE[name] for name in by]
+    total, last = func.count(), func.max(newest.c.id)
+    query = (
+        select(*keys, total.label("nodes"), last.label("last"))
+        .select_from(newest)
+        .join(Node, _NODES.id == newest.c.node_id)
+        .group_by(*keys)
+        .order_by(total.desc(), last.desc())
+    )
+    groups = _documents(session, query)
+    nodes = sum(each["nodes"] for each in groups)
+    examples = _examples(session, [each["last"] for each in groups[:limit]])
+    return {
+        "groups": [_group(each, by, examples[each["last"]]) for each in groups[:limit]],
+        "nodes": nodes,
+        "complete": nodes < FAILURES and len(groups) <= limit,
+    }
+
+
+def _group(found: Document, by: Sequence[str], example: Document) -> Document:
+    """Build the document of a group: its values, its size, an example, the filter of its nodes."""
+    values = {name: found[name] for name in by}
+    filters: Document = {}
+    for name, value in values.items():
+        if name == "shard" and value is None:
+            filters["sharded"] = "false"
+        elif value is not None:
+            filters[f"failure_{name}" if name in OF_OPERATION else name] = value
+    return {"values": values, "nodes": found["nodes"], "example": example, "filter": filters}
+
+
+def _examples(session: Session, ids: Sequence[int]) -> dict[int, Document]:
+    """Return the failures of operations by their ids."""
+    query = (
+        select(
+            _OPERATIONS.id, _OPERATIONS.uuid, _OPERATIONS.finished_at, *_NAMES, _OPERATIONS.error
+        )
+        .join(Node, _NODES.id == _OPERATIONS.node_id)
+        .where(_OPERATIONS.id.in_(ids))
+    )
+    found = {}
+    for each in _documents(session, query):
+        key, error = each.pop("id"), each.pop("error") or {}
+        texts = {name: error.get(name) for name in ("message", "cause", "hint")}
+        found[key] = each | texts
+    return found
+
+
+def _documents(session: Session, query: Select[Any]) -> list[Document]:
+    return [dict(row._mapping) for row in session.execute(query)]

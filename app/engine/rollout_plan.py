@@ -1,0 +1,189 @@
+"""
+Plan of a rollout: which nodes take part, and the wave of each.
+
+All limits of a strategy are met by the waves, which are fixed at the creation: the nodes of a wave
+are in progress together, and a wave begins once every node of the wave before it has ended.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Row, Select, String
+from sqlalchemy import cast as sql_cast
+from sqlalchemy.orm import Session
+
+from app.engine import power, provisioning
+from app.errors import ServiceError
+from app.models import Node
+from app.states import VERBS
+
+#: Verbs that end or change an operation, or carry a secret of one node.
+UNSUITABLE = ("abort", "unhold", "rescue")
+#: Targets of rollouts: verbs and power states.
+TARGETS = (*(verb for verb in VERBS if verb not in UNSUITABLE), *power.TARGETS)
+#: Fields that group nodes; and documents, one key of which does.
+GROUPING = ("chassis_uuid", "conductor_group", "lessee", "owner", "resource_class", "shard")
+GROUPING_DOCUMENTS = ("extra", "properties")
+
+_NODES = Node.__table__.c
+#: Columns that `refusal` and the plan read.
+COLUMNS = (
+    "id", "uuid", "name", "owner", "lessee", "provision_state", "maintenance", "fault",
+    "protected", "retired", "disable_power_off",
+)  # fmt: skip
+
+
+#: The caller's rights: owner and lessee of a node -> reason of a denial; None: allowed.
+Denial = Callable[[str | None, str | None], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """Limits of a rollout. Numbers of nodes are texts: a count, or a share as "5%"."""
+
+    max_unavailable: str = "1"  # most nodes in progress at a time
+    group_by: str | None = None  # one of `GROUPING`, or DOCUMENT.KEY; None: one group
+    max_groups: int | None = None  # most groups with a node in progress; None: no limit
+    max_per_group: int | None = None  # most nodes in progress in each group; None: no limit
+    canary: int = 0  # first nodes: if one fails, the rollout pauses
+    error_budget: str = "1"  # failed nodes at which the rollout pauses
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node that takes part."""
+
+    uuid: str
+    name: str | None
+    owner: str | None
+    lessee: str | None
+    group: str
+    wave: int
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A node that matches the filters and does not take part."""
+
+    uuid: str
+    name: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes and waves of a rollout."""
+
+    members: Sequence[Member]  # in the order of their waves
+    excluded: Sequence[Excluded]
+    waves: int
+    canary_waves: int
+    error_budget: int  # failed nodes at which the rollout pauses
+
+
+def count_of(text: str, total: int) -> int:
+    """Return a number of nodes: the count, or the share of `total`; rounded down, at least 1."""
+    number, share, _ = text.partition("%")
+    return max(math.floor(total * int(number) / 100) if share else int(number), 1)
+
+
+def columns(strategy: Strategy) -> list[ColumnElement[Any]]:
+    """Return the columns of a query for nodes whose rows `plan` takes."""
+    return [*(_NODES[name] for name in COLUMNS), _group_of(strategy.group_by).label("group")]
+
+
+def _group_of(field: str | None) -> ColumnElement[Any]:
+    if field is None:
+        return sql_cast("", String)
+    document, _, key = field.partition(".")
+    if key:
+        value: ColumnElement[Any] = _NODES[document][key].as_string()
+        return value
+    return _NODES[field]
+
+
+def plan(
+    session: Session, found: Select[Any], target: str, strategy: Strategy, denial: Denial
+) -> Plan:
+    """Plan a rollout of `target` over the nodes of a query with the columns of `columns`."""
+    accepted: list[Row[Any]] = []
+    excluded = []
+    for row in session.execute(found.order_by(_NODES.id)):
+        reason = denial(row.owner, row.lessee) or _refusal(session, row, target)
+        if reason is None:
+            accepted.append(row)
+        else:
+            excluded.append(Excluded(row.uuid, row.name, reason))
+    total = len(accepted)
+    canary = min(strategy.canary, total)
+    members: list[Member] = []
+    last, canary_waves = 0, 0
+    for last, wave in enumerate(_waves(accepted, strategy, canary), 1):
+        canary_waves += len(members) < canary
+        members += (
+            Member(row.uuid, row.name, row.owner, row.lessee, _name_of(row), last) for row in wave
+        )
+    budget = count_of(strategy.error_budget, total)
+    return Plan(members, excluded, last, canary_waves, budget)
+
+
+def _refusal(session: Session, row: Row[Any], target: str) -> str | None:
+    """Return the reason why a node would not accept the target; None if it may."""
+    node = cast("Node", row)  # the checks read the columns of the row only
+    try:
+        if target in power.TARGETS:
+            power.check_fields(node, target)
+        else:
+            provisioning.check_fields(session, node, target)
+    except ServiceError as error:
+        return str(error)
+    return None
+
+
+def _waves(
+    rows: Iterable[Row[Any]], strategy: Strategy, canary: int
+) -> Iterator[Sequence[Row[Any]]]:
+    """
+    Yield the waves: each has as many nodes as the limits allow, of the first groups.
+
+    The first `canary` nodes have waves of their own.
+    """
+    by_group: dict[str, deque[Row[Any]]] = {}
+    for row in rows:
+        by_group.setdefault(_name_of(row), deque()).append(row)
+    total = sum(map(len, by_group.values()))
+    largest = count_of(strategy.max_unavailable, total)
+    groups = deque(by_group[name] for name in sorted(by_group))
+    done = 0
+    while groups:
+        most = min(largest, canary - done) if done < canary else largest
+        wave = _next_wave(groups, strategy, most)
+        done += len(wave)
+        yield wave
+
+
+def _name_of(row: Row[Any]) -> str:
+    """Return the name of the row's group; empty for nodes without a value."""
+    return "" if row.group is None else str(row.group)
+
+
+def _next_wave(groups: deque[deque[Row[Any]]], strategy: Strategy, most: int) -> Sequence[Row[Any]]:
+    """Take the nodes of a wave, at most `most`, from the first groups, and drop empty groups."""
+    wave: list[Row[Any]] = []
+    left: list[deque[Row[Any]]] = []
+    used = 0
+    while groups and len(wave) < most and used != strategy.max_groups:
+        group = groups.popleft()
+        used += 1
+        room = min(most - len(wave), len(group), strategy.max_per_group or len(group))
+        wave += (group.popleft() for _ in range(room))
+        if group:
+            left.append(group)
+    groups.extendleft(reversed(left))
+    return wave

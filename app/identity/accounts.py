@@ -1,0 +1,182 @@
+"""Users, groups and projects: creation, change, deletion, lookup by name."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+from uuid import uuid4
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app.db.clock import now
+from app.errors import Invalid, NotFound
+from app.identity import passwords
+from app.kit import crud
+from app.models import Group, Membership, Project, User
+from app.models.base import kind_of
+
+Named = TypeVar("Named", User, Group, Project)
+
+#: Most characters of a name, and of the identifier of a project.
+LONGEST_NAME, LONGEST_IDENT = 255, 64
+
+
+def is_name(text: str) -> bool:
+    """
+    Whether a text can be a name.
+
+    HTTP Basic separates user and password by a colon, so no name has one.
+    """
+    plain = text.isprintable() and text == text.strip() and ":" not in text
+    return plain and 0 < len(text) <= LONGEST_NAME
+
+
+def create_user(
+    session: Session, name: str, password_hash: str | None = None, uuid: str | None = None
+) -> User:
+    """
+    Create a user. password_hash: result of `passwords.hashed`; None: for API tokens only. uuid:
+    of `provided.uuid_of`; None: a new one.
+
+    Raises Invalid: the name is malformed.
+    Raises AlreadyExists.
+    """
+    user = User(
+        uuid=uuid or str(uuid4()), name=_checked(name), password_hash=password_hash, enabled=True
+    )
+    crud.add(session, user)
+    return user
+
+
+def set_password(session: Session, name: str, password: str | None) -> None:
+    """
+    Replace the password of a user; None: the user has API tokens only. Tokens stay valid.
+
+    Raises Invalid: the password is too short or too long.
+    Raises NotFound.
+    """
+    stored = None if password is None else passwords.hashed(password)
+    crud.change(session, find(session, User, name), {"password_hash": stored})
+
+
+def set_enabled(session: Session, name: str, *, enabled: bool) -> None:
+    """
+    Let a user send requests, or not, neither by password nor by token.
+
+    Raises NotFound.
+    """
+    user = find(session, User, name)
+    user.enabled, user.updated_at = enabled, now()
+
+
+def create_group(session: Session, name: str) -> Group:
+    """
+    Create a group without users.
+
+    Raises Invalid: the name is malformed.
+    Raises AlreadyExists.
+    """
+    group = Group(name=_checked(name))
+    crud.add(session, group)
+    return group
+
+
+def add_member(session: Session, group: str, user: str) -> None:
+    """
+    Add a user to a group; a member stays one.
+
+    Raises NotFound.
+    """
+    found, member = find(session, Group, group), find(session, User, user)
+    if session.get(Membership, (found.id, member.id)) is None:
+        session.add(Membership(group_id=found.id, user_id=member.id))
+
+
+def remove_member(session: Session, group: str, user: str) -> None:
+    """
+    Remove a user from a group.
+
+    Raises NotFound: a name is unknown, or the user is no member.
+    """
+    found, member = find(session, Group, group), find(session, User, user)
+    row = session.get(Membership, (found.id, member.id))
+    if row is None:
+        raise NotFound("user", user, "{kind} {ident} is not in group " + group + ".")
+    session.delete(row)
+
+
+def members(session: Session, group: str) -> Sequence[str]:
+    """
+    Return the names of a group's users.
+
+    Raises NotFound.
+    """
+    of_group = Membership.group_id == find(session, Group, group).id
+    return session.scalars(
+        select(User.name).join(Membership).where(of_group).order_by(User.name)
+    ).all()
+
+
+def groups_of(session: Session, user: str) -> Sequence[str]:
+    """
+    Return the names of a user's groups.
+
+    Raises NotFound.
+    """
+    of_user = Membership.user_id == find(session, User, user).id
+    return session.scalars(
+        select(Group.name).join(Membership).where(of_user).order_by(Group.name)
+    ).all()
+
+
+def create_project(session: Session, name: str, ident: str | None = None) -> Project:
+    """
+    Create a project. ident: the value of `owner` and `lessee` of its nodes; None: a new UUID.
+
+    Raises Invalid: a value is malformed.
+    Raises AlreadyExists.
+    """
+    if ident is not None and not (is_name(ident) and len(ident) <= LONGEST_IDENT):
+        raise Invalid(f"id: expected 1 to {LONGEST_IDENT} printable characters without a colon")
+    project = Project(ident=ident or str(uuid4()), name=_checked(name))
+    crud.add(session, project)
+    return project
+
+
+def find(session: Session, model: type[Named], name: str) -> Named:
+    """
+    Return the row with a name, for a change; other processes that change it wait.
+
+    Raises NotFound.
+    """
+    found = session.scalar(select(model).where(model.name == name).with_for_update())
+    if found is None:
+        raise NotFound(kind_of(model), name)
+    return found
+
+
+def everything(session: Session, model: type[Named]) -> Sequence[Named]:
+    """Return all rows, in the order of their names."""
+    return session.scalars(select(model).order_by(model.name)).all()
+
+
+def remove(session: Session, model: type[Named], name: str) -> None:
+    """
+    Delete a user, group or project with its roles, memberships and API tokens.
+
+    Raises NotFound.
+    """
+    session.execute(delete(model).where(model.id == find(session, model, name).id))
+
+
+def _checked(name: str) -> str:
+    """
+    Return a name.
+
+    Raises Invalid: it is malformed.
+    """
+    if not is_name(name):
+        raise Invalid(
+            f"name: expected 1 to {LONGEST_NAME} printable characters without a colon, and no"
+            " space at an end"
+        )
+    return name

@@ -1,0 +1,148 @@
+"""
+API tokens: creation, list, revocation, and the record of their use.
+
+A token is 256 random bits, so its SHA-256 digest, which is all that the database has, needs
+no slow hash: it cannot be guessed.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, or_, select, update
+from sqlalchemy.orm import Session
+
+from app.db.clock import after, age, now
+from app.errors import Invalid, NotFound
+from app.identity import accounts
+from app.identity.roles import SYSTEM, Scope
+from app.kit.caller import Role
+from app.models import ApiToken, Project, User
+
+#: Texts that can be tokens; others are refused without a query. The prefix is for secret scanners.
+PATTERN = re.compile("ingot_[A-Za-z0-9_-]{43}")
+#: Most days until a token expires.
+LONGEST_DAYS = 3650
+#: Seconds between two records of a token's use.
+USE_RECORDED = 60
+
+
+def digest(text: str) -> str:
+    """Return the digest of a token by which the database finds it."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def create(
+    session: Session, user: str, scope: Scope, *, name: str | None, role: Role | None, days: int
+) -> tuple[str, str]:
+    """
+    Create a token of a user; return its UUID, and its text, which cannot be read again.
+
+    role: limits the roles of the user in the scope; None: all of them. days: until it expires;
+    0: never.
+
+    Raises Invalid: a value is malformed, or out of its range.
+    Raises NotFound: user or project.
+    """
+    if not 0 <= days <= LONGEST_DAYS:
+        raise Invalid(f"--days: expected 0 (no expiry) to {LONGEST_DAYS}")
+    if name is not None and not accounts.is_name(name):
+        raise Invalid(f"--name: expected 1 to {accounts.LONGEST_NAME} printable characters")
+    project = scope.project_id(session)  # locked before the user, as in `roles`
+    owner = accounts.find(session, User, user).id
+    return issue(session, owner, project, name=name, role=role, seconds=days * 86400)
+
+
+def issue(
+    session: Session,
+    user: int,
+    project: int | None,
+    *,
+    name: str | None,
+    role: Role | None = None,
+    seconds: float,
+) -> tuple[str, str]:
+    """
+    Insert a token; return its UUID and its text.
+
+    user, project: primary keys; project None: the scope is the system. seconds: its lifetime; 0:
+    it does not expire.
+    """
+    text, uuid = f"ingot_{secrets.token_urlsafe(32)}", str(uuid4())
+    row = ApiToken(
+        uuid=uuid,
+        digest=digest(text),
+        name=name,
+        user_id=user,
+        project_id=project,
+        role=role and role.value,
+        created_at=now(),
+        expires_at=after(seconds) if seconds else None,
+    )
+    session.add(row)
+    return uuid, text
+
+
+def listed(session: Session, user: str | None) -> Iterator[dict[str, Any]]:
+    """
+    Yield the tokens of a user, or of all users (None), without their texts.
+
+    Raises NotFound.
+    """
+    query = (
+        select(ApiToken, User.name, Project.name)
+        .join(User, ApiToken.user_id == User.id)
+        .outerjoin(Project, ApiToken.project_id == Project.id)
+        .order_by(User.name, ApiToken.id)
+    )
+    if user is not None:
+        query = query.where(ApiToken.user_id == accounts.find(session, User, user).id)
+    for token, owner, project in session.execute(query):
+        yield {
+            "uuid": token.uuid,
+            "name": token.name,
+            "user": owner,
+            "scope": project or SYSTEM,
+            "role": token.role,
+            "created_at": token.created_at.isoformat(),
+            **{
+                field: moment and moment.isoformat()
+                for field in ("expires_at", "used_at", "revoked_at")
+                for moment in (getattr(token, field),)
+            },
+        }
+
+
+def revoke(session: Session, uuid: str) -> None:
+    """
+    Revoke a token; a revoked one stays so.
+
+    Raises NotFound.
+    """
+    token = session.scalar(select(ApiToken).filter_by(uuid=uuid).with_for_update())
+    if token is None:
+        raise NotFound("token", uuid)
+    if token.revoked_at is None:
+        token.revoked_at = now()
+
+
+def end(session: Session, text: str) -> None:
+    """Revoke the token of a text, if there is one."""
+    valid = ApiToken.revoked_at.is_(None)
+    session.execute(
+        update(ApiToken).where(ApiToken.digest == digest(text), valid).values(revoked_at=now())
+    )
+
+
+#: Condition of a use that is due to be recorded.
+USE_IS_OLD = or_(ApiToken.used_at.is_(None), age(ApiToken.used_at) >= USE_RECORDED)
+
+
+def record_use(connection: Connection, token: int) -> None:
+    """Record that a token (primary key) is used now, unless that was done within a minute."""
+    connection.execute(
+        update(ApiToken).where(ApiToken.id == token, USE_IS_OLD).values(used_at=now())
+    )

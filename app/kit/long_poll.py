@@ -1,0 +1,40 @@
+"""Long polls: a request waits until a condition holds."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from app.kit.concurrency import Busy, Places, yielding_slot
+
+T = TypeVar("T")
+
+#: Most seconds between two checks of a condition, if nothing wakes the request.
+LONGEST = 2.0
+
+
+def wait_until(
+    condition: Callable[[], T],
+    seconds: float,
+    *,
+    sleep: Callable[[float], bool],
+    places: Places | None = None,
+    caller: str = "",
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """
+    Return the value of a condition when it is true, or after `seconds`, its last value.
+
+    The request yields its slot while it waits, and returns at once if no place is left in `places`
+    for `caller`. sleep: waits that many seconds at most, less if the condition may have changed; it
+    returns whether the request may go on waiting.
+    """
+    end = clock() + seconds
+    while not (value := condition()) and (left := end - clock()) > 0:
+        try:
+            with yielding_slot(places, caller):
+                waits_on = sleep(min(LONGEST, left))
+        except Busy:
+            return value
+        if not waits_on:
+            return condition()
+    return value

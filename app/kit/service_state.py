@@ -1,0 +1,135 @@
+"""State of the service: its parts, its conductors with their load, the ring, takeovers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session
+
+from app.db.clock import age
+from app.errors import Unavailable
+from app.kit import conductors, fleet_counts, health
+from app.kit.health import OK, Part
+from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
+from app.ring import Member
+from app.runtime import Runtime, runtime_of
+
+Document = dict[str, Any]
+
+#: Newest operations whose takeovers are listed, and most takeovers in the list.
+RECENT, TAKEOVERS = 2_000, 50
+_ADMITTED = and_(Operation.state.in_(ACTIVE), Operation.admitted_at.is_not(None))
+
+
+def describe(session: Session) -> Document:
+    """Describe the state of the service in documents."""
+    runtime = runtime_of(session)
+    alive = conductors.alive(session, runtime.settings.conductor.heartbeat_timeout)
+    ring = conductors.shares(session, alive)
+    broker, messages = _queues(runtime, alive)
+    parts = [*health.examine(session), broker]
+    return {
+        "parts": [
+            {"part": each.part, "healthy": each.is_healthy, "reason": each.reason,
+             "details": each.details}
+            for each in parts
+        ],
+        "conductors": _conductors(session, alive, ring, messages),
+        "ring": [
+            {"driver": each.driver, "conductor_group": each.group, "nodes": each.nodes,
+             "conductors": [member.name for member in each.members]}
+            for each in ring
+        ],
+        "takeovers": _takeovers(session),
+    }  # fmt: skip
+
+
+def _queues(runtime: Runtime, alive: Sequence[Member]) -> tuple[Part, dict[str, int]]:
+    """Return the health of the broker, and the lengths of the conductors' queues by name."""
+    if runtime.backlog is None:
+        return Part("broker", "unknown", "this process reads no queues"), {}
+    try:
+        lengths = {each.name: runtime.backlog(each.name) for each in alive}
+    except Unavailable as error:
+        return Part("broker", "it does not answer", str(error)), {}
+    return Part("broker", OK, f"{sum(lengths.values())} messages are queued"), lengths
+
+
+def _conductors(
+    session: Session,
+    alive: Sequence[Member],
+    ring: Sequence[conductors.Share],
+    messages: dict[str, int],
+) -> list[Document]:
+    """Describe every registered conductor, alive or not."""
+    names = {each.name for each in alive}
+    expected = dict.fromkeys(names, 0.0)
+    for share in ring:
+        for member in share.members:
+            expected[member.name] += share.nodes / len(share.members)
+    held, oldest = _held(session), fleet_counts.oldest_messages(session)
+    rows = session.execute(
+        select(
+            Conductor.hostname,
+            Conductor.conductor_group,
+            Conductor.online,
+            Conductor.version,
+            age(Conductor.heartbeat_at),
+        ).order_by(Conductor.hostname)
+    )
+    return [
+        {
+            "hostname": name,
+            "conductor_group": group,
+            "state": "alive" if name in names else "lost" if online else "stopped",
+            "version": version,
+            "heartbeat_seconds": round(max(float(seconds), 0), 1),
+            "nodes": round(expected.get(name, 0)),
+            "threads": runtime_of(session).settings.conductor.workers_pool_size,
+            "holds": dict.fromkeys(map(str, ACTIVE), 0) | held.get(name, {}),
+            "messages": messages.get(name),
+            "oldest_message_seconds": round(oldest[name], 1) if name in oldest else None,
+        }
+        for name, group, online, version, seconds in rows
+    ]
+
+
+def _held(session: Session) -> dict[str, dict[str, int]]:
+    """Count the operations that conductors hold or wait for: name -> state -> number."""
+    query = (
+        select(Node.reservation, Operation.state, func.count())
+        .join(Node, Node.id == Operation.node_id)
+        # a difference, because SQLite would scan all nodes for an equation
+        .where(_ADMITTED, Node.operation_id - Operation.id == 0)
+        .group_by(Node.reservation, Operation.state)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for name, state, count in session.execute(query):
+        found.setdefault(name or "", {})[state] = count
+    return found
+
+
+def _takeovers(session: Session) -> list[Document]:
+    """Return the steps of the newest operations that a conductor has taken over, newest first."""
+    newest = select(Operation.id).order_by(Operation.id.desc()).limit(RECENT).subquery()
+    query = (
+        select(
+            Operation.uuid,
+            Operation.kind,
+            Operation.state,
+            Node.uuid.label("node_uuid"),
+            Node.name.label("node_name"),
+            (OperationStep.interface + "." + OperationStep.name).label("step"),
+            OperationStep.deaths.label("times"),
+            OperationStep.conductor,
+            OperationStep.started_at,
+            OperationStep.finished_at,
+        )
+        .join(newest, newest.c.id == OperationStep.operation_id)
+        .join(Operation, Operation.id == OperationStep.operation_id)
+        .join(Node, Node.id == Operation.node_id)
+        .where(OperationStep.deaths > 0)
+        .order_by(Operation.id.desc(), OperationStep.position)
+        .limit(TAKEOVERS)
+    )
+    return [dict(row._mapping) for row in session.execute(query)]

@@ -1,0 +1,61 @@
+"""Audit records."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import BigInteger, Index, Integer, String, Text, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.models.base import Base
+
+
+class Outcome(StrEnum):
+    """Outcome of an audited request."""
+
+    SUCCESS = "success"
+    #: The caller was allowed, and the request was refused or failed.
+    FAILURE = "failure"
+    #: The caller is unknown or lacks the right, or sent too many wrong passwords.
+    DENIED = "denied"
+    #: A conductor was called, and its answer is not recorded yet, or never will be.
+    PENDING = "pending"
+
+
+_REFUSED = text(f"outcome <> '{Outcome.SUCCESS}'")
+
+
+class AuditRecord(Base):
+    """A request: its caller, its target, and its outcome. No record has values of fields."""
+
+    __tablename__ = "audit"
+    __table_args__ = (
+        Index("ix_audit_created_at", "created_at", "id"),
+        Index("ix_audit_target", "target", "created_at", "id"),
+        Index("ix_audit_user_id", "user_id", "created_at", "id"),
+        Index("ix_audit_refused", "id", sqlite_where=_REFUSED, postgresql_where=_REFUSED),
+        {"sqlite_autoincrement": True},  # no number twice, also after all rows are deleted
+    )
+
+    # position in the order of insertion; a rollback on PostgreSQL leaves a gap
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True)
+    created_at: Mapped[datetime]  # time of the insertion, by the database's clock
+    action: Mapped[str] = mapped_column(String(128))  # as update/node/state/provision/active
+    outcome: Mapped[str] = mapped_column(String(8))
+    status: Mapped[int | None]  # HTTP status; None: of a command, or not known yet
+    requests: Mapped[int] = mapped_column(default=1)  # equal refused requests in this record
+    # kind of the resource that the path names, as node or volume/target; None: of a command
+    target_type: Mapped[str | None] = mapped_column(String(32))
+    # its UUID, or its name from the path; None: a collection
+    target: Mapped[str | None] = mapped_column(String(255))
+    user_id: Mapped[str | None] = mapped_column(String(255))  # None: no authentication
+    user_name: Mapped[str | None] = mapped_column(String(255))
+    project_id: Mapped[str | None] = mapped_column(String(64))
+    project_name: Mapped[str | None] = mapped_column(String(64))
+    roles: Mapped[str | None] = mapped_column(String(255))  # separated by commas
+    system_scope: Mapped[str | None] = mapped_column(String(16))
+    auth: Mapped[str] = mapped_column(String(16))  # auth_strategy, or `command`
+    address: Mapped[str | None] = mapped_column(String(64))  # of the client; None: of a command
+    user_agent: Mapped[str | None] = mapped_column(String(128))
+    request_id: Mapped[str | None] = mapped_column(String(64))
+    # names that the request gives, separated by commas: changed fields, further parts of the path
+    fields: Mapped[str | None] = mapped_column(Text)

@@ -1,0 +1,54 @@
+"""Webhooks: receivers of change events, and the events that they did not accept."""
+
+from datetime import datetime
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Integer, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.clock import now
+from app.db.sealing import SealedText
+from app.models.base import Base, Timestamped
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+
+class Webhook(Timestamped, Base):
+    """A URL to which conductors post change events (`workers.periodic.webhooks`)."""
+
+    __tablename__ = "webhooks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uuid: Mapped[str] = mapped_column(String(36), unique=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    url: Mapped[str] = mapped_column(SealedText)
+    # project whose nodes' events are posted; None: those of all nodes
+    owner: Mapped[str | None] = mapped_column(String(255), index=True)
+    types: Mapped[list[str]] = mapped_column(JSON, default=list)  # `ChangeType`s; empty: all
+    node_uuid: Mapped[str | None] = mapped_column(String(36))  # None: of all nodes
+    enabled: Mapped[bool] = mapped_column(default=True)
+    secret: Mapped[str] = mapped_column(SealedText)  # key of the signatures
+    # key before the last change of the secret, which also signs until a time
+    previous_secret: Mapped[str | None] = mapped_column(SealedText)
+    previous_secret_until: Mapped[datetime | None]
+    # all events up to this number are accepted, given up, or excluded by the filters
+    position: Mapped[int] = mapped_column(_NUMBER)
+    # time of the next attempt; while an attempt is in progress, the end of its holder's lease
+    due_at: Mapped[datetime] = mapped_column(default=now(), index=True)
+    holder: Mapped[str | None] = mapped_column(String(32))  # token of the attempt in progress
+    failed_attempts: Mapped[int] = mapped_column(default=0)  # since the last success
+    failing_since: Mapped[datetime | None]  # None: the last attempt was a success
+    last_error: Mapped[str | None] = mapped_column(String(255))  # of the last attempt
+    last_delivery_at: Mapped[datetime | None]  # of the last success
+
+
+class WebhookFailure(Base):
+    """Events that a receiver did not accept for too long: those after a number, up to another."""
+
+    __tablename__ = "webhook_failures"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id"), index=True)
+    created_at: Mapped[datetime] = mapped_column(default=now())
+    after: Mapped[int] = mapped_column(_NUMBER)
+    last: Mapped[int] = mapped_column(_NUMBER)
+    error: Mapped[str] = mapped_column(String(255))  # of the last attempt

@@ -1,0 +1,83 @@
+// Requests to the API of this service: version, caller, and errors in words.
+
+import { sent } from "./session.js";
+
+const ROOT = new URL("../", import.meta.url);
+const VERSION = "X-OpenStack-Ironic-API-Version";
+
+export class ApiError extends Error {
+  constructor(message, status, headers) {
+    super(message);
+    this.status = status; // 0: no answer
+    this.retryAfter = Number(headers?.get("Retry-After")) || 0; // seconds
+    this.asksForPassword = /^basic/i.test(headers?.get("WWW-Authenticate") || "");
+  }
+}
+
+// The words of an error: Ironic's, which are a document, or a document in a string.
+function wordsOf(text, status) {
+  try {
+    let found = JSON.parse(text);
+    found = found.error_message ?? found;
+    if (typeof found === "string") found = JSON.parse(found);
+    return found.faultstring || found.description || found.title || `status ${status}`;
+  } catch {
+    return text.slice(0, 300) || `status ${status}`;
+  }
+}
+
+// URL of a path below /v1, with the parameters that have values.
+export function address(path, query) {
+  const url = new URL(`v1/${path}`, ROOT);
+  for (const [name, value] of Object.entries(query || {}))
+    if (value !== undefined && value !== null && value !== "") url.searchParams.append(name, value);
+  return url;
+}
+
+// Send a request; return the answer. Throws ApiError for each status from 400 up.
+export async function send(method, path, { body, query, signal, headers } = {}) {
+  const caller = sent();
+  const request = {
+    method, signal, credentials: caller.credentials, cache: "no-store",
+    headers: { [VERSION]: "latest", Accept: "application/json", ...caller.headers, ...headers },
+  };
+  if (body !== undefined) {
+    request.body = JSON.stringify(body);
+    request.headers["Content-Type"] = "application/json";
+  }
+  let answer;
+  try {
+    answer = await fetch(address(path, query), request);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The service does not answer.", 0);
+  }
+  if (answer.ok) return answer;
+  const failed = new ApiError(wordsOf(await answer.text(), answer.status), answer.status, answer.headers);
+  if (failed.status === 401 && path !== "login") document.dispatchEvent(new CustomEvent("signin"));
+  throw failed;
+}
+
+// Send a request; return the document of the answer, or null.
+async function document_(method, path, options) {
+  const text = await (await send(method, path, options)).text();
+  return text ? JSON.parse(text) : null;
+}
+
+export const api = {
+  get: (path, query, signal) => document_("GET", path, { query, signal }),
+  put: (path, body, query) => document_("PUT", path, { body, query }),
+  post: (path, body, query) => document_("POST", path, { body, query }),
+  patch: (path, body, query) => document_("PATCH", path, { body, query }),
+  delete: (path, query) => document_("DELETE", path, { query }),
+};
+
+const files = new Map();
+// A document of this page that has no data of the fleet: "facts.json"; also "../openapi.json".
+export function file(name) {
+  if (!files.has(name)) {
+    const url = new URL(name, import.meta.url);
+    files.set(name, fetch(url, { credentials: "omit" }).then(answer => answer.json()));
+  }
+  return files.get(name);
+}

@@ -1,0 +1,49 @@
+// Elements without HTML strings: text is always text, and no element has an inline style.
+
+const SVG = "http://www.w3.org/2000/svg";
+//: Attributes that are set as properties, because their attribute is only the initial value.
+const PROPERTIES = new Set(["value", "checked", "selected", "indeterminate"]);
+
+function filled(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (PROPERTIES.has(name)) made[name] = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...shown(children));
+  return made;
+}
+
+const shown = children =>
+  children.flat(Infinity).filter(each => each !== undefined && each !== null && each !== false);
+
+// Make an element: element("button.primary", { type: "button", onclick: act }, "Deploy").
+export function element(name, attributes, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const made = document.createElement(tag);
+  if (classes.length) made.className = classes.join(" ");
+  return filled(made, attributes, children);
+}
+
+// Make an SVG element.
+export const drawn = (tag, attributes, ...children) =>
+  filled(document.createElementNS(SVG, tag), attributes, children);
+
+// Replace the children of an element.
+export const replace = (root, ...children) => root.replaceChildren(...shown(children));
+
+// A table of rows, each a list of cells; the first cell of a row is its header.
+export function table(caption, heads, rows) {
+  return element("div.scroll", { tabindex: 0, role: "region", "aria-label": caption },
+    element("table", {},
+      element("caption", {}, caption),
+      element("thead", {}, element("tr", {}, heads.map(each => element("th", { scope: "col" }, each)))),
+      element("tbody", {}, rows.map(row => element("tr", {}, row.map((cell, at) =>
+        at ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))))));
+}
+
+// What is shown in place of an empty list, or of a part that could not be read.
+export const empty = (...words) => element("p.empty", {}, words);
+export const failure = error =>
+  element("div.failure", { role: "alert" }, element("strong", {}, "This could not be read. "), error.message);

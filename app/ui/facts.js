@@ -1,0 +1,32 @@
+// States, verbs and fields of this release, and words for them.
+
+import { file } from "./api.js";
+import { element } from "./dom.js";
+
+export const facts = () => file("facts.json");
+
+// A state in the colour of its kind.
+export const badge = (known, state) =>
+  element(`span.badge.${known.states[state]?.kind || "stable"}`, {}, state || "none");
+
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
+
+// A duration in words of at most two units.
+export function duration(seconds) {
+  if (seconds < 60) return `${seconds < 10 ? Math.round(seconds * 10) / 10 : Math.round(seconds)} s`;
+  const at = UNITS.findIndex(([, size]) => seconds >= size);
+  const [unit, size] = UNITS[at];
+  const [smaller, part] = UNITS[at + 1] || ["s", 1];
+  const rest = Math.floor(seconds % size / part);
+  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${smaller}` : ""}`;
+}
+
+export const since = time => (Date.now() - new Date(time)) / 1000;
+
+// A moment: how long ago, or in how long, with the whole time as its title.
+export function moment(time) {
+  if (!time) return "";
+  const passed = since(time);
+  const words = passed >= 0 ? `${duration(passed)} ago` : `in ${duration(-passed)}`;
+  return element("time", { datetime: time, title: new Date(time).toLocaleString() }, words);
+}

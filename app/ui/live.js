@@ -1,0 +1,107 @@
+// Changes as they happen: the stream of events, or long polls of the list where there is no stream.
+
+import { ApiError, api, send } from "./api.js";
+
+const WAIT = 25; // seconds of a long poll
+const PAUSE = 2000; // milliseconds before the next try after a failure, and least time between polls
+
+const after = milliseconds => new Promise(done => setTimeout(done, milliseconds));
+
+// Yield the blocks of a text/event-stream as { id, event, data }.
+async function* blocks(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value.replaceAll("\r", "");
+    for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
+      const block = { data: "" };
+      for (const line of rest.slice(0, end).split("\n")) {
+        const [, name, text] = /^([a-z]*):? ?(.*)$/.exec(line) || [];
+        if (name === "data") block.data += text;
+        else if (name) block[name] = text;
+      }
+      if (block.data || block.id) yield block;
+    }
+  }
+}
+
+// The position of the newest event.
+const newest = async (query, signal) => (await api.get("events", { ...query, limit: 1 }, signal)).last;
+
+class Subscription {
+  constructor(query, { onEvents, onReset, onState, signal }) {
+    Object.assign(this, { query, onEvents, onReset, signal, streams: true, last: null });
+    this.tell = state => onState?.(state);
+  }
+
+  async run() {
+    while (!this.signal.aborted) {
+      try {
+        if (this.last === null) {
+          this.last = await newest(this.query, this.signal);
+          this.onReset?.(); // the page reads what has happened until this position
+        }
+        this.tell("live");
+        await (this.streams ? this.stream() : this.poll());
+      } catch (error) {
+        if (this.signal.aborted) return;
+        this.failed(error);
+        await after(Math.max(PAUSE, (error.retryAfter || 0) * 1000));
+      }
+    }
+  }
+
+  failed(error) {
+    const known = error instanceof ApiError && error.status;
+    if (this.streams && [404, 405, 406].includes(known)) this.streams = false;
+    else if (known === 400) this.last = null; // the position is not kept any more, or not reached
+    else this.tell("lost");
+  }
+
+  async stream() {
+    const answer = await send("GET", "events/stream", {
+      query: { ...this.query, after: this.last }, signal: this.signal,
+      headers: { Accept: "text/event-stream" },
+    });
+    for await (const block of blocks(answer)) {
+      if (block.event === "gap") this.onReset?.(); // events between were deleted
+      else if (block.data) this.onEvents([JSON.parse(block.data)]);
+      if (block.id) this.last = Number(block.id);
+    }
+    await after(PAUSE);
+  }
+
+  async poll() {
+    const began = performance.now();
+    const page = await api.get("events", { ...this.query, after: this.last, wait: WAIT }, this.signal);
+    if (page.first > this.last + 1) this.onReset?.(); // events between them were deleted
+    this.last = page.last;
+    if (page.events.length) this.onEvents(page.events);
+    else await after(Math.max(0, PAUSE - (performance.now() - began))); // no place was left to wait
+  }
+}
+
+// Subscribe to changes until `signal` aborts. `query`: filters of the list of events, as { node }.
+// onEvents gets the new events in order; onReset is called when the page must read everything
+// again, first of all at the beginning; onState gets "live" or "lost".
+export const live = {
+  subscribe: (query, handlers) => void new Subscription(query, handlers).run(),
+};
+
+// A function that calls `act` soon after the first of many calls, and never twice at a time.
+export function gathered(act, milliseconds, signal) {
+  let due = false, busy = false;
+  return async function ask() {
+    due = true;
+    if (busy) return;
+    busy = true;
+    while (due && !signal.aborted) {
+      await after(milliseconds);
+      due = false;
+      if (!signal.aborted) await act();
+    }
+    busy = false;
+  };
+}

@@ -1,0 +1,164 @@
+// A table of any number of nodes: only the rows in view are elements.
+
+import { element, empty, failure, replace } from "./dom.js";
+import { badge, moment } from "./facts.js";
+import { NodeList } from "./node_list.js";
+
+const HEIGHT = 34; // of a row, in pixels; the style sheet has the same
+const BEYOND = 10; // rows that are drawn above and below the view
+const flag = value => (value ? "yes" : "");
+
+//: Column -> how its cell is shown; the others show the value.
+const CELLS = {
+  provision_state: (value, known) => badge(known, value),
+  maintenance: flag, retired: flag, protected: flag,
+  created_at: moment, updated_at: moment, provision_updated_at: moment,
+};
+//: Columns to choose from, beside the name. `true`: the list can be sorted by it.
+export const COLUMNS = {
+  provision_state: true, target_provision_state: true, power_state: true, maintenance: true, fault: true,
+  driver: true, resource_class: true, conductor_group: true, conductor: false, owner: true, lessee: true,
+  shard: true, instance_uuid: true, instance_name: true, reservation: true, last_error: true,
+  maintenance_reason: true, description: true, retired: true, protected: true, uuid: true,
+  created_at: true, updated_at: true, provision_updated_at: true,
+};
+
+export class NodeTable {
+  // known: the facts. query: filters and order. columns: names, in order. selected: set of UUIDs.
+  // onSelect is called when the selection changes, onOrder with the column to sort by.
+  constructor(root, { known, query, columns, selected, signal, onSelect, onOrder }) {
+    Object.assign(this, { root, known, query, columns, selected, signal, onSelect, onOrder });
+    this.total = null;
+    this.current = 0; // row of the keyboard
+    document.addEventListener("keydown", event => this.#key(event), { signal });
+  }
+
+  restart() {
+    const fields = ["uuid", "name", ...this.columns.filter(each => each !== "uuid")].join(",");
+    this.list = new NodeList({ ...this.query, fields }, this.signal);
+    this.current = 0;
+    this.above = element("tr", { "aria-hidden": true }, element("td", { colspan: this.columns.length + 2 }));
+    this.below = this.above.cloneNode(true);
+    this.body = element("tbody");
+    this.table = element("table.nodes", { "aria-label": "Nodes" }, element("thead", {}, this.#head()), this.body);
+    this.view = element("div.scroll.nodes", { tabindex: 0, role: "region", "aria-label": "Nodes", onscroll: () => this.#scrolled() }, this.table);
+    replace(this.root, this.view);
+    this.draw();
+    return this.#fetch();
+  }
+
+  // total: number of nodes that match; null: unknown.
+  setTotal(total) {
+    this.total = total;
+    this.draw();
+  }
+
+  async refresh() {
+    const { first, last } = this.#range();
+    try {
+      if (this.list.loaded) await this.list.refresh(first, last);
+      else await this.list.reach(last);
+    } catch (error) {
+      if (error.status === 404) return this.restart(); // the node before these was deleted
+      if (!this.signal.aborted) this.#failed(error);
+      return null;
+    }
+    this.draw();
+    return this.#fetch();
+  }
+
+  // Draw the rows in view; those that are not loaded yet as empty ones.
+  draw() {
+    const { first, last } = this.#range(), rows = this.#rows();
+    if (!rows && this.list.ended) {
+      return replace(this.body, element("tr", {}, element("td", { colspan: this.columns.length + 2 },
+        empty(Object.keys(this.query).length ? "No node matches the filters." : "No node is enrolled yet: create one with `ingot node create`."))));
+    }
+    this.above.style.height = `${first * HEIGHT}px`;
+    this.below.style.height = `${Math.max(0, rows - last - 1) * HEIGHT}px`;
+    const shown = [];
+    for (let row = first; row <= last && row < rows; row += 1) shown.push(this.#row(row));
+    const focused = this.body.contains(document.activeElement) && document.activeElement.closest("tr")?.dataset.uuid;
+    replace(this.body, this.above, shown, this.below);
+    if (focused) this.body.querySelector(`tr[data-uuid="${focused}"] a`)?.focus({ preventScroll: true });
+    this.table.setAttribute("aria-rowcount", rows + 1);
+    return null;
+  }
+
+  #rows() {
+    return this.list.ended ? this.list.loaded : Math.max(this.total ?? this.list.loaded + 1, this.list.loaded);
+  }
+
+  #range() {
+    const first = Math.max(0, Math.floor(this.view.scrollTop / HEIGHT) - BEYOND);
+    return { first, last: first + Math.ceil((this.view.clientHeight || 600) / HEIGHT) + 2 * BEYOND };
+  }
+
+  #scrolled() {
+    if (this.drawing) return;
+    this.drawing = requestAnimationFrame(() => {
+      this.drawing = null;
+      this.draw();
+      this.#fetch();
+    });
+  }
+
+  async #fetch() {
+    const list = this.list;
+    try {
+      const more = await list.reach(this.#range().last);
+      if (more && list === this.list) this.draw();
+    } catch (error) {
+      if (!this.signal.aborted && list === this.list) this.#failed(error);
+    }
+  }
+
+  #failed(error) {
+    replace(this.body, element("tr", {}, element("td", { colspan: this.columns.length + 2 }, failure(error))));
+  }
+
+  #head() {
+    return element("tr", {}, element("td", {}), element("th", { scope: "col" }, "node"), this.columns.map(name => {
+      const sorted = this.query.sort_key === name && (this.query.sort_dir === "desc" ? "descending" : "ascending");
+      const label = name.replaceAll("_", " ");
+      return element("th", { scope: "col", "aria-sort": sorted || null }, COLUMNS[name]
+        ? element("button.quiet", { type: "button", onclick: () => this.onOrder(name) }, label, sorted ? (sorted === "ascending" ? " ▲" : " ▼") : "")
+        : label);
+    }));
+  }
+
+  #row(row) {
+    const node = this.list.at(row);
+    if (!node) return element("tr", { "aria-rowindex": row + 2 }, element("td", { colspan: this.columns.length + 2 }, element("span.muted", {}, "…")));
+    const name = node.name || node.uuid;
+    return element(`tr${row === this.current ? ".current" : ""}`, { "aria-rowindex": row + 2, "data-uuid": node.uuid },
+      element("td", {}, element("input", {
+        type: "checkbox", "aria-label": `Select ${name}`, checked: this.selected.has(node.uuid), onchange: () => this.#select(node.uuid),
+      })),
+      element("th", { scope: "row" }, element("a", { href: `#/nodes/${node.uuid}` }, name)),
+      this.columns.map(each => element("td", { title: typeof node[each] === "string" ? node[each] : null },
+        (CELLS[each] || (value => value ?? ""))(node[each], this.known))));
+  }
+
+  #select(uuid) {
+    if (!this.selected.delete(uuid)) this.selected.add(uuid);
+    this.onSelect();
+  }
+
+  #key(event) {
+    if (event.target.closest("input:not([type=checkbox]), select, textarea, dialog") || event.ctrlKey || event.metaKey) return;
+    const node = this.list?.at(this.current);
+    const step = { j: 1, k: -1 }[event.key];
+    if (step) this.#move(Math.min(Math.max(0, this.current + step), this.#rows() - 1));
+    else if (event.key === "x" && node) { this.#select(node.uuid); this.draw(); }
+    else if (event.key === "Enter" && node && !event.target.closest("a, button")) location.hash = `#/nodes/${node.uuid}`;
+  }
+
+  #move(row) {
+    this.current = row;
+    const top = row * HEIGHT, { scrollTop, clientHeight } = this.view;
+    if (top < scrollTop) this.view.scrollTop = top;
+    else if (top + 2 * HEIGHT > scrollTop + clientHeight) this.view.scrollTop = top + 2 * HEIGHT - clientHeight;
+    this.draw();
+  }
+}

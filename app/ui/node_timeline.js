@@ -1,0 +1,78 @@
+// An operation as a timeline: its steps with durations, attempts, conductors, waits and progress.
+
+import { drawn, element, empty } from "./dom.js";
+import { duration, moment } from "./facts.js";
+
+const KINDS = {
+  pending: "far", running: "busy", waiting: "wait", held: "hold", done: "stable", failed: "failed", skipped: "far", aborted: "failed",
+  queued: "wait", succeeded: "stable",
+};
+const time = text => (text ? new Date(text).getTime() / 1000 : null);
+
+const many = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
+
+// The facts of a step that are worth a word.
+function* remarks(step) {
+  if (step.conductor) yield `by ${step.conductor}`;
+  if (step.attempts > 1) yield `attempt ${step.attempts}`;
+  if (step.deaths) yield `${many(step.deaths, "attempt")} ended with the death of its conductor; another took it over`;
+  if (step.faults) yield `${step.faults} of ${many(step.tries, "try", "tries")} failed`;
+  if (step.child) yield `on child node ${step.child}`;
+  if (step.deadline_at && ["running", "waiting"].includes(step.state)) yield ["it fails ", moment(step.deadline_at)];
+}
+
+// The progress of a step: a bar if it is a share, else its facts.
+function progress(step) {
+  if (!["running", "waiting"].includes(step.state)) return null;
+  const { percent, progress_percent: other, ...facts } = step.progress || {};
+  const share = Number(percent ?? other);
+  const words = Object.entries(facts).filter(([, value]) => ["string", "number"].includes(typeof value));
+  return [
+    !Number.isNaN(share) && [element("progress", { max: 100, value: share, "aria-label": "Progress" }), ` ${Math.round(share)} %`],
+    words.length > 0 && element("span.muted", {}, words.slice(0, 4).map(([name, value]) => ` ${name.replaceAll("_", " ")}: ${value}`).join(",")),
+  ];
+}
+
+function bar(step, begin, end, now) {
+  const from = time(step.started_at);
+  const rect = from !== null && drawn("rect", {
+    class: KINDS[step.state], y: 2, height: 10, rx: 2,
+    x: `${(from - begin) / (end - begin) * 100}%`,
+    width: `${Math.max(0.6, ((time(step.finished_at) ?? now) - from) / (end - begin) * 100)}%`,
+  });
+  return drawn("svg", { class: "bar", "aria-hidden": true, width: "100%", height: 14 }, rect);
+}
+
+// Return the elements that show an operation with its steps, at the moment `now` in seconds.
+export function timeline(operation, now) {
+  const begin = time(operation.created_at), end = Math.max(time(operation.finished_at) ?? now, begin + 0.5);
+  const started = time(operation.started_at);
+  const facts = [
+    ["requested", moment(operation.created_at)],
+    operation.requested_by && ["by", operation.requested_by],
+    started && started - begin > 1 && ["waited", duration(started - begin)],
+    ["took", duration(end - begin)],
+    operation.sends > 1 && ["messages sent", operation.sends],
+    operation.wake_at && !operation.finished_at && ["next look", moment(operation.wake_at)],
+  ].filter(Boolean);
+  return [
+    element("p.row", {},
+      element("strong", {}, operation.kind), element(`span.badge.${KINDS[operation.state] || "failed"}`, {}, operation.state),
+      operation.aborting && element("span.bad", {}, "aborting"),
+      facts.map(([name, value]) => element("span.muted", {}, `${name} `, value))),
+    operation.admission && element("p", {}, `Number ${operation.admission.place} of ${operation.admission.queued} in the queue for one of ${operation.admission.limit} slots (${operation.admission.class}).`),
+    operation.steps.length
+      ? element("ol.timeline", { "aria-label": `Steps of ${operation.kind}` }, operation.steps.map(step => {
+        const took = step.started_at && (time(step.finished_at) ?? now) - time(step.started_at);
+        const shown = [...remarks(step)];
+        return element(`li.${KINDS[step.state] || "far"}`, { "data-state": step.state },
+          element("span.name", {}, element("span.mark", { "aria-hidden": true }), element("code", {}, step.interface ? `${step.interface}.${step.step}` : step.step)),
+          element("span.state", {}, step.state),
+          bar(step, begin, end, now),
+          element("span.took", {}, took ? duration(Math.max(0, took)) : ""),
+          element("span.remark", {}, shown.map((each, at) => [at ? "; " : "", each]), progress(step),
+            step.error && element("span.bad", {}, shown.length ? ": " : "", step.error)));
+      }))
+      : empty("This operation has no steps."),
+  ];
+}

@@ -1,0 +1,119 @@
+"""The management interface: boot device and mode, sensors, indicators, virtual media."""
+
+from typing import Any
+
+from drivers.core.errors import NotSupported
+from drivers.core.interface import Interface
+from drivers.core.steps import Done, Outcome
+from drivers.core.target import Target
+
+
+class Management(Interface):
+    """Boot device, boot mode and other settings of the machine."""
+
+    kind = "management"
+
+    def mac_addresses(self, target: Target) -> list[str]:
+        """
+        Return the MAC addresses that the BMC lists; empty if it lists none.
+
+        Raises HardwareError.
+        """
+        return []
+
+    def supported_boot_devices(self, target: Target) -> list[str]:
+        """Return the supported devices of Ironic's list: pxe, disk, cdrom, bios, safe, ..."""
+        return []
+
+    def get_boot_device(self, target: Target) -> dict[str, Any]:
+        """Return {"boot_device": name or None, "persistent": bool or None}; None: unknown."""
+        return {"boot_device": None, "persistent": None}
+
+    def set_boot_device(self, target: Target, device: str, persistent: bool = False) -> None:
+        """
+        Set the boot device of the next start, or of every start if `persistent`.
+
+        Raises NotSupported: the machine lacks the device.
+        """
+        raise NotSupported(f"{self.name} management cannot set a boot device")
+
+    def before_start(self, target: Target) -> None:
+        """Prepare a start or reset; each power interface calls it right before its command."""
+
+    def get_boot_mode(self, target: Target) -> str | None:
+        """
+        Return `uefi` or `bios`; None if the machine does not report it.
+
+        Raises HardwareError.
+        """
+        return None
+
+    def set_boot_mode(self, target: Target, mode: str) -> None:
+        """
+        Set the boot mode of the next start.
+
+        Raises NotSupported: the machine lacks the mode.
+        """
+        raise NotSupported(f"{self.name} management cannot set the boot mode")
+
+    def change_boot_mode(self, target: Target, mode: str) -> Outcome | None:
+        """Change the boot mode, and report it; a step of its own operation."""
+        if self.get_boot_mode(target) != mode:
+            self.set_boot_mode(target, mode)
+        target.report(boot_mode=mode)
+        return Done()
+
+    def get_secure_boot(self, target: Target) -> bool | None:
+        """Whether secure boot is on; None if the machine does not report it."""
+        return None
+
+    def set_secure_boot(self, target: Target, state: bool) -> None:
+        """Switch secure boot on or off for the next start."""
+        raise NotSupported(f"{self.name} management cannot change secure boot")
+
+    def change_secure_boot(self, target: Target, state: bool) -> Outcome | None:
+        """Change secure boot, and report it; a step of its own operation."""
+        if self.get_secure_boot(target) != state:
+            self.set_secure_boot(target, state)
+        target.report(secure_boot=state)
+        return Done()
+
+    def inject_nmi(self, target: Target) -> None:
+        """Inject a non-maskable interrupt, on which the operating system writes a dump."""
+        raise NotSupported(f"{self.name} management cannot inject an NMI")
+
+    def indicators(self, target: Target) -> list[dict[str, Any]]:
+        """
+        Return the indicator LEDs: [{name, component, readonly, states}].
+
+        component: chassis, system, disk, power or nic. states: of on, off, blinking, unknown.
+        """
+        raise NotSupported(f"{self.name} management has no indicators")
+
+    def get_indicator(self, target: Target, component: str, name: str) -> str:
+        """
+        Return the state of an indicator.
+
+        Raises NotSupported: there is no such indicator.
+        """
+        raise NotSupported(f"{self.name} management has no indicators")
+
+    def set_indicator(self, target: Target, component: str, name: str, state: str) -> None:
+        """
+        Set the state of an indicator.
+
+        Raises NotSupported: there is no such indicator, or it lacks the state.
+        """
+        raise NotSupported(f"{self.name} management has no indicators")
+
+    def virtual_media(self, target: Target) -> list[dict[str, Any]]:
+        """Return the virtual media of the BMC: [{media_types, inserted, image}]."""
+        raise NotSupported(f"{self.name} management has no virtual media")
+
+    def attach_virtual_media(self, target: Target, device_type: str, image_url: str) -> None:
+        """Insert an image into a cdrom, disk or floppy; a step of its own operation."""
+        raise NotSupported(f"{self.name} management has no virtual media")
+
+    def detach_virtual_media(self, target: Target, device_types: list[str]) -> None:
+        """Eject all media of these types; a step of its own operation."""
+        raise NotSupported(f"{self.name} management has no virtual media")

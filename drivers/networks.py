@@ -1,0 +1,137 @@
+"""
+Networks that conductors contact for nodes: for their URLs, their agents and their BMCs.
+
+Each has a pair of settings with allowed and denied networks. An IPv6 address that contains an IPv4
+address is checked as both.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from urllib.parse import urlsplit
+
+from drivers.core.errors import InvalidDriverInfo
+from drivers.core.target import Options
+
+#: Settings of [agent] and of [bmc].
+_OF_MACHINES = ("allowed_networks", "denied_networks")
+#: Prefixes of IPv6 addresses that end with an IPv4 address: compatible addresses, and NAT64.
+_ENDS_WITH_IPV4 = (ip_network("::/96"), ip_network("64:ff9b::/96"))
+
+_Address = IPv4Address | IPv6Address
+_Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Networks that may be contacted for one purpose."""
+
+    where: str  # field of the address, for errors
+    allowed_by: str  # setting of `allowed`
+    denied_by: str  # setting of `denied`
+    allowed: tuple[str, ...]  # CIDR; empty: all but `denied`
+    denied: tuple[str, ...]  # CIDR
+
+    def refused_by(self, address: str) -> str | None:
+        """
+        Return the setting that refuses an IP address; None: it may be contacted.
+
+        Raises ValueError: it is no IP address.
+        """
+        meant = _meanings(ip_address(address.partition("%")[0]))
+        if any(each in network for each in meant for network in _networks(self.denied)):
+            return self.denied_by
+        allowed = _networks(self.allowed)
+        if allowed and not any(each in network for each in meant for network in allowed):
+            return self.allowed_by
+        return None
+
+    def check(self, address: str) -> None:
+        """
+        Check an IP address that a connection leads to.
+
+        Raises InvalidDriverInfo: a setting refuses it. The error does not disclose how a name
+        resolves.
+        """
+        if setting := self.refused_by(address):
+            raise InvalidDriverInfo(f"{self.where}: it leads to an address that {setting} refuses")
+
+    def check_literal(self, host: str) -> None:
+        """
+        Check a host if it is an IP address; a name is only checked when it is resolved.
+
+        Raises InvalidDriverInfo: a setting refuses the address.
+        """
+        try:
+            ip_address(host.partition("%")[0])
+        except ValueError:
+            return
+        self.check(host)
+
+    def check_url(self, url: str) -> None:
+        """
+        Check the host of a URL if it is an IP address.
+
+        Raises InvalidDriverInfo: a setting refuses the address.
+        """
+        try:
+            host = urlsplit(url).hostname or ""
+        except ValueError:  # malformed: the caller refuses it with the reason
+            return
+        self.check_literal(host)
+
+
+def of_urls(options: Options, where: str) -> Reach:
+    """Return the reach of URLs of nodes: images, templates, calls of rules."""
+    return _reach(options, where, "conductor", "fetch_allowed_networks", "fetch_denied_networks")
+
+
+def of_agents(options: Options) -> Reach:
+    """Return the reach of agents."""
+    return _reach(options, "callback_url", "agent", *_OF_MACHINES)
+
+
+def of_bmcs(options: Options, field: str) -> Reach:
+    """Return the reach of BMCs. field: of `driver_info`, with the address."""
+    return _reach(options, f"driver_info/{field}", "bmc", *_OF_MACHINES)
+
+
+def _reach(options: Options, where: str, group: str, allowed: str, denied: str) -> Reach:
+    values = options[group]
+    return Reach(
+        where,
+        f"[{group}]{allowed}",
+        f"[{group}]{denied}",
+        tuple(values[allowed]),
+        tuple(values[denied]),
+    )
+
+
+def parse(cidrs: Iterable[str]) -> list[_Network]:
+    """Parse networks in CIDR notation. Raises ValueError: names the wrong one."""
+    return [ip_network(each) for each in cidrs]
+
+
+@lru_cache(maxsize=16)
+def _networks(cidrs: tuple[str, ...]) -> list[_Network]:
+    return parse(cidrs)
+
+
+def _meanings(address: _Address) -> list[_Address]:
+    """Return an address, and the IPv4 address in it."""
+    if isinstance(address, IPv4Address):
+        return [address]
+    if address.ipv4_mapped:
+        return [address.ipv4_mapped]
+    inner = address.sixtofour
+    if any(address in network for network in _ENDS_WITH_IPV4) and int(address) > 1:
+        inner = IPv4Address(int(address) & 0xFFFFFFFF)
+    return [address, inner] if inner else [address]

@@ -1,0 +1,166 @@
+"""
+Bounded reading of the answers of agents and BMCs, which may be hostile.
+
+An answer is at most `LONGEST` bytes long, not compressed, complete before a deadline, and from the
+address that was asked. Anything else raises a HardwareError.
+"""
+
+import json
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+import requests
+
+from drivers.core.errors import Unexpected
+from drivers.networks import Reach
+from drivers.web.connections import Adapter, Exchange
+
+LONGEST = 4 << 20  # bytes
+#: Most values in a JSON document: short values take many times their text in memory.
+MOST_VALUES = 200_000
+#: Headers of each request.
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
+#: The whole answer may take this many times the timeout of a single read.
+_PATIENCE = 2
+
+
+class MachineAdapter(Adapter):
+    """
+    Adapter of `requests` for one agent or BMC. Reads each answer completely.
+
+    address: URL of the machine; requests and redirects to another one are refused. name: of the
+    machine, for errors. reach: networks that it may be in. longest: bytes of an answer.
+    """
+
+    def __init__(self, address: str, name: str, reach: Reach, longest: int = LONGEST) -> None:
+        super().__init__()
+        self._address, self._name, self._reach, self._longest = address, name, reach, longest
+
+    def send(  # type: ignore[override]
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        **options: Any,
+    ) -> requests.Response:
+        """
+        Send a request, and read its answer.
+
+        Raises Unexpected, Unreachable, requests.RequestException.
+        """
+        if origin(request.url or "") != origin(self._address):
+            raise Unexpected(f"{self._name} sent a link to another address")
+        request.headers.update(UNCOMPRESSED)
+        connect, read = timeout if isinstance(timeout, tuple) else (timeout, timeout)
+        with Exchange(self._name, connect + read * _PATIENCE, self._reach.check) as exchange:
+            answer = self.exchange(exchange, request, stream=True, timeout=timeout, **options)
+            with answer:
+                check_encoding(self._name, answer.headers)
+                body = b""
+                while len(body) <= self._longest and (more := _more(answer)):
+                    body += more
+        check_body(self._name, body, self._longest)
+        answer._content = body
+        answer._content_consumed = True  # type: ignore[attr-defined]
+        return answer
+
+
+def session(address: str, name: str, reach: Reach, longest: int = LONGEST) -> requests.Session:
+    """Return a session with one agent or BMC; see `MachineAdapter`."""
+    made = requests.Session()
+    bind(made, address, name, reach, longest)
+    return made
+
+
+def bind(
+    made: requests.Session, address: str, name: str, reach: Reach, longest: int = LONGEST
+) -> None:
+    """Make a session of another library one with a single agent or BMC."""
+    made.trust_env = False  # machines are not behind this host's proxy
+    adapter = MachineAdapter(address, name, reach, longest)
+    for scheme in ("http://", "https://"):
+        made.mount(scheme, adapter)
+
+
+async def document(answer: aiohttp.ClientResponse, name: str) -> Any:
+    """
+    Read an answer of aiohttp as JSON. The request had the headers `UNCOMPRESSED`.
+
+    Raises Unexpected: too long, compressed, or not JSON.
+    """
+    check_encoding(name, answer.headers)
+    body = b""
+    async for more in answer.content.iter_chunked(1 << 16):
+        body += more
+        if len(body) > LONGEST:
+            break
+    check_body(name, body, LONGEST)
+    return parsed(name, body)
+
+
+def parsed(name: str, body: bytes | str) -> Any:
+    """
+    Parse JSON.
+
+    Raises Unexpected: it is malformed, or nested too deeply.
+    """
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise Unexpected(f"{name} did not send a JSON document") from None
+
+
+def check_encoding(name: str, headers: Any) -> None:
+    """
+    Check that an answer is neither compressed nor an archive, which sushy would unpack.
+
+    Raises Unexpected.
+    """
+    encoding = headers.get("Content-Encoding", "identity")
+    archive = headers.get("Content-Type", "").lower().startswith("application/zip")
+    if encoding.lower() != "identity" or archive:
+        raise Unexpected(f"{name} sent a compressed answer, which was not requested")
+
+
+def check_body(name: str, body: bytes, longest: int) -> None:
+    """
+    Check the size of an answer and the number of its values.
+
+    Raises Unexpected.
+    """
+    if len(body) > longest:
+        raise Unexpected(f"{name} sent an answer of more than {longest >> 20} MiB")
+    if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise Unexpected(f"{name} sent a document of more than {MOST_VALUES} values")
+
+
+def origin(url: str) -> tuple[str, str, int | None] | None:
+    """Return scheme, host and port of a URL; None if it is malformed."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
+    return parts.scheme, parts.hostname or "", port
+
+
+def joined(address: str, path: Any, name: str) -> str:
+    """
+    Return the URL of a path that a machine sent.
+
+    Raises Unexpected: the text leads to another address.
+    """
+    url = urljoin(f"{address}/", str(path))
+    if not str(path).startswith("/") or origin(url) != origin(address):
+        raise Unexpected(f"{name} sent a link that is no path: {str(path)[:200]!r}")
+    return url
+
+
+def _more(answer: requests.Response) -> bytes:
+    try:
+        return bytes(answer.raw.read(1 << 16))
+    except OSError:
+        raise
+    except Exception as error:  # urllib3's own errors have no common base with OSError
+        raise requests.ConnectionError(error) from None

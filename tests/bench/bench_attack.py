@@ -1,0 +1,187 @@
+"""
+The API under attack: an operator's node lists and agents' heartbeats, while other hosts attack.
+
+A real `ingot up` with its default settings, http_basic and SQLite. The operator reads the list of
+all nodes again and again; 500 agents send heartbeats. Measured are the latencies of the lists:
+quiet, with the agents, with the agents and each of `tests.bench.attacks`, and with all of them at
+once. Operator, agents and each kind of attackers have an address of their own. A node is in
+inspection, so that reports are read.
+"""
+
+import gc
+import http.client
+import json
+import os
+import sqlite3
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import bcrypt
+
+from tests.bench.attacks import ATTACKS, basic
+from tests.bench.bench_lifecycle import PRODUCTION
+from tests.bench.bench_load import fill
+from tests.bench.crowd import Crowd, Site, Tally, body_of, connected, head, running, status_of
+from tests.support.fleet import Fleet
+
+#: Nodes in the list, agents, and seconds between two heartbeats of an agent.
+NODES, AGENTS, GAP = 1000, 500, 10.0
+#: Seconds of each measurement, and of the one with all attacks.
+SECONDS, LONGER = 10.0, 30.0
+#: Address of the operator; its connections, and seconds between two of its lists.
+OPERATOR, CONNECTIONS, BETWEEN = "127.0.0.2", 8, 0.02
+#: User -> password. The tenant sends the long polls.
+ACCOUNTS = {"operator": "sesame", "tenant": "open"}
+QUIET, WITH_AGENTS, ALL = "quiet", "agents only", "all at once"
+SETTINGS = {
+    **PRODUCTION,
+    "INGOT_AGENT_REQUIRE_TLS": "false",
+    "INGOT_API_RESTRICT_LOOKUP": "false",
+    "INGOT_CONDUCTOR_SYNC_POWER_STATE_INTERVAL": "0",
+    "INGOT_AUTH_STRATEGY": "http_basic",
+}
+
+
+@dataclass
+class Measured:
+    """Measurement with some crowds."""
+
+    lists: list[float]  # seconds
+    tallies: dict[str, Tally]  # by name of the crowd
+
+    @property
+    def p50(self):
+        return statistics.median(self.lists)
+
+    @property
+    def p99(self):
+        return statistics.quantiles(self.lists, n=100)[98]
+
+
+async def heartbeat(site, source, number):
+    """Send the heartbeat of one agent after the other."""
+    node, token = site.tokens[number % len(site.tokens)]
+    sign = {"callback_url": "http://192.0.2.1:9999", "agent_token": token, "agent_version": "13"}
+    body = json.dumps(sign).encode()
+    async with connected(site, source) as (reader, writer):
+        writer.write(head("POST", f"/v1/heartbeat/{node}", *body_of(len(body))) + body)
+        return await status_of(reader)
+
+
+def main(nodes):
+    with tempfile.TemporaryDirectory() as folder, site(folder, nodes or NODES, AGENTS) as found:
+        report(measure(found, SECONDS, LONGER))
+
+
+@contextmanager
+def site(folder, nodes, agents):
+    """Start the service, with nodes and the agents of some; yield its `Site`."""
+    htpasswd = Path(folder) / "htpasswd"
+    hashes = {
+        user: bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
+        for user, password in ACCOUNTS.items()
+    }
+    htpasswd.write_text("".join(f"{user}:{each}\n" for user, each in hashes.items()))
+    settings = {**SETTINGS, "INGOT_HTTP_BASIC_AUTH_USER_FILE": str(htpasswd)}
+    with Fleet(folder, conductors=1, **settings) as fleet:
+        fleet.http.auth = ("operator", ACCOUNTS["operator"])
+        made = fill(fleet, nodes)
+        with sqlite3.connect(f"{fleet.data}/ingot.db", timeout=60) as connection:
+            connection.execute("UPDATE nodes SET provision_state = 'wait call-back'")
+            last = "UPDATE nodes SET provision_state = 'inspect wait' WHERE uuid = ?"
+            connection.execute(last, (made[-1],))
+        connection.close()
+        tokens = tuple(
+            (node, fleet.get("lookup", node_uuid=node)["config"]["agent_token"])
+            for node in made[:agents]
+        )
+        port = int(fleet.url.rpartition(":")[2])
+        yield Site(port, made[0], ("tenant", ACCOUNTS["tenant"]), tokens)
+
+
+def measure(site, seconds, longer, attacks=ATTACKS, parts=None):
+    """Return name -> Measured; parts: names, None: all."""
+    agents = {"agents": Crowd(heartbeat, len(site.tokens), "127.0.0.3", GAP)}
+    plan = {
+        QUIET: ({}, longer),
+        WITH_AGENTS: (agents, seconds),
+        **{name: ({**agents, name: each}, seconds) for name, each in attacks.items()},
+        ALL: ({**agents, **attacks}, longer),
+    }
+    with operating(site) as lists:
+        lists(1.0)  # passwords are checked once per process
+        return {
+            name: _measured(site, lists, *each)
+            for name, each in plan.items()
+            if not parts or name in parts
+        }
+
+
+def _measured(site, lists, crowds, seconds):
+    with ExitStack() as started:
+        tallies = {
+            name: started.enter_context(running(crowd, site)) for name, crowd in crowds.items()
+        }
+        lists(1.0)  # until the crowds have begun
+        found = lists(seconds)
+    return Measured(found, tallies)
+
+
+@contextmanager
+def operating(site):
+    """Yield a function that reads lists for some seconds, and returns how long each took."""
+    user = basic("operator", ACCOUNTS["operator"]).partition(": ")[2]
+    headers = {"Authorization": user, "X-OpenStack-Ironic-API-Version": "1.96"}
+    connections = [
+        http.client.HTTPConnection("127.0.0.1", site.port, timeout=60, source_address=(OPERATOR, 0))
+        for _ in range(CONNECTIONS)
+    ]
+    turns = cycle(connections)
+
+    def lists(seconds):
+        took, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            connection, began = next(turns), time.perf_counter()
+            connection.request("GET", "/v1/nodes", headers=headers)
+            with connection.getresponse() as answer:
+                answer.read()
+            took.append(time.perf_counter() - began)
+            assert 200 == answer.status, answer.status
+            time.sleep(BETWEEN)
+        return took
+
+    gc.disable()
+    try:
+        yield lists
+    finally:
+        gc.enable()
+        for each in connections:
+            each.close()
+
+
+def report(found):
+    quiet = found[QUIET]
+    print(f"Under attack, SQLite, load average {os.getloadavg()[0]:.1f}:\n")
+    print(
+        f"  {'':18}{'lists':>7}{'p50 ms':>8}{'p99 ms':>8}{'max ms':>8}{'p99, times quiet':>18}"
+        f"{'heartbeats':>12}{'refused':>9}   attackers"
+    )
+    for name, each in found.items():
+        times = [part * 1000 for part in (each.p50, each.p99, max(each.lists))]
+        agents = each.tallies.pop("agents", Tally()).statuses
+        print(
+            f"  {name:18}{len(each.lists):7}"
+            + "".join(f"{part:8.1f}" for part in times)
+            + f"{each.p99 / quiet.p99:18.1f}{agents['202']:12}{agents.total() - agents['202']:9}   "
+            + "; ".join(_told(tally) for tally in each.tallies.values())
+        )
+
+
+def _told(tally):
+    counts = (f"{number} {status}" for status, number in sorted(tally.statuses.items()))
+    return ", ".join((*counts, f"{tally.pending} pending"))

@@ -1,0 +1,162 @@
+"""
+Time of the summaries that the page at /ui shows: 100,000 nodes, 222,000 operations.
+
+The API runs in this process, on SQLite and on PostgreSQL. A page of 100 nodes is the floor, and the
+lowest figure of the rounds counts, from the request to the answer.
+"""
+
+import random
+import tempfile
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+from sqlalchemy import insert, select, text
+
+from app.db import schema
+from app.main import create_app
+from app.models import Conductor, Node, Operation, OperationStep
+from tests.bench.bench_api import VERSION
+from tests.support import postgresql
+from tests.support.inside import Inside
+
+NODES, ROUNDS = 100_000, 9
+#: Rows that one statement inserts, and newest operations that have rows of steps.
+BATCH, STEPPED = 1_000, 20_000
+#: Most milliseconds of an answer.
+TARGET = 150
+FLOOR = "nodes?limit=100"
+PATHS = (
+    "operations/current",
+    "operations/queues",
+    "operations/steps",
+    "operations/failures",
+    "operations/failures?by=code,step,driver,resource_class,shard",
+    "nodes?failure_code=timeout&failure_step=deploy.boot&limit=100",
+    "nodes?failure_code=defect&shard=row-3&limit=100",
+    "service",
+)
+NOON = datetime(2026, 1, 1, 12)
+STEPS = ("power.power_off", "deploy.boot", "deploy.write_image", "deploy.boot_instance")
+
+
+def main(nodes):
+    with tempfile.TemporaryDirectory() as folder:
+        measure("SQLite", f"sqlite:///{Path(folder, 'fleet.db')}", nodes or NODES)
+    with postgresql.serving() as server:
+        measure("PostgreSQL", server.database(), nodes or NODES)
+
+
+def measure(database, url, nodes):
+    """Print the time of each path, and its ratio to the floor."""
+    client = filled(url, nodes)
+    took = {path: [] for path in (FLOOR, *PATHS)}
+    for path, found in [*took.items()] * ROUNDS:
+        began = time.perf_counter()
+        answer = client.get(f"/v1/{path}", headers=VERSION)
+        found.append((time.perf_counter() - began) * 1000)
+        assert answer.status_code == 200, answer.text
+    floor = min(took[FLOOR])
+    for path, found in took.items():
+        verdict = "" if min(found) < TARGET else f", over {TARGET} ms"
+        print(
+            f"{database}, {path}: {min(found):.1f} ms, {min(found) / floor:.1f} floors{verdict}",
+            flush=True,
+        )
+
+
+def filled(url, nodes):
+    """Return a client of an API on a new database with a fleet at work."""
+    schema.upgrade(url)
+    inside = Inside(url)
+    chance = random.Random(1)
+    with inside.runtime.transaction() as session:
+        for name in ("rack-1", "rack-2", "rack-3"):
+            types = {"redfish": {}, "ipmi": {}}
+            session.add(Conductor(hostname=name, incarnation=name, interfaces=types))
+        add(session, Node, (node(number, chance) for number in range(nodes)))
+    analyse(inside)  # the checks of foreign keys would scan the table
+    with inside.runtime.transaction() as session:
+        ids = list(session.scalars(select(Node.id).order_by(Node.id)))
+        add(session, Operation, operations(ids, chance))
+        newest = select(Operation.id).order_by(Operation.id.desc()).limit(STEPPED)
+        add(session, OperationStep, steps(list(session.scalars(newest)), chance))
+    analyse(inside)
+    return create_app(inside.runtime).test_client()
+
+
+def analyse(inside):
+    with inside.runtime.transaction() as session:
+        session.execute(text("ANALYZE"))
+
+
+def add(session, model, rows):
+    batch = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == BATCH:
+            session.execute(insert(model), batch)
+            batch = []
+    if batch:
+        session.execute(insert(model), batch)
+
+
+def node(number, chance):
+    return {
+        "uuid": str(UUID(int=chance.getrandbits(128))),
+        "name": f"n{number}",
+        "driver": chance.choice(("redfish", "redfish", "ipmi", "ilo")),
+        "resource_class": chance.choice(("large", "small", "gpu")),
+        "conductor_group": "",
+        "shard": f"row-{number % 20}",
+        "provision_state": "available",
+        "driver_info": {"redfish_address": f"https://10.0.0.{number % 250}", "padding": "x" * 500},
+        "properties": {"cpus": 64, "memory_mb": 512_000, "padding": "x" * 300},
+        "driver_internal_info": {"padding": "x" * 500},
+    }
+
+
+def operations(ids, chance):
+    """Yield two operations of each node, of which 5 % fail, then 22,000 that are active."""
+    for kind in ("clean", "active"):
+        for key in ids:
+            yield ended(key, kind, chance)
+    active = {"created_at": NOON, "kind": "deleted"}
+    busy = chance.sample(ids, len(ids) * 22 // 100)
+    for place, key in enumerate(busy):
+        uuid = {"uuid": str(UUID(int=chance.getrandbits(128))), "node_id": key}
+        if place < len(ids) // 50:
+            state = {"state": chance.choice(("running", "waiting")), "admitted_at": NOON}
+            yield active | uuid | state | {"queue": "clean", "turn": None, "finished_at": None}
+        else:
+            state = {"state": "queued", "queue": "clean", "turn": place, "admitted_at": None}
+            yield active | uuid | state | {"finished_at": None}
+
+
+def ended(key, kind, chance):
+    error = {
+        "code": chance.choice(("timeout", "unreachable", "refused", "defect")),
+        "step": chance.choice(STEPS),
+        "message": "The machine did not answer in time. " * 3,
+        "cause": "the BMC or the agent did not answer in time",
+        "hint": "check that its address can be reached from the conductor, and that it is up",
+    }
+    failed = chance.random() < 0.05
+    return {
+        "uuid": str(UUID(int=chance.getrandbits(128))), "node_id": key, "kind": kind,
+        "state": "failed" if failed else "succeeded", "error": error if failed else None,
+        "created_at": NOON, "admitted_at": NOON, "finished_at": NOON,
+    }  # fmt: skip
+
+
+def steps(operations, chance):
+    for operation in operations:
+        for position, name in enumerate(STEPS):
+            interface, _, step = name.partition(".")
+            yield {
+                "operation_id": operation, "position": position, "interface": interface,
+                "name": step, "source": "frame", "state": "done", "conductor": "rack-1",
+                "started_at": NOON, "finished_at": NOON + timedelta(seconds=chance.random() * 90),
+                "deaths": chance.random() < 0.001,
+            }  # fmt: skip

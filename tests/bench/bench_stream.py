@@ -1,0 +1,126 @@
+"""
+Cost of watchers of the event stream: 500 of them, while 50 operations run and while nothing happens.
+
+A real `ingot up` with its settings for production, on SQLite and on PostgreSQL. Its fake machines
+take seconds for a step, as machines do. Each phase runs without watchers and with them; the measure
+is the difference in CPU seconds of the service's processes, those of PostgreSQL included, per
+second.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
+
+from tests.bench import cpu
+from tests.bench.bench_lifecycle import PRODUCTION, VERBS
+from tests.support import postgresql
+from tests.support.fleet import Fleet, until
+
+WATCHERS, NODES = 500, 50
+#: Seconds for the watchers to connect and for work of the start to end, and of an idle phase.
+SETTLED, IDLE = 10.0, 30.0
+SETTINGS = {
+    **PRODUCTION,
+    "INGOT_API_EVENT_STREAMS_PER_CALLER": str(WATCHERS),
+    "INGOT_FAKE_POWER_DELAY": "1,2",
+    "INGOT_FAKE_BOOT_DELAY": "1,2",
+    "INGOT_FAKE_DEPLOY_DELAY": "2,4",
+    "INGOT_FAKE_MANAGEMENT_DELAY": "1,2",
+}
+REQUEST = b"GET /v1/events/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def main(nodes):
+    nodes = nodes or NODES
+    for kind in ("SQLite", "PostgreSQL"):
+        with ExitStack() as started:
+            environ, server = dict(SETTINGS), None
+            if kind == "PostgreSQL":
+                server = started.enter_context(postgresql.serving())
+                environ["INGOT_DATABASE_CONNECTION"] = server.database()
+            folder = started.enter_context(tempfile.TemporaryDirectory())
+            fleet = started.enter_context(Fleet(folder, **environ))
+            measure(kind, fleet, server, nodes)
+
+
+def measure(kind, fleet, server, nodes):
+    def used():
+        roots = [fleet.process.pid, *([server.pid] if server else [])]
+        return cpu.of_trees(roots)
+
+    live(fleet, nodes, {"manage": "manageable"})  # all processes have started their threads
+    print(f"{kind}, load average {os.getloadavg()[0]:.1f}")
+    for phase, work in (
+        ("idle", lambda: time.sleep(IDLE)),
+        (f"{nodes} operations", lambda: live(fleet, nodes, VERBS)),
+    ):
+        costs = {}
+        for watchers in (0, WATCHERS):
+            with watching(fleet.url, watchers) as received:
+                time.sleep(SETTLED)
+                before, began, at = used(), time.monotonic(), received.value
+                work()
+                took = time.monotonic() - began
+                spent, events = used() - before, received.value - at
+                costs[watchers] = spent
+            print(
+                f"  {phase:15} {watchers:4} watchers: {spent:6.2f} CPU s in {took:5.1f} s,"
+                f" {spent / took * 100:6.2f} % of a core, {events / max(watchers, 1):7.1f} messages each"
+            )
+        more = (costs[WATCHERS] - costs[0]) / took * 100
+        ratio = costs[WATCHERS] / costs[0]
+        print(
+            f"  {phase:15} the watchers cost {more:.2f} % of a core; with / without {ratio:.2f}\n"
+        )
+
+
+def live(fleet, nodes, verbs):
+    """Take nodes through verbs, and delete them."""
+    made = fleet.create_nodes(nodes)
+    for verb, state in verbs.items():
+        fleet.provision(made, verb)
+        there = dict.fromkeys(made, state)
+        until(lambda there=there: fleet.states() == there, state, seconds=300, between=0.25)
+    for node in made:
+        fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
+
+
+@contextmanager
+def watching(url, count):
+    """Run watchers in a process of their own; yield the number of messages that all received."""
+    context = multiprocessing.get_context("fork")
+    received, connected = context.Value("q", 0), context.Value("q", 0)
+    child = context.Process(
+        target=lambda: asyncio.run(_watch(urlsplit(url).port, count, received, connected)),
+        daemon=True,
+    )
+    child.start()
+    try:
+        until(lambda: connected.value == count, "all watchers connected", seconds=120)
+        yield received
+        assert connected.value == count, f"{count - connected.value} watchers lost their connection"
+    finally:
+        child.terminate()
+        child.join()
+
+
+async def _watch(port, count, received, connected):
+    os.nice(19)
+    few = asyncio.Semaphore(16)  # connect at once: a process queues a few hundred requests only
+
+    async def one():
+        async with few:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(REQUEST)
+            status = await reader.readline()
+        assert b"200" in status, status
+        connected.value += 1
+        while data := await reader.read(1 << 20):
+            received.value += data.count(b"\ndata:")
+        connected.value -= 1
+
+    await asyncio.gather(*(one() for _ in range(count)))

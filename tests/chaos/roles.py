@@ -1,0 +1,26 @@
+"""The processes of a site, as functions that a forked program runs."""
+
+import os
+import pwd
+
+from app.config import settings as app_settings
+from app.parent import die_with_parent
+from workers.supervisor import location, up
+
+
+def run(name, role, *arguments):
+    """Run a role of the service under a name of its own; its settings are in the environment."""
+    settings = location.complete(app_settings.load(os.environ))
+    up.become(settings, name, up.ROLES[role], *arguments)
+
+
+def execute(command, account):
+    """Execute a command as an account; None: as this one."""
+    if account:
+        parent, found = os.getppid(), pwd.getpwnam(account)
+        os.setgroups([])
+        os.setgid(found.pw_gid)
+        os.setuid(found.pw_uid)
+        die_with_parent(parent)  # again: the kernel forgets it at a change of user
+        os.chdir("/")
+    os.execv(command[0], command)

@@ -1,0 +1,366 @@
+"""Audit records of requests: one for each write, for refused requests within bounds, without values."""
+
+import base64
+import itertools
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import bcrypt
+import pytest
+from sqlalchemy import delete, select
+from sqlalchemy.exc import OperationalError
+
+from app.api import auditing
+from app.db.clock import after
+from app.kit import audit as kit_audit
+from app.kit import refused_requests
+from app.main import BLUEPRINTS, create_app
+from app.models import AuditRecord
+from tests.contract import test_fuzz
+from tests.contract.asks import Asked
+from tests.contract.conftest import fault
+from tests.contract.test_fuzz import KNOWN, MAC, RIGHT, TRAIT, uuid
+from workers.periodic.pruning import prune_audit
+
+restore = test_fuzz.restore
+BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+VALUE = "a value that no record has"
+EXTRA = [{"op": "add", "path": "/extra/rack", "value": VALUE}]
+DESCRIPTION = [{"op": "add", "path": "/description", "value": VALUE}]
+FUNCTION = "third_method_sync"
+#: Route that needs another body than `RIGHT` has, or none -> its body.
+BODIES = {
+    "PATCH /v1/nodes/<ident>": EXTRA,
+    "PATCH /v1/ports/<ident>": EXTRA,
+    "PATCH /v1/portgroups/<ident>": EXTRA,
+    "PATCH /v1/chassis/<uuid>": DESCRIPTION,
+    "PATCH /v1/volume/connectors/<uuid>": EXTRA,
+    "PATCH /v1/volume/targets/<uuid>": EXTRA,
+    "PATCH /v1/deploy_templates/<ident>": EXTRA,
+    "PATCH /v1/runbooks/<ident>": EXTRA,
+    "PATCH /v1/allocations/<ident>": EXTRA,
+    "PATCH /v1/webhooks/<ident>": [{"op": "add", "path": "/types/-", "value": "node.created"}],
+    "PATCH /v1/inspection_rules/<uuid>": DESCRIPTION,
+    "POST /v1/events": {
+        "events": [{"event": "network.bind_port", "port_id": uuid("port"), "mac_address": MAC, "status": "ACTIVE"}]
+    },
+    "POST /v1/nodes/<ident>/vendor_passthru": {"bar": VALUE},
+    "POST /v1/nodes/<ident>/vifs": {"id": "vif-1"},
+    "PUT /v1/nodes/<ident>/maintenance": {"reason": VALUE},
+    "PUT /v1/nodes/<ident>/management/boot_device": {"boot_device": "pxe"},
+    "PUT /v1/nodes/<ident>/management/indicators/<indicator>": {"state": "on"},
+    "PUT /v1/nodes/<ident>/states/boot_mode": {"target": "uefi"},
+    "PUT /v1/nodes/<ident>/states/console": {"enabled": True},
+    "PUT /v1/nodes/<ident>/states/power": {"target": "power on"},
+    "PUT /v1/nodes/<ident>/states/provision": {"target": "provide"},
+    "PUT /v1/nodes/<ident>/states/raid": {"logical_disks": [{"size_gb": 9, "raid_level": "1"}]},
+    "PUT /v1/nodes/<ident>/states/secure_boot": {"target": True},
+    "PUT /v1/nodes/<ident>/traits": {"traits": ["HW_CPU_X86_VMX"]},
+    "PUT /v1/rollouts/<uuid>/states": {"target": "pause"},
+    "PUT /v1/runbooks/<ident>/traits": {"traits": [TRAIT]},
+}  # fmt: skip
+#: Requests of agents: recorded only if they are refused.
+OF_AGENTS = ("/v1/heartbeat", "/v1/continue_inspection")
+#: Without a session there is nothing to record (test_login.py).
+OF_SESSIONS = ("/v1/logout",)
+#: Routes that the populated service refuses -> status.
+REFUSED = {
+    "DELETE /v1/nodes/<ident>/allocation": 404,
+    "DELETE /v1/portgroups/<ident>": 400,  # it has a port
+    "DELETE /v1/chassis/<uuid>": 400,  # it has nodes
+    "POST /v1/login": 400,  # without local users
+}  # fmt: skip
+
+
+def records(api, **columns):
+    """Return all records in the order of insertion, those that wait to be written included."""
+    api.client.application.extensions[auditing.REFUSED].flush()
+    with api.runtime.reading() as session:
+        found = select(AuditRecord).filter_by(**columns).order_by(AuditRecord.id)
+        return list(session.scalars(found))
+
+
+def forget(api):
+    records(api)
+    with api.runtime.transaction() as session:
+        session.execute(delete(AuditRecord))
+
+
+@pytest.fixture
+def audited(api):
+    """The application, without records of earlier tests."""
+    forget(api)
+    return api
+
+
+def writes():
+    """Yield (method, path) of all declared routes that change something."""
+    for route in itertools.chain.from_iterable(each.declared for each in BLUEPRINTS):
+        if route.method != "GET" and not route.path.startswith((*OF_AGENTS, *OF_SESSIONS)):
+            yield route.method, route.path
+
+
+def filled(path):
+    """Replace the parameters of a path by names of populated resources."""
+
+    def known(match):
+        before, parameter = match.groups()
+        name = FUNCTION if parameter == "function" else next(iter(KNOWN[before]))
+        by_uuid = parameter == "uuid" or before in ("ports", "portgroups")
+        return f"{before}/{uuid(name) if by_uuid else name}".replace("system@chassis", "led@system")
+
+    used = re.sub(r"(\w+)/<(\w+)>", known, path)
+    return f"{used}?method={FUNCTION}" if used.endswith("vendor_passthru") else used
+
+
+def status_of(method, path):
+    """Return the status that a request of `test_each_route` gets, if it is no success."""
+    if "vendor_passthru" in path and (method != "POST" or path.startswith("/v1/drivers")):
+        return 400  # no such function, or not by this method
+    return REFUSED.get(f"{method} {path}")
+
+
+def test_each_route_that_writes_leaves_one_record_with_its_status(restore, api):
+    """Driven by the table of routes, so that a new route cannot be forgotten."""
+    wrong, names = [], set()
+    for method, path in writes():
+        restore()
+        api.set(uuid("n1"), power_state="power off")
+        forget(api)
+        body = BODIES.get(f"{method} {path}", RIGHT.get(path.replace("<", "{").replace(">", "}")))
+        refused = status_of(method, path)
+        answer = api(method, filled(path), body)
+        found = [(each.outcome, each.status) for each in records(api)]
+        expected = ("failure" if refused else "success", refused or answer.status_code)
+        if [expected] != found or (answer.status_code >= 400) != bool(refused):
+            wrong.append((method, path, answer.status_code, answer.text[:200], found))
+        names |= {each.action for each in records(api)}
+    assert [] == wrong, "\n".join(map(str, wrong))
+    assert len(names) > 40
+
+
+def test_a_record_has_caller_target_and_names_but_no_values(audited):
+    node = audited.node(name="rack-1")
+    forget(audited)
+    secret = {"redfish_address": VALUE, "redfish_password": VALUE}
+    patch = [{"op": "add", "path": "/driver_info", "value": secret}, *DESCRIPTION,
+             {"op": "add", "path": "/driver_info/redfish_username", "value": VALUE}]  # fmt: skip
+    sent = {"User-Agent": "c" * 999, "X-Forwarded-For": "2001:db8::7"}
+    answer = audited("PATCH", "/v1/nodes/rack-1", patch, **sent)
+    assert 200 == answer.status_code
+    configdrive = {"target": "active", "configdrive": VALUE.encode().hex()}
+    audited("PUT", "/v1/nodes/rack-1/states/provision", {"target": "manage"})
+    audited("PUT", "/v1/nodes/rack-1/states/provision", configdrive)
+    changed, managed, refused = records(audited)
+    assert ("update/node", "success", 200, "node", node["uuid"]) == (
+        changed.action, changed.outcome, changed.status, changed.target_type, changed.target,
+    )  # fmt: skip
+    assert "driver_info,description,driver_info/redfish_username" == changed.fields
+    assert ("2001:db8::7", "c" * 128, "noauth") == (
+        changed.address, changed.user_agent, changed.auth,
+    )  # fmt: skip
+    assert answer.headers["Openstack-Request-Id"] == changed.request_id
+    assert ("update/node/state/provision/manage", node["uuid"], "target") == (
+        managed.action, managed.target, managed.fields,
+    )  # fmt: skip
+    assert ("update/node/state/provision/active", "failure", None) == (
+        refused.action, refused.outcome, refused.fields,
+    )  # fmt: skip
+    rows = audited("GET", "/v1/audit").text
+    assert VALUE not in rows
+    assert VALUE.encode().hex() not in rows
+
+
+@BOTH
+def test_a_repeated_request_is_recorded_once(audited):
+    node = audited.node()
+    forget(audited)
+    path = f"/v1/nodes/{node['uuid']}/states/provision"
+    for _ in range(3):
+        assert (
+            202
+            == audited("PUT", path, {"target": "manage"}, **{"Idempotency-Key": "k"}).status_code
+        )
+    assert ["success"] == [each.outcome for each in records(audited)]
+
+
+def test_a_call_to_a_conductor_is_recorded_before_it_and_has_its_outcome_afterwards(audited):
+    node = audited.node()
+    forget(audited)
+    path = f"/v1/nodes/{node['uuid']}/management/boot_device"
+    seen = []
+
+    class Calls(Asked):
+        def post(self, *question):
+            seen.extend((each.outcome, each.status) for each in records(audited))
+            super().post(*question)
+
+    audited.runtime.asks = Calls(audited.runtime)
+    try:
+        assert 204 == audited("PUT", path, {"boot_device": "pxe"}).status_code
+        assert 400 == audited("PUT", path, {"boot_device": "tape"}).status_code
+    finally:
+        audited.runtime.asks = None
+    assert ("pending", None) == seen[0]
+    assert [("success", 204), ("failure", 400)] == [
+        (each.outcome, each.status) for each in records(audited)
+    ]
+
+
+def test_reads_and_accepted_requests_of_agents_are_not_recorded(audited):
+    node = audited.node()
+    audited.set(node["uuid"], provision_state="wait call-back")
+    forget(audited)
+    audited("GET", "/v1/nodes")
+    audited("GET", "/v1/nodes/no-such-node")
+    audited("OPTIONS", "/v1/nodes")
+    audited("POST", "/v1/heartbeat/no-such-node", {"callback_url": "http://192.0.2.1"})
+    (refused,) = records(audited)
+    assert ("create/heartbeat", "failure", 404) == (refused.action, refused.outcome, refused.status)
+
+
+def test_equal_refused_requests_are_one_record_and_a_client_gets_few(audited):
+    for _ in range(50):
+        audited("DELETE", "/v1/nodes/missing")
+    for number in range(2 * refused_requests.PER_CLIENT):
+        audited("DELETE", f"/v1/nodes/missing-{number}")
+    for number in range(3 * refused_requests.OF_STRANGERS):
+        forwarded = {"X-Forwarded-For": f"198.51.100.{number}"}
+        audited("DELETE", f"/v1/nodes/missing-{number}", **forwarded)
+    *found, omitted = records(audited)
+    assert (50, "delete/node", "missing") == (found[0].requests, found[0].action, found[0].target)
+    assert refused_requests.OF_STRANGERS == len(found)
+    mine = [each for each in found if each.address == "127.0.0.1"]
+    assert refused_requests.PER_CLIENT == len(mine)
+    assert refused_requests.OMITTED == omitted.action
+    assert 50 + 2 * refused_requests.PER_CLIENT + 3 * refused_requests.OF_STRANGERS == sum(
+        each.requests for each in (*found, omitted)
+    )
+
+
+@BOTH
+def test_records_are_listed_newest_first_by_page_and_filtered(audited):
+    first, second = audited.node(), audited.node()
+    forget(audited)
+    for node in (first, second, first):
+        audited("PUT", f"/v1/nodes/{node['uuid']}/maintenance")
+    audited("DELETE", f"/v1/nodes/{first['uuid']}/maintenance")
+    audited("POST", "/v1/nodes", {"driver": "no-such"})
+    records(audited)
+
+    def listed(query=""):
+        answer = audited("GET", f"/v1/audit?{query}")
+        assert 200 == answer.status_code, answer.text
+        return answer.json["audit"]
+
+    everything = listed()
+    assert ["create/node", "delete/node/maintenance", *["update/node/maintenance"] * 3] == [
+        each["action"] for each in everything
+    ]
+    pages, query = [], "limit=2"
+    while query:
+        page = audited("GET", f"/v1/audit?{query}").json
+        pages += page["audit"]
+        query = page.get("next", "").partition("?")[2]
+    assert everything == pages
+    assert everything[::-1] == listed("sort_dir=asc")
+    assert 2 == len(listed(f"target={first['uuid']}&action=update/node"))
+    assert 4 == len(listed("action=update/node")) + len(listed("action=delete"))
+    assert [] == listed("action=update/no")
+    assert [] == listed("action=update/nod_")
+    assert 1 == len(listed("outcome=failure"))
+    assert 5 == len(listed("address=127.0.0.1"))
+    assert [] == listed("user=bob")
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat().replace("+", "%2B")
+    assert 5 == len(listed(f"until={soon}"))
+    assert [] == listed(f"since={soon}")
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["since=yesterday", "marker=x", f"marker={2**63}", "outcome=maybe", "sort_key=user_id",
+     "since=0001-01-01T00:00:00%2B23:00", "nodes=1", "limit=0"],
+)  # fmt: skip
+def test_wrong_parameters_are_refused_by_name(audited, query):
+    answer = audited("GET", f"/v1/audit?{query}")
+    assert 400 == answer.status_code
+    assert query.partition("=")[0] in fault(answer)["faultstring"].lower()
+
+
+def test_a_marker_that_is_gone_is_not_found(audited):
+    assert 404 == audited("GET", "/v1/audit?marker=1").status_code
+
+
+@BOTH
+def test_old_records_and_surplus_refused_ones_are_deleted(audited):
+    runtime = audited.runtime
+    days, refused = 30, 3
+    with runtime.transaction() as session:
+        for age, outcome in (
+            (31, "success"),
+            (29, "success"),
+            *((1, "denied"),) * 5,
+            (31, "denied"),
+        ):
+            session.add(
+                AuditRecord(action="a", outcome=outcome, auth="", created_at=after(-86400 * age))
+            )
+    limits = replace(runtime.settings.audit, keep_days=days, keep_refused=refused)
+    runtime = replace(runtime, settings=replace(runtime.settings, audit=limits))
+    assert 4 == prune_audit(runtime)
+    assert ["success", *["denied"] * refused] == [each.outcome for each in records(audited)]
+    assert 0 == prune_audit(runtime)
+
+
+def test_a_disabled_audit_records_nothing(audited):
+    settings = audited.runtime.settings
+    off = replace(settings, audit=replace(settings.audit, enabled=False))
+    client = create_app(replace(audited.runtime, settings=off)).test_client()
+    quiet = replace(audited, client=client)
+    assert 201 == quiet("POST", "/v1/nodes", {"driver": "fake-hardware"}).status_code
+    assert 404 == quiet("DELETE", "/v1/nodes/missing").status_code
+    assert [] == records(audited)
+
+
+def test_a_change_is_refused_if_its_record_cannot_be_written(audited, monkeypatch):
+    node = audited.node()
+
+    def fail(*_):
+        raise OperationalError("INSERT", {}, Exception("disk full"))
+
+    monkeypatch.setattr(kit_audit, "add", fail)
+    path = f"/v1/nodes/{node['uuid']}"
+    assert audited("PUT", f"{path}/maintenance").status_code >= 500
+    assert not audited("GET", path).json["maintenance"]
+    event = BODIES["POST /v1/events"]
+    assert 503 == audited("POST", "/v1/events", event).status_code
+
+
+def test_passwords_are_recorded_as_logins_and_denials_and_unknown_names_are_not(audited, tmp_path):
+    hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
+    users = tmp_path / "htpasswd"
+    users.write_text(f"ali:{hashed}\n")
+    settings = audited.runtime.settings
+    default = replace(
+        settings.default, auth_strategy="http_basic", http_basic_auth_user_file=str(users)
+    )
+    runtime = replace(audited.runtime, settings=replace(settings, default=default))
+    basic = replace(audited, client=create_app(runtime).test_client())
+
+    def get(user, password):
+        token = base64.b64encode(f"{user}:{password}".encode()).decode()
+        return basic("GET", "/v1/nodes", Authorization=f"Basic {token}").status_code
+
+    assert [200, 200, 401, 401, 401] == [
+        get("ali", "sesame"), get("ali", "sesame"), get("ali", "wrong"), get(VALUE, "sesame"),
+        basic("GET", "/v1/nodes").status_code,
+    ]  # fmt: skip
+    login, wrong, stranger = records(basic)
+    assert ("authenticate/login", "success", "ali", "http_basic") == (
+        login.action, login.outcome, login.user_id, login.auth,
+    )  # fmt: skip
+    assert ("read/node", "denied", None, "ali", 1) == (
+        wrong.action, wrong.outcome, wrong.user_id, wrong.user_name, wrong.requests,
+    )  # fmt: skip
+    assert (None, 2) == (stranger.user_name, stranger.requests)

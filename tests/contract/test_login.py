@@ -1,0 +1,237 @@
+"""Sessions of browsers: login, logout, the cookie, requests of other pages, audit."""
+
+import re
+
+import pytest
+from sqlalchemy import select, update
+
+from app.api import auditing
+from app.db.clock import after
+from app.identity import passwords
+from app.models import ApiToken, AuditRecord
+from tests.support.local_users import PASSWORD, Directory, with_local_users
+
+from .conftest import Api, fault
+
+ORIGIN = {"Origin": "http://localhost"}
+CONDUCTORS = "/v1/conductors"
+
+on_both = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+
+
+def browser(api, **settings):
+    """A browser of its own: a client that keeps cookies."""
+    runtime, app = with_local_users(api.runtime, **settings)
+    return Api(app.test_client(), runtime, [])
+
+
+@pytest.fixture
+def local(api):
+    return browser(api)
+
+
+@pytest.fixture
+def users(api):
+    return Directory(api.runtime.transaction)
+
+
+def sign_in(api, user="ann", password=PASSWORD, **more):
+    return api("POST", "/v1/login", {"username": user, "password": password, **more}, **ORIGIN)
+
+
+def records(api):
+    """(action, outcome, user, status) of all records."""
+    api.client.application.extensions[auditing.REFUSED].flush()
+    with api.runtime.reading() as session:
+        found = session.scalars(select(AuditRecord).order_by(AuditRecord.id))
+        return [(each.action, each.outcome, each.user_name, each.status) for each in found]
+
+
+@on_both
+def test_a_session_begins_with_a_password_and_ends_with_the_logout(local, users):
+    users.user("ann", ("reader", None))
+    ways = {"strategy": "local", "oidc": False, "user": None}
+    assert ways == local("GET", "/v1/login").json
+    assert 401 == local("GET", CONDUCTORS).status_code
+
+    answer = sign_in(local)
+    assert (204, b"") == (answer.status_code, answer.data)
+    assert 200 == local("GET", CONDUCTORS).status_code
+    assert ways | {"user": "ann"} == local("GET", "/v1/login").json
+    text = local.client.get_cookie("ingot_session").value
+    assert re.fullmatch("ingot_[A-Za-z0-9_-]{43}", text)
+
+    ended = local("POST", "/v1/logout", **ORIGIN)
+    assert 204 == ended.status_code
+    assert local.client.get_cookie("ingot_session") is None
+    assert 401 == local("GET", CONDUCTORS).status_code
+    assert 401 == local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code
+    assert 204 == local("POST", "/v1/logout", **ORIGIN).status_code
+    assert [
+        ("authenticate/login", "success", "ann", 204),
+        ("authenticate/logout", "success", "ann", 204),
+    ] == [each for each in records(local) if "authenticate" in each[0]]
+
+
+def test_no_script_reads_the_cookie_and_with_tls_it_is_sent_by_tls_only(api, users):
+    users.user("ann", ("reader", None))
+    plain = sign_in(browser(api)).headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=28800"} <= set(plain.split("; "))
+    assert "Secure" not in plain
+    behind_tls = browser(api, public_endpoint="https://ingot.example")
+    ended = behind_tls("POST", "/v1/logout", **ORIGIN).headers["Set-Cookie"]
+    for cookie in (sign_in(behind_tls).headers["Set-Cookie"], ended):
+        assert {"HttpOnly", "SameSite=Lax", "Path=/", "Secure"} <= set(cookie.split("; "))
+
+
+@on_both
+def test_a_session_ends_with_its_lifetime_with_its_token_and_with_its_user(local, users, api):
+    users.user("ann", ("reader", None))
+    for end in ("expired", "disabled", "role", "deleted"):
+        assert 204 == sign_in(local).status_code, end
+        assert 200 == local("GET", CONDUCTORS).status_code
+        if end == "expired":
+            with api.runtime.transaction() as session:
+                session.execute(update(ApiToken).values(expires_at=after(-1)))
+        elif end == "disabled":
+            users.enable("ann", False)
+        elif end == "role":
+            users.enable("ann", True)
+            users.revoke("reader", None, user="ann")
+        else:
+            users.remove("user", "ann")
+        refused = local("GET", CONDUCTORS)
+        assert (403 if end == "role" else 401) == refused.status_code, end
+        assert local("GET", "/v1/login").json["user"] is None
+        if end == "disabled":
+            assert 401 == sign_in(local).status_code
+            users.enable("ann", True)
+        if end == "role":
+            assert 403 == sign_in(local).status_code
+            users.grant("reader", None, user="ann")
+
+
+def test_the_scope_of_a_session_is_chosen_at_its_login(local, users, api):
+    for name in ("blue", "red"):
+        users.project(name, f"{name}-id")
+    users.user("ann", ("member", "blue"), ("admin", "red"))
+    unclear = sign_in(local)
+    assert 400 == unclear.status_code
+    assert (
+        "project: user ann has roles in several projects; name one of blue, red"
+        in (fault(unclear)["faultstring"])
+    )
+    refused = sign_in(local, project="green")
+    assert (403, True) == (refused.status_code, "project:" in fault(refused)["faultstring"])
+    assert 401 == local("GET", "/v1/nodes").status_code
+
+    for project in ("red", "red-id"):
+        assert 204 == sign_in(local, project=project).status_code
+    made = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **ORIGIN)
+    assert (201, "red-id") == (made.status_code, made.json["owner"])
+    assert [("authenticate/login", "denied", "ann", 403)] == [
+        each for each in records(local) if "denied" in each and each[0] == "authenticate/login"
+    ]
+
+
+def test_a_wrong_login_costs_a_check_and_says_not_what_is_wrong(api, users, monkeypatch):
+    checked, check = [], passwords.matches
+    monkeypatch.setattr(
+        passwords, "matches", lambda stored, given: checked.append(given) or check(stored, given)
+    )
+    local = browser(api, wrong_passwords_per_minute=0)
+    users.user("ann", ("reader", None))
+    users.user("off", ("reader", None))
+    users.enable("off", False)
+    said = set()
+    for user in ("ann", "nonesuch", "a:b", " ann", "off"):
+        answer = sign_in(local, user, "wrong password")
+        assert 401 == answer.status_code, user
+        assert "Set-Cookie" not in answer.headers
+        said.add(fault(answer)["faultstring"])
+        assert [user, 1] == [user, len(checked)]
+        checked.clear()
+    assert 1 == len(said)
+    found = [each for each in records(local) if each[0] == "authenticate/login"]
+    assert {("denied", "ann", 401), ("denied", None, 401)} == {each[1:] for each in found}
+
+
+def test_wrong_passwords_of_logins_and_of_http_basic_share_one_limit(api, users):
+    users.user("ann", ("reader", None))
+    local = browser(api, wrong_passwords_per_minute=2)
+    assert [401, 401, 429] == [
+        sign_in(local, password=f"wrong {number}").status_code for number in range(3)
+    ]
+    basic = local("GET", "/v1/nodes", Authorization="Basic YW5uOndyb25n")
+    assert 429 == basic.status_code
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"username": "ann"}, "password"), ({"password": "x"}, "username"), ([], "username"),
+        ({"username": 1, "password": "x"}, "username"), ({"username": "", "password": "x"}, "username"),
+        ({"username": "x" * 256, "password": "x"}, "username"),
+        ({"username": "ann", "password": "x" * 4097}, "password"),
+        ({"username": "ann", "password": "\0"}, "password"),
+        ({"username": "ann", "password": "x", "project": ["p"]}, "project"),
+        ({"username": "ann", "password": "x", "colour": "red"}, "colour"),
+    ],
+)  # fmt: skip
+def test_a_malformed_login_names_the_field(local, body, field):
+    answer = local("POST", "/v1/login", body, **ORIGIN)
+    assert 400 == answer.status_code
+    if body:
+        assert field in fault(answer)["faultstring"]
+
+
+def test_pages_of_other_sites_use_no_session(local, users):
+    users.user("ann", ("admin", None))
+    foreign = {"Origin": "https://evil.example"}
+    body = {"username": "ann", "password": PASSWORD}
+    assert 403 == local("POST", "/v1/login", body, **foreign).status_code
+    assert local.client.get_cookie("ingot_session") is None
+    assert 204 == sign_in(local).status_code
+
+    new = {"driver": "fake-hardware"}
+    assert 403 == local("POST", "/v1/logout", **foreign).status_code
+    for origin in (foreign, {"Origin": "null"}, {"Origin": "http://localhost:8080"}, {}):
+        refused = local("POST", "/v1/nodes", new, **origin)
+        assert 403 == refused.status_code, origin
+        assert "Origin" in fault(refused)["faultstring"]
+    for site in ("cross-site", "same-site"):
+        assert 401 == local("GET", CONDUCTORS, **{"Sec-Fetch-Site": site}).status_code, site
+    for site in ("same-origin", "none"):
+        assert 200 == local("GET", CONDUCTORS, **{"Sec-Fetch-Site": site}).status_code, site
+    assert 201 == local("POST", "/v1/nodes", new, **ORIGIN).status_code
+    text = local.client.get_cookie("ingot_session").value
+    local.client.delete_cookie("ingot_session")
+    assert 201 == local("POST", "/v1/nodes", new, **{"X-Auth-Token": text}).status_code
+
+
+def test_a_refusal_makes_no_browser_ask_for_a_password_in_a_window(local, users):
+    users.user("ann", ("reader", None))
+    by_script = local("GET", "/v1/nodes", **{"Sec-Fetch-Dest": "empty"})
+    local.client.set_cookie("ingot_session", "ingot_" + "A" * 43)
+    ended = local("GET", "/v1/nodes")
+    for refused in (sign_in(local, password="wrong"), by_script, ended):
+        assert (401, 'Bearer realm="Baremetal API"') == (
+            refused.status_code, refused.headers["WWW-Authenticate"],
+        )  # fmt: skip
+
+
+def test_other_credentials_go_before_the_session(local, users):
+    users.user("ann", ("admin", None))
+    users.user("bob", ("reader", None))
+    assert 204 == sign_in(local).status_code
+    header = {"X-Auth-Token": users.token("bob"), **ORIGIN}
+    assert 403 == local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **header).status_code
+    assert 401 == local("GET", "/v1/nodes", **{"X-Auth-Token": "wrong"}).status_code
+
+
+def test_without_local_users_there_are_no_sessions(api):
+    assert {"strategy": "noauth", "oidc": False, "user": None} == api("GET", "/v1/login").json
+    answer = sign_in(api)
+    assert 400 == answer.status_code
+    assert "auth_strategy is noauth" in fault(answer)["faultstring"]
+    assert 204 == api("POST", "/v1/logout").status_code

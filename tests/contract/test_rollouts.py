@@ -1,0 +1,257 @@
+"""/v1/rollouts: plans, requests, and lists."""
+
+import re
+import uuid
+
+import pytest
+from sqlalchemy import event, insert, select
+
+from app.engine import rollouts
+from app.models import Node, Rollout, RolloutNode
+
+from .conftest import fault
+
+STEPS = [{"interface": "vendor", "step": "log_passthrough"}]
+CLEAN = {"target": "clean", "clean_steps": STEPS}
+
+
+@pytest.fixture
+def nodes(api):
+    """Names of three manageable nodes, in two racks."""
+    for number in range(3):
+        rack = {"rack": f"r{number // 2}"}
+        api.node(name=f"n{number}", provision_state="manageable", extra=rack)
+    return ["n0", "n1", "n2"]
+
+
+def create(api, **fields):
+    answer = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, **fields})
+    assert 201 == answer.status_code, answer.text
+    return answer.json
+
+
+def refusal(api, body):
+    answer = api("POST", "/v1/rollouts", body)
+    assert 400 == answer.status_code, answer.text
+    return fault(answer)["faultstring"]
+
+
+def test_a_rollout_is_created_shown_and_listed(api, nodes):
+    strategy = {
+        "max_unavailable": "50%", "group_by": "extra.rack", "max_groups": 1, "canary": 1,
+        "error_budget": 2,
+    }  # fmt: skip
+    made = create(api, strategy=strategy, description="new BIOS")
+    assert ("running", 3, 3, 1, 3) == tuple(
+        made[name] for name in ("state", "nodes", "waves", "canary_waves", "pending")
+    )
+    assert {**strategy, "max_per_group": None, "error_budget": "2"} == made["strategy"]
+    assert {"clean_steps": STEPS} == made["arguments"]
+    assert "Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." == made["summary"]
+    shown = api("GET", f"/v1/rollouts/{made['uuid'].upper()}")
+    assert 200 == shown.status_code
+    assert made == shown.json
+    (listed,) = api("GET", "/v1/rollouts").json["rollouts"]
+    assert {name: made[name] for name in listed} == listed
+    found = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
+    assert [("n0", "r0", 1), ("n1", "r0", 2), ("n2", "r1", 3)] == [
+        (each["node_name"], each["group"], each["wave"]) for each in found
+    ]
+
+
+def test_the_answer_names_the_place_of_the_rollout(api, nodes):
+    name = str(uuid.uuid4())
+    answer = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, "uuid": name})
+    assert f"http://localhost/v1/rollouts/{name}" == answer.headers["Location"]
+    rollouts.advance_all(api.runtime)  # a node does not accept the verb any more
+    again = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {"owner": "p"}, "uuid": name})
+    assert 409 == again.status_code
+    assert f"rollout with uuid {name} already exists" in fault(again)["faultstring"]
+    assert 1 == len(api("GET", "/v1/rollouts").json["rollouts"])
+
+
+def test_filters_choose_the_nodes_as_those_of_the_list_do(api, nodes):
+    api.node(name="other", provision_state="manageable", resource_class="gpu", retired=True)
+    for filters, names in (
+        ({}, [*nodes, "other"]), ({"resource_class": "gpu"}, ["other"]),
+        ({"retired": False}, nodes), ({"retired": "false"}, nodes),
+        ({"resource_class": "gpu", "retired": True}, ["other"]),
+    ):  # fmt: skip
+        made = create(api, nodes=filters)
+        found = api("GET", f"/v1/rollouts/{made['uuid']}/nodes").json["nodes"]
+        assert sorted(names) == sorted(each["node_name"] for each in found), filters
+
+
+def test_a_dry_run_lists_nodes_and_exclusions_and_creates_nothing(api, nodes):
+    api.node(name="busy", provision_state="active")
+    api.node(name="broken", provision_state="manageable", maintenance=True)
+    answer = api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, "dry_run": True})
+    assert 200 == answer.status_code
+    plan = answer.json
+    assert (3, 2, 3, 1) == tuple(
+        plan[name] for name in ("included", "excluded", "waves", "error_budget")
+    )
+    assert [("n0", 1), ("n1", 2), ("n2", 3)] == [
+        (each["node_name"], each["wave"]) for each in plan["nodes"]
+    ]
+    reasons = {each["node_name"]: each["reason"] for each in plan["excluded_nodes"]}
+    assert 'while it is in state "active"' in reasons["busy"]
+    assert "because it's in maintenance mode" in reasons["broken"]
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": "abort"}, "'abort' is not one of"),
+        ({"target": "rescue"}, "'rescue' is not one of"),
+        ({"target": None}, "target"),
+        ({"nodes": None}, "nodes"),
+        ({"nodes": {"colour": "red"}}, "colour"),
+        ({"nodes": {"limit": 3}}, "limit"),
+        ({"nodes": {"conductor": "c"}}, "conductor"),
+        ({"nodes": {"retired": "perhaps"}}, "Unrecognized value 'perhaps'"),
+        ({"nodes": []}, "nodes"),
+        ({"strategy": {"max_unavailable": 0}}, "max_unavailable: 0 is neither"),
+        ({"strategy": {"max_unavailable": True}}, "max_unavailable: True is neither"),
+        ({"strategy": {"max_unavailable": "101%"}}, "max_unavailable: '101%' is neither"),
+        ({"strategy": {"max_unavailable": "5 %"}}, "'5 %' is neither"),
+        ({"strategy": {"max_unavailable": 2.5}}, "2.5 is neither"),
+        ({"strategy": {"max_unavailable": "١٢"}}, "is neither"),
+        ({"strategy": {"error_budget": "0%"}}, "error_budget: '0%' is neither"),
+        ({"strategy": {"error_budget": ["5%"]}}, "is neither"),
+        ({"strategy": {"canary": -1}}, "-1 is less than the minimum of 0"),
+        ({"strategy": {"max_groups": 1}}, "max_groups: needs group_by"),
+        ({"strategy": {"group_by": "shard", "max_groups": 0}}, "0 is less than the minimum of 1"),
+        ({"strategy": {"group_by": "driver_info.password"}}, "is none of chassis_uuid"),
+        ({"strategy": {"group_by": "extra."}}, "group_by: 'extra.' is none of"),
+        ({"strategy": {"group_by": 'extra.a"b'}}, "is none of"),
+        ({"strategy": {"speed": 1}}, "speed"),
+        ({"service_steps": STEPS}, '"service_steps" is only valid'),
+        ({"clean_steps": []}, '"clean_steps" is required'),
+        ({"runbook": "CUSTOM_A"}, "not both"),
+        ({"timeout": 5}, "timeout: only taken by power on"),
+        ({"target": "power off"}, "clean_steps: not taken by power off"),
+        ({"configdrive": "x"}, "configdrive"),
+        ({"uuid": "1"}, "Expected UUID for uuid"),
+        ({"dry_run": "perhaps"}, "Unrecognized value 'perhaps'"),
+    ],
+    ids=str,
+)
+def test_bad_fields_are_refused(api, nodes, change, message):
+    body = {**CLEAN, "nodes": {}, **change}
+    body = {name: value for name, value in body.items() if value is not None}
+    assert message in refusal(api, body)
+    assert [] == api("GET", "/v1/rollouts").json["rollouts"]
+
+
+def test_no_nodes_are_refused(api):
+    assert "nodes: none of the 0 nodes" in refusal(api, {**CLEAN, "nodes": {}})
+
+
+def test_filters_and_verbs_need_their_versions(api, nodes):
+    old = api.at("1.14")
+    answer = old("POST", "/v1/rollouts", {**CLEAN, "nodes": {}})
+    assert 406 == answer.status_code
+    assert "target clean" in fault(answer)["faultstring"]
+    answer = api.at("1.30")("POST", "/v1/rollouts", {**CLEAN, "nodes": {"owner": "p"}})
+    assert 406 == answer.status_code
+    assert "parameter owner" in fault(answer)["faultstring"]
+
+
+def test_requests_change_the_state(api, nodes):
+    path = f"/v1/rollouts/{create(api)['uuid']}"
+    for target, state in (("pause", "paused"), ("resume", "running"), ("abort", "aborting")):
+        answer = api("PUT", f"{path}/states", {"target": target})
+        assert (200, state) == (answer.status_code, answer.json["state"])
+    again = api("PUT", f"{path}/states", {"target": "resume"})
+    assert 409 == again.status_code
+    assert 'is in state "aborting", and resume needs state "paused"' in fault(again)["faultstring"]
+    assert 400 == api("PUT", f"{path}/states", {"target": "stop"}).status_code
+    assert 400 == api("PUT", f"{path}/states", {}).status_code
+    unknown = f"/v1/rollouts/{uuid.uuid4()}"
+    for method, below, body in (
+        ("GET", "", None), ("GET", "/nodes", None), ("PUT", "/states", {"target": "pause"})
+    ):  # fmt: skip
+        assert 404 == api(method, unknown + below, body).status_code
+
+
+def test_nodes_are_listed_in_pages_and_filtered(api, nodes):
+    create(api, strategy={"max_unavailable": 2})
+    rollouts.advance_all(api.runtime)
+    (rollout,) = api("GET", "/v1/rollouts?state=running").json["rollouts"]
+    assert [] == api("GET", "/v1/rollouts?state=paused").json["rollouts"]
+    path = f"/v1/rollouts/{rollout['uuid']}/nodes"
+    page = api("GET", f"{path}?limit=2").json
+    assert ["n0", "n1"] == [each["node_name"] for each in page["nodes"]]
+    assert ["running"] * 2 == [each["state"] for each in page["nodes"]]
+    rest = api("GET", page["next"].removeprefix("http://localhost")).json
+    assert ["n2"] == [each["node_name"] for each in rest["nodes"]]
+    assert "next" not in rest
+    assert 1 == len(api("GET", f"{path}?state=pending").json["nodes"])
+    assert 1 == len(api("GET", f"{path}?wave=2").json["nodes"])
+    assert 0 == len(api("GET", f"{path}?code=timeout").json["nodes"])
+    for query in ("state=lost", "wave=0", "marker=x", "limit=0", "sort_key=id", "colour=red"):
+        assert 400 == api("GET", f"{path}?{query}").status_code, query
+    operation = page["nodes"][0]["operation_uuid"]
+    assert "clean" == api("GET", f"/v1/operations/{operation}").json["kind"]
+
+
+def test_each_request_is_audited(api, nodes):
+    made = create(api)
+    api("PUT", f"/v1/rollouts/{made['uuid']}/states", {"target": "pause"})
+    api("POST", "/v1/rollouts", {**CLEAN, "nodes": {}, "dry_run": True})
+    found = api("GET", f"/v1/audit?target={made['uuid']}").json["audit"]
+    assert ["update/rollout/state/pause", "create/rollout/clean"] == [
+        each["action"] for each in found
+    ]
+    everything = api("GET", "/v1/audit?action=create/rollout").json["audit"]
+    assert 1 == len(everything), "a dry run changes nothing"
+
+
+MANY = 5000
+_SCAN = re.compile(r"(SCAN|Seq Scan on) rollout_nodes")
+
+
+@pytest.fixture
+def large(api):
+    """A running rollout over `MANY` nodes; UUID."""
+    with api.runtime.transaction() as session:
+        rows = [
+            {"uuid": str(uuid.uuid4()), "driver": "fake-hardware", "provision_state": "manageable"}
+            for _ in range(MANY)
+        ]
+        session.execute(insert(Node), rows)
+    return create(api, strategy={"max_unavailable": "2%"})["uuid"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_an_advance_reads_by_index_and_its_statements_do_not_grow(api, large, kind, monkeypatch):
+    monkeypatch.setattr(rollouts, "STARTED", 1)
+    if kind == "postgresql":
+        with api.runtime.transaction() as session:
+            session.connection().exec_driver_sql("ANALYZE")
+    statements = []
+
+    def note(_connection, _cursor, statement, parameters, *_rest):
+        if "rollout" in statement and statement.startswith("SELECT"):
+            statements.append((statement, parameters))
+
+    event.listen(api.runtime.engine, "before_cursor_execute", note)
+    try:
+        rollouts.advance_all(api.runtime)
+    finally:
+        event.remove(api.runtime.engine, "before_cursor_execute", note)
+    assert 3 <= len(statements) <= 8
+    with api.runtime.engine.connect() as connection:
+        explain = "EXPLAIN QUERY PLAN " if kind == "sqlite" else "EXPLAIN "
+        for statement, parameters in statements:
+            if "rollout_nodes" not in statement:
+                continue
+            rows = connection.exec_driver_sql(explain + statement, parameters).all()
+            plan = "\n".join(row[-1] for row in rows)
+            assert not _SCAN.search(plan), (statement, plan)
+    with api.runtime.reading() as session:
+        assert 1 == session.scalar(select(Rollout.running))
+        started = select(RolloutNode).where(RolloutNode.state == "running")
+        assert 1 == len(session.scalars(started).all())

@@ -1,0 +1,145 @@
+"""The state of the service: parts, conductors and their load, the ring, takeovers."""
+
+from dataclasses import replace
+from datetime import datetime
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import update
+
+from app.errors import Unavailable
+from app.main import create_app
+from app.models import BeatLease, Conductor, Node, Operation, OperationStep
+from tests.contract.conftest import Api
+
+START = datetime(2026, 1, 1, 12)
+LATER = datetime(2999, 1, 1)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kind(request):
+    return request.param
+
+
+def service(api):
+    answer = api("GET", "/v1/service")
+    assert 200 == answer.status_code, answer.text
+    return answer.json
+
+
+def parts(found):
+    return {each["part"]: each["reason"] for each in found["parts"]}
+
+
+def add(api, *rows):
+    with api.runtime.transaction() as session:
+        session.add_all(rows)
+
+
+def hold(api, node, conductor, **columns):
+    """Add an operation that holds a node for a conductor."""
+    with api.runtime.transaction() as session:
+        row = session.query(Node).filter_by(uuid=node["uuid"]).one()
+        operation = Operation(
+            uuid=str(uuid4()),
+            node_id=row.id,
+            kind="clean",
+            created_at=START,
+            **{"admitted_at": START} | columns,
+        )
+        session.add(operation)
+        session.flush()
+        row.operation_id, row.reservation = operation.id, conductor
+        return operation.id, operation.uuid
+
+
+def test_the_ring_tells_who_serves_the_nodes_of_a_driver(api):
+    fake = {"fake-hardware": {}}
+    for name, group in (("rack-2", ""), ("edge-1", "edge")):
+        add(api, Conductor(hostname=name, incarnation=name, interfaces=fake, conductor_group=group))
+    for group in ("", "", "", "", "edge", "cold"):
+        api.node(conductor_group=group)
+    api.node(driver="redfish")
+
+    found = service(api)
+    assert {
+        ("fake-hardware", ""): (4, ["rack-1", "rack-2"]),
+        ("fake-hardware", "cold"): (1, []),
+        ("fake-hardware", "edge"): (1, ["edge-1"]),
+        ("redfish", ""): (1, ["rack-1"]),
+    } == {
+        (each["driver"], each["conductor_group"]): (each["nodes"], each["conductors"])
+        for each in found["ring"]
+    }
+    assert {"rack-1": 3, "rack-2": 2, "edge-1": 1} == {
+        each["hostname"]: each["nodes"] for each in found["conductors"]
+    }
+
+
+def test_conductors_show_what_they_hold_and_whether_they_live(api):
+    add(
+        api,
+        Conductor(hostname="dead", incarnation="2", heartbeat_at=START),
+        Conductor(hostname="stopped", incarnation="3", online=False),
+    )
+    for state, conductor in (("running", "rack-1"), ("running", "rack-1"), ("waiting", "dead")):
+        hold(api, api.node(), conductor, state=state)
+    hold(api, api.node(), "rack-1", state="queued", sent_to="1", sent_at=START)
+    hold(api, api.node(), "rack-1", state="queued", admitted_at=None)  # waits for a slot
+
+    found = {each["hostname"]: each for each in service(api)["conductors"]}
+    assert {"rack-1": "alive", "dead": "lost", "stopped": "stopped"} == {
+        name: each["state"] for name, each in found.items()
+    }
+    assert {"queued": 1, "running": 2, "waiting": 0, "held": 0} == found["rack-1"]["holds"]
+    assert 1 == found["dead"]["holds"]["waiting"]
+    assert 3600 < found["rack-1"]["oldest_message_seconds"]
+    assert found["dead"]["oldest_message_seconds"] is None
+    assert 3600 < found["dead"]["heartbeat_seconds"]
+
+
+def test_steps_that_a_conductor_has_taken_over_are_listed_the_newest_first(api):
+    for name, deaths in (("first", 1), ("calm", 0), ("last", 2)):
+        key, _ = hold(api, api.node(name=name), "rack-1", state="running")
+        step = OperationStep(
+            operation_id=key, position=0, interface="deploy", name="write_image", source="frame",
+            deaths=deaths, conductor="rack-1", state="running", started_at=START,
+        )  # fmt: skip
+        add(api, step)
+    assert [("last", "deploy.write_image", 2), ("first", "deploy.write_image", 1)] == [
+        (each["node_name"], each["step"], each["times"]) for each in service(api)["takeovers"]
+    ]
+
+
+def test_a_service_without_conductors_and_beat_says_so(api):
+    with api.runtime.transaction() as session:
+        session.execute(update(Conductor).values(heartbeat_at=START))
+    assert {
+        "database": "OK",
+        "conductors": "no conductor is alive",
+        "beat": "no beat leads",
+        "broker": "unknown",
+    } == parts(service(api))
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_the_lengths_of_queues_need_the_broker_and_the_answer_does_not(api, reached):
+    def backlog(name):
+        if not reached:
+            raise Unavailable("the broker is out of reach: refused")
+        return {"rack-1": 7}[name]
+
+    add(api, BeatLease(id=1, holder="beat", until=LATER))
+    runtime = replace(
+        api.runtime,
+        backlog=backlog,
+        settings=replace(
+            api.runtime.settings,
+            api=replace(api.runtime.settings.api, flower_url="http://flower.example"),
+        ),
+    )
+    found = service(Api(create_app(runtime).test_client(), runtime, []))
+    assert ("OK" if reached else "it does not answer") == parts(found)["broker"]
+    assert (7 if reached else None) == found["conductors"][0]["messages"]
+    assert "http://flower.example" == found["flower_url"]
+    assert "OK" == parts(found)["beat"]

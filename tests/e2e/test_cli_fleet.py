@@ -1,0 +1,99 @@
+"""`ingot fleet`: rollouts against a real service."""
+
+import sqlite3
+import uuid
+from collections import Counter
+
+import pytest
+
+from tests.e2e.command_line import on_terminal, piped
+from tests.support.fleet import Fleet, until
+
+WAVES = ("--max-unavailable", "2", "--group-by", "extra.rack", "--max-groups", "1", "--canary", "1")
+QUICK = {"INGOT_CONDUCTOR_ADVANCE_ROLLOUTS_INTERVAL": "0.3"}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    with Fleet(tmp_path_factory.mktemp("fleet"), conductors=1, **QUICK) as fleet:
+        for number in range(5):
+            extra = {"rack": f"r{number // 3}"}
+            node = {"name": f"n{number}", "resource_class": "small", "extra": extra}
+            fleet._create("nodes", {"driver": "fake-hardware", **node})
+        fleet._create("nodes", {"driver": "fake-hardware", "name": "away"})
+        with sqlite3.connect(fleet.data / "ingot.db") as database:  # as if its conductor had left
+            database.execute("UPDATE nodes SET conductor_group = 'left' WHERE name = 'away'")
+        yield fleet
+
+
+@pytest.fixture
+def ingot(fleet):
+    """Run a command, and check its exit status; return its result."""
+
+    def run(*words, status=0):
+        answer = piped(fleet.url, *words)
+        assert status == answer.status, answer
+        return answer
+
+    return run
+
+
+def rollouts(fleet):
+    return [each["uuid"] for each in fleet.get("rollouts")["rollouts"]]
+
+
+def test_a_rollout_from_its_dry_run_to_its_end(ingot, fleet):
+    target = ("fleet", "run", "manage", "--where", "resource_class=small", *WAVES)
+    assert [
+        "5 nodes in 3 waves, 0 excluded; pauses at 1 failed nodes", "wave 1 (canary): 1 nodes: n0",
+        "wave 2: 2 nodes: n1, n2", "wave 3: 2 nodes: n3, n4",
+    ] == ingot(*target, "--dry-run").lines  # fmt: skip
+    plan = ingot(*target, "--dry-run", "-o", "json").read()
+    assert (5, 3) == (plan["included"], plan["waves"])
+    refused = ingot(*target, status=2)
+    assert "needs --yes where there is no terminal" in refused.errors[-1]
+    assert 1 == on_terminal(fleet.url, *target, answer="n\n").status
+    assert [] == rollouts(fleet)
+
+    name = str(uuid.uuid4())
+    made = ingot(*target, "--yes", "--uuid", name)
+    assert f"{name}: Wave 1 of 3 (canary) waits for 1 of 1 node: 1 not started." in made.lines
+    assert "already exists" in ingot(*target, "--yes", "--uuid", name, status=1).errors[-1]
+    until(lambda: fleet.get(f"rollouts/{name}")["state"] == "completed", "the end")
+    assert "completed: 5 of 5 nodes succeeded." == ingot("fleet", "show", name).lines[0]
+    nodes = ingot("fleet", "nodes", name, "-o", "json").read()
+    assert ["n0", "n1", "n2", "n3", "n4"] == [each["node_name"] for each in nodes]
+    assert ["n3", "n4"] == ingot(
+        "fleet", "nodes", name, "--wave", "3", "-f", "value", "-c", "node_name"
+    ).lines  # fmt: skip
+    assert name in " ".join(ingot("fleet", "list", "--state", "completed").lines)
+    assert {"manageable": 5, "enroll": 1} == Counter(fleet.states().values())
+
+
+def test_a_rollout_is_paused_resumed_and_aborted(ingot, fleet):
+    away = ("--where", "conductor_group=left")
+    name = ingot("fleet", "run", "power on", *away, "--yes", "-o", "json").read()["uuid"]
+    assert f"{name}: paused: by an operator." in ingot("fleet", "pause", name).lines[0]
+    assert 'pause needs state "running"' in ingot("fleet", "pause", name, status=1).errors[-1]
+    assert f"{name}: Wave 1 of 1 waits for 1 of 1 node" in ingot("fleet", "resume", name).lines[0]
+    waits = "1 without a live conductor"
+    until(lambda: waits in fleet.get(f"rollouts/{name}")["summary"], "the refusal")
+    assert f"{name}: aborting:" in ingot("fleet", "abort", name).lines[0]
+    until(lambda: fleet.get(f"rollouts/{name}")["state"] == "aborted", "the end")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("run", "manage"), 2, "choose nodes by --where FIELD=VALUE, or all by --all"),
+        (("run", "manage", "--all", "--where", "driver=x"), 2, "one of both"),
+        (("run", "manage", "--where", "driver"), 2, "--where: expected KEY=VALUE"),
+        (("run", "abort", "--all", "--dry-run"), 1, "'abort' is not one of"),
+        (("run", "manage", "--all", "--dry-run", "--canary", "-1"), 1, "canary"),
+        (("run", "manage", "--where", "colour=red", "--dry-run"), 1, "colour"),
+        (("show", "n1"), 2, "'n1' is not the UUID of a rollout"),
+        (("pause", str(uuid.uuid4())), 1, "could not be found"),
+    ],
+)
+def test_wrong_commands_have_clear_messages(ingot, words, status, message):
+    assert message in ingot("fleet", *words, status=status).errors[-1]

@@ -1,0 +1,130 @@
+"""A reader of the event stream that comes and goes, while processes of the service are killed."""
+
+import http.client
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import defaultdict
+from contextlib import suppress
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.fleet import PATIENCE, Fleet, until
+
+NODES = 6
+#: Steps take a moment, so that the kills strike operations.
+SLOW = {"INGOT_FAKE_DEPLOY_DELAY": "0.3", "INGOT_FAKE_POWER_DELAY": "0.2"}
+LIFE = {"manage": "manageable", "provide": "available", "active": "active", "deleted": "available"}
+VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def fleet(request, tmp_path):
+    options = []
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgresql_server")
+        options = ["--database", server.database()]
+    with Fleet(tmp_path, *options, restart=True, **SLOW) as running:
+        yield running
+
+
+class Reader(threading.Thread):
+    """Reads the stream, disconnects at random messages, and continues with Last-Event-ID."""
+
+    def __init__(self, url, seed):
+        super().__init__(daemon=True)
+        self._site, self._random = urlsplit(url).netloc, random.Random(seed)
+        self.events, self.position, self.visits = [], 0, 0
+        self.others, self.ended = [], threading.Event()
+
+    def run(self):
+        while not self.ended.is_set():
+            with suppress(OSError, http.client.HTTPException):
+                self._visit(self._random.randint(1, 60))
+            self.ended.wait(0.05)
+
+    def _visit(self, most):
+        connection = http.client.HTTPConnection(self._site, timeout=PATIENCE)
+        try:
+            # a reader that has received nothing so far begins with the first event
+            headers = {**VERSION, "Last-Event-ID": str(self.position)}
+            connection.request("GET", "/v1/events/stream", headers=headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                self.others.append((answer.status, answer.read()))
+                return
+            self.visits += 1
+            for _ in range(most):
+                message = self._message(answer)
+                if message is None or self.ended.is_set():
+                    return
+        finally:
+            connection.close()
+
+    def _message(self, answer):
+        """Read a message, whose number is known only once all of it has arrived."""
+        fields = {}
+        while (line := answer.readline()) != b"\n":
+            if not line.endswith(b"\n"):
+                return None
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            fields[name] = value
+        if "data" in fields:
+            self.events.append((fields["event"], json.loads(fields["data"])))
+        self.position = int(fields.get("id", self.position))
+        return fields
+
+
+def kill(fleet, role, number):
+    """Kill a process of a role, which the supervisor starts again."""
+    pids = fleet.pids()
+    # a process that is being started again is not there
+    pids["conductor"] = [pids["conductors"].get(f"fleet-{number % 2 + 1}")]
+    for pid in filter(None, pids[role][:1]):  # of the API, the parent: its processes end with it
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_each_event_arrives_once_and_in_order_over_kills(fleet):
+    readers = [Reader(fleet.url, seed) for seed in range(3)]
+    for each in readers:
+        each.start()
+    nodes = fleet.create_nodes(NODES)
+    for number, (verb, state) in enumerate(LIFE.items()):
+        fleet.provision(nodes, verb)
+        for role in ("conductor", "beat", "redis", "api"):
+            kill(fleet, role, number)
+            time.sleep(0.3)  # not waited for: the kills strike at any moment
+        settled(fleet, nodes, state)
+    rows = fleet.change_events()
+    assert len(rows) > 20 * NODES
+    for each in readers:
+        until(lambda each=each: each.position >= rows[-1]["sequence"], "the newest event")
+        each.ended.set()
+    for each in readers:
+        assert rows == [event for _, event in each.events][: len(rows)], each.others
+        assert each.visits > 1
+        histories = defaultdict(list)
+        for name, event in each.events:
+            assert name == event["type"]
+            histories[event["node_uuid"]].append(event)
+        for history in histories.values():
+            moves = [
+                (e["before"], e["after"]) for e in history if e["type"] == "node.provision_state"
+            ]
+            assert all(a[1] == b[0] for a, b in pairwise(moves)), moves
+
+
+def settled(fleet, nodes, state):
+    """Wait until all nodes are in a state; the API may be away."""
+
+    def there():
+        with suppress(OSError, AssertionError, ValueError):
+            return set(fleet.states().values()) == {state}
+
+    until(there, state, seconds=2 * PATIENCE, between=0.2)

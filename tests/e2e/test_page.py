@@ -1,0 +1,230 @@
+"""The page at /ui in a browser: the fleet, a node's life, its operation, and what axe finds."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from drivers.simulator.simulator import running
+from tests.support.browser import NARROW, WIDE, browser, desk, grave_findings
+from tests.support.fleet import AGENTS, PATIENCE, Fleet, until
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+PACE = {"boot_seconds": 0.5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
+HOLD = '[{"step": "hold", "args": {}, "priority": 90}]'
+#: Folder for pictures of the pages, as docs/images; unset: none are taken.
+PICTURES = os.environ.get("INGOT_TEST_PICTURES")
+
+
+def picture(page, name):
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES, f"ui-{name}.png"))
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A fleet with two simulated machines, one available and one failed, and fake nodes."""
+    with (
+        running(machines=2, **PACE) as simulator,
+        Fleet(tmp_path_factory.mktemp("page"), conductors=1, **AGENTS) as fleet,
+    ):
+        fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
+        fleet.good, fleet.bad = fleet.enrol(simulator, automated_clean=False)
+        fleet.fakes = fleet.create_nodes(300, resource_class="fake")
+        change(fleet, fleet.good, "name", "rack1-u1")
+        change(fleet, fleet.bad, "driver_info/redfish_password", "wrong")
+        fleet.provision([fleet.good, fleet.bad], "manage")
+        fleet.await_state([fleet.good], "manageable")
+        fleet.provision([fleet.good], "provide")
+        fleet.await_state([fleet.good], "available")
+        until(lambda: fleet.get(f"nodes/{fleet.bad}")["last_error"], "the failure")
+        yield fleet
+
+
+def change(fleet, node, field, value):
+    patch = [{"op": "add", "path": f"/{field}", "value": value}]
+    answer = fleet.http.patch(f"{fleet.url}/v1/nodes/{node}", json=patch, timeout=30)
+    assert 200 == answer.status_code, answer.text
+
+
+def steps(page):
+    return page.get_by_role("list", name=re.compile("Steps of"))
+
+
+def test_a_node_is_found_by_a_filter_and_shows_its_failure(chromium, site):
+    with desk(chromium, site.url) as page:
+        expect(page.get_by_role("button", name="302 all")).to_be_visible()
+        picture(page, "fleet")
+        page.get_by_label("Filter", exact=True).select_option("driver")
+        page.get_by_label("driver", exact=True).fill("redfish")
+        page.get_by_role("button", name="Filter", exact=True).click()
+        expect(page.get_by_role("button", name="2 all")).to_be_visible()
+        assert page.url.endswith("#/fleet?driver=redfish")
+        page.get_by_role("button", name="1 enroll").click()
+        expect(page.locator("tr[data-uuid]")).to_have_count(1)
+        page.get_by_role("link", name=site.bad).click()
+        why = page.get_by_role("region", name="Why")
+        expect(why).to_contain_text("credentials, licences and locked settings")
+        expect(why).to_contain_text("the BMC or the agent refused the command")
+        page.go_back()
+        expect(page.locator("tr[data-uuid]")).to_have_count(1)  # the filters are in the address
+
+
+def test_the_table_shows_only_rows_in_view_and_reaches_the_last_node(chromium, site):
+    with desk(chromium, site.url, at="/fleet?resource_class=fake") as page:
+        expect(page.get_by_role("button", name="300 all")).to_be_visible()
+        last = site.get("nodes", resource_class="fake", limit=1000)["nodes"][-1]["uuid"]
+        table = page.get_by_role("region", name="Nodes")
+        table.evaluate("each => { each.scrollTop = each.scrollHeight; }")
+        expect(page.locator(f"tr[data-uuid='{last}']")).to_be_visible()
+        assert page.locator("tr[data-uuid]").count() < 100
+        assert "301" == page.get_by_role("table", name="Nodes").get_attribute("aria-rowcount")
+
+
+def test_the_keyboard_moves_opens_and_searches(chromium, site):
+    with desk(chromium, site.url, at="/fleet?driver=redfish") as page:
+        expect(page.locator("tr[data-uuid]")).to_have_count(2)
+        page.keyboard.press("j")
+        expect(page.locator("tr.current")).to_have_attribute("data-uuid", site.bad)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text(site.bad)
+        page.keyboard.press("/")
+        page.keyboard.type("rack1-u1\n")
+        expect(page.get_by_role("heading", level=1)).to_have_text("rack1-u1")
+        page.keyboard.press("g")
+        page.keyboard.press("f")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("next, previous row")
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.type("nonesuch\n")
+        expect(page.get_by_role("status")).to_contain_text("No node is called nonesuch")
+
+
+def test_a_verb_for_several_nodes_is_rehearsed_and_its_refusals_are_named(chromium, site):
+    with desk(chromium, site.url, at="/fleet?driver=redfish") as page:
+        expect(page.locator("tr[data-uuid]")).to_have_count(2)
+        for box in page.get_by_role("checkbox").all():
+            box.check()
+        expect(page.get_by_role("group", name="Selected nodes")).to_contain_text("2 selected")
+        page.get_by_label("Verb").select_option("manage")
+        change(site, site.fakes[0], "name", "first")  # the table is drawn again, and keeps its rows
+        page.get_by_role("button", name="Dry run…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("2 of 2 nodes accept it")
+        dialog.get_by_role("button", name="Close").click()
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_label("Verb")).to_have_value("manage")
+        page.get_by_label("Verb").select_option("adopt")
+        page.get_by_role("button", name="Dry run…").click()
+        expect(dialog).to_contain_text("0 of 2 nodes accept it")
+        expect(dialog).to_contain_text("Not started")
+        expect(dialog.get_by_role("button", name=re.compile("Start"))).to_have_count(0)
+    assert "available" == site.states()[site.good]
+
+
+def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, site):
+    with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
+        states = page.get_by_role("region", name="States")
+        expect(states.get_by_role("img")).to_have_attribute(
+            "aria-label", re.compile("The node is available; it may become deploying")
+        )
+        page.get_by_role("button", name="deploy", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("deploy.write_image")
+        assert "available" == site.states()[site.good]  # a dry run changes nothing
+        picture(page, "dry-run")
+        dialog.get_by_label("deploy_steps").fill("[{]")
+        dialog.get_by_role("button", name="Dry run").click()
+        expect(dialog).to_contain_text("deploy_steps: this is not JSON")
+        dialog.get_by_label("deploy_steps").fill(HOLD)
+        dialog.get_by_role("button", name="Start deploy").click()  # it shows the new plan first
+        expect(dialog.get_by_role("listitem").filter(has_text="hold")).to_have_count(1)
+        assert "available" == site.states()[site.good]
+        dialog.get_by_role("button", name="Start deploy").click()
+        expect(dialog).to_have_count(0)
+
+        expect(page.locator("h1 + .badge")).to_have_text("deploy hold")
+        why = page.get_by_role("region", name="Why")
+        expect(why).to_contain_text("it is held until unhold or abort is requested")
+        expect(steps(page).locator("li", has_text="hold")).to_have_attribute(
+            "data-state", "waiting"
+        )
+        expect(steps(page).locator("li", has_text="deploy.write_image")).to_have_attribute(
+            "data-state", "pending"
+        )
+        picture(page, "node")
+        page.get_by_role("button", name="unhold").click()
+        expect(dialog.get_by_role("button", name="Start unhold")).to_be_enabled()
+        dialog.get_by_role("button", name="Start unhold").click()
+        expect(page.locator("h1 + .badge")).to_have_text("active")
+        expect(steps(page).locator("li:not([data-state=done])")).to_have_count(0)
+        expect(steps(page).locator("li", has_text="deploy.write_image")).to_contain_text("fleet-1")
+        expect(page.get_by_role("tabpanel")).to_contain_text("The node was deployed.")
+
+
+def test_a_killed_conductor_and_the_takeover_are_shown(chromium, tmp_path):
+    stop = {"INGOT_KILL_POINTS": f"any:acted:manage=stop-{tmp_path / 'stopped'}"}
+    with Fleet(tmp_path, **stop) as fleet:
+        (node,) = fleet.create_nodes(1)
+
+        def stopped():
+            return [pid for pid in fleet.pids()["conductors"].values() if fleet.stopped(pid)]
+
+        with desk(chromium, fleet.url, at=f"/nodes/{node}") as page:
+            page.get_by_role("button", name="manage", exact=True).click()
+            page.get_by_role("dialog").get_by_text("The node becomes verifying").wait_for()
+            page.get_by_role("button", name="Start manage").click()
+            (pid,) = until(stopped, "the stop")
+            conductors = fleet.pids()["conductors"].items()
+            (survivor,) = [name for name, each in conductors if each != pid]
+            os.kill(pid, signal.SIGKILL)
+            expect(page.locator("h1 + .badge")).to_have_text("manageable")
+            expect(steps(page)).to_contain_text("1 attempt ended with the death of its conductor")
+            expect(steps(page)).to_contain_text(f"by {survivor}")
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["laptop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(chromium, site, scheme, size):
+    with desk(chromium, site.url, scheme=scheme, size=size) as page:
+        expect(page.locator("tr[data-uuid]").first).to_be_visible()
+        assert {} == grave_findings(page)
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        assert {} == grave_findings(page)
+        page.keyboard.press("Escape")
+        for at in (f"/nodes/{site.bad}", f"/nodes/{site.good}"):
+            page.goto(f"{site.url}/ui#{at}")
+            expect(page.get_by_role("region", name="Why")).to_contain_text("Node")
+            expect(page.get_by_role("tabpanel")).to_contain_text("severity")
+            assert {} == grave_findings(page)
+
+
+def test_a_missing_node_and_an_unknown_address_say_so(chromium, site):
+    with desk(chromium, site.url, at="/nodes/nonesuch") as page:
+        expect(page.get_by_role("alert")).to_contain_text("nonesuch")
+        page.goto(f"{site.url}/ui#/nowhere")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+
+
+def test_the_scheme_is_switched_and_kept(chromium, site):
+    with desk(chromium, site.url) as page:
+        ground = "() => getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(ground)
+        page.get_by_role("button", name="Light or dark").click()
+        dark = page.evaluate(ground)
+        assert light != dark
+        page.reload()
+        assert dark == page.evaluate(ground)

@@ -1,0 +1,296 @@
+"""Each role alone, on a Redis with TLS, as the user that compose/redis-users.acl gives it."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+import requests
+import yaml
+from kombu import pools
+
+from app.broker import queue, redis_broker
+from app.config.settings import load
+from tests.support import programs, tls
+from tests.support import redis as own_redis
+from tests.support.fleet import PATIENCE, QUICK, ROOT, until
+from tests.support.ports import free_port
+
+USERS = ROOT / "compose" / "redis-users.acl"
+ROLES = ("api", "conductor", "beat")
+LIFE = {
+    "manage": "manageable", "inspect": "manageable", "provide": "available",
+    "active": "active", "deleted": "available",
+}  # fmt: skip
+
+
+@pytest.fixture
+def port(tmp_path):
+    """Port of a Redis with TLS only, and the users of compose; a password is the user's name."""
+    text = USERS.read_text()
+    for role in (*ROLES, "flower"):
+        text = text.replace(f"{role.upper()}_PASSWORD", hashlib.sha256(role.encode()).hexdigest())
+    (tmp_path / "users.acl").write_text(
+        f"{text}user admin on >admin allcommands allkeys allchannels\n"
+    )
+    certificate, key = tls.certificate(tmp_path, "redis")
+    tls.certificate(tmp_path, "stranger")
+    with own_redis.serving(
+        tmp_path, program=own_redis.program_with_tls(tmp_path), port="0", tls=True,
+        aclfile=str(tmp_path / "users.acl"), tls_cert_file=str(certificate),
+        tls_key_file=str(key), tls_auth_clients="no",
+    ) as found:  # fmt: skip
+        yield found
+
+
+def url(tmp_path, port, role, authority="redis"):
+    return f"rediss://{role}:{role}@127.0.0.1:{port}/0?ssl_ca_certs={tmp_path}/{authority}.crt"
+
+
+class Site:
+    """Roles as separate processes; all requests of the test go to the API."""
+
+    def __init__(self, tmp_path, port):
+        self.base = f"http://127.0.0.1:{free_port()}"
+        self.http = requests.Session()
+        self.http.trust_env = False
+        self.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
+        (tmp_path / "data").mkdir()
+        self.environ = {
+            **os.environ, **QUICK, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path}/ingot.db",
+            "INGOT_API_PORT": self.base.rpartition(":")[2], "INGOT_DATA_DIR": str(tmp_path / "data"),
+            "INGOT_DEPLOY_HTTP_URL": self.base, "INGOT_BROKER_CONNECT_TIMEOUT": "30",
+        }  # fmt: skip
+        self.url = lambda role: url(tmp_path, port, role)
+        self.folder, self.processes = tmp_path, []
+
+    def run(self, *words, **environ):
+        with (self.folder / f"{words[0]}.log").open("w") as log:
+            return programs.start(
+                "workers.cli:main", argv=words, environ=self.environ | environ,
+                stderr=log, stdout=log,
+            )  # fmt: skip
+
+    def start(self):
+        assert 0 == self.run("db", "upgrade").wait(PATIENCE)
+        self.processes = [self.run(role, INGOT_BROKER_URL=self.url(role)) for role in ROLES]
+        until(self.conductors, "a conductor")
+
+    def conductors(self):
+        try:
+            return self.request("GET", "conductors").json()["conductors"]
+        except requests.ConnectionError:
+            return None
+
+    def request(self, method, path, **body):
+        answer = self.http.request(method, f"{self.base}/v1/{path}", json=body or None, timeout=60)
+        assert answer.ok, answer.text
+        return answer
+
+    def provision(self, node, verb, state):
+        self.request("PUT", f"nodes/{node}/states/provision", target=verb)
+
+        def arrived():
+            shown = self.request("GET", f"nodes/{node}").json()
+            return shown["provision_state"] == state and not shown["reservation"]
+
+        until(arrived, f"{state}; {self.text()[-3000:]}")
+
+    def text(self):
+        return "".join((self.folder / f"{role}.log").read_text() for role in ROLES)
+
+    def stop(self):
+        for each in self.processes:
+            each.send_signal(signal.SIGTERM)
+        for each in self.processes:
+            each.wait(PATIENCE)
+
+
+@contextmanager
+def site_on(tmp_path, port, **settings):
+    site = Site(tmp_path, port)
+    site.environ |= settings
+    try:
+        site.start()
+        yield site
+    except BaseException:
+        print("refused:", refused(tmp_path, port), site.text()[-3000:])
+        raise
+    finally:
+        for each in site.processes:
+            each.kill()
+            each.wait()
+
+
+def admin(tmp_path, port):
+    return redis.Redis.from_url(url(tmp_path, port, "admin"))
+
+
+def refused(tmp_path, port):
+    """Commands that Redis has refused to a user, from its log."""
+    return [
+        (each["username"], each["reason"], each["object"])
+        for each in admin(tmp_path, port).acl_log()
+    ]
+
+
+def test_roles_need_no_more_than_their_users_may(tmp_path, port):
+    with site_on(tmp_path, port) as site:
+        node = site.request("POST", "nodes", driver="fake-hardware").json()["uuid"]
+        for verb, state in LIFE.items():
+            site.provision(node, verb, state)
+        site.request("PUT", f"nodes/{node}/management/boot_device", boot_device="pxe")
+        assert (
+            "pxe"
+            == site.request("GET", f"nodes/{node}/management/boot_device").json()["boot_device"]
+        )
+        site.request("POST", "allocations", resource_class="x")
+        site.http.get(f"{site.base}/v1/lookup?addresses=52:54:00:00:00:01", timeout=60)
+        site.request("GET", f"nodes/{node}/why")
+        time.sleep(1)  # some passes of the reconciler and of the witness
+        lost = site.processes[1]
+        lost.kill()  # the beat records it
+        until(lambda: "conductor.lost" in site.text(), "the record of the loss")
+        site.processes[1] = site.run(
+            "conductor", "--name", "other", INGOT_BROKER_URL=site.url("conductor")
+        )
+        site.request("PUT", f"nodes/{node}/states/provision", target="manage")
+        until(
+            lambda: "manageable" == site.request("GET", f"nodes/{node}").json()["provision_state"]
+        )
+        site.stop()
+        assert [] == refused(tmp_path, port)
+        for missing in ("broker.unreachable", "NOPERM"):
+            assert missing not in site.text()
+
+
+@contextmanager
+def flower_on(tmp_path, port, password="secret"):
+    """Run Flower with the entrypoint of compose; yield its process and its URL."""
+    own, secrets = free_port(), tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "redis_url_flower").write_text(url(tmp_path, port, "flower"))
+    (secrets / "flower_password").write_text(password)
+    service = yaml.safe_load((ROOT / "compose/compose.yaml").read_text())["services"]["flower"]
+    command = [
+        word.replace("$$", "$").replace("/run/secrets", str(secrets)).replace("0.0.0.0", "127.0.0.1")
+        .replace("5555", str(own))
+        for word in service["entrypoint"]
+    ]  # fmt: skip
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    with (tmp_path / "flower.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=log, stderr=log)
+        try:
+            yield process, f"http://127.0.0.1:{own}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def answer_of(address, **options):
+    """Flower's response; None while it does not answer."""
+    try:
+        return requests.get(address, timeout=10, **options)
+    except requests.ConnectionError:
+        return None
+
+
+def test_flower_shows_steps_and_conductors_to_its_user_only(tmp_path, port):
+    settings = {"INGOT_BROKER_EVENTS": "true", "INGOT_BROKER_REMOTE_CONTROL": "true"}
+    with site_on(tmp_path, port, **settings) as site, flower_on(tmp_path, port) as (_, flower):
+        until(lambda: answer_of(flower) is not None, "Flower")
+        for path in ("/", "/workers", "/tasks", "/broker", "/api/workers", "/api/tasks"):
+            for login in (None, ("ingot", "wrong"), ("ingot", ""), ("", "secret")):
+                assert 401 == answer_of(flower + path, auth=login).status_code, path
+
+        def read(path):
+            answer = answer_of(flower + path, auth=("ingot", "secret"))
+            return answer.json() if answer.ok else {}
+
+        until(lambda: read("/api/workers?refresh=1"), "a worker")
+        assert any(name.startswith("conductor@") for name in read("/api/workers"))
+        node = site.request("POST", "nodes", driver="fake-hardware").json()["uuid"]
+        site.provision(node, "manage", "manageable")
+        (operation,) = site.request("GET", f"nodes/{node}/operations").json()["operations"]
+        steps = site.request("GET", f"operations/{operation['uuid']}").json()["steps"]
+        names = {f"{each['interface']}.{each['step']}" for each in steps}
+        until(lambda: names <= {each["name"] for each in read("/api/tasks").values()}, "the steps")
+        assert answer_of(f"{flower}/broker", auth=("ingot", "secret")).ok
+        site.stop()
+        assert [] == refused(tmp_path, port)
+
+
+@pytest.mark.parametrize("password", ["", None])
+def test_flower_without_a_password_does_not_start(tmp_path, port, password):
+    with flower_on(tmp_path, port, password or "") as (process, flower):
+        if password is None:
+            (tmp_path / "secrets/flower_password").unlink(missing_ok=True)
+        assert process.wait(60)
+        assert answer_of(flower) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [
+        ("default", ("GET", "ingot:epoch")),
+        ("api", ("BRPOP", "conductor.c-1", 1)),
+        ("api", ("GET", "ingot:watermark")),
+        ("api", ("CONFIG", "GET", "*")),
+        ("api", ("PUBLISH", "/0.celery.pidbox", "x")),
+        ("conductor", ("KEYS", "*")),
+        ("conductor", ("SET", "another", "x")),
+        ("conductor", ("CONFIG", "SET", "dir", "/")),
+        ("conductor", ("EVAL", "return redis.call('SET', 'another', 'x')", 0)),
+        ("beat", ("LPUSH", "conductor.c-1", "x")),
+        ("beat", ("SET", "ingot:question:x", "y")),
+        ("flower", ("LPUSH", "conductor.c-1", "x")),
+        ("flower", ("LRANGE", "conductor.c-1", 0, -1)),
+        ("flower", ("DEL", "conductor.c-1")),
+        ("flower", ("GET", "ingot:epoch")),
+        ("flower", ("PUBLISH", "another", "x")),
+        ("flower", ("CONFIG", "GET", "*")),
+    ],
+)
+def test_a_user_may_do_no_more(tmp_path, port, user, command):
+    broker = (
+        url(tmp_path, port, user)
+        if user != "default"
+        else url(tmp_path, port, "x").replace("x:x@", "")
+    )
+    with (
+        redis.Redis.from_url(broker) as client,
+        pytest.raises(redis.RedisError, match=r"(?i)permission|NOPERM|can't access"),
+    ):
+        client.execute_command(*command)
+
+
+def test_a_server_with_another_certificate_is_refused_by_both_clients(tmp_path, port):
+    """Celery's client verifies it, too, also if the URL does not ask for that."""
+    good, bad = (url(tmp_path, port, "api", name) for name in ("redis", "stranger"))
+    unverified = f"rediss://api:api@127.0.0.1:{port}/0"
+    for broker in (bad, unverified):
+        with pytest.raises(redis.ConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+            redis_broker.client(broker, 2).ping()
+        assert not sent(broker)
+    assert redis_broker.client(good, 2).ping()
+    assert sent(good)
+
+
+def sent(broker):
+    """Whether Celery publishes a message."""
+    with queue.celery(
+        load({"INGOT_BROKER_URL": broker, "INGOT_BROKER_CONNECT_TIMEOUT": "2"})
+    ) as application:
+        try:
+            queue.send_task(application, "ingot.ask", (), "conductor.x")
+        except queue.FAILURES:
+            return False
+        finally:
+            pools.reset()  # Kombu shares connections of URLs that differ in their parameters only
+        return True

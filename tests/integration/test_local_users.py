@@ -1,0 +1,271 @@
+"""Commands for local users, and the first administrator, on SQLite and PostgreSQL."""
+
+import json
+import multiprocessing
+import stat
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import select, text
+from typer.testing import CliRunner
+
+from app.config import settings as app_settings
+from app.db import connections, transactions
+from app.identity import callers, first_admin, passwords, provided
+from app.models import RoleAssignment, User
+from tests.support.local_users import PASSWORD, STORED
+from workers import cli
+from workers.doctor import surroundings
+from workers.doctor.checks import Installation
+from workers.supervisor import first_admin as bootstrap
+from workers.supervisor import up
+from workers.supervisor.location import StartError
+
+
+@pytest.fixture
+def run(database):
+    """Run a command on the database; return its decoded JSON."""
+
+    def command(*words, given=""):
+        words = (*words, "--database", database, "-o", "json")
+        result = CliRunner(env={"INGOT_CONFIG": ""}).invoke(
+            cli.app, words, input=given, catch_exceptions=False
+        )
+        assert 0 == result.exit_code, result.output
+        return json.loads(result.stdout)
+
+    return command
+
+
+@pytest.fixture
+def engine(database):
+    made = connections.connect(database)
+    yield made
+    made.dispose()
+
+
+def test_users_groups_projects_roles_and_tokens_are_managed_by_commands(run, engine):
+    ann = run("user", "create", "ann", given=f"{PASSWORD}\n")
+    run("user", "create", "nova", "--no-password")
+    blue = run("project", "create", "blue", "--id", "keystones-blue")
+    run("project", "create", "red")
+    run("group", "create", "operators")
+    run("group", "add-user", "operators", "ann")
+    run("group", "add-user", "operators", "ann")
+    run("role", "grant", "reader", "--group", "operators", "--system")
+    for _ in range(2):
+        run("role", "grant", "member", "--user", "ann", "--project", "blue")
+
+    shown = run("user", "show", "ann")
+    assert (ann["uuid"], True, True) == (shown["uuid"], shown["enabled"], shown["has_password"])
+    assert ["operators"] == shown["groups"]
+    assert ["member in blue", "reader in system, by group operators"] == sorted(shown["roles"])
+    assert [("ann", True), ("nova", False)] == [
+        (each["name"], each["has_password"]) for each in run("user", "list")
+    ]
+    assert {"name": "operators", "users": ["ann"]} == run("group", "show", "operators")
+    assert [{"name": "operators"}] == run("group", "list")
+    assert "keystones-blue" == blue["id"] == run("project", "list")[0]["id"]
+    assert 2 == len(run("role", "list"))
+
+    token = run("token", "create", "ann", "--project", "blue", "--role", "reader", "--name", "ci")
+    (listed,) = run("token", "list", "--user", "ann")
+    assert (token["uuid"], "ci", "ann", "blue", "reader", None) == tuple(
+        listed[name] for name in ("uuid", "name", "user", "scope", "role", "revoked_at")
+    )
+    assert listed["expires_at"] > listed["created_at"]
+    assert token["token"] not in json.dumps(listed)
+    with transactions.read_connection(engine) as connection:
+        found = callers.token_of(connection, token["token"])
+        who = callers.with_token(connection, found, "req-1")
+        everything = "".join(
+            str(connection.execute(text(f"SELECT * FROM {table}")).all())
+            for table in ("users", "api_tokens")
+        )
+    assert ("keystones-blue", ("reader",), None) == (who.project_id, who.roles, who.system_scope)
+    assert PASSWORD not in everything
+    assert token["token"] not in everything
+    assert "$argon2id$" in everything
+
+    run("token", "revoke", token["uuid"])
+    assert run("token", "list")[0]["revoked_at"]
+    run("role", "revoke", "member", "--user", "ann", "--project", "blue")
+    run("group", "remove-user", "operators", "ann")
+    run("user", "set-password", "ann", given="another password\n")
+    run("user", "disable", "ann")
+    shown = run("user", "show", "ann")
+    assert (False, [], []) == (shown["enabled"], shown["groups"], shown["roles"])
+    with transactions.reading(engine) as session:
+        stored = session.scalar(select(User.password_hash).where(User.name == "ann"))
+    assert [True, False] == [
+        passwords.matches(stored, each) for each in ("another password", PASSWORD)
+    ]
+    for words in (("user", "delete", "ann"), ("group", "delete", "operators"),
+                  ("project", "delete", "blue")):  # fmt: skip
+        run(*words)
+    assert [] == run("role", "list")
+    assert [] == run("token", "list")
+
+
+REFUSED = [
+    (("user", "create", "a:b", "--no-password"), "name: expected 1 to 255 printable characters"),
+    (("user", "create", "", "--no-password"), "name: expected"),
+    (("user", "create", "ann", "--no-password"), "A user with name ann already exists."),
+    (("user", "create", "bob"), "password: expected 8 to 1024"),
+    (("user", "create", "bob", "--subject", "1"), "--subject: [oidc]issuer is not set"),
+    (("user", "set-password", "bob"), "password: expected 8 to 1024"),
+    (("user", "disable", "bob"), "User bob could not be found."),
+    (("project", "create", "blue", "--id", "x" * 65), "id: expected 1 to 64"),
+    (("group", "add-user", "none", "ann"), "Group none could not be found."),
+    (("group", "remove-user", "crew", "ann"), "ann is not in group crew"),
+    (("role", "grant", "admin", "--user", "ann"), "--system, --project:"),
+    (("role", "grant", "admin", "--user", "ann", "--system", "--project", "p"), "--system, --project:"),
+    (("role", "grant", "admin", "--system"), "--user, --group:"),
+    (("role", "grant", "admin", "--user", "ann", "--project", "p"), "Project p could not be found."),
+    (("role", "revoke", "admin", "--user", "ann", "--system"), "Role admin was not given"),
+    (("token", "create", "ann", "--system", "--days", "4000"), "--days: expected 0"),
+    (("token", "create", "bob", "--system"), "User bob could not be found."),
+    (("token", "create", "ann"), "--system, --project:"),
+    (("token", "revoke", "x"), "Token x could not be found."),
+]  # fmt: skip
+
+
+def test_a_person_of_the_openid_provider_is_created_by_subject(run, engine, monkeypatch):
+    monkeypatch.setenv("INGOT_OIDC_ISSUER", "https://id.example")
+    monkeypatch.setenv("INGOT_OIDC_CLIENT_ID", "ingot")
+    made = run("user", "create", "jane", "--subject", "1")
+    assert provided.uuid_of("https://id.example", "1") == made["uuid"]
+    assert provided.uuid_of("https://id.example/", "1") != made["uuid"]
+    assert run("user", "show", "jane")["has_password"] is False
+
+
+def test_a_refused_command_names_the_value_and_changes_nothing(run, database):
+    run("user", "create", "ann", "--no-password")
+    run("group", "create", "crew")
+    before = [run(kind, "list") for kind in ("user", "group", "project", "role", "token")]
+    for words, message in REFUSED:
+        with pytest.raises(StartError) as error:
+            CliRunner(env={"INGOT_CONFIG": ""}).invoke(
+                cli.app, [*words, "--database", database], input="short\n", catch_exceptions=False
+            )
+        assert message in str(error.value), words
+        assert "\n" not in str(error.value)
+    assert before == [run(kind, "list") for kind in ("user", "group", "project", "role", "token")]
+
+
+def test_a_missing_database_or_schema_is_named(tmp_path, empty_database):
+    for url, message in (
+        (f"sqlite:///{tmp_path}/none.db", "there is no such file"),
+        (empty_database, "there is no such file" if "sqlite" in empty_database else "db upgrade"),
+    ):
+        with pytest.raises(StartError, match=message):
+            CliRunner(env={"INGOT_CONFIG": ""}).invoke(
+                cli.app, ["user", "list", "--database", url], catch_exceptions=False
+            )
+    assert not (tmp_path / "none.db").exists()
+
+
+def settings_of(url, folder):
+    base = app_settings.load({"INGOT_DATABASE_CONNECTION": url, "INGOT_DATA_DIR": str(folder)})
+    return replace(base, default=replace(base.default, auth_strategy="local"))
+
+
+def ensure(url, folder):
+    """Run in a process of its own."""
+    bootstrap.ensure(settings_of(url, folder))
+
+
+def test_the_first_admin_gets_a_random_password_once(
+    database, engine, tmp_path, monkeypatch, capsys
+):
+    settings, path = settings_of(database, tmp_path), tmp_path / "admin-password"
+    patient = Installation(_runtime(engine, settings), None, None)
+    assert ["users"] == [each.subject for each in surroundings.administrators(patient)]
+
+    bootstrap.ensure(settings)
+    bootstrap.ensure(settings)
+    password = path.read_text().strip()
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert len(password) > 20
+    assert password not in "".join(capsys.readouterr())
+    assert [] == list(surroundings.administrators(patient))
+    with transactions.read_connection(engine) as connection:
+        account = callers.account_of(connection, "admin")
+        who = callers.of_account(connection, account, None, "req-1")
+    assert passwords.matches(account.password_hash, password)
+    assert ("all", "admin" in who.roles) == (who.system_scope, True)
+
+    path.unlink()
+    with transactions.transaction(engine) as session:
+        session.query(User).delete()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    bootstrap.ensure(settings)
+    shown, logged = capsys.readouterr()
+    assert shown.startswith("user admin, password ")
+    assert shown.split()[-1] not in logged
+    assert not path.exists()
+
+
+def _runtime(engine, settings):
+    return SimpleNamespace(settings=settings, reading=lambda: transactions.reading(engine))
+
+
+def test_other_users_prevent_a_first_admin(database, engine, tmp_path):
+    with transactions.transaction(engine) as session:
+        session.add(User(uuid="1", name="ann", password_hash=STORED))
+    bootstrap.ensure(settings_of(database, tmp_path))
+    assert not first_admin.create(engine, STORED)
+    assert not (tmp_path / "admin-password").exists()
+
+
+def test_of_several_services_at_once_one_creates_the_admin(database, engine, tmp_path):
+    folders = [tmp_path / str(number) for number in range(3)]
+    for each in folders:
+        each.mkdir()
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        pool.starmap(ensure, [(database, each) for each in folders])
+
+    (written,) = [each for folder in folders for each in folder.iterdir()]
+    with transactions.reading(engine) as session:
+        (stored,) = session.scalars(select(User.password_hash))
+        assert 1 == len(session.scalars(select(RoleAssignment.id)).all())
+    assert passwords.matches(stored, written.read_text().strip())
+
+
+def test_a_failed_creation_of_the_admin_stops_the_start(tmp_path):
+    with pytest.raises(StartError, match="database"):
+        bootstrap.ensure(settings_of(f"sqlite:///{tmp_path}/no/such.db", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("environ", "strategy"),
+    [
+        ({"INGOT_API_HOST_IP": "0.0.0.0"}, "local"),
+        ({"INGOT_API_HOST_IP": "0.0.0.0", "INGOT_AUTH_STRATEGY": "noauth"}, "noauth"),
+        ({"INGOT_API_HOST_IP": "0.0.0.0", "INGOT_AUTH_STRATEGY": "keystone"}, "keystone"),
+        ({}, "noauth"),
+    ],
+)
+def test_a_service_that_other_hosts_reach_has_users_unless_configured(environ, strategy):
+    settings = up.with_authentication(app_settings.load(environ))
+
+    assert strategy == settings.default.auth_strategy
+
+
+def test_commands_that_change_accounts_are_audited(run, engine):
+    run("user", "create", "ann", given=f"{PASSWORD}\n")
+    run("role", "grant", "reader", "--user", "ann", "--system")
+    run("user", "list")
+    token = run("token", "create", "ann", "--system", "--name", "ci")
+    run("token", "revoke", token["uuid"])
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT * FROM audit ORDER BY id")).all()
+    commands = [(each.action, each.target) for each in rows if each.auth == "command"]
+    assert commands[-4:] == [
+        ("create/user", "ann"), ("grant/role", "ann"), ("create/token", "ci"),
+        ("revoke/token", token["uuid"]),
+    ]  # fmt: skip
+    assert PASSWORD not in str(rows)
+    assert token["token"] not in str(rows)

@@ -1,0 +1,43 @@
+"""`make mutants`: change the tree so that it breaks a demand of docs/specs.md; its tests must fail."""
+
+import argparse
+import sys
+
+from tests.mutants import runner, table
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="these mutants")
+    parser.add_argument("--spec", help="the mutants of one spec: stem of a file in tests/mutants")
+    parser.add_argument("--sample", type=int, help="so many; others on another day")
+    parser.add_argument("--jobs", type=int, default=2, help="copies of the tree used in parallel")
+    given = parser.parse_args()
+    given.mutants = [
+        mutant for mutant in table.load() if given.spec in (None, mutant.spec)
+        and mutant.id in (given.only or [mutant.id])
+    ]  # fmt: skip
+    if unknown := set(given.only) - {mutant.id for mutant in given.mutants}:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    if not given.mutants:
+        parser.error(f"no mutants of a spec {given.spec!r}")
+    if given.sample:
+        given.mutants = table.sample(given.mutants, given.sample)
+    return given
+
+
+def main() -> int:
+    given = arguments()
+    unacceptable = 0
+    for verdict in runner.run(given.mutants, given.jobs):
+        unacceptable += not verdict.acceptable
+        print(
+            f"{verdict.mutant.id:40} {verdict.word:10} {verdict.seconds:6.1f} s  {verdict.detail}",
+            flush=True,
+        )
+    print(f"{len(given.mutants)} mutants, {unacceptable} to be mended")
+    return 1 if unacceptable else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

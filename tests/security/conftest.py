@@ -1,0 +1,7 @@
+"""Fixtures of the driver tests and of the contract tests, for attacks on the same parts."""
+
+from tests.contract import conftest as contract
+from tests.unit.drivers import conftest as drivers
+
+agent, images = drivers.agent, drivers.images
+applications, api, kind = contract.applications, contract.api, contract.kind

@@ -1,0 +1,128 @@
+"""Pages of other sites: they cannot use an operator's browser against the API."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from app.main import PAGES, create_app
+from tests.contract.conftest import fault
+
+
+@pytest.fixture
+def with_settings(api):
+    """Function: the API with other settings of a group."""
+
+    def make(group, **changed):
+        settings = api.runtime.settings
+        of_group = replace(getattr(settings, group), **changed)
+        runtime = replace(api.runtime, settings=replace(settings, **{group: of_group}))
+        return replace(api, client=create_app(runtime).test_client(), runtime=runtime)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:81", "http://["]
+)
+def test_a_form_of_another_site_changes_nothing(api, origin):
+    node = api.node()["uuid"]
+    form = {"Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}
+    path = f"/v1/nodes/{node}/vendor_passthru?method=bmc_reset"
+    refused = api("POST", path, None, **form)
+    assert 403 == refused.status_code
+    assert f"Origin: pages of {origin}" in fault(refused)["faultstring"]
+    for method, below in (("PUT", "/maintenance"), ("DELETE", ""), ("PATCH", "")):
+        assert 403 == api(method, f"/v1/nodes/{node}{below}", None, **form).status_code
+    shown = api("GET", f"/v1/nodes/{node}", None, Origin=origin)
+    assert (200, False) == (shown.status_code, shown.json["maintenance"])
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost", "HTTPS://LOCALHOST", "https://api.example:1"]
+)
+def test_the_pages_of_the_service_may_write(with_settings, origin):
+    api = with_settings("api", public_endpoint="https://api.example:1/baremetal")
+    assert 201 == api("POST", "/v1/nodes", {"driver": "fake-hardware"}, Origin=origin).status_code
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("rebind.evil.example", 400), ("rebind.evil.example:6385", 400), ("localhost.evil.example", 400),
+        ("x]", 400), ("localhost:99999999", 400),
+        ("localhost:6385", 200), ("api.localhost", 200), ("127.0.0.1:6385", 200), ("[::1]:6385", 200),
+        ("10.1.2.3:6385", 200), ("rack.example", 200), ("api.example", 200), ("agents.example:80", 200),
+    ],
+)  # fmt: skip
+def test_without_authentication_only_names_of_the_service_are_answered(with_settings, host, status):
+    settings = with_settings(
+        "api", allowed_hosts=("Rack.example",), public_endpoint="https://api.example"
+    ).runtime.settings
+    api = with_settings("deploy", external_callback_url="http://agents.example")
+    runtime = replace(api.runtime, settings=replace(settings, deploy=api.runtime.settings.deploy))
+    api = replace(api, client=create_app(runtime).test_client())
+    answer = api("GET", "/v1/nodes", None, Host=host)
+    assert status == answer.status_code
+    if status == 400:
+        assert "allowed_hosts" in fault(answer)["faultstring"]
+
+
+def test_with_authentication_any_name_is_answered(with_settings, tmp_path):
+    (tmp_path / "htpasswd").touch()
+    api = with_settings(
+        "default", auth_strategy="http_basic", http_basic_auth_user_file=str(tmp_path / "htpasswd")
+    )
+    assert 200 == api("GET", "/healthcheck", None, Host="ingot.example").status_code
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/docs", 200), ("GET", "/v1/nodes", 200), ("GET", "/nonesuch", 404),
+        ("GET", "/v1/lookup", 400), ("OPTIONS", "/v1/nodes", 200),
+    ],
+)  # fmt: skip
+def test_every_answer_has_the_headers_that_restrict_browsers(api, method, path, status):
+    answer = api(method, path)
+    assert status == answer.status_code
+    assert "nosniff" == answer.headers["X-Content-Type-Options"]
+    assert "DENY" == answer.headers["X-Frame-Options"]
+    policy = dict(
+        each.split(None, 1) for each in answer.headers["Content-Security-Policy"].split("; ")
+    )
+    assert {"'none'"} == {policy[name] for name in ("default-src", "frame-ancestors", "base-uri")}
+    assert "unsafe" not in str(policy)
+
+
+def test_accepted_heartbeats_have_these_headers(api):
+    node = api.node(provision_state="clean wait")["uuid"]
+    found = api("GET", f"/v1/lookup?node_uuid={node}").json
+    sign = {
+        "callback_url": "https://192.0.2.1:9999",
+        "agent_token": found["config"]["agent_token"],
+        "agent_version": "9",
+    }
+    answer = api("POST", f"/v1/heartbeat/{node}", sign)
+    assert 202 == answer.status_code
+    assert "nosniff" == answer.headers["X-Content-Type-Options"]
+
+
+def test_the_page_has_no_inline_code_and_loads_its_own_files_only(api):
+    page = api("GET", "/docs").text
+    assert not re.search(r"<style|<script(?! src=)|\son\w+=|\sstyle=|javascript:", page)
+    named = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert {"docs/page.js", "docs/page.css", "openapi.json"} == set(named)
+    kinds = {
+        path: api("GET", path).content_type.partition(";")[0]
+        for path in PAGES
+        if path.startswith("/docs")
+    }
+    assert {
+        "/docs": "text/html",
+        "/docs/page.css": "text/css",
+        "/docs/page.js": "text/javascript",
+    } == kinds
+    script = api("GET", "/docs/page.js").text
+    assert "innerHTML" not in script
+    assert "eval(" not in script

@@ -1,0 +1,326 @@
+"""Floods of requests by one client, while others are served."""
+
+import json
+import statistics
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+
+import bcrypt
+import pytest
+import requests
+from flask import request
+
+from app.api.addresses import Clients
+from app.api.auth import HttpBasic
+from app.api.passwords import CHECKED, PasswordChecks
+from app.kit.rates import MOST_KEYS, RateLimit
+from app.main import AGENTS_AT_ONCE, create_app
+from tests.contract.test_server import NEWEST, await_answer, copied, started
+from tests.support.fleet import until
+from tests.support.ports import free_port
+
+#: Seconds of a long poll: enough for those before it on a busy machine.
+WAIT = 15
+LOOKUP = "/v1/lookup?addresses=52:54:00:00:00:01"
+
+
+@contextmanager
+def serving(migrated_sqlite, folder, **settings):
+    """A server with one process; yields its URL."""
+    port = free_port()
+    settings = {"INGOT_API_API_WORKERS": "1", **settings}
+    with started(copied(migrated_sqlite, folder), port, **settings) as process:
+        url = f"http://127.0.0.1:{port}"
+        await_answer(f"{url}/healthcheck", process)
+        yield url
+
+
+def get(url, **more):
+    return requests.get(url, timeout=30, **{"headers": NEWEST, **more})
+
+
+def post(url, **more):
+    return requests.post(url, timeout=30, headers=NEWEST, **more)
+
+
+def fault(answer):
+    return json.loads(answer.json()["error_message"])["faultstring"]
+
+
+# addresses and rates
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("192.0.2.1", "198.51.100.9", "192.0.2.1"),
+        ("127.0.0.1", "198.51.100.9", "198.51.100.9"),
+        ("127.0.0.1", "forged, 198.51.100.9", "198.51.100.9"),
+        ("127.0.0.1", "198.51.100.9, 127.0.0.2", "198.51.100.9"),
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("::1", "2001:db8::5:6:7:8", "2001:db8::/64"),
+        ("::ffff:192.0.2.1", "198.51.100.9", "192.0.2.1"),
+        ("127.0.0.1", "x" * 9000, "x" * 64),
+    ],
+)
+def test_the_client_is_the_last_address_that_a_trusted_proxy_reports(peer, forwarded, client):
+    environ = {"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": forwarded}
+    assert client == Clients(["127.0.0.0/8", "::1/128"]).key_of(environ)
+
+
+def test_a_rate_limit_counts_per_key_and_refills_with_time():
+    now = [0.0]
+    limit = RateLimit(2, lambda: now[0])
+    assert [0, 0, 30] == [limit.take("a") for _ in range(3)]
+    assert 0 == limit.take("b")
+    limit.give_back("a")
+    assert 0 == limit.take("a")
+    now[0] += 30
+    assert [0, 30] == [limit.take("a") for _ in range(2)]
+    assert 0 == RateLimit(0).take("a")
+
+
+def test_a_heavy_event_counts_as_several():
+    now = [0.0]
+    limit = RateLimit(4, lambda: now[0])
+    assert [0, 15] == [limit.take("a", weight) for weight in (3, 2)]
+    limit.give_back("a", 3)
+    assert [0, 60] == [limit.take("a", weight) for weight in (1000, 1000)]
+
+
+def test_a_rate_limit_remembers_a_bounded_number_of_keys():
+    limit = RateLimit(1)
+    for number in range(MOST_KEYS + 5):
+        limit.take(str(number))
+    assert 0 == limit.take("0")
+    assert MOST_KEYS == len(limit._buckets)
+
+
+# agents
+
+
+@pytest.fixture(scope="module")
+def limited(migrated_sqlite, tmp_path_factory):
+    """A server with low limits of refused requests; sees the address that a proxy reports."""
+    settings = {
+        f"INGOT_API_REFUSED_{kind}_PER_MINUTE": "3" for kind in ("LOOKUPS", "HEARTBEATS", "REPORTS")
+    }
+    with serving(migrated_sqlite, tmp_path_factory.mktemp("limited"), **settings) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", LOOKUP, None),
+        ("POST", "/v1/heartbeat/2c683317-1ef8-4645-b76b-321ffa501c0a",
+         {"callback_url": "https://192.0.2.1:9999", "agent_token": "x", "agent_version": "9"}),
+        ("POST", "/v1/continue_inspection",
+         {"inventory": {"interfaces": [{"mac_address": "52:54:00:00:00:01"}]}}),
+    ],
+    ids=["lookup", "heartbeat", "report"],
+)  # fmt: skip
+def test_refused_requests_of_agents_are_limited_by_address(limited, method, path, body):
+    def statuses(address, number):
+        headers = {**NEWEST, "X-Forwarded-For": address}
+        return [
+            requests.request(method, f"{limited}{path}", json=body, headers=headers, timeout=30)
+            for _ in range(number)
+        ]
+
+    *first, last = statuses("192.0.2.1", 4)
+    assert {404} == {each.status_code for each in first}
+    assert 429 == last.status_code
+    assert 0 < int(last.headers["Retry-After"]) <= 20
+    assert "retry later" in fault(last)
+    assert [404] == [each.status_code for each in statuses("192.0.2.2", 1)]
+    assert 200 == get(f"{limited}/v1/nodes").status_code
+
+
+def test_answered_lookups_are_not_limited(migrated_sqlite, tmp_path):
+    settings = {
+        "INGOT_API_REFUSED_LOOKUPS_PER_MINUTE": "3", "INGOT_API_RESTRICT_LOOKUP": "false",
+    }  # fmt: skip
+    with serving(migrated_sqlite, tmp_path, **settings) as url:
+        node = post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}).json()["uuid"]
+        found = [get(f"{url}/v1/lookup?node_uuid={node}").status_code for _ in range(10)]
+        assert [200] * 10 == found
+
+
+@pytest.mark.parametrize("path", ["/v1/lookup", "/v1/continue_inspection"])
+def test_agents_have_slots_of_their_own_and_callers_theirs(api, monkeypatch, path):
+    """While the handlers of all agents' slots hang, callers are answered."""
+    held, entered = threading.Event(), threading.Semaphore(0)
+    app = create_app(api.runtime)
+
+    def hang():
+        if request.path == path:
+            entered.release()
+            held.wait(30)
+
+    app.before_request(hang)
+    with ThreadPoolExecutor(80) as pool:
+        hung = [pool.submit(app.test_client().open, path) for _ in range(70)]
+        try:
+            for _ in range(AGENTS_AT_ONCE):
+                assert entered.acquire(timeout=20)
+            answer = pool.submit(app.test_client().get, "/v1/nodes", headers=NEWEST).result(20)
+            assert 200 == answer.status_code
+            refused = until(lambda: [each for each in hung if each.done()], "refusals")
+            assert {503} == {each.result().status_code for each in refused}
+            assert "5" == refused[0].result().headers["Retry-After"]
+        finally:
+            held.set()
+
+
+# long polls
+
+
+def test_many_long_polls_of_one_caller_are_answered_at_once_and_leave_room(
+    migrated_sqlite, tmp_path
+):
+    settings = {
+        "INGOT_API_POLLING_THREADS": "12", "INGOT_API_POLLING_THREADS_PER_CALLER": "8",
+    }  # fmt: skip
+    with serving(migrated_sqlite, tmp_path, **settings) as url:
+        node = post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}).json()["uuid"]
+        path = f"{url}/v1/nodes/{node}/states"
+        assert (
+            202
+            == requests.put(
+                f"{path}/provision", json={"target": "manage"}, headers=NEWEST, timeout=30
+            ).status_code
+        )
+
+        def poll(address):
+            began = time.monotonic()
+            answer = get(f"{path}?wait={WAIT}", headers={**NEWEST, "X-Forwarded-For": address})
+            assert "verifying" == answer.json()["provision_state"]
+            return time.monotonic() - began > WAIT - 1
+
+        with ThreadPoolExecutor(100) as pool:
+            many = [pool.submit(poll, "192.0.2.1") for _ in range(80)]
+            until(lambda: sum(each.done() for each in many) >= 72, "72 answers at once")
+            others = [pool.submit(poll, "192.0.2.2") for _ in range(6)]
+            # questions to machines wait in places of their own
+            asked = pool.submit(get, f"{url}/v1/nodes/{node}/management/boot_device/supported")
+            assert 503 != asked.result().status_code or "waiting" not in asked.result().text
+            assert 8 == sum(each.result() for each in many)
+            assert 4 == sum(each.result() for each in others)
+
+
+# passwords
+
+
+@pytest.fixture(scope="module")
+def basic(tmp_path_factory):
+    """htpasswd file with one user, whose hash is as slow as real ones."""
+    path = tmp_path_factory.mktemp("basic") / "htpasswd"
+    path.write_text(f"ali:{bcrypt.hashpw(b'sesame', bcrypt.gensalt(10)).decode()}\n")
+    return {"INGOT_AUTH_STRATEGY": "http_basic", "INGOT_HTTP_BASIC_AUTH_USER_FILE": str(path)}
+
+
+def test_unknown_users_take_as_long_as_wrong_passwords(basic):
+    check = HttpBasic(
+        basic["INGOT_HTTP_BASIC_AUTH_USER_FILE"], PasswordChecks(Clients([]), RateLimit(0))
+    )
+    took = {"ali": [], "nonesuch": []}
+    for number in range(12):
+        for user, times in took.items():
+            began = time.thread_time()
+            assert not check._is_right(user, f"wrong {number}")
+            times.append(time.thread_time() - began)
+    known, unknown = (statistics.median(times) for times in took.values())
+    assert known == pytest.approx(unknown, rel=0.5)
+    assert unknown > 0.01
+    assert not check._is_right("nonesuch", "sesame")
+    assert check._is_right("ali", "sesame")
+
+
+def test_few_wrong_passwords_of_an_address_are_checked_and_accepted_ones_still_work(
+    migrated_sqlite, tmp_path, basic
+):
+    settings = {**basic, "INGOT_API_WRONG_PASSWORDS_PER_MINUTE": "5"}
+    with serving(migrated_sqlite, tmp_path, **settings) as url:
+        nodes = f"{url}/v1/nodes"
+        assert 200 == get(nodes, auth=("ali", "sesame")).status_code
+
+        def guess(number):
+            user = ("ali", "baba")[number % 2]
+            return get(nodes, auth=(user, f"wrong {number}"))
+
+        with ThreadPoolExecutor(50) as pool:
+            guesses = [pool.submit(guess, number) for number in range(200)]
+            began = time.monotonic()
+            slowest = max(seconds_of(get, f"{url}/healthcheck") for _ in range(5))
+            answers = [each.result() for each in guesses]
+        assert slowest < 5  # 200 checks would take ten seconds
+        found = Counter(each.status_code for each in answers)
+        assert {401, 429} == set(found)
+        # one more is checked after 12 seconds, on a busy machine
+        assert found[401] <= 7 + (time.monotonic() - began) / 12
+        limited = next(each for each in answers if each.status_code == 429)
+        assert 0 < int(limited.headers["Retry-After"]) <= 12
+        assert "wrong passwords" in fault(limited)
+        assert 200 == get(nodes, auth=("ali", "sesame")).status_code
+        elsewhere = {**NEWEST, "X-Forwarded-For": "192.0.2.7"}
+        assert 401 == get(nodes, auth=("ali", "no"), headers=elsewhere).status_code
+
+
+def test_passwords_are_checked_outside_of_request_slots_two_at_once(basic, api, monkeypatch):
+    settings = api.runtime.settings
+    default = replace(
+        settings.default,
+        auth_strategy="http_basic",
+        http_basic_auth_user_file=basic["INGOT_HTTP_BASIC_AUTH_USER_FILE"],
+    )
+    unlimited = replace(settings.api, wrong_passwords_per_minute=0)
+    runtime = replace(
+        api.runtime, settings=replace(settings, default=default, api=unlimited), cache={}
+    )
+    entered, leave, at_once = threading.Semaphore(0), threading.Event(), []
+
+    def check(_given, _stored):
+        at_once.append(1)
+        entered.release()
+        leave.wait(30)
+        return False
+
+    monkeypatch.setattr("bcrypt.checkpw", check)
+    app = create_app(runtime)
+
+    def guess(number):
+        return app.test_client().get("/v1/nodes", auth=("ali", f"wrong {number}"))
+
+    with ThreadPoolExecutor(40) as pool:
+        guesses = [pool.submit(guess, number) for number in range(30)]
+        try:
+            for _ in range(2):
+                assert entered.acquire(timeout=20)
+            until(lambda: sum(each.done() for each in guesses) == 30 - CHECKED // 2, "refusals")
+            assert 2 == len(at_once)
+            health = pool.submit(app.test_client().get, "/healthcheck")
+            assert 200 == health.result(20).status_code
+        finally:
+            leave.set()
+        statuses = Counter(each.result().status_code for each in guesses)
+    assert {401: CHECKED // 2, 503: 30 - CHECKED // 2} == statuses
+
+
+def seconds_of(call, *arguments):
+    began = time.monotonic()
+    assert 200 == call(*arguments).status_code
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(("address", "warned"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_start_without_authentication_warns_if_other_hosts_reach_it(
+    migrated_sqlite, tmp_path, capfd, address, warned
+):
+    with serving(migrated_sqlite, tmp_path, INGOT_API_HOST_IP=address):
+        pass
+    assert warned == ("api.no_authentication" in capfd.readouterr().out)

@@ -1,0 +1,389 @@
+"""Answers of agents and BMCs: any answer leaves a conductor its threads and memory."""
+
+import asyncio
+import base64
+import gzip
+import json
+import time
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.config.settings import Settings
+from drivers.agent import client, in_band, logs, standby
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import HardwareError, Unexpected, Unreachable
+from drivers.core.steps import Done, Failed, Flow, Wait
+from drivers.core.target import Agent
+from drivers.redfish import client as redfish
+from drivers.web import answers
+from tests.security.hostile import (
+    flood,
+    no_thread_left,
+    peak_memory,
+    raw_server,
+    recording,
+    redirecting_to,
+    slow_headers,
+    trickle,
+    with_body,
+)
+from tests.unit.drivers.documents import sweep_of
+from tests.unit.drivers.machines import OPTIONS, TOKEN, new_registry, target
+from workers.conductor.poller import WaitMonitor
+
+JSON = "application/json"
+#: 64 MiB as 64 KiB of gzip.
+BOMB = gzip.compress(b'{"commands": [' + b"0, " * (64 << 20 >> 2) + b"0]}")
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+
+
+def options(seconds=5.0):
+    changes = {
+        "agent": {"command_timeout": seconds, "max_command_attempts": 1},
+        "redfish": {"connect_timeout": seconds, "read_timeout": seconds},
+    }
+    return {group: {**values, **changes.get(group, {})} for group, values in OPTIONS.items()}
+
+
+def node(url, seconds=5.0, **fields):
+    """A machine whose agent and whose BMC are the same hostile server."""
+    return target(
+        "redfish",
+        {"deploy": "direct"},
+        registry=new_registry(Bmcs(trip_after=10_000)),
+        driver_info={
+            "redfish_address": url, "redfish_username": "admin", "redfish_password": "BMC-PW",
+            "redfish_auth_type": "basic", "redfish_system_id": "/redfish/v1/Systems/1",
+        },
+        agent=Agent(url, TOKEN, None, "9.0.0", {}, {"manager": "1"}),
+        options=options(seconds),
+        **fields,
+    )  # fmt: skip
+
+
+def polled(url, seconds=5.0):
+    """Read an agent's commands as the wait monitor does."""
+
+    async def run():
+        monitor = WaitMonitor(SimpleNamespace(settings=Settings()))
+        monitor._http = None
+        try:
+            async with asyncio.timeout(seconds * 3):
+                document = await monitor._commands(url, TOKEN, trusted=False)
+            return in_band.command_ended(document)
+        finally:
+            if monitor._http:
+                await monitor._http.close()
+            monitor._threads.shutdown()
+            monitor._loop.close()
+
+    try:
+        return asyncio.run(run())
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Unreachable(type(error).__name__) from None
+
+
+def swept(url, seconds=5.0):
+    """Read a power state as the power sync does."""
+    found = sweep_of(node(url, seconds))
+    if isinstance(found, HardwareError):
+        raise found
+    return found
+
+
+def power_of(url, seconds=5.0):
+    """Read a power state as a step does, by sushy."""
+    it = node(url, seconds)
+    return it.driver.power.get_power_state(it)
+
+
+READERS = {
+    "agent": lambda url, seconds=5.0: client.commands(node(url, seconds)),
+    "poller": polled,
+    "sushy": power_of,
+    "sweep": swept,
+}
+each_reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+
+
+@each_reader
+def test_a_compressed_answer_is_not_unpacked(read):
+    with recording(
+        with_body(b"{}", Content_Type=JSON)
+    ) as server:  # modules that are imported at the first use need memory, too
+        with pytest.raises(HardwareError):
+            read(server.url)
+        assert all(sent["Accept-Encoding"] == "identity" for _, sent in server.asked)
+    before = peak_memory()
+    bomb = recording(with_body(BOMB, Content_Encoding="gzip", Content_Type=JSON))
+    with bomb as server, pytest.raises(Unexpected, match="compressed"):
+        read(server.url)
+    assert peak_memory() - before < 40
+
+
+@each_reader
+def test_an_answer_without_end_is_read_up_to_a_limit(read):
+    with recording(with_body(b"{}", Content_Type=JSON)) as server, pytest.raises(HardwareError):
+        read(server.url)
+    before = peak_memory()
+    endless = raw_server(flood(HEAD, b" " * 65536))
+    with endless as url, pytest.raises(HardwareError, match=r"more than 4 MiB"):
+        read(url)
+    assert peak_memory() - before < 60
+
+
+@each_reader
+def test_a_document_of_many_short_values_is_not_parsed(read):
+    body = b"[" + b"{}," * 300_000 + b"{}]"
+    many = pytest.raises(HardwareError, match="more than 200000 values")
+    with recording(with_body(body, Content_Type=JSON)) as server, many:
+        read(server.url)
+
+
+@pytest.mark.parametrize("talk", [slow_headers, trickle(HEAD, b" ")], ids=["headers", "body"])
+@pytest.mark.parametrize("name", ["agent", "sushy"])
+def test_an_answer_that_trickles_in_holds_a_thread_for_a_limited_time(name, talk):
+    with raw_server(talk) as url, no_thread_left():
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match=r"within 0\.9 s"):
+            READERS[name](url, 0.3)
+    assert time.monotonic() - began < 15  # the answer takes 20 s
+
+
+@each_reader
+def test_a_redirect_to_another_server_is_not_followed(read):
+    with recording(with_body(b"{}")) as internal:
+        with recording(redirecting_to(f"{internal.url}/internal/admin?do=1")) as server:
+            with pytest.raises(HardwareError):
+                read(server.url)
+            assert server.asked
+        assert [] == internal.asked
+
+
+@pytest.mark.parametrize("link", ["{other}/redfish/v1/Systems/1/Bios", "//{host}/x",
+                                  "@{host}/redfish/v1", ":80@{host}/x", "ftp://{host}/x"])  # fmt: skip
+@pytest.mark.parametrize("name", ["sushy", "sweep"])
+def test_a_link_of_a_bmc_to_another_server_is_not_followed(name, link):
+    with recording(with_body(b"{}", Content_Type=JSON)) as other:
+        link = link.format(other=other.url, host=other.url.removeprefix("http://"))
+        system = {
+            "@odata.id": link,
+            "Id": "1",
+            "PowerState": "On",
+            "SecureBoot": {"@odata.id": link},
+        }
+        root = {
+            "Id": "RootService", "RedfishVersion": "1.15.0", "Systems": {"@odata.id": link},
+            "Members": [{"@odata.id": link}], "Registries": {"@odata.id": link}, **system,
+        }  # fmt: skip
+        with recording(with_body(json.dumps(root).encode(), Content_Type=JSON)) as bmc:
+            it = node(bmc.url)
+            if name == "sweep":
+                assert "power on" == sweep_of(it, secure_boot=True)
+                without = {**it.driver_info, "redfish_system_id": None}
+                found = sweep_of(target("redfish", driver_info=without, options=options()))
+                assert isinstance(found, Unexpected), found
+                assert "sent a link that is no path" in str(found)
+            else:
+                for read in (
+                    it.driver.management.get_boot_mode,
+                    it.driver.management.get_secure_boot,
+                ):
+                    with suppress(HardwareError):
+                        read(it)
+        assert [] == other.asked
+
+
+def test_a_message_registry_is_read_from_the_bmc_only():
+    """sushy fetches a registry from the URL that a BMC names for its publication."""
+    with recording(with_body(b"{}", Content_Type=JSON)) as internal:
+        file = {"Id": "R", "Name": "R", "Languages": ["en"], "Registry": "R.1.0",
+                "Location": [{"Language": "en", "PublicationUri": f"{internal.url}/metadata"}]}  # fmt: skip
+        root = {"Id": "RootService", "RedfishVersion": "1.15.0", "Name": "R",
+                "Registries": {"@odata.id": "/redfish/v1/Registries"}}  # fmt: skip
+        documents = {
+            "/redfish/v1/": root,
+            "/redfish/v1/Registries": {"Name": "R", "Members": [{"@odata.id": "/redfish/v1/R"}]},
+            "/redfish/v1/R": file,
+        }
+
+        def reply(handler):
+            handler.answer(200, documents.get(handler.path, {}))
+
+        with recording(reply) as bmc:
+            it = node(bmc.url)
+            with redfish.turn(it, it.driver.power.bmcs) as connection:
+                assert "R.1.0" not in dict(connection.open().registries)
+            assert "/redfish/v1/R" in [path for path, _ in bmc.asked]
+        assert [] == internal.asked
+
+
+def test_a_zip_archive_of_a_bmc_is_not_unpacked():
+    with pytest.raises(Unexpected):
+        answers.check_encoding("BMC", {"Content-Type": "application/zip"})
+
+
+def test_kept_logs_of_agents_have_a_largest_size(agent, tmp_path):
+    archive = bytes(400 << 10)
+    agent.answers["log.collect_system_logs"] = {"system_logs": base64.b64encode(archive).decode()}
+    chosen = {"agent": {**OPTIONS["agent"], "deploy_logs_local_path": str(tmp_path),
+                        "deploy_logs_max_size": 1}}  # fmt: skip
+    it = target(interfaces={"deploy": "direct"}, options={**OPTIONS, **chosen}, agent=agent.seen())
+    kept = [logs.keep(it).result["logs"] for _ in range(5)]
+    assert kept[-2:] == sorted(str(each) for each in tmp_path.iterdir())
+
+
+# Fuzzing
+
+COMMAND = {
+    "id": "c1", "command_name": "execute_clean_step", "command_status": "SUCCEEDED",
+    "command_error": None, "command_params": {},
+    "command_result": {
+        "clean_result": {"a": 1}, "clean_step": {"interface": "deploy", "step": "erase_devices"},
+        "clean_steps": {"M": [{"interface": "deploy", "step": "s", "priority": 50, "argsinfo": {
+            "x": {"description": "d", "required": True}}}]},
+        "deploy_steps": {"M": [{"interface": "deploy", "step": "s", "priority": 50}]},
+        "service_steps": {}, "hardware_manager_version": {"M": "1"},
+        "system_logs": "QUJD", "inventory": {"interfaces": []},
+    },
+}  # fmt: skip
+DOCUMENTS = [COMMAND, {"commands": [COMMAND]}, {"commands": [COMMAND, COMMAND]}, {"commands": []},
+             {"faultcode": "Client", "faultstring": "no"}]  # fmt: skip
+JUNK = st.one_of(
+    st.sampled_from([
+        None, True, 0, -1, 1.5, 10**30, float("inf"), "", "x" * 100_000, "\x00\ud800", [], {}, [None],
+        [[]], {"a": {"a": {"a": []}}}, [{}], "FAILED", "RUNNING", ["RUNNING"], {"RUNNING": 1},
+    ]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=8,
+    ),
+)  # fmt: skip
+RAW = st.sampled_from([
+    b"", b"<html>", b"[" * 200_000, b'{"a":' * 100_000, b"\xff\xfe", b"[1e999999]", b"1" * 10_000,
+    b'{"commands": [{"command_status": "RUNN', b"NaN", b"null", b"[]", b'"x"',
+])  # fmt: skip
+
+
+def paths(document, at=()):
+    yield at
+    if isinstance(document, dict | list):
+        pairs = document.items() if isinstance(document, dict) else enumerate(document)
+        for name, each in pairs:
+            yield from paths(each, (*at, name))
+
+
+@st.composite
+def mutated(draw):
+    """A document of the protocol in which some members are gone or have become something else."""
+    found = {"document": deepcopy(draw(st.sampled_from(DOCUMENTS)))}
+    for _ in range(draw(st.integers(1, 3))):
+        *way, last = draw(st.sampled_from(list(paths(found))[1:]))
+        holder = found
+        for name in way:
+            holder = holder[name]
+        if draw(st.booleans()):
+            holder[last] = deepcopy(draw(JUNK))
+        elif isinstance(holder, dict) and last != "document":
+            del holder[last]
+    return json.dumps(found["document"]).encode()
+
+
+def step(it, **progress):
+    given = {"interface": "deploy", "step": "erase_devices", "priority": 10}
+    return in_band.execute(_with(it, progress), Flow.CLEAN, given)
+
+
+def _with(it, progress):
+    return replace(it, progress=progress, resumed=bool(progress))
+
+
+def await_rescue(it):
+    rescue = target(interfaces={"rescue": "agent"}).driver.rescue
+    return rescue.rescue(
+        _with(
+            target(
+                agent=it.agent, options=it.options, instance_info={"hashed_rescue_password": "x"}
+            ),
+            {},
+        )
+    )
+
+
+def process(it):
+    inspect = target(interfaces={"inspect": "agent"}).driver.inspect
+    return inspect.process(target(agent=it.agent, options=it.options))
+
+
+ORDERS = [
+    step,
+    lambda it: step(it, sent=True),
+    lambda it: step(it, sent=True, command="c1"),
+    lambda it: step(it, rebooting="agent", result={}, version={"M": "1"}),
+    lambda it: in_band.collect(it, Flow.CLEAN),
+    lambda it: in_band.collect(it, Flow.DEPLOY),
+    lambda it: in_band.collect(it, Flow.SERVICE),
+    lambda it: in_band.was_sent(it, in_band.Order("clean.execute_clean_step")),
+    logs.keep,
+    standby.partitions,
+    await_rescue,
+    process,
+    lambda it: polled(it.agent.url),
+]
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    with recording(None) as server:
+        yield server
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(body=mutated() | RAW, status=st.sampled_from([200, 200, 200, 201, 302, 400, 404, 409, 500]),
+       order=st.sampled_from(ORDERS))  # fmt: skip
+def test_whatever_an_agent_answers_a_step_has_an_outcome_or_a_typed_error(
+    hostile, tmp_path_factory, body, status, order
+):
+    hostile.asked.clear()
+    hostile.reply = with_body(body, status, Content_Type=JSON)
+    it = node(hostile.url)
+    it.options["agent"]["deploy_logs_local_path"] = str(tmp_path_factory.getbasetemp() / "logs")
+    with suppress(HardwareError):
+        found = order(it)
+        assert isinstance(found, Done | Wait | Failed | bool | dict | None)
+
+
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@given(body=mutated() | RAW, status=st.sampled_from([200, 200, 201, 302, 401, 404, 409, 500, 503]),
+       read=st.sampled_from([power_of, swept, polled]))  # fmt: skip
+def test_whatever_a_bmc_answers_a_command_ends_in_a_typed_error(hostile, body, status, read):
+    hostile.asked.clear()
+    hostile.reply = with_body(body, status, Content_Type=JSON)
+    with suppress(HardwareError):
+        read(hostile.url)
+
+
+def test_a_thousand_hostile_answers_leave_memory_and_threads_as_they_were(hostile):
+    bodies = [b"[" * 200_000, b"[" + b"{}," * 60_000 + b"{}]", b"x" * (3 << 20), BOMB[: 2 << 20]]
+    for number in range(40):
+        _ask(hostile, bodies[number % len(bodies)])
+    before = peak_memory()
+    with no_thread_left():
+        for number in range(200):
+            _ask(hostile, bodies[number % len(bodies)])
+    assert peak_memory() - before < 40
+
+
+def _ask(hostile, body):
+    hostile.asked.clear()
+    hostile.reply = with_body(body, Content_Type=JSON)
+    with suppress(HardwareError):
+        client.commands(node(hostile.url))

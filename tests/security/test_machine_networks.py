@@ -1,0 +1,112 @@
+"""Networks of agents and BMCs: heartbeats and `driver_info` that point conductors elsewhere."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from drivers.agent import client
+from drivers.core.bmc import Bmcs
+from drivers.core.errors import InvalidDriverInfo
+from drivers.ipmi import credentials
+from drivers.ipmi.client import Client
+from drivers.redfish import access
+from tests.security.hostile import recording, with_body
+from tests.security.test_machine_answers import node, sweep_of
+from workers.conductor.poller import WaitMonitor
+
+METADATA = "169.254.169.254"
+
+
+def limited(url, *, group, **networks):
+    """A machine at this URL, with settings of a group."""
+    it = node(url)
+    return replace(it, options={**it.options, group: {**it.options[group], **networks}})
+
+
+def power_of(it):
+    return it.driver.power.get_power_state(it)
+
+
+def swept(it):
+    found = sweep_of(it)
+    if isinstance(found, Exception):
+        raise found
+
+
+def polled(it):
+    """Read an agent's commands as the wait monitor does."""
+
+    async def run():
+        settings = SimpleNamespace(options=lambda: it.options)
+        monitor = WaitMonitor(SimpleNamespace(settings=settings))
+        try:
+            await monitor._commands(it.agent.url, "token", trusted=False)
+        finally:
+            await monitor._http.close()
+            monitor._threads.shutdown()
+            monitor._loop.close()
+
+    asyncio.run(run())
+
+
+READERS = {
+    "agent": (client.commands, "agent", "callback_url"),
+    "poller": (polled, "agent", "callback_url"),
+    "sushy": (power_of, "bmc", "driver_info/redfish_address"),
+    "sweep": (swept, "bmc", "driver_info/redfish_address"),
+}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize(("read", "group", "field"), READERS.values(), ids=READERS)
+def test_a_machine_in_a_denied_network_is_not_contacted(read, group, field, host):
+    with recording(with_body(b"{}")) as server:
+        url = server.url.replace("127.0.0.1", host)
+        with pytest.raises(InvalidDriverInfo, match=rf"{field}: .*\[{group}\]denied_networks"):
+            read(limited(url, group=group, denied_networks=("127.0.0.0/8", "::1/128")))
+        assert [] == server.asked
+
+
+@pytest.mark.parametrize(("read", "group", "field"), READERS.values(), ids=READERS)
+def test_a_machine_outside_of_the_allowed_networks_is_not_contacted(read, group, field):
+    with recording(with_body(b"{}")) as server:
+        with pytest.raises(InvalidDriverInfo, match=rf"{field}: .*\[{group}\]allowed_networks"):
+            read(limited(server.url, group=group, allowed_networks=("192.0.2.0/24",)))
+        assert [] == server.asked
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("program", ["pyghmi", "ipmitool"])
+def test_an_ipmi_bmc_in_a_denied_network_is_not_contacted(host, program):
+    it = limited("http://192.0.2.1", group="bmc", denied_networks=("127.0.0.0/8", "::1/128"))
+    it = replace(it, driver_info={"ipmi_address": host, "ipmi_client": program})
+    refused = r"driver_info/ipmi_address: .*\[bmc\]denied_networks"
+    sent = []
+    with pytest.raises(InvalidDriverInfo, match=refused):
+        replace(Client.of(it, Bmcs()), transport=sent.append).power_state()
+    assert [] == sent
+
+
+def test_ipmi_contacts_the_address_that_was_checked():
+    it = replace(node("http://192.0.2.1"), driver_info={"ipmi_address": "localhost"})
+    contacted = []
+
+    def transport(bmc, *_request):
+        contacted.append(bmc.peer)
+        return 0, b"\1"
+
+    replace(Client.of(it, Bmcs()), transport=transport, suites=()).power_state()
+    assert contacted[0] in ("127.0.0.1", "::1")
+
+
+def test_metadata_addresses_are_refused_by_default_and_loopback_is_not():
+    for host in (METADATA, "[fe80::1]", "100.100.100.200", "[::ffff:169.254.169.254]", "0.0.0.0"):
+        with pytest.raises(InvalidDriverInfo, match=r"redfish_address: .*\[bmc\]denied_networks"):
+            access.access(node(f"https://{host}"))
+    for host in (METADATA, "fe80::1"):
+        it = replace(node("https://x"), driver_info={"ipmi_address": host})
+        with pytest.raises(InvalidDriverInfo, match=r"ipmi_address: .*\[bmc\]denied_networks"):
+            credentials.read(it)
+    assert "https://127.0.0.1" == access.access(node("https://127.0.0.1")).address

@@ -1,0 +1,96 @@
+"""
+Program: imports the service, and runs functions of it in forks of itself. See tests.support.programs.
+
+It has a single thread, so that forking is safe. Each order is a message on its standard input, a
+socket, with the open files of the program: standard input, output and error, and a socket for its
+events: `{"pid": 7}` when it starts, `{"status": 0, "cpu": 1.5}` when it has ended.
+"""
+
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+
+from workers.supervisor import up
+from workers.supervisor.children import Children, fork
+
+#: Modules that programs need, besides those that `ingot up` imports before it forks.
+MODULES = ("workers.cli", "app.db.diagnosis", "app.db.schema", "app.kit.data_keys")
+#: Most bytes of an order: arguments and environment of a program.
+LONGEST = 1 << 17
+
+
+def serve():
+    """Fork programs until the end of the orders; then kill those that are left."""
+    orders = socket.socket(fileno=os.dup(0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for name in (*up.PRELOAD, *MODULES):
+        importlib.import_module(name)
+    wake, woken = socket.socketpair()
+    for each in (wake, woken):
+        each.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken.fileno())
+    running = {}  # pid -> socket for the program's events
+    while True:
+        ready = select.select([orders, wake], [], [])[0]
+        if wake in ready:
+            wake.recv(1000)
+            reap(running)
+        if orders in ready:
+            message, files, *_ = socket.recv_fds(orders, LONGEST, 4)
+            if not message:
+                break
+            events = socket.socket(fileno=files.pop())
+            pid = fork(lambda message=message, files=files: become(json.loads(message), files))
+            for each in files:
+                os.close(each)
+            running[pid] = events
+            events.send(json.dumps({"pid": pid}).encode())
+    Children().kill_orphans()
+
+
+def reap(running):
+    """Report the programs that have ended; kill the rest of their process groups."""
+    with suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            # before it is reaped, as afterwards the id of its group may be reused
+            with suppress(ProcessLookupError):
+                os.killpg(ended.si_pid, signal.SIGKILL)
+            _, status, used = os.wait4(ended.si_pid, 0)
+            if events := running.pop(ended.si_pid, None):
+                cpu = used.ru_utime + used.ru_stime
+                answer = {"status": os.waitstatus_to_exitcode(status), "cpu": cpu}
+                with suppress(OSError), events:  # it may not be awaited any more
+                    events.send(json.dumps(answer).encode())
+
+
+def become(order, files):
+    """Turn this process into the program of an order."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["environ"])
+    name, _, function = order["target"].partition(":")
+    try:
+        module = importlib.import_module(name)
+        sys.argv = [module.__file__, *order["argv"]]
+        getattr(module, function)(*order["arguments"])
+    except Exception:  # as the interpreter does
+        traceback.print_exc()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(serve())

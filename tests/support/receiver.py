@@ -1,0 +1,87 @@
+"""Receiver of a webhook: verifies each delivery as docs/events.md describes."""
+
+import hashlib
+import hmac
+import json
+import threading
+from contextlib import contextmanager, suppress
+
+from tests.support.web import Handler, serving
+
+SECRET = "a secret of the tests, long enough"
+
+
+class Receiver:
+    """
+    Deliveries of a webhook, and the events in them.
+
+    status: of the next answers. gate: cleared, requests wait for it before they are answered.
+    """
+
+    def __init__(self, url="", secret=SECRET):
+        self.url, self.secret = url, secret
+        self.status = 200
+        self.gate = threading.Event()
+        self.gate.set()
+        self.deliveries = []  # accepted ones, as (header of the signature, document)
+        self.requests = 0
+        self.arrived = threading.Event()
+        self._lock = threading.Lock()
+
+    def take(self, signature, body):
+        """Record a delivery, and return the status of its answer."""
+        with self._lock:
+            self.requests += 1
+        self.arrived.set()
+        self.gate.wait(60)
+        assert verified(self.secret, signature, body), "a wrong signature"
+        with self._lock:
+            if self.status == 200:
+                self.deliveries.append((signature, json.loads(body)))
+            return self.status
+
+    @property
+    def documents(self):
+        with self._lock:
+            return [document for _, document in self.deliveries]
+
+    @property
+    def events(self):
+        """Accepted events without repeats, in the order of their first delivery."""
+        found = {}
+        for document in self.documents:
+            for each in document["events"]:
+                assert each == found.setdefault(each["sequence"], each)
+        return list(found.values())
+
+    @property
+    def numbers(self):
+        return [each["sequence"] for each in self.events]
+
+
+def verified(secret, signature, body):
+    """Whether a secret has signed a body."""
+    (_, seconds), *signed = (part.split("=", 1) for part in signature.split(","))
+    digest = hmac.new(secret.encode(), seconds.encode() + b"." + body, hashlib.sha256)
+    return any(hmac.compare_digest(digest.hexdigest(), each) for _, each in signed)
+
+
+class _Posted(Handler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        status = self.server.receiver.take(self.headers["Ingot-Signature"], body)
+        redirected = {"Location": self.server.url} if 300 <= status < 400 else {}
+        with suppress(ConnectionError):  # the sender has given up, or was killed
+            self.answer(status, b"", redirected)
+
+
+@contextmanager
+def receiving(secret=SECRET):
+    """Serve a receiver on a free port."""
+    receiver = Receiver(secret=secret)
+    with serving(_Posted, receiver=receiver) as server:
+        receiver.url = server.url
+        try:
+            yield receiver
+        finally:
+            receiver.gate.set()

@@ -1,0 +1,51 @@
+"""A private Redis of the test: with passwords, users and TLS; Debian's program has TLS."""
+
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+from redis import Redis
+
+from tests.support import debian
+from tests.support.fleet import until
+from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
+from workers.supervisor import redis_server
+
+#: In `redis-tools`, which starts no service; under the name `redis-server` it is the server.
+WITH_TLS = Path("/usr/bin/redis-check-rdb")
+
+
+def program_with_tls(folder):
+    """Path of a server with TLS; the test is not run without one."""
+    found = debian.provide(lambda: WITH_TLS if WITH_TLS.exists() else None, "redis-tools")
+    if found is None:
+        not_run("no Redis with TLS (redis-tools) on this machine")
+    link = Path(folder, "redis-server")
+    link.symlink_to(found)
+    return link
+
+
+@contextmanager
+def serving(folder, *, program=None, tls=False, **settings):
+    """
+    Run a server on a port of loopback; yield the port. settings: such as `requirepass`.
+    """
+    port = free_port()
+    given = {"bind": "127.0.0.1", "save": "", "dir": str(folder), "port": str(port)} | settings
+    given |= {"tls_port": str(port)} if tls else {}
+    words = [
+        word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)
+    ]
+    with (Path(folder) / "redis.out").open("w") as out:
+        server = subprocess.Popen([program or redis_server.find(), *words], stdout=out, stderr=out)
+    try:
+        until(lambda: "Ready to accept" in Path(folder, "redis.out").read_text(), "Redis")
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+def client(port, **options):
+    return Redis(port=port, socket_timeout=5, **options)

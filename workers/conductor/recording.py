@@ -1,0 +1,144 @@
+"""
+Recording of an outcome, with its effects on operation and node, in one transaction.
+
+A record is refused if the fence has been raised since the claim. An outcome that changes only the
+cursor takes a single UPDATE (`advance`).
+"""
+
+from sqlalchemy.orm import Session
+
+from app import log
+from app.db.clock import after
+from app.db.diagnosis import database_problem
+from app.db.transactions import call_after_commit
+from app.engine import dispatch, driver_reports, operations, resume, timeouts, transitions
+from app.metrics.table import REFUSALS
+from app.models import AgentRecord, Node, Operation, OperationState, StepSource
+from drivers.core.errors import InspectionFailed
+from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
+from drivers.tls import valid_pem
+from workers.conductor import claims, results
+from workers.conductor.claims import Attempt, Conductor
+from workers.retry import OUT_OF_REACH, until_available
+
+logger = log.get(__name__)
+
+
+def advance(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> bool:
+    """Record an outcome that only moves the cursor; False: `record` has to do it."""
+    if not _is_plain(attempt, outcome):
+        return False
+    assert isinstance(outcome, Done)
+    advanced = until_available(lambda: claims.advance(conductor, attempt, outcome.result))
+    attempt.outcome = outcome if advanced else None
+    return advanced
+
+
+def _is_plain(attempt: Attempt, outcome: Outcome) -> bool:
+    """Whether the step is done, and only the cursor changes."""
+    step = attempt.step
+    more = (
+        attempt.reports
+        or step.event
+        or step.collects
+        or step.child
+        or step.source == StepSource.TIDY
+    )
+    return isinstance(outcome, Done) and attempt.has_next and not more
+
+
+def _changes_columns_only(attempt: Attempt, outcome: Outcome) -> bool:
+    """Whether the step is done, and only columns of its node, operation and steps change."""
+    step = attempt.step
+    more = step.collects or step.child or not attempt.operation.moves_node
+    return (
+        isinstance(outcome, Done) and not more and driver_reports.concern_columns(attempt.reports)
+    )
+
+
+def record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
+    """
+    Record an outcome; fail the step if the database refuses the driver's reports.
+
+    Returns the position of the next step of the chain. None: no step is due now, or the plan was
+    replaced and a new chain has been sent.
+    """
+    try:
+        return until_available(lambda: _record(conductor, attempt, outcome))
+    except Exception as error:
+        if isinstance(error, OUT_OF_REACH) and database_problem(error) is not None:
+            raise
+        logger.exception("step.not_recorded")
+        failed = results.failure(attempt.step.label, error)
+    attempt.reports.clear()
+    try:
+        return until_available(lambda: _record(conductor, attempt, failed))
+    except Exception:
+        claims.expire(conductor, attempt)  # the reconciler takes over before the deadline
+        raise
+
+
+def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | None:
+    """Record an outcome in a transaction; return the same as `record`."""
+    locked = operations.drafted if _changes_columns_only(attempt, outcome) else operations.mapped
+    named = attempt.node.id, attempt.operation.id
+    with conductor.transaction() as session, locked(session, *named) as (node, operation):
+        if claims.is_recorded(operation, attempt):
+            return operation.cursor if operation.state == OperationState.QUEUED else None
+        if not claims.holds(session, conductor, operation, attempt):
+            operation.refused += 1
+            logger.warning("step.refused", fence=attempt.operation.fence, now=operation.fence)
+            call_after_commit(session, lambda: REFUSALS.add("fence"))
+            return None
+        step = operations.current_step(session, operation)
+        child = attempt.child and operations.lock(session, attempt.child.id)
+        try:
+            driver_reports.apply(session, child or node, attempt.reports, conductor.incarnation)
+        except InspectionFailed as error:
+            outcome = Failed(str(error), error.code)
+        outcome = timeouts.retry_transient(step, outcome)
+        attempt.outcome = outcome = timeouts.charge_budget(
+            session, node, step, outcome, attempt.seconds
+        )
+        match outcome:
+            case Done(result):
+                continues = transitions.done(session, node, operation, step, result)
+            case Failed():
+                continues = transitions.fail(session, node, operation, step, outcome)
+            case Hold():
+                continues = transitions.hold(session, node, operation, step, outcome)
+            case Wait():
+                transitions.wait(session, node, operation, step, outcome)
+                _watch(conductor, session, node, operation, outcome)
+                return None
+        if continues and (step.collects or isinstance(outcome, Failed)):
+            operation.sends = 0
+            dispatch.send(session, node, operation)
+            return None
+        return operation.cursor if continues else None
+
+
+def _watch(
+    conductor: Conductor,
+    session: Session,
+    node: Node,
+    operation: Operation,
+    outcome: Wait,
+) -> None:
+    """Register a wait with this process's wait monitor once it is committed."""
+    if operation.state != OperationState.WAITING:
+        return
+    operation_id, fence = operation.id, operation.fence
+    if outcome.poll_after is not None:
+        delay = outcome.poll_after
+        call_after_commit(session, lambda: conductor.wait_monitor.poll(operation_id, fence, delay))
+        return
+    agent = session.get(AgentRecord, operation.node_id)
+    if agent is not None and agent.url and outcome.progress.get("command"):
+        url, token = agent.url, agent.token
+        ca = valid_pem(agent.verify_ca) or node.driver_info.get("agent_verify_ca")
+        if conductor.wait_monitor.running:
+            operation.watched_until = after(resume.POLLING_PERIOD)
+        call_after_commit(
+            session, lambda: conductor.wait_monitor.watch(operation_id, fence, url, token, ca)
+        )

@@ -1,0 +1,166 @@
+"""
+Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
+audit records, API tokens, conductors.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, delete, func, literal_column, or_, select
+
+from app import log
+from app.config.settings import Settings
+from app.db.clock import after, age
+from app.kit import conductors
+from app.models import (
+    Answered,
+    ApiToken,
+    AuditRecord,
+    ChangeEvent,
+    NodeHistory,
+    Outcome,
+    WebhookFailure,
+)
+from app.runtime import Runtime
+
+logger = log.get(__name__)
+
+#: Most answered requests, or audit records, that are deleted in one transaction.
+ANSWERED_BATCH, AUDIT_BATCH = 10_000, 5000
+#: Most change events that are deleted in one transaction.
+EVENTS_BATCH = 5000
+#: Most nodes whose history is pruned in one query.
+NODES_BATCH = 200
+#: Most API tokens that are deleted in one transaction.
+TOKENS_BATCH = 1000
+
+
+def prune_history(runtime: Runtime) -> int:
+    """
+    Delete history entries beyond `[conductor]node_history_max_entries` per node; return how many.
+
+    Entries younger than `[conductor]node_history_minimum_days` are kept.
+    """
+    most = runtime.settings.conductor.node_history_max_entries
+    batch = runtime.settings.conductor.node_history_cleanup_batch_count
+    if not most or not batch:
+        return 0
+    of_node = NodeHistory.node_id
+    with runtime.reading() as session:
+        query = select(of_node).group_by(of_node).having(func.count() > most)
+        nodes = list(session.scalars(query.order_by(of_node)))
+    chunks = (nodes[at : at + NODES_BATCH] for at in range(0, len(nodes), NODES_BATCH))
+    return sum(
+        _delete(runtime, NodeHistory, _surplus(runtime.settings, chunk, most), batch)
+        for chunk in chunks
+    )
+
+
+def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]:
+    """Select the ids of old entries beyond the `most` newest of each node."""
+    newest_first = NodeHistory.id.desc()
+    rank = func.row_number().over(partition_by=NodeHistory.node_id, order_by=newest_first)
+    ranked = (
+        select(NodeHistory.id, NodeHistory.created_at, rank.label("rank"))
+        .where(NodeHistory.node_id.in_(nodes))
+        .subquery()
+    )
+    days = settings.conductor.node_history_minimum_days
+    old = age(ranked.c.created_at) >= days * 86400
+    return select(ranked.c.id).where(ranked.c.rank > most, old)
+
+
+def prune_answered(runtime: Runtime) -> int:
+    """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
+    lifetime = runtime.settings.api.idempotency_key_lifetime
+    since = select(after(-lifetime)).scalar_subquery()  # a subquery, so that the index is used
+    old = select(Answered.id).where(Answered.created_at < since).order_by(Answered.created_at)
+    return _delete(runtime, Answered, old, ANSWERED_BATCH)
+
+
+def prune_audit(runtime: Runtime) -> int:
+    """
+    Delete audit records older than `[audit]keep_days`; return how many.
+
+    Of requests without success, delete also those beyond the newest `[audit]keep_refused`.
+    """
+    settings = runtime.settings.audit
+    removed = 0
+    if settings.keep_days:
+        since = select(after(-86400 * settings.keep_days)).scalar_subquery()
+        old = select(AuditRecord.id).where(AuditRecord.created_at < since)
+        by_age = old.order_by(AuditRecord.created_at, AuditRecord.id)
+        removed = _delete(runtime, AuditRecord, by_age, AUDIT_BATCH)
+    if settings.keep_refused:
+        refused = AuditRecord.outcome != literal_column(f"'{Outcome.SUCCESS}'")  # as in its index
+        newest_first = select(AuditRecord.id).where(refused).order_by(AuditRecord.id.desc())
+        with runtime.reading() as session:
+            last = session.scalar(newest_first.offset(settings.keep_refused).limit(1))
+        if last is not None:
+            surplus = select(AuditRecord.id).where(refused, AuditRecord.id <= last)
+            oldest_first = surplus.order_by(AuditRecord.id)
+            removed += _delete(runtime, AuditRecord, oldest_first, AUDIT_BATCH)
+    return removed
+
+
+def prune_tokens(runtime: Runtime) -> int:
+    """
+    Delete API tokens and sessions `[identity]ended_tokens_lifetime` after they expired or were
+    revoked; return how many.
+    """
+    since = select(after(-runtime.settings.identity.ended_tokens_lifetime)).scalar_subquery()
+    ended = or_(ApiToken.expires_at < since, ApiToken.revoked_at < since)
+    oldest_first = select(ApiToken.id).where(ended).order_by(ApiToken.id)
+    return _delete(runtime, ApiToken, oldest_first, TOKENS_BATCH)
+
+
+def prune_change_events(runtime: Runtime) -> int:
+    """
+    Delete events older than `[conductor]change_events_lifetime`; return how many.
+
+    Failures of webhooks whose events are all deleted cannot be replayed, and are deleted, too.
+    """
+    oldest = (
+        select(ChangeEvent.id, ChangeEvent.sequence, ChangeEvent.created_at)
+        .order_by(ChangeEvent.id)
+        .limit(EVENTS_BATCH)
+        .subquery()
+    )
+    # the next number follows the highest one, so its event is kept
+    newest = select(func.max(ChangeEvent.sequence)).scalar_subquery()
+    since = select(after(-runtime.settings.conductor.change_events_lifetime)).scalar_subquery()
+    old = select(oldest.c.id).where(oldest.c.created_at < since, oldest.c.sequence < newest)
+    removed = _delete(runtime, ChangeEvent, old, EVENTS_BATCH)
+    first = select(func.min(ChangeEvent.sequence)).scalar_subquery()
+    unreplayable = select(WebhookFailure.id).where(WebhookFailure.last < first)
+    _delete(runtime, WebhookFailure, unreplayable, EVENTS_BATCH)
+    return removed
+
+
+def _delete(
+    runtime: Runtime,
+    model: type[NodeHistory | Answered | ApiToken | AuditRecord | ChangeEvent | WebhookFailure],
+    query: Select[Any],
+    batch: int,
+) -> int:
+    """Delete the rows whose ids `query` selects, `batch` per transaction; return how many."""
+    removed = 0
+    while True:
+        with runtime.transaction() as session:
+            ids = list(session.scalars(query.limit(batch)))
+            if ids:
+                session.execute(delete(model).where(model.id.in_(ids)))
+        removed += len(ids)
+        if len(ids) < batch:
+            return removed
+
+
+def forget_conductors(runtime: Runtime) -> int:
+    """Delete conductors dead for over `[conductor]conductor_cleanup_timeout` s; return how many."""
+    with runtime.transaction() as session:
+        names = conductors.remove_silent(
+            session, runtime.settings.conductor.conductor_cleanup_timeout
+        )
+    if names:
+        logger.info("conductors.forgotten", conductors=names)
+    return len(names)
