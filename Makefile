@@ -12,6 +12,8 @@ READY := $(if $(wildcard $(DEV)),$(DEV),$(RUN))
 # In the order of the folders: the files with the longest tests are first, so that no worker waits at
 # the end. By default the files with the fewest tests would be last, which are the longest ones.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# What failed beside other tests, once more and alone; ends at the first test that fails again.
+ALONE := $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -rpf
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model mutants mutation chaos compare-ironic lab lab-faults lab-up \
@@ -29,7 +31,7 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 	@$(BIN)/ingot up $(ARGS)
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS) || $(ALONE)
 
 test-fast: $(DEV)  ## Run the tests of a quick loop: unit and contract, against SQLite only
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not postgresql' tests/contract tests/unit $(ARGS)

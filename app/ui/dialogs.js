@@ -3,17 +3,21 @@
 import { element } from "./dom.js";
 
 // Show a dialog over the page. `buttons`: rows { label, kind, act }; `act` may return false, or a
-// promise of it, to keep the dialog open. Return a promise of its end.
-export function dialog(title, content, buttons) {
+// promise of it, to keep the dialog open; one act runs at a time. `first`: an act that runs as the
+// dialog opens. Return a promise of its end.
+export function dialog(title, content, buttons, first) {
   return new Promise(done => {
     const box = element("dialog", { "aria-labelledby": "dialog-title" });
     const end = () => { box.remove(); done(); };
-    const press = async ({ act }, button) => {
-      button.disabled = true;
+    const acts = buttons.map(({ label, kind, act }) => element(`button${kind ? `.${kind}` : ""}`,
+      { type: "button", onclick: () => run(act) }, label));
+    const disable = disabled => acts.forEach(button => { button.disabled = disabled; });
+    const run = async act => {
+      disable(true);
       try {
-        if (await act?.() !== false) box.close();
+        if (await act() !== false) box.close();
       } finally {
-        button.disabled = false;
+        disable(false);
       }
     };
     box.append(
@@ -21,14 +25,11 @@ export function dialog(title, content, buttons) {
       element("div.inside", {}, content),
       element("div.buttons", {},
         element("button", { type: "button", onclick: () => box.close() }, "Close"),
-        buttons.map(each => {
-          const button = element(`button${each.kind ? `.${each.kind}` : ""}`,
-            { type: "button", onclick: () => press(each, button) }, each.label);
-          return button;
-        })));
+        acts));
     box.addEventListener("close", end);
     document.body.append(box);
     box.showModal();
+    if (first) run(first);
   });
 }
 

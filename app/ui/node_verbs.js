@@ -16,11 +16,11 @@ const path = node => `nodes/${node.uuid}/states/provision`;
 
 // Show a verb: its arguments, what it would do, and the button that requests it.
 function rehearse(api, node, verb, about, done) {
-  let accepted = false; // the dry run that is shown
+  let accepted = null; // the request, as JSON, whose dry run is shown and was accepted
   const fields = about.takes.filter(name => name in FIRST).map(name => {
     const multiline = !AS_TEXT.has(name);
     const input = element(multiline ? "textarea" : "input", {
-      name, oninput: () => { accepted = false; }, spellcheck: "false", autocomplete: "off", type: name === "rescue_password" ? "password" : null,
+      name, spellcheck: "false", autocomplete: "off", type: name === "rescue_password" ? "password" : null,
       value: name === about.requires ? FIRST[name] : "",
     });
     return element("label", {}, name + (name === about.requires ? "" : " (optional)"), input);
@@ -41,13 +41,14 @@ function rehearse(api, node, verb, about, done) {
   }
 
   async function dryRun() {
-    accepted = false;
+    accepted = null;
     replace(plan, element("p.muted", {}, "Asking…"));
     try {
-      const found = await api.put(path(node), { ...body(), dry_run: true });
-      accepted = found.accepted;
+      const asked = body();
+      const found = await api.put(path(node), { ...asked, dry_run: true });
+      if (found.accepted) accepted = JSON.stringify(asked);
       const refused = found.refused.map(each => element("p.bad", {}, each.reason));
-      replace(plan, accepted
+      replace(plan, found.accepted
         ? [element("p", {}, `The node becomes ${found.to}. `, found.steps.length ? "Steps, in this order:" : "There are no steps."),
           element("ol", {}, found.steps.map(step => element("li", {}, element("code", {}, `${step.interface}.${step.step}`),
             element("span.muted", {}, ` ${step.source}${step.in_band ? ", by the agent" : ""}${step.child_node ? `, on ${step.child_node}` : ""}`)))),
@@ -60,9 +61,10 @@ function rehearse(api, node, verb, about, done) {
   }
 
   async function request() {
-    if (!accepted) return dryRun(); // what is requested was shown before
     try {
-      await api.put(path(node), body());
+      const asked = body();
+      if (accepted !== JSON.stringify(asked)) return dryRun(); // what is requested was shown before
+      await api.put(path(node), asked);
     } catch (error) {
       replace(plan, failure(error));
       return false;
@@ -72,11 +74,10 @@ function rehearse(api, node, verb, about, done) {
     return true;
   }
 
-  if (!fields.length || !about.requires) dryRun();
   return dialog(`Dry run: ${verb}`, [fields, plan], [
     ...(fields.length ? [{ label: "Dry run", act: dryRun }] : []),
     { label: `Start ${verb}`, kind: DANGEROUS.has(verb) ? "danger" : "primary", act: request },
-  ]);
+  ], about.requires ? null : dryRun);
 }
 
 // Confirm a change that has no dry run.

@@ -134,6 +134,28 @@ def test_a_verb_for_several_nodes_is_rehearsed_and_its_refusals_are_named(chromi
     assert "available" == site.states()[site.good]
 
 
+def test_a_verb_starts_only_when_its_dry_run_is_shown(chromium, site):
+    with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
+        held = []
+        page.route("**/states/provision", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
+        page.get_by_role("button", name="deploy", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        start = dialog.get_by_role("button", name="Start deploy")
+        expect(dialog).to_contain_text("Asking")
+        expect(start).to_be_disabled()  # a request now would be one for a plan that is not shown
+        dialog.get_by_label("deploy_steps").fill(HOLD)
+        held.pop().continue_()
+        expect(dialog).to_contain_text("deploy.write_image")
+        expect(start).to_be_enabled()
+        start.click()  # the plan that is shown is that of the request before the edit
+        until(lambda: page.wait_for_timeout(20) or held, "the second dry run")
+        assert held[0].request.post_data_json["dry_run"]
+        held.pop().continue_()
+        expect(dialog.get_by_role("listitem").filter(has_text="hold")).to_have_count(1)
+        dialog.get_by_role("button", name="Close").click()
+    assert "available" == site.states()[site.good]
+
+
 def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
         states = page.get_by_role("region", name="States")
