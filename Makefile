@@ -32,7 +32,7 @@ up: $(READY)  ## Start the service here: API, a conductor, beat, Redis, SQLite
 	@$(BIN)/ingot up $(ARGS)
 
 test: $(DEV)  ## Run the tests (ARGS="-k name" for some)
-	$(BIN)/python -m pytest $(PARALLEL) $(ARGS) || $(ALONE)
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS) || $(ALONE) $(ARGS)
 
 test-fast: $(DEV)  ## Run the tests of a quick loop: unit and contract, against SQLite only
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not postgresql' tests/contract tests/unit $(ARGS)
