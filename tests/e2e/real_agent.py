@@ -118,6 +118,7 @@ class RealMachine(Machine):
         self._python = interpreter()
         self.folder = Path(tempfile.mkdtemp(prefix="ingot-machine-"))
         self.disks = [self.folder / "dev" / name for name in ("diska", "diskb")]
+        (self.folder / "disk-size").write_text(str(DISK_SIZE))
         (self.folder / "dev").mkdir()
         for disk in self.disks:
             disk.touch()
@@ -144,7 +145,6 @@ class RealMachine(Machine):
         toolbox.chmod(0o755)
         listed = subprocess.run(
             [self._python, toolbox, "--list"], check=True, capture_output=True, text=True,
-            env={"MACHINE": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
         for name in listed.stdout.split():
             (programs / name).symlink_to(toolbox)
@@ -190,8 +190,6 @@ class RealMachine(Machine):
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": str(self.folder),
             "TMPDIR": str(self.folder),
-            "MACHINE": str(self.folder),
-            "MACHINE_DISK_SIZE": str(DISK_SIZE),
             "MACHINE_LACKS": " ".join(self.lacks),
             "MACHINE_MAC": MAC,
             "MACHINE_RESET": f"{self.bmc_url}/redfish/v1/Systems/{UUID}/Actions/ComputerSystem.Reset",

@@ -386,6 +386,7 @@ def test_a_raid_that_the_agent_cannot_build_fails_the_deployment_with_its_reason
     enrolled.build_raid([WHOLE_VOLUME])
     enrolled.set(automated_clean=False)
     enrolled.reach("provide", "available")
+    enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
     enrolled.ask("active", deploy_steps=[raid_step(ROOT_VOLUME, delete_existing=False)])
     enrolled.fleet.await_state([enrolled.node], "deploy failed")
     failed = enrolled.show()

@@ -10,9 +10,10 @@ import os
 import struct
 from pathlib import Path
 
-FOLDER = Path(os.environ["MACHINE"]).resolve()
+FOLDER = Path(__file__).resolve().parent
 DEV = FOLDER / "dev"
 DISKS = ("diska", "diskb")
+DISK_SIZE = int((FOLDER / "disk-size").read_text())
 SECTOR = 512
 MEBIBYTE = 1 << 20
 #: The table of partitions in the first sector of a disk (MBR).
@@ -57,7 +58,7 @@ def places(name):
 
 def size(name):
     if name in DISKS:
-        return int(os.environ["MACHINE_DISK_SIZE"])
+        return DISK_SIZE
     if whole := parent(name):
         return partitions(whole[0])[whole[1]][1] * SECTOR
     return min(map(size, members(assembled()[name]))) - CONTENT

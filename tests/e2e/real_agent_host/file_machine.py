@@ -8,13 +8,13 @@ code; the programs that it starts are stand-ins.
 
 import os
 import time
-from pathlib import Path
 
+import devices
+from devices import FOLDER
 from ironic_python_agent import errors, hardware, tls_utils
 from ironic_python_agent.extensions import base
 
-FOLDER = Path(os.environ["MACHINE"])
-DISKS = DISK, _ = FOLDER / "dev/diska", FOLDER / "dev/diskb"
+DISKS = [devices.DEV / name for name in devices.DISKS]
 MEBIBYTE = 1 << 20
 Generic = hardware.GenericHardwareManager
 
@@ -151,7 +151,7 @@ class FileMachine(hardware.HardwareManager):
 
     def sign_disk(self, node, ports):
         """The custom deploy step: write the instance's name to the disk."""
-        with DISK.open("r+b") as disk:
+        with DISKS[0].open("r+b") as disk:
             disk.seek(512)
             disk.write(node["uuid"].encode())
         return "signed"
