@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from drivers import urls
-from drivers.agent import client, fast_track, image, in_band, logs, standby
+from drivers.agent import client, fast_track, image, in_band, logs, raid, standby
 from drivers.agent.flows import AgentFlows
 from drivers.core.errors import HardwareError, LeaseLost, Unreachable
 from drivers.core.interface import Frame, Rows
@@ -141,7 +141,11 @@ class AgentDeploy(AgentFlows):
     def _needs_bootloader(self, target: Target) -> bool:
         if _boots_from_volume(target):
             return False
-        return not image.is_whole_disk(target) or image.boot_mode(target) == "uefi"
+        return (
+            not image.is_whole_disk(target)
+            or image.boot_mode(target) == "uefi"
+            or raid.is_software(target)
+        )
 
     def _install_bootloader(self, target: Target) -> Outcome:
         mode = (
@@ -150,8 +154,11 @@ class AgentDeploy(AgentFlows):
 
         def params() -> dict[str, Any]:
             partitions = standby.partitions(target)
+            stated = (
+                target.instance_info.get("image_rootfs_uuid") if raid.is_software(target) else None
+            )
             return {
-                "root_uuid": partitions.get("root uuid"),
+                "root_uuid": stated or partitions.get("root uuid"),
                 "efi_system_part_uuid": partitions.get("efi system partition uuid"),
                 "prep_boot_part_uuid": partitions.get("PReP Boot partition uuid"),
                 **mode,

@@ -70,6 +70,8 @@ def validate(target: Target) -> None:
         raise InvalidDriverInfo(
             f"instance_info/image_type: {info['image_type']!r} is neither whole-disk nor partition"
         )
+    if not isinstance(root := info.get("image_rootfs_uuid"), str | None):
+        raise InvalidDriverInfo(f"instance_info/image_rootfs_uuid: {root!r} is not a string")
     _authentication(info)
     _proxies(target.driver_info)
     if not is_whole_disk(target) and not _size(info, "root_gb"):

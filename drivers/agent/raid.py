@@ -80,6 +80,17 @@ class AgentRaid(Raid):
         return _execute(replace(target, record=narrowed), "create_configuration")
 
 
+def is_software(target: Target) -> bool:
+    """
+    Return whether the node has software RAID, created or wanted.
+
+    The firmware does not read such volumes: each disk needs a boot loader.
+    """
+    configs = (target.record.get(name) or {} for name in ("raid_config", "target_raid_config"))
+    disks = (disk for config in configs for disk in config.get("logical_disks") or ())
+    return any(isinstance(each, Mapping) and each.get("controller") == "software" for each in disks)
+
+
 def _execute(target: Target, name: str) -> Outcome:
     """Run the agent's clean step of the same name."""
     return in_band.execute(target, Flow.CLEAN, {"interface": "raid", "step": name})

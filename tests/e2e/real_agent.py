@@ -1,7 +1,7 @@
 """
 The real ironic-python-agent, from PyPI, on a machine behind an independent BMC.
 
-The machine is a folder: its disk is a file, its programs are stand-ins. `real_agent_host` has the
+The machine is a folder: its disks are files, its programs are stand-ins. `real_agent_host` has the
 code that runs inside of it. The agent erases every disk that it can open; `confined.py` keeps it from
 the disks of this host.
 """
@@ -26,8 +26,8 @@ from tests.support.prerequisites import not_run
 
 HOST = Path(__file__).with_name("real_agent_host")
 REQUIREMENTS = ROOT / "requirements" / "agent.txt"
-DISK_SIZE = 1200 << 20  # sparse; the agent puts the config drive into the last 64 MiB
-MODULES = ("confined.py", "file_machine.py")
+DISK_SIZE = 5 << 30  # sparse; agents take no smaller disk than 4 GiB
+MODULES = ("confined.py", "devices.py", "file_machine.py", "mdadm.py")
 ENTRY_POINTS = "[ironic_python_agent.hardware_managers]\na-file = file_machine:FileMachine\n"
 
 
@@ -99,7 +99,7 @@ def _install(python, venv):
 
 class RealMachine(Machine):
     """
-    A machine with the real agent, in `folder`, with `disk` as its only disk.
+    A machine with the real agent, in `folder`, with two `disks`.
 
     `agent` is the running process. It inspects the machine when booted from a medium with that name,
     and reports to `reports_to`, by default the API. `lacks` names agent
@@ -117,9 +117,12 @@ class RealMachine(Machine):
         super().__init__()
         self._python = interpreter()
         self.folder = Path(tempfile.mkdtemp(prefix="ingot-machine-"))
-        self.disk = self.folder / "disk"
-        with self.disk.open("wb") as disk:
-            disk.truncate(DISK_SIZE)
+        self.disks = [self.folder / "dev" / name for name in ("diska", "diskb")]
+        (self.folder / "disk-size").write_text(str(DISK_SIZE))
+        (self.folder / "dev").mkdir()
+        for disk in self.disks:
+            disk.touch()
+            os.truncate(disk, DISK_SIZE)
         metadata = self.folder / "file_machine-1.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(
@@ -136,13 +139,12 @@ class RealMachine(Machine):
     def _make_programs(self):
         programs = self.folder / "bin"
         programs.mkdir()
-        toolbox = programs / "toolbox"
+        toolbox = self.folder / "toolbox"  # beside the modules that it imports
         source = (HOST / "toolbox.py").read_text()
         toolbox.write_text(f"#!{self._python} -SE\n{source}")
         toolbox.chmod(0o755)
         listed = subprocess.run(
             [self._python, toolbox, "--list"], check=True, capture_output=True, text=True,
-            env={"MACHINE": str(self.folder)},
         )  # fmt: skip
         for name in listed.stdout.split():
             (programs / name).symlink_to(toolbox)
@@ -166,6 +168,13 @@ class RealMachine(Machine):
             )
         )
 
+    def program(self, name, *arguments):
+        """Output of a program of the machine."""
+        return subprocess.run(
+            [self.folder / "bin" / name, *arguments], check=True, capture_output=True, text=True,
+            env=self._environ(), **user(),
+        ).stdout  # fmt: skip
+
     def log(self):
         """The log of all agents of the machine."""
         return (self.folder / "agent.log").read_text()
@@ -174,29 +183,30 @@ class RealMachine(Machine):
         super().stop()
         shutil.rmtree(self.folder)
 
-    async def _boot(self):
-        await asyncio.to_thread(self._start)
-
-    def _start(self):
-        self.configure()
-        environ = {
+    def _environ(self):
+        return {
             "PATH": str(self.folder / "bin"),
             "PYTHONPATH": str(self.folder),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": str(self.folder),
             "TMPDIR": str(self.folder),
-            "MACHINE": str(self.folder),
-            "MACHINE_DISK_SIZE": str(DISK_SIZE),
             "MACHINE_LACKS": " ".join(self.lacks),
             "MACHINE_MAC": MAC,
             "MACHINE_RESET": f"{self.bmc_url}/redfish/v1/Systems/{UUID}/Actions/ComputerSystem.Reset",
             "MACHINE_QEMU_IMG": shutil.which("qemu-img") or "",
         }
+
+    async def _boot(self):
+        await asyncio.to_thread(self._start)
+
+    def _start(self):
+        self.configure()
+        (self.folder / "assembled").unlink(missing_ok=True)  # no RAID volume is, at the start
         with (self.folder / "agent.log").open("ab") as log:
             self.agent = subprocess.Popen(
                 [self._python, "confined.py", "--config-file", "agent.conf"],
                 cwd=self.folder,
-                env=environ,
+                env=self._environ(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

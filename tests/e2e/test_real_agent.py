@@ -27,6 +27,7 @@ SETTINGS = {
     "INGOT_INSPECTOR_HOOKS": "ramdisk-error,validate-interfaces,ports,architecture,cpus,memory,"
     "root-device",
     "INGOT_API_RAMDISK_HEARTBEAT_TIMEOUT": "60",
+    "INGOT_AGENT_ENABLE_BIOS_BOOTLOADER_INSTALL": "true",
     "INGOT_CONDUCTOR_CLEAN_CALLBACK_TIMEOUT": "45",
     "INGOT_CONDUCTOR_DEPLOY_CALLBACK_TIMEOUT": "45",
     "INGOT_CONDUCTOR_RESCUE_CALLBACK_TIMEOUT": "45",
@@ -41,6 +42,9 @@ def disk_image(system):
     return head.ljust(1 << 20, b"\0") + (system * (3 << 20))[: 3 << 20]
 
 
+ROOT_VOLUME = {"size_gb": 3, "raid_level": "1", "controller": "software", "is_root_volume": True}
+DATA_VOLUME = {"size_gb": "MAX", "raid_level": "1", "controller": "software"}
+WHOLE_VOLUME = {**ROOT_VOLUME, "size_gb": "MAX"}
 FIRST, SECOND = disk_image(b"first system "), disk_image(b"second system ")
 
 
@@ -63,7 +67,8 @@ def enrolled(tmp_path_factory):
             "inspect_iso": f"{machine.url}/inspect.iso",
         }
         interfaces = {f"{kind}_interface": "agent" for kind in ("inspect", "raid", "rescue")}
-        body = {"driver": "redfish", "driver_info": driver_info, **interfaces}
+        bios = {"capabilities": "boot_mode:bios"}  # its partition tables are of the kind MBR
+        body = {"driver": "redfish", "driver_info": driver_info, "properties": bios, **interfaces}
         node = fleet.http.post(f"{fleet.url}/v1/nodes", json=body).json()["uuid"]
         port = {"node_uuid": node, "address": bare_metal.MAC}
         assert 201 == fleet.http.post(f"{fleet.url}/v1/ports", json=port).status_code
@@ -113,16 +118,35 @@ class Enrolled:
         answer = self.fleet.http.patch(f"{self.fleet.url}/v1/nodes/{self.node}", json=patch)
         assert 200 == answer.status_code, answer.text
 
-    def on_disk(self, start, length):
-        with self.machine.disk.open("rb") as disk:
-            disk.seek(start)
-            return disk.read(length)
+    def on_disk(self, start, length, disk=0):
+        with self.machine.disks[disk].open("rb") as file:
+            file.seek(start)
+            return file.read(length)
 
-    def partition(self, number):
-        """Size of a partition, and the content of its first MiBs."""
-        first, sectors = struct.unpack_from("<II", self.on_disk(446 + 16 * (number - 1), 16), 8)
+    def partition(self, number, table=0, disk=0):
+        """
+        Size of a partition, and the content of its first MiBs.
+
+        table: first byte of the table of partitions, and of the space that it divides.
+        """
+        entry = self.on_disk(table + 446 + 16 * (number - 1), 16, disk)
+        first, sectors = struct.unpack_from("<II", entry, 8)
         size = sectors * SECTOR
-        return size, self.on_disk(first * SECTOR, min(size, 4 << 20))
+        return size, self.on_disk(table + first * SECTOR, min(size, 4 << 20), disk)
+
+    def build_raid(self, volumes, *more):
+        """Replace the RAID volumes in manual cleaning, with more steps; return the operation."""
+        path = f"{self.fleet.url}/v1/nodes/{self.node}/states/raid"
+        answer = self.fleet.http.put(path, json={"logical_disks": volumes}, timeout=30)
+        assert 204 == answer.status_code, answer.text
+        names = ("delete_configuration", "create_configuration")
+        steps = [{"interface": "raid", "step": name} for name in names]
+        return self.reach("clean", "manageable", clean_steps=[*steps, *more])
+
+    def volumes(self):
+        """Names of the RAID volumes in the superblocks on the disks."""
+        found = self.machine.program("mdadm", "--examine", "--scan")
+        return [line.rpartition(":")[2] for line in found.splitlines()]
 
 
 def in_band(operation):
@@ -168,13 +192,13 @@ def test_inspection_stores_the_inventory_and_sets_properties_from_it(enrolled):
     assert "inspect.await_report" in {f"{s['interface']}.{s['step']}" for s in operation["steps"]}
     node = enrolled.show()
     assert {
-        "cpu_arch": "x86_64", "cpus": 1, "memory_mb": 1024, "local_gb": 0,
-        "vendor": "Sushy Emulator",
+        "cpu_arch": "x86_64", "cpus": 1, "memory_mb": 1024, "local_gb": 4,
+        "vendor": "Sushy Emulator", "capabilities": "boot_mode:bios",
     } == node["properties"]  # fmt: skip
     assert ("power off", None) == (node["power_state"], node["inspection_started_at"])
     found = enrolled.fleet.get(f"nodes/{enrolled.node}/inventory")
     assert [bare_metal.MAC] == [nic["mac_address"] for nic in found["inventory"]["interfaces"]]
-    assert [real_agent.DISK_SIZE] == [disk["size"] for disk in found["inventory"]["disks"]]
+    assert [real_agent.DISK_SIZE] * 2 == [disk["size"] for disk in found["inventory"]["disks"]]
     assert [{"name": "file_machine", "version": "1"}] == found["plugin_data"]["configuration"][
         "managers"
     ]
@@ -194,19 +218,14 @@ def test_an_agent_whose_report_was_refused_is_asked_for_it(enrolled):
 
 
 def test_manual_cleaning_builds_raid_and_detects_the_end_of_a_step_at_once(enrolled):
-    raid = {"logical_disks": [{"size_gb": "MAX", "raid_level": "1", "controller": "software"}]}
-    put = f"{enrolled.fleet.url}/v1/nodes/{enrolled.node}/states/raid"
-    assert 204 == enrolled.fleet.http.put(put, json=raid).status_code
-    steps = [
-        {"interface": "raid", "step": "delete_configuration"},
-        {"interface": "raid", "step": "create_configuration"},
-        {"interface": "deploy", "step": "burn_in", "args": {"seconds": WORK}},
-    ]
-    operation = enrolled.reach("clean", "manageable", clean_steps=steps)
+    burn_in = {"interface": "deploy", "step": "burn_in", "args": {"seconds": WORK}}
+    operation = enrolled.build_raid([WHOLE_VOLUME], burn_in)
     cleaned = [each for each in operation["steps"] if each["flow"] == "clean"]
-    assert [each["step"] for each in steps] == [each["step"] for each in cleaned]
-    assert raid["logical_disks"] == enrolled.show()["raid_config"]["logical_disks"]
-    assert (enrolled.machine.folder / "raid").exists()
+    assert ["delete_configuration", "create_configuration", "burn_in"] == [
+        each["step"] for each in cleaned
+    ]
+    assert [WHOLE_VOLUME] == enrolled.show()["raid_config"]["logical_disks"]
+    assert ["md0"] == enrolled.volumes()
     late = took(cleaned[-1]) - WORK
     print(f"the end of an in-band step of {WORK:g} s was detected {late:.2f} s later")
     assert late <= max(1.0, 0.02 * WORK)
@@ -216,11 +235,13 @@ def test_automated_cleaning_erases_the_disk_and_on_the_fast_track_leaves_the_age
     enrolled,
 ):
     enrolled.set(**{"driver_info/fast_track": True})
-    with enrolled.machine.disk.open("r+b") as disk:
-        disk.write(b"the former tenant")
+    for path in enrolled.machine.disks:
+        with path.open("r+b") as disk:
+            disk.write(b"the former tenant")
     operation = enrolled.reach("provide", "available")
     assert ["erase_devices_metadata", "erase_devices"] == in_band(operation)
-    assert bytes(17) == enrolled.on_disk(0, 17)
+    assert [bytes(17)] * 2 == [enrolled.on_disk(0, 17, disk) for disk in (0, 1)]
+    assert [] == enrolled.volumes()
     assert ("power on", None) == (enrolled.show()["power_state"], enrolled.machine.agent.poll())
 
 
@@ -274,8 +295,7 @@ def test_a_partition_image_gets_a_table_swap_and_config_drive(enrolled):
         3 << 20, b"."
     )
     parts = {"image_type": "partition", "root_gb": 1, "swap_mb": 16}
-    mode = {"capabilities": {"boot_mode": "bios"}}
-    enrolled.set(instance_info={**instance(enrolled.machine, "/part.raw", system), **parts, **mode})
+    enrolled.set(instance_info={**instance(enrolled.machine, "/part.raw", system), **parts})
     enrolled.reach("rebuild", "active", configdrive={"meta_data": {"name": "rack1-u7"}})
     sizes, (_, drive, root) = zip(*map(enrolled.partition, (1, 2, 3)), strict=True)
     assert (16 << 20, 1 << 20, 1 << 30) == sizes
@@ -318,22 +338,76 @@ def test_an_agent_without_the_deploy_extension_writes_image_and_config_drive(enr
     enrolled.machine.lacks = ()
 
 
-def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volume(enrolled):
-    enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
-    root = {
-        "size_gb": "MAX", "raid_level": "1", "controller": "software", "is_root_volume": True,
-    }  # fmt: skip
-    raid = {
+def raid_step(*disks, **arguments):
+    """A deploy step that builds RAID volumes before the image is written."""
+    return {
         "interface": "raid", "step": "apply_configuration", "priority": 90,
-        "args": {"raid_config": {"logical_disks": [root]}, "delete_existing": True},
+        "args": {"raid_config": {"logical_disks": list(disks)}, **arguments},
     }  # fmt: skip
-    operation = enrolled.reach("active", "active", deploy_steps=[raid])
+
+
+#: First bytes on both disks of the content of the first and of the second volume.
+CONTENTS = (2048 * SECTOR + (1 << 20), (3 << 30) + (1 << 20))
+
+
+def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volume(enrolled):
+    enrolled.set(
+        instance_info={
+            **instance(enrolled.machine, "/first.raw", FIRST),
+            "image_rootfs_uuid": "00000000-01",
+        }
+    )
+    volumes = [ROOT_VOLUME, DATA_VOLUME]
+    drive = {"meta_data": {"name": "rack1-u7"}}
+    operation = enrolled.reach(
+        "active", "active", deploy_steps=[raid_step(*volumes)], configdrive=drive
+    )
     assert ["apply_configuration", "sign_disk"] == in_band(operation)
-    assert [root] == enrolled.show()["raid_config"]["logical_disks"]
+    assert volumes == enrolled.show()["raid_config"]["logical_disks"]
+    assert ["md0", "md1"] == enrolled.volumes()
     (written,) = [step for step in operation["steps"] if step["step"] == "write_image"]
-    assert f"written to device {enrolled.machine.folder}/md0" in str(written["result"])
-    assert sha256(FIRST[1 << 20 :]) == sha256(enrolled.on_disk(1 << 20, 3 << 20))
+    assert f"written to device {enrolled.machine.folder}/dev/md0" in str(written["result"])
+    for disk in (0, 1):
+        system, data = CONTENTS
+        assert FIRST[:462] == enrolled.on_disk(system, 462, disk)
+        written = enrolled.on_disk(system + (1 << 20), 3 << 20, disk)
+        assert sha256(FIRST[1 << 20 :]) == sha256(written)
+        assert b'{"name": "rack1-u7"}' in enrolled.partition(2, system, disk)[1]
+        assert bytes(4 << 20) == enrolled.on_disk(data, 4 << 20, disk)
+    loaders = (enrolled.machine.folder / "boot-loaders").read_text()
+    assert ["diska", "diskb"] == sorted(loaders.split())
     enrolled.reach("deleted", "available")
+    assert [] == enrolled.volumes()
+
+
+def test_a_raid_that_the_agent_cannot_build_fails_the_deployment_with_its_reason(enrolled):
+    """Volumes of manual cleaning are in the way, and the step may not delete them."""
+    enrolled.reach("manage", "manageable")
+    enrolled.build_raid([WHOLE_VOLUME])
+    enrolled.set(automated_clean=False)
+    enrolled.reach("provide", "available")
+    enrolled.set(instance_info=instance(enrolled.machine, "/first.raw", FIRST))
+    enrolled.ask("active", deploy_steps=[raid_step(ROOT_VOLUME, delete_existing=False)])
+    enrolled.fleet.await_state([enrolled.node], "deploy failed")
+    failed = enrolled.show()
+    assert "Partitions detected on devices /dev/diska, /dev/diskb" in failed["last_error"]
+    assert [WHOLE_VOLUME] == failed["raid_config"]["logical_disks"]
+    assert ["md0"] == enrolled.volumes()
+    enrolled.reach("deleted", "available")
+
+
+def test_the_image_is_written_to_the_volume_that_cleaning_built_and_the_next_agent_assembles(
+    enrolled,
+):
+    enrolled.set(instance_info=instance(enrolled.machine, "/second.raw", SECOND))
+    operation = enrolled.reach("active", "active")
+    (written,) = [step for step in operation["steps"] if step["step"] == "write_image"]
+    assert f"written to device {enrolled.machine.folder}/dev/md127" in str(written["result"])
+    for disk in (0, 1):
+        assert SECOND[:462] == enrolled.on_disk(CONTENTS[0], 462, disk)
+    enrolled.set(automated_clean=True)
+    enrolled.reach("deleted", "available")
+    assert [] == enrolled.volumes()
 
 
 def sha256(content):

@@ -13,6 +13,7 @@ from app.db.prepared import Prepared
 from app.models import OperationState, OperationStep
 from drivers.core.errors import HardwareError, Refused
 from drivers.core.steps import Done, Failed, Hold, Wait
+from drivers.fake.hardware import FakeDeploy
 from tests.integration.harness import AcmeManagement, Harness, requested
 from workers.conductor import claims, recording
 from workers.conductor.results import LONGEST
@@ -137,6 +138,16 @@ def test_endless_recursion_and_a_lack_of_memory_are_defects_of_the_step(harness,
         harness.last(node.id).error["code"],
         harness.last(node.id).error["retryable"],
     )
+
+
+def test_a_step_that_holds_a_node_in_a_state_without_hold_fails(harness, monkeypatch):
+    monkeypatch.setattr(FakeDeploy, "adopt", lambda *_: Hold({"held": 1}))
+    node = harness.node()
+    assert "adopt failed" == harness.do(node, "adopt")
+    found, operation = harness.inside.read(node), harness.last(node)
+    reason = "deploy.adopt: a node cannot be held while it is adopting"
+    assert (reason, None) == (found.last_error, found.reservation)
+    assert ("failed", "not_supported") == (operation.state, operation.error["code"])
 
 
 @pytest.mark.parametrize("raised", [False, True])

@@ -182,6 +182,21 @@ def test_a_step_that_needs_a_new_agent_resumes_at_the_boot(inside):
     assert {} == inside.steps(name)[boot + 2].progress
 
 
+def test_a_step_that_needs_a_new_agent_resumes_at_the_first_step_if_none_boots_it(inside):
+    claimant = inside.conductor("c-1")
+    node = inside.node("manageable")
+    name = inside.request(node, "provide")
+    assert "boot.prepare_ramdisk" not in [row.label for row in inside.steps(name)]
+    inside.change_step(name, 0, state="done")
+    inside.change_step(name, 1, state="running", resume="restart")
+    inside.change(Operation, name, cursor=1, claimed=0)
+    claim(inside, claimant, name)
+    inside.conductor("c-1")
+    assert {"taken_over": 1} == reconcile(inside)
+    assert 0 == inside.operation(name).cursor
+    assert {"pending"} == {row.state for row in inside.steps(name)}
+
+
 @pytest.fixture
 def orphans(inside):
     """UUIDs of five operations with a dead conductor, the oldest claim first."""

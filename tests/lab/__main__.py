@@ -114,6 +114,7 @@ def whole_life(lab, journey):
     journey.deploy("first")
     killed()
     assert fetched(lab.journal, journey, "first") == 1, "the image was fetched again"
+    journey.reboot_as_tenant("first")
     journey.rebuild("second")
     journey.rescue()
     journey.unrescue("second")
@@ -127,6 +128,7 @@ def short_life(_lab, journey):
     journey.manage()
     journey.provide()
     journey.deploy("first")
+    journey.reboot_as_tenant("first")
     journey.undeploy()
 
 

@@ -17,6 +17,17 @@ DEVICES = {
 }
 
 
+def set_boot_order(domain, names):
+    """Have a domain's firmware try the devices of these names, in order; names may be missing."""
+    devices = domain.find("devices")
+    for parent in (domain.find("os"), *devices):
+        for each in parent.findall("boot"):
+            parent.remove(each)
+    found = [device for name in names for device in devices.findall(DEVICES[name])]
+    for number, device in enumerate(found, 1):
+        ET.SubElement(device, "boot", order=str(number))
+
+
 def main(uri, domain, order, *arguments):  # noqa: C901 - one closure per command
     def virsh(*command, **about):
         return subprocess.run(
@@ -35,14 +46,8 @@ def main(uri, domain, order, *arguments):  # noqa: C901 - one closure per comman
 
     def boot(value):
         tree = read()
-        devices = tree.find("devices")
-        for parent in (tree.find("os"), *devices):
-            for each in parent.findall("boot"):
-                parent.remove(each)
-        wanted = devices.findall(DEVICES.get(value, DEVICES["default"]))
-        disks = [each for each in devices.findall(DEVICES["default"]) if each not in wanted]
-        for number, device in enumerate(wanted + disks, 1):
-            ET.SubElement(device, "boot", order=str(number))
+        wanted = [value] if value in DEVICES else []
+        set_boot_order(tree, dict.fromkeys([*wanted, "default"]))
         virsh("define", "/dev/stdin", input=ET.tostring(tree))
 
     def first():

@@ -20,11 +20,13 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import bcrypt
 import requests
 
 from tests.lab import cache, packages
+from tests.lab.chassis import set_boot_order
 from tests.lab.processes import Processes, unprivileged
 from tests.lab.ramdisk import run
 from tests.support.fleet import ROOT, until
@@ -282,6 +284,22 @@ class Hypervisor:
     def power(self, machine):
         """Whether a machine is on, by libvirt."""
         return (self._virsh("domstate", machine.name) or "").strip() == "running"
+
+    def restart(self, machine, *devices):
+        """Switch a machine off and on; its firmware tries these devices, in order, from now on."""
+        self._virsh("destroy", machine.name)
+        domain = ET.fromstring(
+            self._virsh("dumpxml", "--inactive", "--security-info", machine.name)
+        )
+        set_boot_order(domain, devices)
+        path = self.folder / f"settings/{machine.name}.xml"
+        path.write_bytes(ET.tostring(domain))
+        run("virsh", "-q", "-c", self.uri, "define", str(path))
+        run("virsh", "-q", "-c", self.uri, "start", machine.name)
+
+    def reset(self, machine):
+        """Press a machine's reset button."""
+        run("virsh", "-q", "-c", self.uri, "reset", machine.name)
 
     def close(self):
         """Switch off the machines, end all processes, and remove the folder."""

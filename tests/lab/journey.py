@@ -21,6 +21,8 @@ from tests.support.fleet import until
 #: Seconds for the slowest phase.
 PATIENCE = 600
 PASSWORD = "open-sesame"
+#: Devices that firmware tries before the disk when the tenant reboots.
+BEFORE_THE_DISK = ("cdrom", "pxe")
 #: Offsets of the data that cleaning must remove from the disk, in MiB.
 SOILED = (1, 200, 450)
 
@@ -130,13 +132,30 @@ class Journey:
             self.ask(verb, "--config-drive", folder)
         self.tenant(system, mark, f'"uuid": "{name}"')
 
-    def tenant(self, system, mark, *more):
+    def tenant(self, system, mark, *more, phase="tenant up"):
         """Wait for the tenant's system; it must print these words."""
-        with self.phase("tenant up"):
+        with self.phase(phase):
             until(lambda: "TENANT ready" in self.machine.output(mark), "the tenant's system", 300)
         output = self.machine.output(mark)
         for words in (f"TENANT system={system} firmware={self.machine.firmware}", *more):
             assert words in output, f"{words!r} is not on the console:\n{output[-3000:]}"
+
+    def reboot_as_tenant(self, system):
+        """
+        Reboot the machine past the service, with CD and network before the disk.
+
+        The tenant's system must start, and nothing of the service's before it: first after a power
+        cycle, then after a reset.
+        """
+        hypervisor, machine = self.hypervisor, self.machine
+        for kind, reboot in (
+            ("power cycle", lambda: hypervisor.restart(machine, *BEFORE_THE_DISK, "default")),
+            ("reset", lambda: hypervisor.reset(machine)),
+        ):
+            mark = machine.mark()
+            reboot()
+            self.tenant(system, mark, phase=f"tenant's {kind}")
+            assert "RAMDISK" not in machine.output(mark), f"{self.node} booted the agent"
 
     def rebuild(self, system):
         self.deploy(system, "rebuild")

@@ -1,5 +1,6 @@
 """The boot file server under attack: clients that read slowly, or send no request."""
 
+import http.client
 import os
 import socket
 import ssl
@@ -167,6 +168,19 @@ def test_files_are_served_as_they_are_with_ranges_and_nothing_else(root):
             assert b"404" in raw.recv(64)
         assert 405 == requests.put(f"http://127.0.0.1:{port}/boot.ipxe", timeout=10).status_code
         assert "#!ipxe\n" == (root / "boot.ipxe").read_text()
+
+
+def test_a_connection_serves_several_files(root):
+    with serving(root) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        with closing(connection):
+            connection.connect()
+            connection.auto_open = 0  # do not connect again
+            for method in ("GET", "HEAD", "GET"):
+                connection.request(method, "/boot.ipxe")
+                answer = connection.getresponse()
+                assert 200 == answer.status
+                assert ("" if method == "HEAD" else "#!ipxe\n") == answer.read().decode()
 
 
 def test_files_are_served_over_https_if_a_setting_says_so(root, pair):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 from werkzeug.security import safe_join
 
 from app import certificate, log
@@ -114,17 +115,7 @@ class FileServer(web.Server):
         if found is None:
             return web.Response(status=404)
         path, size = found
-        response = web.FileResponse(path, headers={"Content-Type": BINARY})
-        try:
-            async with asyncio.timeout(RESPONSE_TIMEOUT + size / self._rate):
-                await response.prepare(request)
-                await response.write_eof()
-        except TimeoutError:
-            seldom.warning("files.too_slow", path=request.path, address=request.remote)
-            if request.transport is not None:
-                _reset(request.transport)
-            return web.Response(status=408)  # not sent
-        return response
+        return _TimedFile(path, RESPONSE_TIMEOUT + size / self._rate)
 
     def _find(self, path: str) -> tuple[Path, int] | None:
         """Return a file and its size; None if there is no such file below the folder."""
@@ -132,6 +123,25 @@ class FileServer(web.Server):
         if joined is None or "\0" in joined or not Path(joined).is_file():
             return None
         return Path(joined), Path(joined).stat().st_size
+
+
+class _TimedFile(web.FileResponse):
+    """A file, sent within so many seconds; else the connection is reset."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__(path, headers={"Content-Type": BINARY})
+        self._seconds = seconds
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the file. aiohttp calls this once for each request."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await super().prepare(request)
+        except TimeoutError:
+            seldom.warning("files.too_slow", path=request.path, address=request.remote)
+            if request.transport is not None:
+                _reset(request.transport)
+            raise ConnectionResetError from None
 
 
 def _reset(transport: asyncio.Transport) -> None:

@@ -5,7 +5,7 @@ The agent erases every disk that it can open. So it is started only in a process
 not root, without capabilities or a way to gain any, and with access to every disk of this host
 refused by the kernel. Its only hardware manager is ours, which knows one disk: a file.
 
-    MACHINE=folder PATH=folder/bin python confined.py --config-file agent.conf
+    PATH=folder/bin python folder/confined.py --config-file agent.conf
 """
 
 import ctypes
@@ -88,7 +88,7 @@ def main():
     )
     qemu_img.convert_image = convert_to_file
     disk_utils.is_block_device = os.path.exists
-    rescue.PASSWORD_FILE = str(Path(os.environ["MACHINE"], "rescue-password"))
+    rescue.PASSWORD_FILE = str(Path(__file__).resolve().with_name("rescue-password"))
     agent.run()
 
 

@@ -1,26 +1,44 @@
 """
-Hardware manager of a machine whose only disk is a file.
+Hardware manager of a machine whose disks are files.
 
 It derives from the agent's abstract manager, not from the generic one: the agent can do only the
-operations that are defined here.
+operations that are defined here. Disks and RAID volumes are found and made by the generic manager's
+code; the programs that it starts are stand-ins.
 """
 
-import json
 import os
 import time
-from pathlib import Path
 
+import devices
+from devices import FOLDER
 from ironic_python_agent import errors, hardware, tls_utils
 from ironic_python_agent.extensions import base
 
-FOLDER = Path(os.environ["MACHINE"])
-DISK = FOLDER / "disk"
-ROOT_VOLUME = FOLDER / "md0"  # the RAID device that the system is deployed to, while there is one
+DISKS = [devices.DEV / name for name in devices.DISKS]
 MEBIBYTE = 1 << 20
+Generic = hardware.GenericHardwareManager
 
 
 class FileMachine(hardware.HardwareManager):
     HARDWARE_MANAGER_NAME = "file_machine"
+
+    filter_device = Generic.filter_device
+    list_block_devices = Generic.list_block_devices
+    list_block_devices_check_skip_list = Generic.list_block_devices_check_skip_list
+    get_skip_list_from_node_for_disks = Generic.get_skip_list_from_node_for_disks
+    get_skip_list_from_node_for_raids = Generic.get_skip_list_from_node_for_raids
+    validate_configuration = Generic.validate_configuration
+    create_configuration = Generic.create_configuration
+    delete_configuration = Generic.delete_configuration
+    apply_configuration = Generic.apply_configuration
+    _do_create_configuration = Generic._do_create_configuration
+    _delete_config_pass = Generic._delete_config_pass
+
+    def __init__(self):
+        self._raid_root_device_mapping = {}
+
+    def initialize(self):
+        hardware._md_scan_and_assemble()
 
     @property
     def HARDWARE_MANAGER_VERSION(self):
@@ -71,18 +89,9 @@ class FileMachine(hardware.HardwareManager):
     def collect_system_logs(self, io_dict, file_list):
         file_list.append(str(FOLDER / "agent.log"))
 
-    def list_block_devices(self, include_partitions=False):
-        return [
-            hardware.BlockDevice(
-                str(DISK), "File", DISK.stat().st_size, rotational=False, serial="1"
-            )
-        ]
-
-    def list_block_devices_check_skip_list(self, node, include_partitions=False):
-        return self.list_block_devices()
-
     def get_os_install_device(self, permit_refresh=False):
-        return str(ROOT_VOLUME if ROOT_VOLUME.exists() else DISK)
+        """Return the file of the device that the agent chooses."""
+        return f"{FOLDER}{Generic.get_os_install_device(self, permit_refresh)}"
 
     def wait_for_disks(self):
         """No wait: the disk is always there."""
@@ -123,16 +132,18 @@ class FileMachine(hardware.HardwareManager):
         return [step("burn_in", 0, abortable=True, seconds="How long")]
 
     def erase_devices(self, node, ports):
-        size = DISK.stat().st_size
-        os.truncate(DISK, 0)
-        os.truncate(DISK, size)
-        return {DISK.name: "erased"}
+        for disk in DISKS:
+            size = disk.stat().st_size
+            os.truncate(disk, 0)
+            os.truncate(disk, size)
+        return {disk.name: "erased" for disk in DISKS}
 
     def erase_devices_metadata(self, node, ports):
-        with DISK.open("r+b") as disk:
-            disk.write(bytes(MEBIBYTE))
-            disk.seek(-MEBIBYTE, os.SEEK_END)
-            disk.write(bytes(MEBIBYTE))
+        for path in DISKS:
+            with path.open("r+b") as disk:
+                disk.write(bytes(MEBIBYTE))
+                disk.seek(-MEBIBYTE, os.SEEK_END)
+                disk.write(bytes(MEBIBYTE))
 
     def write_image(self, node, ports, image_info, configdrive=None):
         standby = base.get_extension("standby")
@@ -140,7 +151,7 @@ class FileMachine(hardware.HardwareManager):
 
     def sign_disk(self, node, ports):
         """The custom deploy step: write the instance's name to the disk."""
-        with DISK.open("r+b") as disk:
+        with DISKS[0].open("r+b") as disk:
             disk.seek(512)
             disk.write(node["uuid"].encode())
         return "signed"
@@ -148,23 +159,6 @@ class FileMachine(hardware.HardwareManager):
     def burn_in(self, node, ports, seconds=0.0):
         time.sleep(float(seconds))
         return f"burnt for {seconds} s"
-
-    def delete_configuration(self, node, ports):
-        (FOLDER / "raid").unlink(missing_ok=True)
-        ROOT_VOLUME.unlink(missing_ok=True)
-
-    def create_configuration(self, node, ports):
-        return self.apply_configuration(node, ports, node.get("target_raid_config") or {})
-
-    def apply_configuration(self, node, ports, raid_config, delete_existing=True):
-        if not raid_config.get("logical_disks"):
-            raise errors.SoftwareRAIDError("no logical disks are requested")
-        if delete_existing:
-            self.delete_configuration(node, ports)
-        (FOLDER / "raid").write_text(json.dumps(raid_config))
-        if any(disk.get("is_root_volume") for disk in raid_config["logical_disks"]):
-            ROOT_VOLUME.symlink_to(DISK)
-        return raid_config
 
 
 def step(name, priority, interface="deploy", abortable=False, **arguments):

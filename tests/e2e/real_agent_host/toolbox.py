@@ -1,162 +1,176 @@
 """
-Stand-ins of all programs that the agent may start; they work on a disk that is a file.
+Stand-ins of all programs that the agent may start; they work on disks that are files.
 
 Called by the program's name. A path outside of the machine's folder is refused.
 """
 
 import json
 import os
+import re
 import struct
 import sys
 import urllib.request
 from pathlib import Path
 
-FOLDER = Path(os.environ["MACHINE"]).resolve()
-DISK = FOLDER / "disk"
-SECTOR = 512
-MEBIBYTE = 1 << 20
-TABLE, ENTRY = 446, struct.Struct("<B3xB3xII")
+import devices
+import mdadm
+from devices import FOLDER, MEBIBYTE, SECTOR
+
+UNITS = {"s": SECTOR, "MiB": MEBIBYTE, "GiB": 1 << 30, "MB": 1_000_000}
+#: Disks with a boot loader, one a line.
+BOOT_LOADERS = FOLDER / "boot-loaders"
 
 
-def partitions():
-    """Return number -> (first sector, sectors) of the disk's MBR; None without one."""
-    with DISK.open("rb") as disk:
-        head = disk.read(SECTOR)
-    if head[510:512] != b"\x55\xaa":
-        return None
-    entries = [ENTRY.unpack_from(head, TABLE + ENTRY.size * at) for at in range(4)]
-    return {
-        number: (first, length)
-        for number, (_, kind, first, length) in enumerate(entries, 1)
-        if kind
-    }
+def device(path):
+    """Return the name of a device of the machine."""
+    name = devices.named(path)
+    if name is None:
+        sys.exit(f"{path} is no device of this machine")
+    return name
 
 
-def place(path):
-    """Return (file, first byte) of a disk, of its partition, or of another file of the machine."""
-    if path == "/dev/zero":
-        return Path(path), 0
+def own(path):
+    """Return the path of a file of the machine."""
     path = Path(path).resolve()
     if FOLDER not in path.parents:
         sys.exit(f"{path} is outside of this machine")
-    number = path.name.removeprefix(DISK.name)
-    if path.parent == FOLDER and number.isdigit():
-        return DISK, partitions()[int(number)][0] * SECTOR
-    return path, 0
+    return path
 
 
 def parted(*arguments):
-    if "mklabel" in arguments:
-        return make_table(arguments[arguments.index("mklabel") :])
-    if "mkpart" in arguments:
-        return add_partition(*arguments[-2:])
-    found = partitions()
+    name = device(next(each for each in arguments if each.startswith("/")))
+    words, unit = list(arguments), "MB"
+    while words:
+        word = words.pop(0)
+        if word == "unit":
+            unit = words.pop(0)
+        elif word == "mklabel":
+            label = words.pop(0)
+            assert label == "msdos", label
+            devices.make_table(name)
+        elif word == "mkpart":
+            assert words.pop(0) == "primary"
+            file_system = None if re.match(r"-?\d", words[0]) else words.pop(0)
+            start, end = (byte(name, words.pop(0), unit) // SECTOR for _ in range(2))
+            devices.add_partition(
+                name, 0x0C if file_system == "fat32" else 0x83, start, end - start
+            )
+        elif word == "print":
+            print_table(name, machine_readable="-m" in arguments)
+
+
+def byte(name, position, unit):
+    """Return the first byte of a position in parted's words; a negative one is before the end."""
+    number, given = re.fullmatch(r"(-?\d+)(\D*)", position).groups()
+    distance = int(number) * UNITS[given or unit]
+    return devices.size(name) + distance if position.startswith("-") else distance
+
+
+def print_table(name, machine_readable):
+    found = devices.partitions(name)
     if found is None:
-        sys.exit(f"Error: {DISK}: unrecognised disk label")
-    size = DISK.stat().st_size
-    if "-m" not in arguments:
-        print(f"Disk {DISK}: {size}B\nPartition Table: msdos")
-        return None
-    print(f"BYT;\n{DISK}:{size / MEBIBYTE:.2f}MiB:file:512:512:msdos:File:;")
+        sys.exit(f"Error: /dev/{name}: unrecognised disk label")
+    size = devices.size(name)
+    if not machine_readable:
+        print(f"Disk /dev/{name}: {size}B\nPartition Table: msdos")
+        return
+    print(f"BYT;\n/dev/{name}:{size / MEBIBYTE:.2f}MiB:file:512:512:msdos:File:;")
     for number, (first, length) in found.items():
         ends = [each * SECTOR / MEBIBYTE for each in (first, first + length, length)]
         print(f"{number}:" + ":".join(f"{end:.2f}MiB" for end in ends) + ":::;")
-    return None
-
-
-def make_table(words):
-    """`mklabel msdos`, then `mkpart primary FILESYSTEM START END` in MiB for each partition."""
-    assert words[1] == "msdos", words
-    with DISK.open("r+b") as disk:
-        disk.write(bytes(TABLE) + bytes(4 * ENTRY.size) + b"\x55\xaa")
-    starts = (at for at, word in enumerate(words) if word == "mkpart")
-    for number, at in enumerate(starts, 1):
-        first, last = (int(word) * MEBIBYTE // SECTOR for word in words[at + 3 : at + 5])
-        enter(number, 0x83, first, last - first)
-
-
-def enter(number, kind, first, length):
-    """Enter a partition into the table, and create its device, as the kernel does."""
-    with DISK.open("r+b") as disk:
-        disk.seek(TABLE + ENTRY.size * (number - 1))
-        disk.write(ENTRY.pack(0, kind, first, length))
-    empty(Path(f"{DISK}{number}"), length * SECTOR)
-
-
-def empty(device, size):
-    device.write_bytes(b"")
-    os.truncate(device, size)
-
-
-def add_partition(start, end):
-    """Create a partition from so many MiB before the end of the disk (`-64MiB`) to there (`-0`)."""
-    assert end == "-0", end
-    length = -int(start.removesuffix("MiB")) * MEBIBYTE // SECTOR
-    number = max(partitions(), default=0) + 1
-    enter(number, 0x0C, DISK.stat().st_size // SECTOR - length, length)
-
-
-def write_back():
-    """Copy the content of the partitions' devices to the disk, as the kernel does."""
-    for number, (first, length) in (partitions() or {}).items():
-        device = Path(f"{DISK}{number}")
-        if not device.exists() or not device.stat().st_blocks:
-            continue
-        with device.open("rb") as source, DISK.open("r+b") as disk:
-            while content := next_written(source):
-                disk.seek(first * SECTOR + source.tell() - len(content))
-                disk.write(content)
-        empty(device, length * SECTOR)
-
-
-def next_written(source):
-    """Return the next piece of a file that is no hole; empty at its end."""
-    try:
-        start = os.lseek(source.fileno(), source.tell(), os.SEEK_DATA)
-    except OSError:
-        return b""
-    end = os.lseek(source.fileno(), start, os.SEEK_HOLE)
-    source.seek(start)
-    return source.read(end - start)
 
 
 def partprobe(*arguments):
     if "-s" in arguments:
-        print(f"{DISK}: msdos partitions {' '.join(map(str, partitions()))}")
+        found = devices.partitions(device(arguments[-1]))
+        print(f"{arguments[-1]}: msdos partitions {' '.join(map(str, found))}")
+
+
+def sgdisk(option, path):
+    if option == "-F":
+        print(2048)
+    elif option == "-Z":
+        devices.write(device(path), 0, bytes(SECTOR))
+
+
+def wipefs(*arguments):
+    devices.forget_signatures(device(arguments[-1]))
 
 
 def hexdump(*arguments):
-    path, _ = place(arguments[-1])
-    with path.open("rb") as file:
-        file.seek(int(arguments[arguments.index("-s") + 1]))
-        (found,) = struct.unpack("<I", file.read(4))
-        print(f"0x{found:08x}", end="")
+    offset = int(arguments[arguments.index("-s") + 1])
+    (found,) = struct.unpack("<I", devices.read(device(arguments[-1]), offset, 4))
+    print(f"0x{found:08x}", end="")
 
 
 def dd(*arguments):
     options = dict(argument.split("=", 1) for argument in arguments)
     block = {"1M": MEBIBYTE}.get(options.get("bs")) or int(options.get("bs", SECTOR))
-    source, start = place(options["if"])
-    target, offset = place(options["of"])
-    with source.open("rb") as read, target.open("r+b") as write:
-        read.seek(start)
-        write.seek(offset + int(options.get("seek", 0)) * block)
-        write.write(read.read(int(options["count"]) * block) if "count" in options else read.read())
+    length = int(options["count"]) * block if "count" in options else None
+    zeros = options["if"] == "/dev/zero"
+    content = bytes(length) if zeros else own(options["if"]).read_bytes()[:length]
+    devices.write(device(options["of"]), int(options.get("seek", 0)) * block, content)
 
 
-def blockdev(question, device):
-    path, _ = place(device)
-    print({"--getsize64": path.stat().st_size, "--getss": SECTOR}[question])
+def blockdev(question, path):
+    print({"--getsize64": devices.size(device(path)), "--getss": SECTOR}[question])
 
 
 def lsblk(*arguments):
-    if "UUID,PARTUUID" in arguments:
+    """List devices with the columns after `-o`; without them, the agent seeks labels: none."""
+    options = [each for each in arguments if each.startswith("-")]
+    columns = next((each.rpartition("o")[2] for each in options if "KNAME" in each), "").split(",")
+    rows = [
+        {column: block_device(name).get(column) for column in columns} for name in chosen(arguments)
+    ]
+    if "--json" in options:
+        print(json.dumps({"blockdevices": [{k.lower(): v for k, v in r.items()} for r in rows]}))
+    elif "-PbioKNAME,UUID,PARTUUID,TYPE,LABEL" in options:
+        for row in rows:
+            print(" ".join(f'{column}="{value or ""}"' for column, value in row.items()))
+    elif "UUID,PARTUUID" in arguments:
         print('UUID="" PARTUUID=""')
+
+
+def chosen(arguments):
+    """Return the device of these arguments with its partitions; without one, all."""
+    path = next((each for each in arguments if each.startswith("/")), None)
+    return devices.listed() if path is None else [device(path), *devices.parts(device(path))]
+
+
+def block_device(name):
+    """Return the columns of a device in lsblk."""
+    whole = devices.parent(name)
+    volume = name.startswith("md")
+    columns = {
+        "KNAME": name, "SIZE": devices.size(name), "ROTA": 0, "LOG-SEC": SECTOR, "PHY-SEC": SECTOR,
+        "TYPE": ("md" if volume else "part") if whole else ("raid1" if volume else "disk"),
+    }  # fmt: skip
+    if whole:
+        (identity,) = struct.unpack("<I", devices.read(whole[0], devices.IDENTITY, 4))
+        columns["PARTUUID"] = f"{identity:08x}-{whole[1]:02x}"
+    elif not volume:
+        columns |= {"MODEL": "File", "SERIAL": str(devices.DISKS.index(name) + 1)}
+    return columns
+
+
+def chroot(_root, _shell, _option, command):
+    """Run a command of the instance; only `grub-install` does anything."""
+    program, *arguments = command.split()
+    if program == "grub-install":
+        with BOOT_LOADERS.open("a") as file:
+            file.write(f"{device(arguments[-1])}\n")
+    elif program == "which":
+        sys.exit(1)
+
+
+def mkdir(_option, path):
+    own(path).mkdir(parents=True, exist_ok=True)
 
 
 def test(operator, path):
     assert operator == "-e", operator
-    sys.exit(not Path(path).exists())
+    sys.exit(devices.named(path) is None)
 
 
 def switch(reset_type):
@@ -178,19 +192,23 @@ def nothing(*_):
 
 
 PROGRAMS = {
+    "blockdev": blockdev,
+    "chroot": chroot,
+    "dd": dd,
+    "hexdump": hexdump,
+    "lsblk": lsblk,
+    "mdadm": mdadm.main,
+    "mkdir": mkdir,
     "parted": parted,
     "partprobe": partprobe,
-    "hexdump": hexdump,
-    "dd": dd,
-    "blockdev": blockdev,
-    "lsblk": lsblk,
-    "test": test,
     "poweroff": lambda *_: switch("ForceOff"),
-    "reboot": lambda *_: switch("ForceRestart"),
     "qemu-img": qemu_img,
+    "reboot": lambda *_: switch("ForceRestart"),
+    "sgdisk": sgdisk,
+    "test": test,
+    "wipefs": wipefs,
     **dict.fromkeys(
-        ("fuser", "hwclock", "ip", "journalctl", "mkswap", "modprobe", "mount", "partx", "sgdisk", "sync", "udevadm",
-         "umount", "wipefs"),
+        ("fuser", "hwclock", "ip", "journalctl", "mkswap", "modprobe", "mount", "partx", "sync", "udevadm", "umount"),
         nothing,
     ),
 }  # fmt: skip
@@ -198,7 +216,8 @@ PROGRAMS = {
 if __name__ == "__main__" and sys.argv[1:] == ["--list"]:
     print(*PROGRAMS)
 elif __name__ == "__main__":
-    # a truncated file would be shorter, a disk never is
-    os.truncate(DISK, int(os.environ["MACHINE_DISK_SIZE"]))
-    write_back()
-    PROGRAMS[Path(sys.argv[0]).name](*sys.argv[1:])
+    devices.settle()
+    try:
+        PROGRAMS[Path(sys.argv[0]).name](*sys.argv[1:])
+    finally:
+        devices.settle()

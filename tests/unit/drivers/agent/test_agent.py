@@ -471,6 +471,31 @@ def test_bios_whole_disk_images_need_no_bootloader(agent):
     assert [] == agent.received
 
 
+@pytest.mark.parametrize("configuration", ["raid_config", "target_raid_config"])
+@pytest.mark.parametrize(
+    ("controller", "stated", "root"),
+    [
+        ("software", {}, "11-aa"),
+        ("software", {"image_rootfs_uuid": "33-cc"}, "33-cc"),
+        ("perc", {}, None),
+    ],
+)
+def test_bios_whole_disk_images_on_software_raid_need_a_bootloader(
+    agent, configuration, controller, stated, root
+):
+    agent.answers["standby.get_partition_uuids"] = {"root uuid": "11-aa"}
+    info = {**IMAGE, **stated, "capabilities": '{"boot_mode": "bios"}'}
+    disks = [{"controller": controller, "raid_level": "1", "size_gb": 100}]
+    node = target(
+        interfaces=DIRECT, agent=agent.seen(), instance_info=info,
+        record={"uuid": "u", configuration: {"logical_disks": disks}},
+    )  # fmt: skip
+    outcome = node.driver.deploy.prepare_instance_boot(node)
+    assert isinstance(outcome, Wait if root else Done)
+    orders = [params for name, params in agent.received if name == "image.install_bootloader"]
+    assert ([root] if root else []) == [params["root_uuid"] for params in orders]
+
+
 def test_a_config_drive_is_passed_on_or_built():
     assert configdrive.encoded(None) is None
     assert "http://drive" == configdrive.encoded("http://drive")

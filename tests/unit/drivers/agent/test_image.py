@@ -59,6 +59,7 @@ def node(images, path="/disk.raw", changed=None, properties=None, **info):
         ({"image_os_hash_algo": "sha512", "image_os_hash_value": SHA256}, "128 hexadecimal"),
         ({"image_type": "partition"}, "root_gb"),
         ({"image_type": "tarball"}, "neither whole-disk nor partition"),
+        ({"image_rootfs_uuid": 7}, "instance_info/image_rootfs_uuid: 7 is not a string"),
         ({"swap_mb": "much"}, "swap_mb"),
         ({"image_server_auth_strategy": "http_basic"}, "image_server_user is required"),
     ],
