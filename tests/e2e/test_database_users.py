@@ -1,6 +1,7 @@
 """Each role alone on PostgreSQL, as its own user with the rights of `ingot db grants`."""
 
 import subprocess
+from contextlib import contextmanager
 
 import pytest
 
@@ -30,8 +31,8 @@ def broker(tmp_path):
         yield f"redis://127.0.0.1:{port}/0"
 
 
-@pytest.fixture
-def site(tmp_path, broker, url, users):
+@contextmanager
+def site_on(tmp_path, broker, url):
     """The roles, each as its own user; the tables belong to another one."""
     made = Site(
         tmp_path, lambda _role: broker, lambda role: url if role == "owner" else url_of(role, url)
@@ -52,7 +53,13 @@ def site(tmp_path, broker, url, users):
         made.kill()
 
 
-def test_roles_need_no_more_rights_than_their_users_have(site):
+def test_roles_need_no_more_rights_than_their_users_have(tmp_path, broker, url, users):
+    with site_on(tmp_path, broker, url) as site:
+        check(site)
+
+
+def check(site):
+    """Cause statements of all kinds in all roles."""
     rule = {"actions": [{"op": "set-attribute", "args": {"path": "/extra/seen", "value": "yes"}}]}
     site.request("POST", "inspection_rules", **rule)
     hook = {"name": "w", "url": "http://127.0.0.1:9/", "secret": "0123456789abcdef"}
@@ -69,7 +76,7 @@ def test_roles_need_no_more_rights_than_their_users_have(site):
     site.request("DELETE", f"allocations/{asked}")
     rollout = site.request("POST", "rollouts", target="manage", nodes={}).json()["uuid"]
     until(
-        lambda: site.request("GET", f"rollouts/{rollout}").json()["state"] == "succeeded",
+        lambda: site.request("GET", f"rollouts/{rollout}").json()["state"] == "completed",
         "the end of the rollout",
     )
     site.processes[1].kill()
