@@ -26,6 +26,7 @@ The points, in the order in which a step reaches them:
     admitted     an operation is admitted, its message not yet sent
     beating      beat is about to send the tasks that are due
     posted       the receiver of a webhook has answered, the outcome is not yet recorded
+    sealed       older rows of a table (the kind) are encrypted, the transaction not yet committed
 """
 
 import os
@@ -37,7 +38,7 @@ from contextlib import suppress
 POINTS = (
     "handed_out", "committed", "sent", "received", "leased", "claimed", "acted", "freed",
     "recorded", "followed", "waking", "called", "reconciling", "decided", "admitting", "admitted",
-    "beating", "posted",
+    "beating", "posted", "sealed",
 )  # fmt: skip
 #: (point, kind, action)
 _armed: list[tuple[str, str, str]] = []

@@ -18,6 +18,11 @@ password | once flower_password
 password | once grafana_password
 password | once postgres_password
 echo "postgresql://ingot:$(cat secrets/postgres_password)@postgres:5432/ingot" | once database_url
+for role in api conductor beat; do
+    password | once "postgres_password_$role"
+    secret=$(cat "secrets/postgres_password_$role")
+    echo "postgresql://ingot_$role:$secret@postgres:5432/ingot" | once "database_url_$role"
+done
 
 users=$(cat redis-users.acl)
 for role in api conductor beat flower; do

@@ -156,11 +156,20 @@ def dhcp_config(
 
 @db.command()
 def upgrade(
+    *,
+    grants: Annotated[
+        bool,
+        typer.Option(
+            "--grants", help="Then give the users of the roles their rights, see `grants`"
+        ),
+    ] = False,
     config: Config = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Bring the database to the schema of this release."""
     settings = read(config, database__connection=database)
+    if grants and not settings.database.connection.startswith("postgresql"):
+        raise SettingsError("--grants: only PostgreSQL has users")
     own = not settings.database.connection
     location.make_key(settings)
     settings = location.complete(settings)
@@ -168,7 +177,22 @@ def upgrade(
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
         permissions.prepare(settings)
     supervisor.migrate(settings)
-    _record(settings, "update/database/schema")
+    _record_upgrade(settings, grants)
+
+
+@db.command("grants")
+def show_grants() -> None:
+    """
+    Print the SQL that gives ingot_api, ingot_conductor and ingot_beat exactly their rights.
+
+    For the owner of the tables in PostgreSQL, after each upgrade; `upgrade --grants` executes it.
+    """
+    from app.kit import database_users
+
+    typer.echo("BEGIN;")
+    for statement in database_users.statements():
+        typer.echo(f"{statement};")
+    typer.echo("COMMIT;")
 
 
 @app.command()
@@ -239,15 +263,27 @@ def restored(
     typer.echo(f"{ended} operations ended, {nodes} nodes are in maintenance")
 
 
-def _record(settings: Settings, action: str) -> None:
-    """Record a command that has changed the database, in a transaction of its own."""
-    from app.db import connections, transactions  # here: SQLAlchemy is slow to import
-    from app.kit import audit
+def _record_upgrade(settings: Settings, grants: bool) -> None:
+    """
+    Record the upgrade, and give the users of the roles their rights, in one transaction.
+
+    Raises StartError: there are no such users.
+    """
+    from sqlalchemy import text  # here: SQLAlchemy is slow to import
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app.db import connections, transactions
+    from app.db.diagnosis import reason
+    from app.kit import audit, database_users
 
     engine = connections.connect(settings.database.connection, **settings.database.limits)
     try:
         with transactions.write_connection(engine) as connection:
-            audit.add_command(connection, settings, action)
+            audit.add_command(connection, settings, "update/database/schema")
+            for statement in database_users.statements() if grants else ():
+                connection.execute(text(statement))
+    except SQLAlchemyError as error:
+        raise StartError(f"database: {reason(error)}") from None
     finally:
         engine.dispose()
 

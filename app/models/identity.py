@@ -91,6 +91,6 @@ class ApiToken(Base):
     # limits the roles of the user to this one and those below it; None: no limit
     role: Mapped[str | None] = mapped_column(String(16))
     created_at: Mapped[datetime]
-    expires_at: Mapped[datetime | None]  # None: never
+    expires_at: Mapped[datetime | None] = mapped_column(index=True)  # None: never
     used_at: Mapped[datetime | None]  # latest use, to the minute; None: not used yet
-    revoked_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None] = mapped_column(index=True)

@@ -4,7 +4,7 @@ import base64
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from app.db.clock import after
@@ -244,6 +244,31 @@ def test_tokens_that_ended_long_ago_are_deleted(local, api, users):
         left = set(session.scalars(select(ApiToken.uuid)))
     assert {each[0] for each in (fresh, kept, unlimited)} == left
     assert 200 == with_token(local, unlimited[1]).status_code
+
+
+@on_both
+def test_ended_tokens_are_found_by_indexes(local, api, users):
+    users.user("ann", ("reader", None))
+    users.token("ann")
+    statements = []
+
+    def note(_connection, _cursor, statement, parameters, *_rest):
+        statements.append((statement, parameters))
+
+    event.listen(api.runtime.engine, "before_cursor_execute", note)
+    try:
+        prune_tokens(api.runtime)
+    finally:
+        event.remove(api.runtime.engine, "before_cursor_execute", note)
+    (sought,) = [each for each in statements if "api_tokens" in each[0]]
+    with api.runtime.engine.connect() as connection:
+        on_postgresql = connection.dialect.name == "postgresql"
+        if on_postgresql:  # a small table is read whole otherwise
+            connection.execute(text("SET enable_seqscan = off"))
+        explain = "EXPLAIN" if on_postgresql else "EXPLAIN QUERY PLAN"
+        plan = str(connection.exec_driver_sql(f"{explain} {sought[0]}", sought[1]).all())
+    for index in ("ix_api_tokens_expires_at", "ix_api_tokens_revoked_at"):
+        assert index in plan, plan
 
 
 def uses(api):

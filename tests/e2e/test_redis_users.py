@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,17 +16,13 @@ from kombu import pools
 
 from app.broker import queue, redis_broker
 from app.config.settings import load
-from tests.support import programs, tls
+from tests.e2e.roles_alone import LIFE, ROLES, Site
 from tests.support import redis as own_redis
-from tests.support.fleet import PATIENCE, QUICK, ROOT, until
+from tests.support import tls
+from tests.support.fleet import ROOT, until
 from tests.support.ports import free_port
 
 USERS = ROOT / "compose" / "redis-users.acl"
-ROLES = ("api", "conductor", "beat")
-LIFE = {
-    "manage": "manageable", "inspect": "manageable", "provide": "available",
-    "active": "active", "deleted": "available",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -53,68 +48,9 @@ def url(tmp_path, port, role, authority="redis"):
     return f"rediss://{role}:{role}@127.0.0.1:{port}/0?ssl_ca_certs={tmp_path}/{authority}.crt"
 
 
-class Site:
-    """Roles as separate processes; all requests of the test go to the API."""
-
-    def __init__(self, tmp_path, port):
-        self.base = f"http://127.0.0.1:{free_port()}"
-        self.http = requests.Session()
-        self.http.trust_env = False
-        self.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
-        (tmp_path / "data").mkdir()
-        self.environ = {
-            **os.environ, **QUICK, "INGOT_DATABASE_CONNECTION": f"sqlite:///{tmp_path}/ingot.db",
-            "INGOT_API_PORT": self.base.rpartition(":")[2], "INGOT_DATA_DIR": str(tmp_path / "data"),
-            "INGOT_DEPLOY_HTTP_URL": self.base, "INGOT_BROKER_CONNECT_TIMEOUT": "30",
-        }  # fmt: skip
-        self.url = lambda role: url(tmp_path, port, role)
-        self.folder, self.processes = tmp_path, []
-
-    def run(self, *words, **environ):
-        with (self.folder / f"{words[0]}.log").open("w") as log:
-            return programs.start(
-                "workers.cli:main", argv=words, environ=self.environ | environ,
-                stderr=log, stdout=log,
-            )  # fmt: skip
-
-    def start(self):
-        assert 0 == self.run("db", "upgrade").wait(PATIENCE)
-        self.processes = [self.run(role, INGOT_BROKER_URL=self.url(role)) for role in ROLES]
-        until(self.conductors, "a conductor")
-
-    def conductors(self):
-        try:
-            return self.request("GET", "conductors").json()["conductors"]
-        except requests.ConnectionError:
-            return None
-
-    def request(self, method, path, **body):
-        answer = self.http.request(method, f"{self.base}/v1/{path}", json=body or None, timeout=60)
-        assert answer.ok, answer.text
-        return answer
-
-    def provision(self, node, verb, state):
-        self.request("PUT", f"nodes/{node}/states/provision", target=verb)
-
-        def arrived():
-            shown = self.request("GET", f"nodes/{node}").json()
-            return shown["provision_state"] == state and not shown["reservation"]
-
-        until(arrived, f"{state}; {self.text()[-3000:]}")
-
-    def text(self):
-        return "".join((self.folder / f"{role}.log").read_text() for role in ROLES)
-
-    def stop(self):
-        for each in self.processes:
-            each.send_signal(signal.SIGTERM)
-        for each in self.processes:
-            each.wait(PATIENCE)
-
-
 @contextmanager
 def site_on(tmp_path, port, **settings):
-    site = Site(tmp_path, port)
+    site = Site(tmp_path, lambda role: url(tmp_path, port, role))
     site.environ |= settings
     try:
         site.start()
@@ -123,9 +59,7 @@ def site_on(tmp_path, port, **settings):
         print("refused:", refused(tmp_path, port), site.text()[-3000:])
         raise
     finally:
-        for each in site.processes:
-            each.kill()
-            each.wait()
+        site.kill()
 
 
 def admin(tmp_path, port):
@@ -157,9 +91,7 @@ def test_roles_need_no_more_than_their_users_may(tmp_path, port):
         lost = site.processes[1]
         lost.kill()  # the beat records it
         until(lambda: "conductor.lost" in site.text(), "the record of the loss")
-        site.processes[1] = site.run(
-            "conductor", "--name", "other", INGOT_BROKER_URL=site.url("conductor")
-        )
+        site.processes[1] = site.run("conductor", "--name", "other")
         site.request("PUT", f"nodes/{node}/states/provision", target="manage")
         until(
             lambda: "manageable" == site.request("GET", f"nodes/{node}").json()["provision_state"]

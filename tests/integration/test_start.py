@@ -166,3 +166,13 @@ def test_an_unknown_group_of_file_servers_stops_the_start(tmp_path):
     settings = {"INGOT_DEPLOY_SERVED_GROUP": "no-such-group", "INGOT_BROKER_URL": ""}
     line = refused(tmp_path, "up", **settings)
     assert line.startswith("[deploy]served_group: no-such-group: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "setting"), [("api", "METRICS_PORT"), ("up", "METRICS_PORT"), ("up", "DEPLOY_HTTP_PORT")]
+)  # fmt: skip
+def test_the_port_of_the_api_for_another_server_stops_the_start(tmp_path, command, setting):
+    broker = {"INGOT_BROKER_URL": ""} if command == "up" else {}
+    port = str(free_port())
+    line = refused(tmp_path, command, INGOT_API_PORT=port, **{f"INGOT_{setting}": port}, **broker)
+    assert f"port {port} of 127.0.0.1: it is [api]port, too" == line

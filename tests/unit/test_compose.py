@@ -14,6 +14,7 @@ import yaml
 
 from app.config.settings import Settings, load
 from app.db import sealing
+from app.kit.database_users import USERS
 from workers import cli
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +54,10 @@ def test_each_role_has_its_service():
 def test_the_command_of_each_service_is_one_of_ours(name):
     command = typer.main.get_command(cli.app)
     words = SERVICES[name]["command"]
-    for word in words:
+    options = [word for word in words if word.startswith("-")]
+    for word in words[: len(words) - len(options)]:
         command = command.commands[word]
+    assert set(options) <= {each for known in command.params for each in known.opts}
     whole = getattr(command, "invoke_without_command", True)
     assert whole, f"{words} is not a whole command"
 
@@ -66,8 +69,9 @@ def test_every_variable_is_a_setting_with_a_valid_value(name, made):
     if name == "files":
         assert "" == settings.broker.url == settings.database.connection
         return
-    password = (made / "postgres_password").read_text()
-    assert f"postgresql://ingot:{password}@postgres:5432/ingot" == settings.database.connection
+    user, of_role = ("ingot", "") if name == "migrate" else (f"ingot_{name}", f"_{name}")
+    password = (made / f"postgres_password{of_role}").read_text()
+    assert f"postgresql://{user}:{password}@postgres:5432/ingot" == settings.database.connection
     assert sealing.masters_of(Path(settings.database.secrets_key_file).read_text())
     if name != "migrate":
         password = (made / f"redis_password_{name}").read_text()
@@ -77,7 +81,11 @@ def test_every_variable_is_a_setting_with_a_valid_value(name, made):
 def test_each_role_has_its_own_credentials_and_no_others(made):
     """A role mounts the secrets that its variables name."""
     for name, service in SERVICES.items():
-        named = set(re.findall(r"/run/secrets/(\w+)", json.dumps(service)))
+        text = json.dumps(service)
+        if name == "postgres":
+            users = (ROOT / "compose/postgres-users.sh").read_text()
+            text += "".join(users.replace("$role", role) for role in USERS)
+        named = set(re.findall(r"/run/secrets/(\w+)", text))
         assert named == set(service.get("secrets", [])), name
         assert named <= set(COMPOSE["secrets"])
     assert "secrets" not in SERVICES["files"]
@@ -88,11 +96,18 @@ def test_each_role_has_its_own_credentials_and_no_others(made):
         if "redis_url" in each
     ]
     assert len(brokers) == len(set(brokers)) == 4
+    databases = [
+        each
+        for name in OURS
+        for each in SERVICES[name].get("secrets", ())
+        if "database_url" in each
+    ]
+    assert len(databases) == len(set(databases)) == 4
     for secret in COMPOSE["secrets"].values():
         assert (made.parent / secret["file"]).is_file()
     assert 0o700 == stat.S_IMODE(made.stat().st_mode)
     passwords = [each.read_text() for each in made.glob("*password*")]
-    assert len(passwords) == len(set(passwords)) == 7
+    assert len(passwords) == len(set(passwords)) == 10
     assert min(map(len, passwords)) >= 32
 
 

@@ -10,7 +10,7 @@ import time
 import orjson
 from sqlalchemy import Connection, Table, Text, cast, func, insert, select, type_coerce, update
 
-from app import log
+from app import killpoints, log
 from app.db.clock import age
 from app.db.sealing import REFRESH, SealedText, has_open_secret, has_sealed, keyring_of
 from app.kit import data_keys
@@ -83,6 +83,7 @@ def _seal_batch(connection: Connection, table: Table) -> tuple[int, bool]:
     connection.execute(
         update(SealedTable).where(SealedTable.name == table.name).values(last=last, done=done)
     )
+    killpoints.reach("sealed", table.name)
     return written, not done
 
 

@@ -181,7 +181,7 @@ def _files_url(settings: Settings, port: int) -> str:
 
 def _free(host: str, port: int, other: int = 0) -> int:
     """
-    Return `port` if it is free; for 0, any free port but `other`.
+    Return `port` if it is free; for 0, any free port but `other`, the API's.
 
     Raises StartError.
     """
@@ -194,7 +194,11 @@ def _free(host: str, port: int, other: int = 0) -> int:
     except OSError as error:
         why = "in use" if error.errno == errno.EADDRINUSE else error.strerror
         raise StartError(f"port {port} of {host}: {why}") from None
-    return found if found != other else _free(host, port, other)
+    if found != other:
+        return found
+    if port:
+        raise StartError(f"port {port} of {host}: it is [api]port, too")
+    return _free(host, port, other)
 
 
 def base_url(settings: Settings) -> str:

@@ -6,6 +6,7 @@ are checked. Nothing is checked for callers who are not `restricted`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -59,12 +60,23 @@ BY_BODY = {
 ON_OWN_NODES = {
     rule: f"{rule}:self_owned_node" for rule in ("baremetal:node:create", "baremetal:node:delete")
 }
-#: Kind of a new resource -> rule for setting any owner, and the error of a caller who fails it.
-ANY_OWNER: Mapping[str, tuple[str, type[Forbidden | Invalid]]] = {
-    "node": ("baremetal:node:create", Invalid),
-    "allocation": ("baremetal:allocation:create_restricted", Forbidden),
-    "runbook": ("baremetal:runbook:update:owner", Invalid),
-    "webhook": ("baremetal:webhook:create_restricted", Invalid),
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOwner:
+    """The rule for creating a resource of any owner."""
+
+    rule: str
+    error: type[Forbidden | Invalid]  # of a project's caller who fails it and names another owner
+    or_none: bool = True  # callers of the system need it for a resource without an owner, too
+
+
+#: Kind of a new resource -> rule for setting any owner.
+ANY_OWNER: Mapping[str, AnyOwner] = {
+    "node": AnyOwner("baremetal:node:create", Invalid),
+    "allocation": AnyOwner("baremetal:allocation:create_restricted", Forbidden),
+    "runbook": AnyOwner("baremetal:runbook:update:owner", Invalid, or_none=False),
+    "webhook": AnyOwner("baremetal:webhook:create_restricted", Invalid),
 }
 #: Fields of a node with a rule of their own for reading.
 REDACTED = ("last_error", "reservation", "driver_info", "driver_internal_info")
@@ -223,16 +235,20 @@ def with_owner(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises Invalid, Forbidden: the fields name another owner.
     """
-    who = caller()
-    rule, error = ANY_OWNER[kind]
-    if not who.restricted or who.system_scope or _policy().allows(rule, who, NOTHING):
+    who, needed = caller(), ANY_OWNER[kind]
+    if not who.restricted or _policy().allows(needed.rule, who, NOTHING):
         return dict(fields)
+    owner, public = fields.get("owner"), fields.get("public")
     if who.project_id is None:
-        raise _forbidden(rule)
-    if fields.get("owner") not in (None, who.project_id):
-        raise error(f"owner: must be your project, which is {who.project_id}")
-    if fields.get("public"):
-        raise error(f"public: a {kind} is made public only by callers who pass {rule}")
+        if needed.or_none or owner is not None or public:
+            raise _forbidden(needed.rule)
+        return dict(fields)
+    if owner not in (None, who.project_id):
+        raise needed.error(f"owner: must be your project, which is {who.project_id}")
+    if public:
+        raise needed.error(
+            f"public: a {kind} is made public only by callers who pass {needed.rule}"
+        )
     return {**fields, "owner": who.project_id}
 
 

@@ -217,6 +217,39 @@ def test_a_project_owns_the_resources_that_it_creates(guarded):
     assert 400 == make("owner-manager", "runbooks", name="CUSTOM_2", owner=OTHER).status_code
     assert 400 == make("owner-manager", "runbooks", name="CUSTOM_3", public=True).status_code
     assert make("system-member", "runbooks", name="CUSTOM_4", public=True).json["public"]
+    assert make("system-service", "runbooks", name="CUSTOM_5").json["owner"] is None
+    for fields in ({"owner": OWNER}, {"public": True}):
+        refused = make("system-service", "runbooks", name="CUSTOM_6", **fields)
+        assert 403 == refused.status_code
+        assert "baremetal:runbook:update:owner" in refused.text
+
+
+#: Path, a body, the rule that lets the caller create such a resource, the rule for any owner.
+NEW = [
+    ("nodes", {"driver": "fake-hardware"}, "node:create:self_owned_node", "node:create"),
+    ("allocations", {"resource_class": "c"}, "allocation:create", "allocation:create_restricted"),
+    ("runbooks", {"name": "CUSTOM_X", "steps": STEPS}, "runbook:create", "runbook:update:owner"),
+    ("webhooks", {"name": "w", "url": "https://receiver.example/", "secret": "0123456789abcdef"},
+     "webhook:create", "webhook:create_restricted"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "body", "create", "any_owner"), NEW)
+def test_system_scope_alone_gives_no_right_to_name_an_owner(
+    guarded, tmp_path, path, body, create, any_owner
+):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f'"baremetal:{create}": "role:reader"\n"baremetal:{any_owner}": "!"\n')
+    ask = guarded.make(oslo_policy={"policy_file": str(policy)})
+
+    refused = ask("system-admin", "POST", f"/v1/{path}", body | {"owner": OTHER})
+
+    assert 403 == refused.status_code
+    assert f"baremetal:{any_owner}" in refused.text
+    if path != "runbooks":  # one without an owner is no more than the caller's own
+        assert 403 == ask("system-admin", "POST", f"/v1/{path}", body).status_code
+    own = ask("owner-reader", "POST", f"/v1/{path}", body)
+    assert (201, OWNER) == (own.status_code, own.json["owner"])
 
 
 def test_an_allocation_with_an_invisible_node_is_refused(guarded):

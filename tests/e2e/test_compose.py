@@ -1,0 +1,221 @@
+"""
+The deployment of compose.yaml without a container engine: its commands, environment, secrets and
+users, as processes on loopback. Only addresses, ports and paths are those of this machine.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import requests
+import yaml
+
+from tests.e2e.roles_alone import LIFE
+from tests.support import postgresql, programs
+from tests.support.fleet import PATIENCE, ROOT, until
+from tests.support.ports import free_port
+from tests.support.prerequisites import not_run
+from tests.support.redis import program_with_tls
+
+SERVICES = yaml.safe_load((ROOT / "compose/compose.yaml").read_text())["services"]
+OURS = ("api", "conductor", "beat", "files")
+EXAMPLE = dict(
+    line.split("=", 1)
+    for line in (ROOT / "compose/.env.example").read_text().splitlines()
+    if line.startswith("INGOT_")
+)
+SECRETS = "/run/secrets"
+
+
+class Deployment:
+    """The services; `places` maps texts of compose.yaml to those of this machine."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        shutil.copytree(
+            ROOT / "compose", folder / "compose", ignore=shutil.ignore_patterns("secrets", ".env")
+        )
+        subprocess.run([folder / "compose/secrets.sh"], check=True, timeout=60)
+        self.secrets = folder / "compose/secrets"
+        self.ports = {name: free_port() for name in ("postgres", "redis", "api", "files")}
+        self.metrics = {name: free_port() for name in OURS}
+        for each in self.secrets.glob("*_url*"):
+            text = each.read_text()
+            for server, known in (("postgres", 5432), ("redis", 6379)):
+                text = text.replace(f"@{server}:{known}/", f"@127.0.0.1:{self.ports[server]}/")
+            each.write_text(text)
+        (folder / "state").mkdir()
+        self.processes = {}
+
+    def here(self, text):
+        """A value of compose.yaml with the paths and addresses of this machine."""
+        text = str(text).replace(SECRETS, str(self.secrets)).replace("0.0.0.0", "127.0.0.1")
+        return text.replace("6385", str(self.ports["api"])).replace(
+            "6386", str(self.ports["files"])
+        )
+
+    def environment(self, name):
+        given = EXAMPLE | SERVICES[name]["environment"]
+        found = {key: self.here(value) for key, value in given.items()}
+        if "INGOT_METRICS_PORT" in found:  # each container has addresses of its own
+            found["INGOT_METRICS_PORT"] = str(self.metrics[name])
+        inherited = {key: value for key, value in os.environ.items() if "INGOT_" not in key}
+        return inherited | found | {"INGOT_DATA_DIR": str(self.folder / "state")}
+
+    def start(self, name):
+        with (self.folder / f"{name}.log").open("w") as log:
+            self.processes[name] = programs.start(
+                "workers.cli:main", argv=SERVICES[name]["command"],
+                environ=self.environment(name), stdout=log, stderr=log,
+            )  # fmt: skip
+        return self.processes[name]
+
+    def is_healthy(self, name):
+        command, *words = SERVICES[name]["healthcheck"]["test"][1:]
+        assert "python" == command
+        return 0 == subprocess.run(
+            [sys.executable, *map(self.here, words)], check=False, timeout=30, stderr=subprocess.DEVNULL
+        ).returncode  # fmt: skip
+
+    def log(self):
+        return "".join(each.read_text() for each in sorted(self.folder.glob("*.log")))
+
+
+@contextmanager
+def redis_of(deployment):
+    command = [deployment.here(word) for word in SERVICES["redis"]["command"][1:]]
+    more = [
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        str(deployment.ports["redis"]),
+        "--dir",
+        str(deployment.folder),
+    ]
+    program = program_with_tls(deployment.folder)
+    with (deployment.folder / "redis.log").open("w") as log:
+        server = subprocess.Popen([program, *command, *more], stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def postgres_of(deployment):
+    """A server with the administrator and the database that the image of PostgreSQL creates."""
+    with tempfile.TemporaryDirectory(prefix="ingot-pg-") as folder:
+        port = str(deployment.ports["postgres"])
+        try:
+            command = postgresql.initialised(folder, listen_addresses="127.0.0.1", port=port)
+        except postgresql.NoServer as error:
+            not_run(str(error))
+        rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        Path(folder, "data", "pg_hba.conf").write_text(rules)
+        with subprocess.Popen(
+            command, stderr=subprocess.DEVNULL, cwd="/", **postgresql.as_account()
+        ) as server:
+            try:
+                admin = (
+                    f"postgresql:///postgres?host={folder}&port={port}&user={postgresql.ACCOUNT}"
+                )
+                until(lambda: connected(admin), "PostgreSQL")
+                with psycopg.connect(admin, autocommit=True) as session:
+                    password = (deployment.secrets / "postgres_password").read_text()
+                    session.execute(f"CREATE ROLE ingot SUPERUSER LOGIN PASSWORD '{password}'")
+                    session.execute("CREATE DATABASE ingot OWNER ingot")
+                yield {"PGHOST": folder, "PGPORT": port}
+            finally:
+                server.terminate()
+
+
+def connected(url):
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def create_users(deployment, server):
+    """Run the script that the image of PostgreSQL runs for an empty volume."""
+    (mounted,) = (each for each in SERVICES["postgres"]["volumes"] if "initdb.d" in each)
+    script = deployment.folder / "compose" / mounted.split(":")[0]
+    script.write_text(deployment.here(script.read_text()))
+    environ = SERVICES["postgres"]["environment"]
+    path = f"{postgresql.find()}:{os.environ['PATH']}"
+    subprocess.run(
+        ["sh", script],
+        check=True,
+        timeout=60,
+        env={**os.environ, **environ, **server, "PATH": path},
+    )
+
+
+@contextmanager
+def deployed(tmp_path):
+    made = Deployment(tmp_path)
+    with redis_of(made), postgres_of(made) as server:
+        for _ in range(2):  # the second time it sets the passwords again
+            create_users(made, server)
+        try:
+            assert 0 == made.start("migrate").wait(PATIENCE)
+            for name in OURS:
+                made.start(name)
+            yield made
+        except BaseException:
+            print(made.log()[-6000:])
+            raise
+        finally:
+            for process in made.processes.values():
+                process.kill()
+                process.wait()
+
+
+def test_the_roles_of_compose_work_together_with_their_own_credentials(tmp_path):
+    with deployed(tmp_path) as deployment:
+        check(deployment)
+
+
+def check(deployment):
+    """Take a node through its life, and look at the other servers, and for leaked passwords."""
+    until(lambda: deployment.is_healthy("api"), "the API")
+    base = f"http://127.0.0.1:{deployment.ports['api']}/v1"
+    with requests.Session() as http:
+        http.trust_env = False
+        http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
+
+        def ask(method, path, **body):
+            answer = http.request(method, f"{base}/{path}", json=body or None, timeout=60)
+            assert answer.ok, answer.text
+            return answer.json() if answer.content else None
+
+        until(lambda: ask("GET", "conductors")["conductors"], "a conductor")
+        node = ask("POST", "nodes", driver="fake-hardware")["uuid"]
+        for verb, state in LIFE.items():
+            ask("PUT", f"nodes/{node}/states/provision", target=verb)
+
+            def arrived(state=state):
+                shown = ask("GET", f"nodes/{node}")
+                return shown["provision_state"] == state and not shown["reservation"]
+
+            until(arrived, f"{state}; {deployment.log()[-3000:]}")
+        files = f"http://127.0.0.1:{deployment.ports['files']}/no-such-file"
+        assert 404 == http.get(files, timeout=30).status_code
+        for name in ("api", "conductor", "beat"):
+            metrics = http.get(f"http://127.0.0.1:{deployment.metrics[name]}/metrics", timeout=30)
+            assert metrics.ok, name
+            if name == "beat":
+                assert 'ingot_nodes{provision_state="available"} 1.0' in metrics.text
+    assert all(each.poll() is None for name, each in deployment.processes.items() if name in OURS)
+    log = deployment.log()
+    assert [] == [line for line in log.splitlines() if re.search("permission denied|NOPERM", line)]
+    secrets = [each.read_text().strip() for each in deployment.secrets.glob("*password*")]
+    assert [] == [each for each in secrets if each in log]

@@ -1,0 +1,97 @@
+"""Periodic tasks and counts as the users that a conductor and the beat have in PostgreSQL."""
+
+import base64
+import uuid
+
+import pytest
+from sqlalchemy import Text, cast, func, select, text
+
+from app.db import connections, transactions
+from app.db.clock import utcnow
+from app.db.sealing import masters_of
+from app.kit import change_events, data_keys, fleet_counts
+from app.models import (
+    Answered,
+    ApiToken,
+    AuditRecord,
+    ChangeEvent,
+    Conductor,
+    Node,
+    NodeHistory,
+)
+from tests.support.database_users import grant, url_of
+from tests.support.inside import Inside
+from tests.support.local_users import Directory
+from workers.periodic.reconciler import Contact, reconcile
+from workers.periodic.schedule import PERIODIC, Control
+from workers.periodic.webhooks import Deliverer
+
+pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+KEY = base64.b64encode(b"k" * 32).decode()
+#: All rows are older than this.
+LIFETIMES = {
+    "INGOT_API_IDEMPOTENCY_KEY_LIFETIME": "1", "INGOT_AUDIT_KEEP_DAYS": "1",
+    "INGOT_IDENTITY_ENDED_TOKENS_LIFETIME": "1", "INGOT_CONDUCTOR_CHANGE_EVENTS_LIFETIME": "1",
+    "INGOT_CONDUCTOR_CONDUCTOR_CLEANUP_TIMEOUT": "60",
+    "INGOT_CONDUCTOR_NODE_HISTORY_MAX_ENTRIES": "1",
+    "INGOT_CONDUCTOR_NODE_HISTORY_MINIMUM_DAYS": "0",
+}  # fmt: skip
+#: Table -> its column of time, and the rows that the periodic tasks leave.
+PRUNED = {
+    Answered: ("created_at", 0), AuditRecord: ("created_at", 0), ApiToken: ("expires_at", 0),
+    ChangeEvent: ("created_at", 1), NodeHistory: ("created_at", 1), Conductor: ("heartbeat_at", 0),
+}  # fmt: skip
+
+
+@pytest.fixture
+def aged(inside):
+    """A database with rows of a year ago in all tables that are pruned."""
+    node = inside.node(driver_info={"redfish_password": "calvin"})
+    directory = Directory(inside.runtime.transaction)
+    directory.user("ann", ("reader", None))
+    directory.token("ann")
+    inside.conductor("lost")
+    entry = {"node_id": node, "severity": "INFO", "event_type": "x", "event": "y"}
+    with inside.runtime.transaction() as session:
+        session.add(Answered(caller="c", key="k", request="r", status=202))
+        session.add(AuditRecord(created_at=utcnow(), action="a", outcome="success", auth="noauth"))
+        session.add_all(
+            NodeHistory(uuid=str(uuid.uuid4()), created_at=utcnow(), **entry) for _ in range(2)
+        )
+        data_keys.rotate(session.connection(), masters_of(KEY))
+    with inside.runtime.transaction() as session:
+        for model, (column, _) in PRUNED.items():
+            session.execute(text(f"UPDATE {model.__tablename__} SET {column} = '2020-01-01'"))
+        session.execute(text("UPDATE data_keys SET created_at = '2020-01-01'"))
+    grant(inside.url)
+    return inside
+
+
+def test_a_conductor_runs_all_periodic_tasks(aged):
+    change_events.number(aged.runtime)
+    limited = Inside(url_of("conductor", aged.url), INGOT_DATABASE_SECRETS_KEY=KEY, **LIFETIMES)
+    runtime, contact = limited.runtime, Contact(60)
+    control = Control(
+        runtime, "c-1", lambda: reconcile(runtime, contact, lambda _name: 0), Deliverer(runtime)
+    )
+    try:
+        for each in PERIODIC:
+            each.run(control)
+    finally:
+        limited.close()
+    with transactions.reading(aged.runtime.engine) as session:
+        left = {model: session.scalar(select(func.count()).select_from(model)) for model in PRUNED}
+        assert {model: rows for model, (_, rows) in PRUNED.items()} == left
+        assert "calvin" not in str(session.scalar(select(cast(Node.driver_info, Text))))
+
+
+def test_the_beat_counts_the_fleet_for_its_metrics(aged):
+    aged.conductor("c-1")
+    aged.request(aged.node(), "manage")
+    engine = connections.connect(url_of("beat", aged.url))
+    try:
+        with transactions.reading(engine) as session:
+            counts = list(fleet_counts.in_database(session, 60))
+    finally:
+        engine.dispose()
+    assert ("enroll",) in [labels for _, labels, _ in counts]
