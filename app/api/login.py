@@ -2,8 +2,7 @@
 Routes by which browsers sign in and out: an addition to Ironic's API.
 
 A session is an API token with a short life, which the browser keeps in a cookie. It begins with
-user and password, or with a code of the OpenID provider. A user with several scopes chooses one, then or
-later.
+user and password, or with a code of the OpenID provider. A user with several scopes chooses one.
 """
 
 import hmac

@@ -9,8 +9,9 @@ from app.api import auditing
 from app.db.clock import after
 from app.errors import Invalid
 from app.identity import passwords, tokens
+from app.identity.roles import Scope
 from app.models import ApiToken, AuditRecord
-from tests.support.local_users import PASSWORD, Directory, scope, with_local_users
+from tests.support.local_users import PASSWORD, Directory, with_local_users
 
 from .conftest import Api, fault
 
@@ -206,7 +207,7 @@ def test_a_token_that_is_no_session_keeps_its_scope(local, users, api):
     assert 401 == choose(local, "system").status_code
     assert 200 == local("GET", "/v1/nodes", **{"X-Auth-Token": text}).status_code
     with api.runtime.transaction() as session, pytest.raises(Invalid, match="browsers' sessions"):
-        tokens.create(session, "ann", scope(None), name="session", role=None, days=1)
+        tokens.create(session, "ann", Scope(system=True), name="session", role=None, days=1)
 
 
 @pytest.mark.parametrize("column", ["id", "name"])

@@ -182,7 +182,9 @@ def test_without_create_users_only_people_whom_an_operator_created_sign_in(
     assert "j" == browser("GET", "/v1/login").json["user"]
 
 
-def test_a_person_with_several_projects_chooses_one_before_or_after_the_login(service, users, issuer):
+def test_a_person_with_several_projects_chooses_one_before_or_after_the_login(
+    service, users, issuer
+):
     browser = service()
     assert 302 == sign_in(browser).status_code
     users.revoke("reader", None, group="operators")
