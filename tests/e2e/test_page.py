@@ -234,6 +234,33 @@ def test_axe_finds_nothing_serious(chromium, site, scheme, size):
             assert {} == grave_findings(page)
 
 
+def test_the_tab_of_sensors_reads_the_machine_and_says_why_it_is_empty(chromium, site):
+    with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
+        page.get_by_role("tab", name="Sensors").click()
+        row = page.get_by_role("tabpanel").get_by_role("row")
+        expect(row.filter(has_text="Inlet")).to_contain_text("°C")
+        expect(row.filter(has_text="Inlet")).to_contain_text("ok")
+        assert {} == grave_findings(page)
+    change(site, site.fakes[1], "management_interface", "noop")
+    with desk(chromium, site.url, at=f"/nodes/{site.fakes[1]}") as page:
+        page.get_by_role("tab", name="Sensors").click()
+        expect(page.get_by_role("tabpanel")).to_contain_text("noop management has no sensors")
+        expect(page.get_by_role("tabpanel").get_by_role("alert")).to_have_count(0)
+
+
+def test_the_tab_of_the_console_shows_whether_it_is_started(chromium, site):
+    with desk(chromium, site.url, at=f"/nodes/{site.fakes[2]}") as page:
+        page.get_by_role("tab", name="Console").click()
+        expect(page.get_by_role("tabpanel")).to_contain_text("The console is not started.")
+        page.route("**/states/console", lambda route: route.fulfill(json={
+            "console_enabled": True, "console_info": {"type": "vnc", "url": "https://bmc.example/console"},
+        }))  # fmt: skip
+        page.get_by_role("tab", name="Ports").click()
+        page.get_by_role("tab", name="Console").click()
+        link = page.get_by_role("link", name="https://bmc.example/console")
+        expect(link).to_have_attribute("rel", "noreferrer noopener")
+
+
 def test_a_missing_node_and_an_unknown_address_say_so(chromium, site):
     with desk(chromium, site.url, at="/nodes/nonesuch") as page:
         expect(page.get_by_role("alert")).to_contain_text("nonesuch")
