@@ -47,8 +47,9 @@ const PARTS = {
   Console: async (api, at) => {
     const { console_enabled: enabled, console_info: info } = await api.get(`nodes/${at}/states/console`);
     if (!enabled) return empty("The console is not started.");
-    return /^https?:/.test(info?.url || "")
-      ? element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url)) : pre(info);
+    if (/^https?:/.test(info?.url || ""))
+      return element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url));
+    return [empty("The console is started."), Object.keys(info || {}).length > 0 && pre(info)];
   },
   Validation: async (api, at) => {
     const found = await api.get(`nodes/${at}/validate`);

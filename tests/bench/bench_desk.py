@@ -52,7 +52,7 @@ def measure(chromium, database, url, nodes):
     with serving(app) as (address, requests):
         sights = [first_sight(chromium, address, requests, nodes) for _ in range(ROUNDS)]
         report(database, "first sight", sights, FIRST_SIGHT)
-        filters = [filtered(chromium, address, requests) for _ in range(ROUNDS)]
+        filters = [filtered(chromium, address, requests, nodes) for _ in range(ROUNDS)]
         report(database, "filter", filters, FILTER)
         scroll(chromium, address, database, nodes)
 
@@ -73,16 +73,16 @@ def first_sight(chromium, address, requests, nodes):
         return [*requests]
 
 
-def filtered(chromium, address, requests):
-    """Filter by resource class and state; return the requests of it."""
-    with desk(chromium, address, at="/fleet?resource_class=large") as page:
+def filtered(chromium, address, requests, nodes):
+    """Filter by a resource class; return the requests of it."""
+    with opened(chromium, address, requests, nodes) as page:
+        page.get_by_label("Filter", exact=True).select_option("resource_class")
+        page.get_by_label("resource_class", exact=True).fill("large")
+        page.get_by_role("button", name="Filter", exact=True).click()
+        everything = page.get_by_role("button", name=f"{nodes:,} all")
+        expect(everything).to_have_count(0, timeout=PATIENCE)
         shown(page)
-        chosen = page.locator("button.count").filter(has_text="available")
-        requests.clear()
-        chosen.click()
-        expect(chosen).to_have_attribute("aria-pressed", "true", timeout=PATIENCE)
-        shown(page)
-        return [*requests]
+        return [each for each in requests if "resource_class=large" in each.path]
 
 
 def scroll(chromium, address, database, nodes):

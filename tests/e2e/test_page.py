@@ -251,7 +251,14 @@ def test_the_tab_of_sensors_reads_the_machine_and_says_why_it_is_empty(chromium,
 def test_the_tab_of_the_console_shows_whether_it_is_started(chromium, site):
     with desk(chromium, site.url, at=f"/nodes/{site.fakes[2]}") as page:
         page.get_by_role("tab", name="Console").click()
-        expect(page.get_by_role("tabpanel")).to_contain_text("The console is not started.")
+        panel = page.get_by_role("tabpanel")
+        expect(panel).to_contain_text("The console is not started.")
+        url = f"{site.url}/v1/nodes/{site.fakes[2]}"
+        answer = site.http.put(f"{url}/states/console", json={"enabled": True}, timeout=30)
+        assert 202 == answer.status_code, answer.text
+        until(lambda: site.get(f"nodes/{site.fakes[2]}")["console_enabled"], "the console")
+        page.get_by_role("tab", name="Console").click()
+        expect(panel).to_contain_text("The console is started.")
         page.route("**/states/console", lambda route: route.fulfill(json={
             "console_enabled": True, "console_info": {"type": "vnc", "url": "https://bmc.example/console"},
         }))  # fmt: skip
