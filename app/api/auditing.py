@@ -41,6 +41,7 @@ LOGIN = "authenticate/login"
 NAMED = {
     "create/login": LOGIN,
     "read/login/oidc/callback": f"{LOGIN}/oidc",
+    "create/login/scope": "authenticate/scope",
     "create/logout": "authenticate/logout",
 }
 #: Words in paths that are no plurals.

@@ -2,7 +2,7 @@
 Routes by which browsers sign in and out: an addition to Ironic's API.
 
 A session is an API token with a short life, which the browser keeps in a cookie. It begins with
-user and password, or with a code of the OpenID provider.
+user and password, or with a code of the OpenID provider. A user with several scopes chooses one.
 """
 
 import hmac
@@ -17,57 +17,98 @@ from app.api.answers import empty, host, json, runtime
 from app.api.limits import LIMITS, Limits
 from app.api.local_users import LocalUsers
 from app.api.openapi.returns import NO_CONTENT, Returns
-from app.api.openapi.shapes import BOOLEAN, TEXT, exactly
+from app.api.openapi.shapes import BOOLEAN, TEXT, array, exactly, or_null
 from app.api.public_paths import CALLBACK
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.api.schemas.login import Credentials, OidcQuery
-from app.errors import Forbidden, Invalid, TooMany, Unauthorized
+from app.api.schemas.login import Credentials, OidcQuery, ScopeChoice
+from app.errors import Invalid, TooMany, Unauthorized
 from app.identity import provided, tokens
 from app.identity import sessions as service
 from app.identity.callers import Account
-from app.kit.caller import Caller
+from app.identity.sessions import BrowserSession
 
 login = Routes("login", "Sessions of browsers")
 
 #: Page to which a browser goes after its login at the provider.
 PAGE = "/ui"
 REDIRECT = Returns({302: None}, {"Location": "URL to which the browser goes"})
-WAYS = exactly({"strategy": TEXT, "oidc": BOOLEAN, "user": {"type": ["string", "null"]}})
+SHOWN = Returns(
+    {
+        200: exactly(
+            {
+                "strategy": TEXT,
+                "oidc": BOOLEAN,
+                "user": or_null(TEXT),
+                "scope": or_null(TEXT),
+                "scopes": array(TEXT),
+            }
+        )
+    }
+)
 
 
-@login.at("GET", "/login", returns=WAYS)
+@login.at("GET", "/login", returns=SHOWN)
 @login.arguments(NoQuery, location="query")
 def show_login(_query: Mapping[str, Any]) -> Response:
-    """Show how a browser signs in, and the user of its session"""
-    settings, caller = runtime().settings, _caller()
+    """Show how a browser signs in, and the user, scope and other scopes of its session"""
+    return _shown(_current())
+
+
+def _shown(found: BrowserSession | None) -> Response:
+    settings = runtime().settings
     is_local = settings.default.auth_strategy == "local"
     return json(
         {
             "strategy": settings.default.auth_strategy,
             "oidc": is_local and bool(settings.oidc.issuer),
-            "user": caller and caller.user_name,
+            "user": found and found.caller.user_name,
+            "scope": found and found.scope,
+            "scopes": found.scopes if found else [],
         }
     )
 
 
-def _caller() -> Caller | None:
-    """Return the caller of the session; None: there is no session, or it has ended."""
-    if runtime().settings.default.auth_strategy != "local":
+def _current() -> BrowserSession | None:
+    """Return the session of the request; None: there is none, or it has ended."""
+    text = sessions.token_of(request)
+    if text is None or runtime().settings.default.auth_strategy != "local":
         return None
-    try:
-        return _users().of_session(request, g.request_id)
-    except (Unauthorized, Forbidden):  # it has ended, or the user has no role any more
-        return None
+    with runtime().read_connection() as connection:
+        return service.of(connection, text, g.request_id)
 
 
-@login.at("POST", "/login", returns=NO_CONTENT)
+@login.at("POST", "/login", returns=SHOWN)
 @login.arguments(Credentials)
 def sign_in(body: Mapping[str, Any]) -> Response:
-    """Begin a session with user and password"""
+    """
+    Begin a session with user and password
+
+    If the user has several scopes, and the request names none, the session has no rights until
+    `POST /v1/login/scope` chooses one.
+    """
     account = _users().account(request, body["username"], body["password"])
-    response = empty()
-    _begin(response, lambda _session: account, body.get("project"))
+    found, text = _begin(lambda _session: account, body.get("scope"), 200)
+    response = _shown(found)
+    sessions.keep(response, text)
+    return response
+
+
+@login.at("POST", "/login/scope", returns=SHOWN)
+@login.arguments(ScopeChoice)
+def change_scope(body: Mapping[str, Any]) -> Response:
+    """Move the session to another scope of its user"""
+    _users()
+    before, text = _current(), sessions.token_of(request)
+    if before is None or text is None:
+        raise Unauthorized("There is no session.", sessions.challenge(request))
+    g.caller = before.caller
+    with runtime().transaction() as session:
+        found, renewed = service.change_scope(session, text, body["scope"], g.request_id)
+        g.caller = found.caller
+        auditing.record(session)
+    response = _shown(found)
+    sessions.keep(response, renewed)
     return response
 
 
@@ -75,7 +116,7 @@ def sign_in(body: Mapping[str, Any]) -> Response:
 @login.arguments(OidcQuery, location="query")
 def go_to_provider(query: Mapping[str, Any]) -> Response:
     """Send the browser to the OpenID provider"""
-    provider, attempt = _users().provider, login_attempt.new(query.get("project"))
+    provider, attempt = _users().provider, login_attempt.new(query.get("scope"))
     response = empty(
         302, provider.login_url(_callback(), attempt.state, attempt.nonce, attempt.verifier)
     )
@@ -104,8 +145,9 @@ def return_from_provider() -> Response:
     code = request.args.get("code", "")
     claims = provider.claims_of_code(_callback(), code, attempt.nonce, attempt.verifier)
     person = provided.person_of(oidc, claims)
+    _, text = _begin(lambda session: provided.sign_in(session, oidc, person), attempt.scope, 302)
     response = empty(302, f"{host()}{PAGE}")
-    _begin(response, lambda session: provided.sign_in(session, oidc, person), attempt.project)
+    sessions.keep(response, text)
     login_attempt.forget(response)
     limits.refused_codes.give_back(address)
     return response
@@ -135,22 +177,23 @@ def _callback() -> str:
 
 
 def _begin(
-    response: Response, account_of: Callable[[Session], Account], project: str | None
-) -> None:
+    account_of: Callable[[Session], Account], scope: str | None, status: int
+) -> tuple[BrowserSession, str]:
     """
-    Begin a session of a user whose credentials were checked; `response` takes its cookie.
+    Begin a session of a user whose credentials were checked; return it, and the text of its token.
 
-    account_of: returns the user, in the transaction of the session.
+    account_of: returns the user, in the transaction of the session. status: of the answer.
 
-    Raises Unauthorized, Invalid, Forbidden: see `app.identity.sessions.create`.
+    Raises Unauthorized, Forbidden: see `app.identity.sessions.create`.
     """
     lifetime = runtime().settings.identity.session_lifetime
     with runtime().transaction() as session:
         account = account_of(session)
         auditing.name_user(account.name)
-        g.caller, text = service.create(session, account, project, lifetime, g.request_id)
-        auditing.record(session, response.status_code)
-    sessions.keep(response, text)
+        found, text = service.create(session, account, scope, lifetime, g.request_id)
+        g.caller = found.caller
+        auditing.record(session, status)
+    return found, text
 
 
 @login.at("POST", "/logout", returns=NO_CONTENT)
@@ -158,11 +201,11 @@ def sign_out() -> Response:
     """End the session"""
     response = empty()
     sessions.forget(response)
-    caller, text = _caller(), sessions.token_of(request)
-    if caller is None or text is None:
+    found, text = _current(), sessions.token_of(request)
+    if found is None or text is None:
         auditing.skip()  # strangers would fill the audit
         return response
-    g.caller = caller
+    g.caller = found.caller
     with runtime().transaction() as session:
         tokens.end(session, text)
         auditing.record(session)

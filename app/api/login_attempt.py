@@ -28,7 +28,7 @@ class Attempt:
     """An attempt; its texts are safe in URLs."""
 
     secret: str
-    project: str | None  # scope of the session; None: the default
+    scope: str | None  # of the session; None: chosen later, if there are several
 
     @property
     def state(self) -> str:
@@ -48,19 +48,19 @@ class Attempt:
 
     def keep(self, response: Response) -> None:
         """Store the attempt in the browser."""
-        project = base64.urlsafe_b64encode((self.project or "").encode()).decode()
-        set_cookie(response, COOKIE, f"{self.secret}.{project}", LIFETIME, OIDC)
+        scope = base64.urlsafe_b64encode((self.scope or "").encode()).decode()
+        set_cookie(response, COOKIE, f"{self.secret}.{scope}", LIFETIME, OIDC)
 
 
-def new(project: str | None) -> Attempt:
-    return Attempt(secrets.token_urlsafe(32), project)
+def new(scope: str | None) -> Attempt:
+    return Attempt(secrets.token_urlsafe(32), scope)
 
 
 def of(request: Request) -> Attempt | None:
     """Return the attempt of a browser; None: there is none."""
-    secret, dot, project = request.cookies.get(COOKIE, "").partition(".")
+    secret, dot, scope = request.cookies.get(COOKIE, "").partition(".")
     try:
-        name = base64.urlsafe_b64decode(project).decode()
+        name = base64.urlsafe_b64decode(scope).decode()
     except (binascii.Error, ValueError):
         return None
     return Attempt(secret, name or None) if secret and dot else None

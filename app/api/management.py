@@ -1,4 +1,4 @@
-"""Routes of the management of machines: boot device, indicators, NMI, virtual media."""
+"""Routes of the management of machines: boot device, indicators, sensors, NMI, virtual media."""
 
 from typing import Any
 
@@ -10,7 +10,17 @@ from app.api.answers import empty, json, links, runtime
 from app.api.auth import caller
 from app.api.node_identifiers import identified, locked
 from app.api.openapi.returns import NO_CONTENT
-from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, exactly, one_of, or_null
+from app.api.openapi.shapes import (
+    BOOLEAN,
+    LINKS,
+    NUMBER,
+    TEXT,
+    Component,
+    array,
+    exactly,
+    one_of,
+    or_null,
+)
 from app.api.policy import enforce
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
@@ -29,7 +39,7 @@ from app.errors import GatewayTimeout, Invalid, ServiceError
 from app.inventory import nodes
 from app.masking import HIDDEN, addresses_in
 
-management = Routes("management", "Boot device, indicators and virtual media of machines")
+management = Routes("management", "Boot device, indicators, sensors and virtual media of machines")
 
 Fields = dict[str, Any]
 
@@ -38,6 +48,13 @@ INDICATORS = "/nodes/<ident>/management/indicators"
 MEDIA = "/nodes/<ident>/vmedia"
 COMPONENTS = ("chassis", "system", "disk", "power", "nic")
 
+KINDS, HEALTH = (
+    ("temperature", "fan", "voltage", "power"), ("ok", "warning", "critical", "unknown"),
+)  # fmt: skip
+SENSOR = Component("Sensor", exactly({
+    "name": TEXT, "kind": one_of(KINDS), "reading": or_null(NUMBER), "unit": TEXT,
+    "health": one_of(HEALTH),
+}))  # fmt: skip
 INDICATOR = Component("Indicator", exactly({
     "name": TEXT, "component": one_of(COMPONENTS), "readonly": BOOLEAN,
     "states": array(one_of(INDICATOR_STATES)), "links": LINKS,
@@ -159,6 +176,22 @@ def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
     """Set the state of an indicator"""
     call_conductor(ident, "set_indicator", **_parsed(indicator), state=fields["state"])
     return empty(204)
+
+
+@management.at(
+    "GET",
+    "/nodes/<ident>/management/sensors",
+    rule="baremetal:node:get_sensors",
+    returns=exactly({"sensors": array(SENSOR)}),
+)
+@management.arguments(NoQuery, location="query")
+def list_sensors(_query: Any, ident: str) -> Response:
+    """
+    Read the sensors of a machine: temperatures, fans, voltages, power
+
+    An addition to Ironic's API.
+    """
+    return json({"sensors": call_conductor(ident, "sensors")})
 
 
 def _parsed(indicator: str) -> Fields:

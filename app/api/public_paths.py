@@ -2,10 +2,11 @@
 
 #: Paths by which browsers sign in and out; they check the credentials themselves.
 LOGIN, LOGOUT, OIDC = "/v1/login", "/v1/logout", "/v1/login/oidc"
+SCOPE = "/v1/login/scope"
 CALLBACK = f"{OIDC}/callback"
 LOOKUP, HEARTBEAT, REPORT = "/v1/lookup", "/v1/heartbeat/", "/v1/continue_inspection"
 PUBLIC = (
-    "/", "/v1", LOGIN, LOGOUT, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",
+    "/", "/v1", LOGIN, LOGOUT, SCOPE, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",
     "/docs/page.css", "/docs/page.js", "/openapi.json", "/ui",
 )  # fmt: skip
 PUBLIC_PREFIXES = (HEARTBEAT, "/ui/")
@@ -19,7 +20,7 @@ def is_public(path: str) -> bool:
 
 def signs_in(path: str) -> bool:
     """Whether a public path accepts credentials."""
-    return path in (LOGIN, LOGOUT, OIDC, CALLBACK)
+    return path in (LOGIN, LOGOUT, SCOPE, OIDC, CALLBACK)
 
 
 def is_of_agents(path: str) -> bool:

@@ -39,6 +39,7 @@ class Method:
     locked: bool = True  # refused while the node is reserved, as in Ironic
     order: bool = False  # it changes the machine: takes the node's lease
     repeatable: bool = True  # sent again if the conductor died while executing it
+    kept: float = 0  # seconds for which its answer is given again; 0: it is not
     needs: int = release.NEEDED  # version that the conductor must understand (`app.release`)
 
 
@@ -50,6 +51,7 @@ METHODS: Mapping[str, Method] = {
     "indicators": Method("management", "indicators", locked=False),
     "get_indicator": Method("management", "get_indicator"),
     "set_indicator": Method("management", "set_indicator", order=True),
+    "sensors": Method("management", "sensors", locked=False, kept=10),
     "virtual_media": Method("management", "virtual_media", locked=False),
     "get_console": Method("console", "get_console", locked=False),
     "call": Method("vendor", "call", order=True, repeatable=False),

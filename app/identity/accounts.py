@@ -16,6 +16,8 @@ from app.models.base import kind_of
 
 Named = TypeVar("Named", User, Group, Project)
 
+#: Word for the scope of the system, where others are names of projects.
+SYSTEM = "system"
 #: Most characters of a name, and of the identifier of a project.
 LONGEST_NAME, LONGEST_IDENT = 255, 64
 
@@ -132,9 +134,11 @@ def create_project(session: Session, name: str, ident: str | None = None) -> Pro
     """
     Create a project. ident: the value of `owner` and `lessee` of its nodes; None: a new UUID.
 
-    Raises Invalid: a value is malformed.
+    Raises Invalid: a value is malformed, or the word for the scope of the system.
     Raises AlreadyExists.
     """
+    if SYSTEM in (ident, name):
+        raise Invalid(f"{'id' if ident == SYSTEM else 'name'}: {SYSTEM} is the scope of the system")
     if ident is not None and not (is_name(ident) and len(ident) <= LONGEST_IDENT):
         raise Invalid(f"id: expected 1 to {LONGEST_IDENT} printable characters without a colon")
     project = Project(ident=ident or str(uuid4()), name=_checked(name))

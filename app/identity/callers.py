@@ -81,8 +81,10 @@ def with_token(connection: Connection, token: Token, request_id: str) -> Caller:
     """
     Return the caller of a token.
 
-    Raises Forbidden: the user has no role in the token's scope any more.
+    Raises Forbidden: the user has no role in the token's scope any more, or has chosen no scope.
     """
+    if token.role == tokens.NO_ROLE:
+        raise Forbidden("The session has no scope yet: choose one by POST /v1/login/scope.")
     found = roles.grants(connection, token.account.id)
     mine = [each for each in found if each.project_id == token.project_id]
     allowed = None if token.role is None else with_implied([token.role])
@@ -100,37 +102,22 @@ def of_account(
     Raises Invalid: the user has several projects, so that the header is needed.
     Raises Forbidden: the user has no role, or none in this project.
     """
-    return caller_of(account, roles_in(connection, account, project, PROJECT), None, request_id)
-
-
-def roles_in(
-    connection: Connection, account: Account, project: str | None, where: str
-) -> Sequence[Grant]:
-    """
-    Return the roles of a user in the scope that a value selects; see `of_account`.
-
-    where: name of the header or parameter with the project, for errors.
-
-    Raises Invalid: the user has several projects, so that it is needed.
-    Raises Forbidden: the user has no role in this project.
-    """
     found = roles.grants(connection, account.id, account.provided)
     if project is None:
-        of_system = [each for each in found if each.project_id is None]
-        return of_system or _only_project(account, found, where)
-    mine = [each for each in found if each.project == project]
-    mine = mine or [each for each in found if each.project_name == project]
-    if not mine:
-        raise Forbidden(f"{where}: user {account.name} has no role in project {project}.")
-    return mine
+        mine = roles.in_system(found) or _only_project(account, found)
+    else:
+        mine = roles.in_project(found, project)
+        if not mine:
+            raise Forbidden(f"{PROJECT}: user {account.name} has no role in project {project}.")
+    return caller_of(account, mine, None, request_id)
 
 
-def _only_project(account: Account, found: list[Grant], where: str) -> list[Grant]:
+def _only_project(account: Account, found: list[Grant]) -> list[Grant]:
     names = sorted({str(each.project_name) for each in found})
     if len(names) > 1:
         more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         raise Invalid(
-            f"{where}: user {account.name} has roles in several projects; name one of"
+            f"{PROJECT}: user {account.name} has roles in several projects; name one of"
             f" {', '.join(names[:LISTED])}{more}"
         )
     return found

@@ -1,6 +1,6 @@
 """Roles of users and groups, in the system or in a project."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.errors import Invalid, NotFound
 from app.identity import accounts
+from app.identity.accounts import SYSTEM
 from app.kit.caller import Role
 from app.models import Group, Membership, Project, RoleAssignment, User
-
-#: Word for the scope of the system, where others are names of projects.
-SYSTEM = "system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +144,22 @@ def grants(connection: Connection, user: int, provided: Provided | None = None) 
         return [Grant(*row) for row in connection.execute(_OF_USER, {"user": user})]
     groups = {"managed": sorted(provided.managed), "names": sorted(provided.names)}
     return [Grant(*row) for row in connection.execute(_OF_TOKEN, {"user": user, **groups})]
+
+
+def in_system(found: Iterable[Grant]) -> list[Grant]:
+    return [each for each in found if each.project_id is None]
+
+
+def in_project(found: Iterable[Grant], project: str) -> list[Grant]:
+    """Return the roles in a project. project: its identifier, or its name."""
+    by_ident = [each for each in found if each.project == project]
+    return by_ident or [each for each in found if each.project_name == project]
+
+
+def scopes(found: Iterable[Grant]) -> list[str]:
+    """Return the scopes of roles: `SYSTEM` first, then the names of projects."""
+    projects = sorted({each.project_name for each in found if each.project_name is not None})
+    return [SYSTEM, *projects] if in_system(found) else projects
 
 
 def has_admin(session: Session) -> bool:

@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session
 from app.db.clock import after, age, now
 from app.errors import Invalid, NotFound
 from app.identity import accounts
-from app.identity.roles import SYSTEM, Scope
+from app.identity.accounts import SYSTEM
+from app.identity.roles import Scope
 from app.kit.caller import Role
 from app.models import ApiToken, Project, User
 
@@ -26,6 +27,10 @@ from app.models import ApiToken, Project, User
 PATTERN = re.compile("ingot_[A-Za-z0-9_-]{43}")
 #: Most days until a token expires.
 LONGEST_DAYS = 3650
+#: Name of the tokens of browsers' sessions, which other tokens cannot have: their scope is changed.
+SESSION = "session"
+#: Role of a session whose user has not chosen a scope: it has no rights.
+NO_ROLE = "none"
 #: Seconds between two records of a token's use.
 USE_RECORDED = 60
 
@@ -51,9 +56,12 @@ def create(
         raise Invalid(f"--days: expected 0 (no expiry) to {LONGEST_DAYS}")
     if name is not None and not accounts.is_name(name):
         raise Invalid(f"--name: expected 1 to {accounts.LONGEST_NAME} printable characters")
+    if name == SESSION:
+        raise Invalid(f"--name: {SESSION} is the name of browsers' sessions")
     project = scope.project_id(session)  # locked before the user, as in `roles`
     owner = accounts.find(session, User, user).id
-    return issue(session, owner, project, name=name, role=role, seconds=days * 86400)
+    limit = role and role.value
+    return issue(session, owner, project, name=name, role=limit, seconds=days * 86400)
 
 
 def issue(
@@ -62,7 +70,7 @@ def issue(
     project: int | None,
     *,
     name: str | None,
-    role: Role | None = None,
+    role: str | None = None,
     seconds: float,
 ) -> tuple[str, str]:
     """
@@ -71,14 +79,14 @@ def issue(
     user, project: primary keys; project None: the scope is the system. seconds: its lifetime; 0:
     it does not expire.
     """
-    text, uuid = f"ingot_{secrets.token_urlsafe(32)}", str(uuid4())
+    text, uuid = _new_text(), str(uuid4())
     row = ApiToken(
         uuid=uuid,
         digest=digest(text),
         name=name,
         user_id=user,
         project_id=project,
-        role=role and role.value,
+        role=role,
         created_at=now(),
         expires_at=after(seconds) if seconds else None,
     )
@@ -127,6 +135,28 @@ def revoke(session: Session, uuid: str) -> None:
         raise NotFound("token", uuid)
     if token.revoked_at is None:
         token.revoked_at = now()
+
+
+def move(session: Session, text: str, project: int | None) -> str | None:
+    """
+    Move the session of a text to another scope; return its new text, the old one ends.
+
+    project: primary key; None: the system. None: there is no such session, or it has ended.
+    """
+    renewed = _new_text()
+    valid = (
+        ApiToken.digest == digest(text),
+        ApiToken.name == SESSION,
+        ApiToken.revoked_at.is_(None),
+        ApiToken.expires_at > now(),
+    )
+    values = {"digest": digest(renewed), "project_id": project, "role": None}
+    moved = session.scalar(update(ApiToken).where(*valid).values(values).returning(ApiToken.id))
+    return None if moved is None else renewed
+
+
+def _new_text() -> str:
+    return f"ingot_{secrets.token_urlsafe(32)}"
 
 
 def end(session: Session, text: str) -> None:

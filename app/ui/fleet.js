@@ -30,33 +30,46 @@ async function show(root, context) {
 
   const table = new NodeTable(place, { known, query, columns, selected, signal, onSelect: showSelection, onOrder: order });
 
-  function changed() {
+  // Show the nodes of a changed query. counted: whether the counts by state are still right.
+  function changed(counted) {
     keep(page.path, query);
     selected.clear();
     showSelection();
     showFilters();
     table.restart();
+    if (counted && counts) return showCounts();
+    counts = null;
     return count();
   }
 
   function order(name) {
     const down = query.sort_key === name && query.sort_dir !== "desc";
     Object.assign(query, { sort_key: name, sort_dir: down ? "desc" : "asc" });
-    changed();
+    changed(true);
+  }
+
+  let counts = null; // of the current filters, but for the state
+  const otherFilters = () => { const { provision_state: _, ...others } = filters(); return others; };
+
+  function showCounts() {
+    const chosen = query.provision_state;
+    const of = state => counts.provision_states.find(each => each.provision_state === state)?.nodes || 0;
+    table.setTotal(chosen ? of(chosen) : counts.nodes);
+    replace(strip,
+      element("button.count", { type: "button", "aria-pressed": String(!chosen), onclick: () => choose(undefined) },
+        element("strong", {}, counts.nodes.toLocaleString()), " all"),
+      counts.provision_states.map(each => element(`button.count.${known.states[each.provision_state].kind}`, {
+        type: "button", "aria-pressed": String(each.provision_state === chosen), onclick: () => choose(each.provision_state),
+      }, element("strong", {}, each.nodes.toLocaleString()), ` ${each.provision_state}`)));
   }
 
   async function count() {
-    const { provision_state: chosen, ...others } = filters();
+    const others = otherFilters();
     try {
       const found = await api.get("provision_states", others, signal);
-      const total = chosen ? found.provision_states.find(each => each.provision_state === chosen)?.nodes || 0 : found.nodes;
-      table.setTotal(total);
-      replace(strip,
-        element("button.count", { type: "button", "aria-pressed": String(!chosen), onclick: () => choose(undefined) },
-          element("strong", {}, found.nodes.toLocaleString()), " all"),
-        found.provision_states.map(each => element(`button.count.${known.states[each.provision_state].kind}`, {
-          type: "button", "aria-pressed": String(each.provision_state === chosen), onclick: () => choose(each.provision_state),
-        }, element("strong", {}, each.nodes.toLocaleString()), ` ${each.provision_state}`)));
+      if (JSON.stringify(others) !== JSON.stringify(otherFilters())) return; // of filters that were changed since
+      counts = found;
+      showCounts();
     } catch (error) {
       if (signal.aborted) return;
       table.setTotal(null); // the list itself tells where it ends
@@ -67,7 +80,7 @@ async function show(root, context) {
   function choose(chosen) {
     if (chosen && chosen !== query.provision_state) query.provision_state = chosen;
     else delete query.provision_state;
-    changed();
+    changed(true);
   }
 
   function showFilters() {

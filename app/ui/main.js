@@ -9,8 +9,8 @@ import { live } from "./live.js";
 import { page as node } from "./node.js";
 import { page as operations } from "./operations.js";
 import { page as resources } from "./resources.js";
-import { ask } from "./signin.js";
-import { forget, hasCredentials, signOut, whoami } from "./session.js";
+import { ask, askScope, scopes } from "./signin.js";
+import { chooseScope, forget, hasCredentials, onChange, returnFromProvider, signOut, whoami } from "./session.js";
 
 // A page is { title, path, key, show(root, context) }. `path` may have parameters, as in
 // "/nodes/:id". `show` may be asynchronous, and return a function that cleans up. `context` is
@@ -134,14 +134,35 @@ async function start() {
     .map(page => element("a", { href: `#${page.path}`, "data-path": page.path }, page.title)));
   const caller = await whoami(api);
   const leaves = caller.user || hasCredentials();
+  const again = () => location.reload();
+  returnFromProvider();
+  onChange(again);
   replace(document.getElementById("tools"),
     element("button.quiet", { type: "button", "aria-label": "Light or dark", title: "Light or dark", onclick: switchTheme }, "◐"),
     element("button.quiet", { type: "button", "aria-label": "Keyboard", title: "Keyboard", onclick: help }, "?"),
     element("a", { href: "docs" }, "API"),
-    leaves && element("button.quiet", { type: "button", onclick: async () => { await signOut(api); location.reload(); } },
-      caller.user ? `Sign out ${caller.user}` : "Sign out"));
-  const enter = () => { leave?.(); forget(); ask(main, api, caller, () => location.reload()); };
+    leaves && element("span.caller", {},
+      caller.scope && caller.scopes.length > 1 && scopes(caller, { "aria-label": "Scope", onchange: switchScope }),
+      element("button.quiet", { type: "button", onclick: async () => { await signOut(api); again(); } },
+        caller.user ? `Sign out ${caller.user}` : "Sign out")));
+
+  async function switchScope({ target }) {
+    try {
+      await chooseScope(api, target.value);
+      again();
+    } catch (error) {
+      target.value = caller.scope;
+      notice(error.message, "bad");
+    }
+  }
+  function enter() {
+    leave?.();
+    forget();
+    document.querySelector("#tools .caller")?.remove();
+    ask(main, api, caller, again);
+  }
   document.addEventListener("signin", enter);
+  if (caller.user && !caller.scope) return askScope(main, api, caller, again);
   const missing = !leaves && ["local", "http_basic", "keystone"].includes(caller.strategy);
   if (missing) return enter();
   addEventListener("hashchange", show);

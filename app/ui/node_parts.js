@@ -2,6 +2,7 @@
 
 import { element, empty, failure, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
+import { badge } from "./parts.js";
 
 const pre = value => element("pre", { tabindex: 0 }, JSON.stringify(value, null, 2));
 const text = value => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
@@ -32,12 +33,23 @@ const PARTS = {
   BIOS: async (api, at) => rows("BIOS settings", ["name", "value"], (await api.get(`nodes/${at}/bios`)).bios, "No BIOS settings are known."),
   Firmware: async (api, at) => rows("Firmware", ["component", "current_version", "initial_version"],
     (await api.get(`nodes/${at}/firmware`)).firmware, "No firmware is known."),
+  Sensors: async (api, at) => {
+    try {
+      const { sensors } = await api.get(`nodes/${at}/management/sensors`);
+      return table("Sensors", ["sensor", "kind", "reading", "health"], sensors.map(each =>
+        [each.name, each.kind, each.reading === null ? "none" : `${each.reading} ${each.unit}`, badge(each.health)]));
+    } catch (error) {
+      if (error.status !== 400) throw error;
+      return empty(`There are no readings: ${error.message}. A BMC with Redfish lists temperatures, fans and power.`);
+    }
+  },
   Traits: async (api, at) => rows("Traits", ["trait"], (await api.get(`nodes/${at}/traits`)).traits.map(trait => ({ trait })), "The node has no traits."),
   Console: async (api, at) => {
     const { console_enabled: enabled, console_info: info } = await api.get(`nodes/${at}/states/console`);
     if (!enabled) return empty("The console is not started.");
-    return /^https?:/.test(info?.url || "")
-      ? element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url)) : pre(info);
+    if (/^https?:/.test(info?.url || ""))
+      return element("p", {}, element("a", { href: info.url, target: "_blank", rel: "noreferrer noopener" }, info.url));
+    return [empty("The console is started."), Object.keys(info || {}).length > 0 && pre(info)];
   },
   Validation: async (api, at) => {
     const found = await api.get(`nodes/${at}/validate`);

@@ -36,6 +36,7 @@ function keepingFocus(content, make) {
 // A state as a badge, with its word.
 const KINDS = {
   running: "busy", waiting: "wait", held: "hold", queued: "wait", failed: "failed", aborted: "failed",
+  ok: "stable", warning: "wait", critical: "failed",
   succeeded: "stable", alive: "stable", lost: "failed", stopped: "hold",
 };
 export const badge = word => element(`span.badge.${KINDS[word] || "wait"}`, {}, word);

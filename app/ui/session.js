@@ -1,6 +1,8 @@
 // The caller: a cookie of the service, or credentials that this tab sends with each request.
 
 const KEPT = "ingot.credentials";
+const RETURN = "ingot.return"; // address in the page, while the browser is at the OpenID provider
+const others = new BroadcastChannel("ingot.session"); // other tabs, which have the same cookie
 let credentials = JSON.parse(sessionStorage.getItem(KEPT) || "null");
 let mode = "omit"; // cookies are sent only if the service has sessions
 
@@ -15,7 +17,8 @@ function keep(headers) {
   else sessionStorage.removeItem(KEPT);
 }
 
-// Ask the service who calls: { strategy, oidc, user }; strategy is null if it has no sessions.
+// Ask the service who calls: { strategy, oidc, user, scope, scopes }; strategy is null if it has no
+// sessions.
 export async function whoami(api) {
   try {
     const caller = await api.get("login");
@@ -28,15 +31,39 @@ export async function whoami(api) {
   }
 }
 
+// Sign in; return the new session, if the service has sessions.
 export async function signIn(api, strategy, fields) {
   if (strategy === "keystone") keep({ "X-Auth-Token": fields.token });
   else if (mode === "omit") keep({ Authorization: `Basic ${base64(`${fields.username}:${fields.password}`)}` });
-  else await api.post("login", { username: fields.username, password: fields.password });
+  else {
+    const session = await api.post("login", { username: fields.username, password: fields.password });
+    if (session.scope) others.postMessage("changed");
+    return session;
+  }
+}
+
+// Move the session to another scope: the cookie is another one then.
+export async function chooseScope(api, scope) {
+  await api.post("login/scope", { scope });
+  others.postMessage("changed");
+}
+
+// Call `act` when another tab has changed the session.
+export const onChange = act => { others.onmessage = act; };
+
+export const leaveForProvider = () => sessionStorage.setItem(RETURN, location.hash);
+// Go back to the address that the browser left for the OpenID provider.
+export function returnFromProvider() {
+  const address = sessionStorage.getItem(RETURN);
+  sessionStorage.removeItem(RETURN);
+  if (address && !location.hash) history.replaceState(null, "", address);
 }
 
 export async function signOut(api) {
   keep(null);
-  if (mode !== "omit") await api.post("logout");
+  if (mode === "omit") return;
+  await api.post("logout");
+  others.postMessage("changed");
 }
 
 export const forget = () => keep(null);

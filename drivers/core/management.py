@@ -106,6 +106,17 @@ class Management(Interface):
         """
         raise NotSupported(f"{self.name} management has no indicators")
 
+    def sensors(self, target: Target) -> list[dict[str, Any]]:
+        """
+        Return the sensors of the machine: [{name, kind, reading, unit, health}].
+
+        kind: temperature, fan, voltage or power. reading: a number; None: there is none now.
+        health: ok, warning, critical or unknown.
+
+        Raises NotSupported: the BMC lists none.
+        """
+        raise NotSupported(f"{self.name} management has no sensors")
+
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         """Return the virtual media of the BMC: [{media_types, inserted, image}]."""
         raise NotSupported(f"{self.name} management has no virtual media")

@@ -139,6 +139,13 @@ class FakeManagement(Management):
             raise NotSupported(f"there is no indicator {name}@{component}")
         return self.lights[component, name]
 
+    def sensors(self, target: Target) -> list[dict[str, Any]]:
+        found = (("CPU 1", "temperature", 41.5, "°C"), ("Fan 1", "fan", 4200.0, "RPM"))
+        return [
+            {"name": name, "kind": kind, "reading": reading, "unit": unit, "health": "ok"}
+            for name, kind, reading, unit in found
+        ]
+
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         media = recall(target, "media", {})
         return [

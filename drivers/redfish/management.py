@@ -8,7 +8,7 @@ from drivers.core.errors import NotSupported, Refused, Unexpected
 from drivers.core.kinds import POWER_ON, Management
 from drivers.core.steps import Done, Outcome, Wait, step
 from drivers.core.target import Target
-from drivers.redfish import boot_device, client, inventory, parts
+from drivers.redfish import boot_device, client, inventory, parts, sensors
 from drivers.redfish.boot_device import DEVICES
 from drivers.redfish.interface import Redfish
 from drivers.redfish.restart import through_restart
@@ -178,6 +178,10 @@ class RedfishManagement(Redfish, Management):
             kind = type(resource.indicator_led)
             target.before_order()
             resource.set_indicator_led(kind(_LEDS[state]))
+
+    def sensors(self, target: Target) -> list[dict[str, Any]]:
+        with client.turn(target, self.bmcs) as bmc:
+            return sensors.readings(bmc, bmc.system(fresh=True))
 
     def virtual_media(self, target: Target) -> list[dict[str, Any]]:
         with client.turn(target, self.bmcs) as bmc:

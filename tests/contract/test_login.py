@@ -7,7 +7,9 @@ from sqlalchemy import select, update
 
 from app.api import auditing
 from app.db.clock import after
-from app.identity import passwords
+from app.errors import Invalid
+from app.identity import passwords, tokens
+from app.identity.roles import Scope
 from app.models import ApiToken, AuditRecord
 from tests.support.local_users import PASSWORD, Directory, with_local_users
 
@@ -50,14 +52,15 @@ def records(api):
 @on_both
 def test_a_session_begins_with_a_password_and_ends_with_the_logout(local, users):
     users.user("ann", ("reader", None))
-    ways = {"strategy": "local", "oidc": False, "user": None}
+    ways = {"strategy": "local", "oidc": False, "user": None, "scope": None, "scopes": []}
     assert ways == local("GET", "/v1/login").json
     assert 401 == local("GET", CONDUCTORS).status_code
 
     answer = sign_in(local)
-    assert (204, b"") == (answer.status_code, answer.data)
+    of_ann = ways | {"user": "ann", "scope": "system", "scopes": ["system"]}
+    assert (200, of_ann) == (answer.status_code, answer.json)
     assert 200 == local("GET", CONDUCTORS).status_code
-    assert ways | {"user": "ann"} == local("GET", "/v1/login").json
+    assert of_ann == local("GET", "/v1/login").json
     text = local.client.get_cookie("ingot_session").value
     assert re.fullmatch("ingot_[A-Za-z0-9_-]{43}", text)
 
@@ -68,7 +71,7 @@ def test_a_session_begins_with_a_password_and_ends_with_the_logout(local, users)
     assert 401 == local("GET", CONDUCTORS, **{"X-Auth-Token": text}).status_code
     assert 204 == local("POST", "/v1/logout", **ORIGIN).status_code
     assert [
-        ("authenticate/login", "success", "ann", 204),
+        ("authenticate/login", "success", "ann", 200),
         ("authenticate/logout", "success", "ann", 204),
     ] == [each for each in records(local) if "authenticate" in each[0]]
 
@@ -88,7 +91,7 @@ def test_no_script_reads_the_cookie_and_with_tls_it_is_sent_by_tls_only(api, use
 def test_a_session_ends_with_its_lifetime_with_its_token_and_with_its_user(local, users, api):
     users.user("ann", ("reader", None))
     for end in ("expired", "disabled", "role", "deleted"):
-        assert 204 == sign_in(local).status_code, end
+        assert 200 == sign_in(local).status_code, end
         assert 200 == local("GET", CONDUCTORS).status_code
         if end == "expired":
             with api.runtime.transaction() as session:
@@ -111,27 +114,107 @@ def test_a_session_ends_with_its_lifetime_with_its_token_and_with_its_user(local
             users.grant("reader", None, user="ann")
 
 
-def test_the_scope_of_a_session_is_chosen_at_its_login(local, users, api):
+def choose(api, scope, **headers):
+    return api("POST", "/v1/login/scope", {"scope": scope}, **(headers or ORIGIN))
+
+
+@pytest.fixture
+def of_three(users):
+    """ann, with roles in the system and in two projects."""
     for name in ("blue", "red"):
         users.project(name, f"{name}-id")
-    users.user("ann", ("member", "blue"), ("admin", "red"))
-    unclear = sign_in(local)
-    assert 400 == unclear.status_code
-    assert (
-        "project: user ann has roles in several projects; name one of blue, red"
-        in (fault(unclear)["faultstring"])
-    )
-    refused = sign_in(local, project="green")
-    assert (403, True) == (refused.status_code, "project:" in fault(refused)["faultstring"])
+    users.user("ann", ("member", "blue"), ("admin", "red"), ("reader", None))
+
+
+@pytest.mark.usefixtures("of_three")
+def test_a_login_may_name_its_scope(local):
+    refused = sign_in(local, scope="green")
+    assert (403, True) == (refused.status_code, "scope:" in fault(refused)["faultstring"])
     assert 401 == local("GET", "/v1/nodes").status_code
 
-    for project in ("red", "red-id"):
-        assert 204 == sign_in(local, project=project).status_code
+    for scope, name in (("system", "system"), ("red", "red"), ("red-id", "red")):
+        answer = sign_in(local, scope=scope)
+        assert (200, name) == (answer.status_code, answer.json["scope"])
     made = local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **ORIGIN)
     assert (201, "red-id") == (made.status_code, made.json["owner"])
     assert [("authenticate/login", "denied", "ann", 403)] == [
         each for each in records(local) if "denied" in each and each[0] == "authenticate/login"
     ]
+
+
+@on_both
+@pytest.mark.usefixtures("of_three")
+def test_without_a_choice_a_session_of_several_scopes_has_no_rights(local):
+    answer = sign_in(local)
+    open_choice = {"user": "ann", "scope": None, "scopes": ["system", "blue", "red"]}
+    assert open_choice.items() <= answer.json.items()
+    assert answer.json == local("GET", "/v1/login").json
+    for method, path in (("GET", "/v1/nodes"), ("GET", CONDUCTORS), ("POST", "/v1/nodes")):
+        refused = local(method, path, {} if method == "POST" else None, **ORIGIN)
+        assert 403 == refused.status_code, path
+        assert "POST /v1/login/scope" in fault(refused)["faultstring"]
+
+    assert "blue" == choose(local, "blue").json["scope"]
+    assert 200 == local("GET", "/v1/nodes").status_code
+    assert 403 == local("GET", CONDUCTORS).status_code
+    assert 204 == local("POST", "/v1/logout", **ORIGIN).status_code
+
+    assert 200 == sign_in(local).status_code
+    undecided = local.client.get_cookie("ingot_session").value
+    assert 204 == local("POST", "/v1/logout", **ORIGIN).status_code
+    assert 401 == local("GET", "/v1/nodes", **{"X-Auth-Token": undecided}).status_code
+
+
+@on_both
+@pytest.mark.usefixtures("of_three")
+def test_another_scope_is_a_new_token_of_the_same_session(local, api):
+    assert 200 == sign_in(local, scope="blue").status_code
+    with api.runtime.reading() as session:
+        (before,) = session.execute(select(ApiToken.uuid, ApiToken.expires_at))
+    blue = local.client.get_cookie("ingot_session").value
+    answer = choose(local, "system")
+    assert (200, "system") == (answer.status_code, answer.json["scope"])
+    assert 200 == local("GET", CONDUCTORS).status_code
+    assert 401 == local("GET", "/v1/nodes", **{"X-Auth-Token": blue}).status_code
+    with api.runtime.reading() as session:
+        (after_it,) = session.execute(select(ApiToken.uuid, ApiToken.expires_at))
+    assert before == after_it, "the choice of a scope prolongs no session"
+    assert ("authenticate/scope", "success", "ann", 200) in records(local)
+
+
+@pytest.mark.usefixtures("of_three")
+def test_a_refused_choice_of_a_scope_leaves_the_session_as_it_is(local, api, users):
+    assert 401 == choose(local, "red").status_code
+    assert 200 == sign_in(local, scope="blue").status_code
+    users.revoke("admin", "red", user="ann")
+    for scope, status in (("red", 403), ("green", 403), ("", 400), (7, 400)):
+        refused = choose(local, scope)
+        assert [scope, status] == [scope, refused.status_code]
+        assert "scope" in fault(refused)["faultstring"]
+    assert 403 == choose(local, "system", Origin="https://evil.example").status_code
+    assert 403 == choose(local, "system", **{"X-Request-Id": "without-origin"}).status_code
+    assert "blue" == local("GET", "/v1/login").json["scope"]
+    assert ("authenticate/scope", "denied", "ann", 403) in records(local)
+    with api.runtime.transaction() as session:
+        session.execute(update(ApiToken).values(expires_at=after(-1)))
+    assert 401 == choose(local, "system").status_code
+
+
+@pytest.mark.usefixtures("of_three")
+def test_a_token_that_is_no_session_keeps_its_scope(local, users, api):
+    text = users.token("ann", "blue", role="reader")
+    local.client.set_cookie("ingot_session", text)
+    assert 401 == choose(local, "system").status_code
+    assert 200 == local("GET", "/v1/nodes", **{"X-Auth-Token": text}).status_code
+    with api.runtime.transaction() as session, pytest.raises(Invalid, match="browsers' sessions"):
+        tokens.create(session, "ann", Scope(system=True), name="session", role=None, days=1)
+
+
+@pytest.mark.parametrize("column", ["id", "name"])
+def test_no_project_is_called_as_the_scope_of_the_system(users, column):
+    values = {"name": "blue", "ident": "blue-id", {"id": "ident"}.get(column, column): "system"}
+    with pytest.raises(Invalid, match=f"{column}: system"):
+        users.project(**values)
 
 
 def test_a_wrong_login_costs_a_check_and_says_not_what_is_wrong(api, users, monkeypatch):
@@ -174,7 +257,7 @@ def test_wrong_passwords_of_logins_and_of_http_basic_share_one_limit(api, users)
         ({"username": "x" * 256, "password": "x"}, "username"),
         ({"username": "ann", "password": "x" * 4097}, "password"),
         ({"username": "ann", "password": "\0"}, "password"),
-        ({"username": "ann", "password": "x", "project": ["p"]}, "project"),
+        ({"username": "ann", "password": "x", "scope": ["p"]}, "scope"),
         ({"username": "ann", "password": "x", "colour": "red"}, "colour"),
     ],
 )  # fmt: skip
@@ -191,7 +274,7 @@ def test_pages_of_other_sites_use_no_session(local, users):
     body = {"username": "ann", "password": PASSWORD}
     assert 403 == local("POST", "/v1/login", body, **foreign).status_code
     assert local.client.get_cookie("ingot_session") is None
-    assert 204 == sign_in(local).status_code
+    assert 200 == sign_in(local).status_code
 
     new = {"driver": "fake-hardware"}
     assert 403 == local("POST", "/v1/logout", **foreign).status_code
@@ -223,15 +306,16 @@ def test_a_refusal_makes_no_browser_ask_for_a_password_in_a_window(local, users)
 def test_other_credentials_go_before_the_session(local, users):
     users.user("ann", ("admin", None))
     users.user("bob", ("reader", None))
-    assert 204 == sign_in(local).status_code
+    assert 200 == sign_in(local).status_code
     header = {"X-Auth-Token": users.token("bob"), **ORIGIN}
     assert 403 == local("POST", "/v1/nodes", {"driver": "fake-hardware"}, **header).status_code
     assert 401 == local("GET", "/v1/nodes", **{"X-Auth-Token": "wrong"}).status_code
 
 
 def test_without_local_users_there_are_no_sessions(api):
-    assert {"strategy": "noauth", "oidc": False, "user": None} == api("GET", "/v1/login").json
-    answer = sign_in(api)
-    assert 400 == answer.status_code
-    assert "auth_strategy is noauth" in fault(answer)["faultstring"]
+    shown = api("GET", "/v1/login").json
+    assert {"strategy": "noauth", "user": None}.items() <= shown.items()
+    for answer in (sign_in(api), choose(api, "system")):
+        assert 400 == answer.status_code
+        assert "auth_strategy is noauth" in fault(answer)["faultstring"]
     assert 204 == api("POST", "/v1/logout").status_code

@@ -8,12 +8,14 @@ from app.db.clock import utcnow
 from app.inventory import hardware_inventory
 from app.kit import locked_nodes
 from app.models import BiosSetting, FirmwareComponent, Node, Operation
+from drivers.fake.hardware import FakeManagement
 from drivers.simulator.simulator import running
 
 from .asks import Asked
 from .conftest import fault
 
 DEVICE = "/v1/nodes/n1/management/boot_device"
+SENSORS = "/v1/nodes/n1/management/sensors"
 LIGHTS = "/v1/nodes/n1/management/indicators"
 VENDOR = "/v1/nodes/n1/vendor_passthru"
 
@@ -148,6 +150,7 @@ def test_a_locked_node_refuses_requests_that_need_the_lock(api, node, asks, meth
     [
         ("GET", f"{DEVICE}/supported", None),
         ("GET", LIGHTS, None),
+        ("GET", SENSORS, None),
         ("GET", "/v1/nodes/n1/vmedia", None),
         ("GET", "/v1/nodes/n1/states/console", None),
         ("GET", f"{VENDOR}/methods", None),
@@ -183,6 +186,27 @@ def test_indicators_are_listed_and_set(api, node):
     assert {"state": "on"} == api.at("1.5")("GET", f"{LIGHTS}/led@system").json
     assert 204 == api("PUT", f"{LIGHTS}/led@system", {"state": "blinking"}).status_code
     assert {"state": "blinking"} == api("GET", f"{LIGHTS}/led@system").json
+
+
+def test_sensors_are_read_once_for_many_readers(api, node, monkeypatch):
+    reads, read = [], FakeManagement.sensors
+    monkeypatch.setattr(
+        FakeManagement, "sensors", lambda self, target: reads.append(1) or read(self, target)
+    )
+    for _ in range(3):
+        found = api("GET", SENSORS).json["sensors"]
+    assert {
+        "name": "CPU 1",
+        "kind": "temperature",
+        "reading": 41.5,
+        "unit": "°C",
+        "health": "ok",
+    } in found
+    assert 1 == len(reads)
+    patch = [{"op": "add", "path": "/description", "value": "another BMC"}]
+    assert 200 == api("PATCH", "/v1/nodes/n1", patch).status_code
+    assert 200 == api("GET", SENSORS).status_code
+    assert 2 == len(reads), "a changed node is read again"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +252,7 @@ def test_boot_mode_is_not_changed_during_a_transition(api, node, state):
         ({"management_interface": "noop"}, "PUT", "states/boot_mode", {"target": "bios"}, 400),
         ({"management_interface": "noop"}, "PUT", "management/inject_nmi", None, 400),
         ({"management_interface": "noop"}, "GET", "management/indicators", None, 400),
+        ({"management_interface": "noop"}, "GET", "management/sensors", None, 400),
         ({"management_interface": "noop"}, "GET", "vmedia", None, 400),
         ({"console_interface": "no-console"}, "PUT", "states/console", {"enabled": True}, 400),
         ({"vendor_interface": "no-vendor"}, "POST", "vendor_passthru/x", {}, 400),

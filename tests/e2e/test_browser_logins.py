@@ -47,9 +47,8 @@ def browser(fleet):
 def test_a_person_signs_in_works_and_signs_out(fleet, browser, issuer):
     url, own = fleet.url, {"Origin": fleet.url}
     assert 401 == browser.get(f"{url}/v1/nodes").status_code
-    assert browser.get(f"{url}/v1/login").json() == {
-        "strategy": "local", "oidc": True, "user": None,
-    }  # fmt: skip
+    ways = browser.get(f"{url}/v1/login").json()
+    assert {"strategy": "local", "oidc": True, "user": None}.items() <= ways.items()
 
     landed = browser.get(f"{url}/v1/login/oidc")
     assert [302, 302, 302] == [each.status_code for each in landed.history]
@@ -81,7 +80,7 @@ def test_the_first_admin_signs_in_with_the_password(fleet, browser):
     assert 401 == browser.post(f"{url}/v1/login", json=wrong, headers=own).status_code
     right = wrong | {"password": password}
     for _ in range(4):  # by all processes of the API
-        assert 204 == browser.post(f"{url}/v1/login", json=right, headers=own).status_code
+        assert 200 == browser.post(f"{url}/v1/login", json=right, headers=own).status_code
         assert 200 == browser.get(f"{url}/v1/conductors").status_code
     actions = browser.get(f"{url}/v1/audit?action=authenticate").json()["audit"]
     assert {("authenticate/login", "admin")} <= {

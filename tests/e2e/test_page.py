@@ -193,6 +193,11 @@ def test_a_deployment_is_rehearsed_started_held_and_watched_to_active(chromium, 
         expect(page.locator("h1 + .badge")).to_have_text("active")
         expect(steps(page).locator("li:not([data-state=done])")).to_have_count(0)
         expect(steps(page).locator("li", has_text="deploy.write_image")).to_contain_text("fleet-1")
+        planned = site.operation(site.good, "active")["steps"]
+        names = ".".join
+        assert [
+            names((each["interface"], each["step"])) for each in planned if each["interface"]
+        ] == [name for name in steps(page).locator("li code").all_inner_texts() if "." in name]
         expect(page.get_by_role("tabpanel")).to_contain_text("The node was deployed.")
 
 
@@ -232,6 +237,63 @@ def test_axe_finds_nothing_serious(chromium, site, scheme, size):
             expect(page.get_by_role("region", name="Why")).to_contain_text("Node")
             expect(page.get_by_role("tabpanel")).to_contain_text("severity")
             assert {} == grave_findings(page)
+
+
+def test_the_tab_of_sensors_reads_the_machine_and_says_why_it_is_empty(chromium, site):
+    with desk(chromium, site.url, at=f"/nodes/{site.good}") as page:
+        page.get_by_role("tab", name="Sensors").click()
+        row = page.get_by_role("tabpanel").get_by_role("row")
+        expect(row.filter(has_text="Inlet")).to_contain_text("°C")
+        expect(row.filter(has_text="Inlet")).to_contain_text("ok")
+        assert {} == grave_findings(page)
+    change(site, site.fakes[1], "management_interface", "noop")
+    with desk(chromium, site.url, at=f"/nodes/{site.fakes[1]}") as page:
+        page.get_by_role("tab", name="Sensors").click()
+        expect(page.get_by_role("tabpanel")).to_contain_text("noop management has no sensors")
+        expect(page.get_by_role("tabpanel").get_by_role("alert")).to_have_count(0)
+
+
+def test_the_tab_of_the_console_shows_whether_it_is_started(chromium, site):
+    with desk(chromium, site.url, at=f"/nodes/{site.fakes[2]}") as page:
+        page.get_by_role("tab", name="Console").click()
+        panel = page.get_by_role("tabpanel")
+        expect(panel).to_contain_text("The console is not started.")
+        url = f"{site.url}/v1/nodes/{site.fakes[2]}"
+        answer = site.http.put(f"{url}/states/console", json={"enabled": True}, timeout=30)
+        assert 202 == answer.status_code, answer.text
+        until(lambda: site.get(f"nodes/{site.fakes[2]}")["console_enabled"], "the console")
+        page.get_by_role("tab", name="Console").click()
+        expect(panel).to_contain_text("The console is started.")
+        page.route("**/states/console", lambda route: route.fulfill(json={
+            "console_enabled": True, "console_info": {"type": "vnc", "url": "https://bmc.example/console"},
+        }))  # fmt: skip
+        page.get_by_role("tab", name="Ports").click()
+        page.get_by_role("tab", name="Console").click()
+        link = page.get_by_role("link", name="https://bmc.example/console")
+        expect(link).to_have_attribute("rel", "noreferrer noopener")
+
+
+def test_texts_of_nodes_are_shown_as_text(chromium, site):
+    markup = "<img src=x onerror=\"document.title = 'run'\"><b id='bold'>bold</b>"
+    change(site, site.fakes[3], "description", markup)
+    answer = site.http.put(
+        f"{site.url}/v1/nodes/{site.fakes[3]}/maintenance", json={"reason": markup}, timeout=30
+    )
+    assert 202 == answer.status_code, answer.text
+    kept = (
+        "() => localStorage.setItem('ingot.columns', '[\"description\", \"maintenance_reason\"]')"
+    )
+    with desk(chromium, site.url, at=f"/nodes/{site.fakes[3]}") as page:
+        page.get_by_role("tab", name="Fields").click()
+        expect(page.get_by_role("tabpanel")).to_contain_text("<b id='bold'>")
+        page.get_by_role("button", name="End maintenance").click()
+        expect(page.get_by_role("dialog")).to_contain_text(markup)
+        assert 0 == page.locator("#bold").count()
+        page.evaluate(kept)
+        page.goto(f"{site.url}/ui#/fleet?maintenance=true")
+        page.reload()
+        expect(page.get_by_role("cell", name=markup)).to_have_count(2)
+        assert (0, "Fleet · Ingot") == (page.locator("#bold, main img").count(), page.title())
 
 
 def test_a_missing_node_and_an_unknown_address_say_so(chromium, site):

@@ -40,6 +40,7 @@ from drivers.core.errors import (
 )
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
+from workers.conductor.recent_answers import RecentAnswers
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -62,6 +63,7 @@ class CallHandler:
     runtime: Runtime
     name: str  # of the conductor
     leases: Leases
+    recent: RecentAnswers = field(default_factory=RecentAnswers)
 
     def answer(self, document: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """
@@ -105,7 +107,10 @@ class CallHandler:
             target = targets.of_node(session, node)
             session.expunge_all()
         method = getattr(target.driver.by_kind[call.interface], call.method)
-        if not call.order:
+        if call.kept:
+            key = (node.uuid, node.updated_at, document["what"])
+            answer = self.recent.answer(key, call.kept, lambda: method(target))
+        elif not call.order:
             answer = method(target, **document["arguments"])
         else:
             with self._lease(node, end) as before_order:

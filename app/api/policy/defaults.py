@@ -100,6 +100,7 @@ NODE = (
     Rule(f"{_NODE}:set_boot_device", SET_UP, "Change the boot device"),
     Rule(f"{_NODE}:get_indicator_state", SEE, "Show indicators"),
     Rule(f"{_NODE}:set_indicator_state", OWN, "Change indicators"),
+    Rule(f"{_NODE}:get_sensors", SEE, "Read the sensors"),
     Rule(f"{_NODE}:inject_nmi", SET_UP, "Interrupt the machine (NMI)"),
     Rule(f"{_NODE}:vif:list", SEE, "List attached network interfaces"),
     Rule(f"{_NODE}:vif:attach", OPERATE, "Attach a network interface"),

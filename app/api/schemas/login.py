@@ -9,13 +9,14 @@ from app.identity.accounts import LONGEST_NAME
 LONGEST_PASSWORD = 4096
 
 
-def _project() -> Text:
+def _scope(*, required: bool = False) -> Text:
     return Text(
         LONGEST_NAME,
         1,
+        required=required,
         metadata={
-            "description": "Scope of the session: identifier or name of a project; without it the"
-            " system, if the user has a role there, else the user's only project"
+            "description": "Scope of the session: `system`, or identifier or name of a project;"
+            " without it the user's only one, or none until one is chosen"
         },
     )
 
@@ -23,8 +24,12 @@ def _project() -> Text:
 class Credentials(Schema):
     username = Text(LONGEST_NAME, 1, required=True)
     password = Text(LONGEST_PASSWORD, required=True)
-    project = _project()
+    scope = _scope()
 
 
 class OidcQuery(Schema):
-    project = _project()
+    scope = _scope()
+
+
+class ScopeChoice(Schema):
+    scope = _scope(required=True)

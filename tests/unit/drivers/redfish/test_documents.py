@@ -76,6 +76,7 @@ COMMANDS = {
     "inspection": lambda node: node.driver.inspect.inspect_hardware(node),
     "addresses": lambda node: node.driver.management.mac_addresses(node),
     "indicators": _indicators,
+    "sensors": lambda node: node.driver.management.sensors(node),
     "boot device": _boot_device,
     "boot mode": lambda node: node.driver.management.change_boot_mode(node, "bios"),
     "secure boot": lambda node: node.driver.management.change_secure_boot(node, True),

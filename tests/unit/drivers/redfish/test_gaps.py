@@ -112,6 +112,33 @@ def test_a_missing_chassis_leaves_the_other_indicators(bmc, node):
     assert {"system", "disk"} == {component for component, _ in lights(node)}
 
 
+def test_the_sensors_of_one_missing_part_leave_the_others(bmc, node):
+    bmc.changes[f"{CHASSIS}/Thermal"] = None
+    assert {"power"} == {each["kind"] for each in node.driver.management.sensors(node)}
+    bmc.changes[f"{CHASSIS}/Power"] = None
+    with pytest.raises(NotSupported, match="lists no sensors"):
+        node.driver.management.sensors(node)
+
+
+@pytest.mark.parametrize("reading", [float("nan"), float("inf"), True, "24", None, [24]])
+def test_a_reading_that_is_no_number_is_none(bmc, node, reading):
+    broken = {
+        "Name": "Inlet",
+        "MemberId": "0",
+        "ReadingCelsius": reading,
+        "Status": {"Health": "Odd"},
+    }
+    bmc.changes[f"{CHASSIS}/Thermal"] = lambda thermal: thermal | {"Temperatures": [broken]}
+    (inlet,) = [each for each in node.driver.management.sensors(node) if each["name"] == "Inlet"]
+    assert (None, "unknown") == (inlet["reading"], inlet["health"])
+
+
+def test_sensors_are_bounded(bmc, node):
+    many = [{"Name": f"T{number}", "MemberId": str(number)} for number in range(900)]
+    bmc.changes[f"{CHASSIS}/Thermal"] = lambda thermal: thermal | {"Temperatures": many}
+    assert 500 == len(node.driver.management.sensors(node))
+
+
 def test_a_server_error_of_a_bmc_is_no_skipped_resource(bmc, node, monkeypatch):
     answer = bmc.answer
 

@@ -231,6 +231,23 @@ def test_an_nmi_is_injected(node, management, machine):
     assert "nmi" == orders(machine)[-1]
 
 
+def test_sensors_are_temperatures_fans_and_power(node, management):
+    finish(node, "power", "power_on")
+    found = {each["name"]: each for each in management.sensors(node)}
+    assert found["Inlet"] == {
+        "name": "Inlet", "kind": "temperature", "reading": 24.0, "unit": "°C", "health": "ok",
+    }  # fmt: skip
+    assert ("fan", 4200.0, "RPM") == tuple(
+        found["Fan 0"][key] for key in ("kind", "reading", "unit")
+    )
+    assert ("power", 210.0, "W") == tuple(
+        found["Power Supply 0"][key] for key in ("kind", "reading", "unit")
+    )
+    finish(node, "power", "power_off")
+    now = {each["name"]: each["reading"] for each in management.sensors(node)}
+    assert (0.0, 20.0) == (now["Fan 0"], now["Inlet"])
+
+
 def test_indicators_of_system_chassis_and_drives_are_switched(node, management, machine):
     known = {(each["component"], each["name"]) for each in management.indicators(node)}
     assert {("system", "led"), ("chassis", "Chassis"), ("disk", "2")} <= known

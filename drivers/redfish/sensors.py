@@ -1,0 +1,72 @@
+"""Readings of the sensors of a system's chassis: their Thermal and Power resources."""
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from drivers.core.errors import NotSupported
+from drivers.redfish import parts
+from drivers.redfish.session import Session
+from drivers.redfish.values import entry, is_present, text
+
+#: Most sensors that are read.
+MOST = 500
+#: Resource, its list, kind of the sensors, key of the reading, unit; None: the sensor names it.
+_LISTS = (
+    ("thermal", "Temperatures", "temperature", "ReadingCelsius", "°C"),
+    ("thermal", "Fans", "fan", "Reading", None),
+    ("power", "Voltages", "voltage", "ReadingVolts", "V"),
+    ("power", "PowerControl", "power", "PowerConsumedWatts", "W"),
+    ("power", "PowerSupplies", "power", "LastPowerOutputWatts", "W"),
+)
+_HEALTH = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
+_UNITS = {"RPM": "RPM", "Percent": "%"}
+
+
+def readings(bmc: Session, system: Any) -> list[dict[str, Any]]:
+    """
+    Return the sensors of the chassis of a system, as `Management.sensors` does.
+
+    Raises NotSupported: the BMC lists none.
+    """
+    found = list(islice(_readings(bmc, system), MOST))
+    if not found:
+        raise NotSupported(f"BMC {bmc.access.address} lists no sensors")
+    return found
+
+
+def _readings(bmc: Session, system: Any) -> Iterator[dict[str, Any]]:
+    for chassis in parts.chassis(bmc, system):
+        documents = {name: _document(bmc, chassis, name) for name in ("thermal", "power")}
+        for name, listed, kind, key, unit in _LISTS:
+            sensors = entry(documents[name], listed)
+            for each in sensors if isinstance(sensors, list) else ():
+                label = text(entry(each, "Name")) or text(entry(each, "FanName"))
+                if label and is_present(each):
+                    yield {
+                        "name": label,
+                        "kind": kind,
+                        "reading": _number(entry(each, key)),
+                        "unit": unit or _word(_UNITS, entry(each, "ReadingUnits")) or "RPM",
+                        "health": _word(_HEALTH, entry(entry(each, "Status"), "Health"))
+                        or "unknown",
+                    }
+
+
+def _document(bmc: Session, chassis: Any, name: str) -> Any:
+    """Return the document of a part of a chassis; None if the BMC lacks it, or it is malformed."""
+    with suppress(NotSupported), bmc.skip_unreadable(parts.link(chassis, name) or chassis.path):
+        return parts.part(chassis, name).json
+    return None
+
+
+def _word(known: dict[str, str], value: object) -> str | None:
+    return known.get(value) if isinstance(value, str) else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return round(float(value), 3)
