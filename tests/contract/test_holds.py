@@ -219,7 +219,7 @@ def test_an_expired_hold_has_no_effect_before_it_is_deleted(api):
     made = hold(api, node, expires_at=in_hours(1))
     refused(provision(api, node, "active"), made)
     expire(api, made)
-    path = f"/v1/nodes?fields=uuid,holds&hold=hardware"
+    path = "/v1/nodes?fields=uuid,holds&hold=hardware"
     assert [] == api("GET", path).json["nodes"]
     assert [] == api("GET", f"/v1/nodes/{node['uuid']}?fields=holds").json["holds"]
     why = api("GET", f"/v1/nodes/{node['uuid']}/why").json
@@ -285,7 +285,9 @@ def test_nodes_show_holds_only_if_the_field_is_named(api):
     found = api("GET", "/v1/nodes?fields=uuid,holds").json["nodes"]
     expected = {held["uuid"]: ["hardware", "hardware", "investigation"], free["uuid"]: []}
     assert expected == {each["uuid"]: each["holds"] for each in found}
-    assert expected[held["uuid"]] == api("GET", f"/v1/nodes/{held['uuid']}?fields=holds").json["holds"]
+    assert (
+        expected[held["uuid"]] == api("GET", f"/v1/nodes/{held['uuid']}?fields=holds").json["holds"]
+    )
     for path in ("/v1/nodes/detail", "/v1/nodes?detail=true", "/v1/nodes"):
         assert all("holds" not in each for each in api("GET", path).json["nodes"]), path
     assert held == api("GET", f"/v1/nodes/{held['uuid']}").json
