@@ -93,8 +93,8 @@ _VERBS: Mapping[Event, Verb] = {
     ),
     Event.DEPLOY: Verb(
         OperationKind.ACTIVE, planning.deploy, planning.to_deploy, Flow.DEPLOY,
-        guards=(not_in_maintenance, not_retired), held_by=Effect.INSTANCES,
-        before_work=_DEPLOYABLE,
+        guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
+        held_by=Effect.INSTANCES,
     ),
     Event.REBUILD: Verb(
         OperationKind.REBUILD, planning.deploy, planning.to_deploy, Flow.DEPLOY,
