@@ -40,7 +40,7 @@ def test_a_hold_is_set_shown_changed_and_ended(chromium, site):
         badge = page.locator("h1 ~ .badge.hold")
         expect(badge).to_have_text("hold: hardware")
         expect(page.get_by_role("region", name="Why")).to_contain_text("Held by a hardware hold")
-        assert [] == grave_findings(page)
+        assert {} == grave_findings(page)
         (made,) = site.get(f"nodes/{node}/holds", detail="true")["holds"]
         assert ("hardware", "new DIMM") == (made["kind"], made["reason"])
 
