@@ -1,4 +1,4 @@
-"""Permissions on holds: who sees, sets, changes and ends them."""
+"""Permissions to see, set, change and end holds."""
 
 import pytest
 
