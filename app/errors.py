@@ -14,6 +14,7 @@ ServiceError            500
 ├─ NotAcceptable        406   microversion out of range, or older than the field
 ├─ Conflict             409
 │  ├─ NodeLocked        409
+│  ├─ NodeHeld          409
 │  └─ AlreadyExists     409   one class for all: AlreadyExists("port", "address", mac)
 ├─ PreconditionFailed   412   the resource has changed since it was read
 ├─ TooLarge             413
@@ -127,6 +128,13 @@ class NodeLocked(Conflict):
             f"Node {node} is locked by host {holder}, please retry after the current operation"
             " is completed."
         )
+
+
+class NodeHeld(Conflict):
+    """The node has a hold that forbids this."""
+
+    def __init__(self, node: str, holds: str) -> None:
+        super().__init__(f"Node {node} is held: {holds}.")
 
 
 #: (kind, field) -> Ironic's message, which clients match on.

@@ -46,6 +46,7 @@ from app.api.fleet_operations import fleet_operations
 from app.api.following import FOLLOWING, Following
 from app.api.hardware import hardware
 from app.api.history import history
+from app.api.holds import holds
 from app.api.inspection_rules import inspection_rules
 from app.api.limits import LIMITS, Limits
 from app.api.login import login
@@ -88,7 +89,7 @@ BLUEPRINTS = (
     root.root, nodes, node_states, ports, drivers, conductors, operations, history, agents,
     traits, templates, runbooks, allocations, shards, events, steps, why,
     management, machine_states, vendor, hardware, portgroups, chassis, volumes, vifs,
-    inspection_rules, change_events, webhooks, audit, rollouts, provision_states,
+    inspection_rules, change_events, webhooks, holds, audit, rollouts, provision_states,
     fleet_operations, service, login,
 )  # fmt: skip
 #: Requests of agents that a process handles at once, and those that may wait for it.

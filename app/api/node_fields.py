@@ -228,6 +228,8 @@ SINCE: Mapping[str, int] = {
     **{field.name: field.since for field in FIELDS if field.since > 1},
     **{name: since for name, since in LINKS.items() if since > 1},
 }
+#: Fields beyond Ironic's: only requests that name them get them.
+NAMED_ONLY = ("holds",)
 CREATED: dict[str, Value] = {
     field.name: field.value for field in FIELDS if field.value and field.created
 }

@@ -18,6 +18,7 @@ from sqlalchemy import (
     FromClause,
     Select,
     Text,
+    and_,
     bindparam,
     cast,
     select,
@@ -30,7 +31,8 @@ from app.api.auth import caller
 from app.api.masking import DOCUMENTS, TEXTS
 from app.api.node_steps import FLOWS
 from app.db.prepared import Prepared
-from app.models import AgentRecord, Allocation, Node, NodeTrait
+from app.models import AgentRecord, Allocation, Hold, Node, NodeTrait
+from app.models.hold import in_effect
 
 #: A unique column, and its value.
 Key = tuple[str, str]
@@ -59,6 +61,8 @@ JOINED = {"allocation_uuid": Allocation.__table__.c.uuid.label("allocation_uuid"
 LINKED = tuple(node_fields.LINKS)
 SHORT = ("uuid", "instance_uuid", "maintenance", "power_state", "provision_state", "name")
 FULL = node_fields.FULL
+#: Fields that `fields` may name.
+CHOOSABLE = (*FULL, *node_fields.NAMED_ONLY)
 #: Field -> its place: negative before all others, positive after them.
 _PLACES = {
     **{name: place for place, name in enumerate(node_fields.HEAD, -len(node_fields.HEAD))},
@@ -83,6 +87,11 @@ _TEXTS: Mapping[str, ColumnElement[str]] = {
     **{name: cast(_NODES[name], Text) for name in OPEN},
     "traits": json_rows.array(
         NodeTrait.__table__.c.trait, NodeTrait.__table__.c.node_id == _NODES.id, Node.__table__
+    ),
+    "holds": json_rows.array(
+        Hold.__table__.c.kind,
+        and_(Hold.__table__.c.node_id == _NODES.id, in_effect()),
+        Node.__table__,
     ),
     **{name: cast(_NODES[name], Text) for name in DOCUMENTS},
 }

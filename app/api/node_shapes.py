@@ -20,6 +20,7 @@ from app.api.openapi.shapes import (
     some,
     versioned,
 )
+from app.hold_kinds import HoldKind
 from app.models import Node
 from app.states import State
 
@@ -35,6 +36,7 @@ _FIELDS = {
     **{name: some(STEP) for name in node_query.STEPS},
     "allocation_uuid": or_null(UUID),
     "traits": array(TEXT),
+    "holds": array(one_of(HoldKind)),
     "conductor": or_null(TEXT),
 }
 NODE = Component("Node", versioned("node", some(
@@ -44,6 +46,6 @@ NODE_STATES = Component("NodeStates", versioned("node", some(
     {name: shape for name, shape in _FIELDS.items() if name in node_query.STATES}
 )))  # fmt: skip
 
-NODES = listed("nodes", NODE, node_query.FULL, node_query.SORTABLE)
+NODES = listed("nodes", NODE, node_query.CHOOSABLE, node_query.SORTABLE)
 #: Header of one node.
 TAG = {"ETag": "Changes with every field of the node that callers can change; for `If-Match`"}

@@ -37,7 +37,8 @@ from app.inventory import nodes as service
 from app.kit import identifiers
 from app.kit import json_patch as patch
 from app.kit.paging import fetch
-from app.models import Node, Operation
+from app.models import Hold, Node, Operation
+from app.models.hold import in_effect
 from app.states import State
 from drivers.core.errors import HardwareError
 from drivers.core.target import Target
@@ -76,7 +77,7 @@ def listing(query: Query, *, detail: bool = False) -> Response:
 
     Raises Invalid, NotAcceptable, NotFound for an unknown marker.
     """
-    full = node_query.FULL
+    full = node_query.CHOOSABLE
     wanted: Collection[str] = shape(query, "node", short=node_query.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_query.visible_fields()
@@ -106,6 +107,9 @@ def filtered(selected: Select[Any], query: Query) -> Select[Any]:
     if "description_contains" in query:
         part = query["description_contains"]
         selected = selected.where(columns.description.contains(part, autoescape=True))
+    if "hold" in query:
+        held = select(Hold.node_id).where(Hold.kind == query["hold"], in_effect())
+        selected = selected.where(columns.id.in_(held))
     if "sharded" in query:
         unsharded = columns.shard.is_(None)
         selected = selected.where(~unsharded if query["sharded"] else unsharded)
@@ -146,14 +150,16 @@ def create_node(fields: dict[str, Any]) -> Response:
     "/nodes/<ident>",
     query="nodes",
     rule="baremetal:node:get",
-    returns=Returns({200: NODE}, TAG, fields=(*node_query.FULL, "links")),
+    returns=Returns({200: NODE}, TAG, fields=(*node_query.CHOOSABLE, "links")),
 )
 @nodes.arguments(FieldsQuery, location="query")
 def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
     asked = query.get("fields_")
     wanted = (
-        chosen(asked, "node", node_query.FULL) if asked is not None else node_query.visible_fields()
+        chosen(asked, "node", node_query.CHOOSABLE)
+        if asked is not None
+        else node_query.visible_fields()
     )
     return node_view.tagged(key_of(ident), wanted)
 

@@ -60,12 +60,14 @@ class ResourceRoutes(Generic[Model]):
         details: bool = False,
         rule: str = "list",
         query: str | None = None,
+        closed: bool = True,
     ) -> None:
         """
         Declare GET of the collection, or of the part of it that belongs to a parent.
 
         schema: of the query. narrow: applies the query's filters. check: raises for parameters that
-        exclude each other. details: declare a second list with all fields, at `/detail`.
+        exclude each other. details: declare a second list with all fields, at `/detail`. closed:
+        refuse writes below the parent.
         """
         path = f"{parent.path if parent else ''}/{self.resource.path}"
         since = parent.since if parent else self.since
@@ -80,7 +82,7 @@ class ResourceRoutes(Generic[Model]):
                 name=self._list_name(parent, detail),
                 summary=self._list_summary(parent, detail),
             )(self._list(schema, narrow, parent, check, detail))
-        if parent:
+        if parent and closed:
             self.routes.closed(path, since)
 
     def _list(

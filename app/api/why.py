@@ -25,12 +25,18 @@ from app.api.operations import ADMISSION
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.engine.why import explain
+from app.hold_kinds import Effect, HoldKind
 from app.kit.refused_lookups import Refusal
 from app.models import Node, Operation
 from app.states import State
 
 why = Routes("why", "Explanations of the states of nodes")
 
+HELD = exactly({
+    "uuid": UUID, "kind": one_of(HoldKind), "effects": array(one_of(Effect)),
+    "owner": or_null(TEXT), "user_name": or_null(TEXT), "reason": TEXT, "since": TIME,
+    "until": or_null(TIME),
+})  # fmt: skip
 WHY = Component("Why", exactly(
     {
         "node_uuid": UUID, "provision_state": one_of(State),
@@ -38,7 +44,7 @@ WHY = Component("Why", exactly(
         "waiting_for": or_null(TEXT), "held_by": or_null(TEXT), "since": or_null(TIME),
         "next": or_null(TEXT), "next_at": or_null(TIME), "step": or_null(TEXT),
         "operation": or_null(UUID), "error": or_null(DOCUMENT), "verbs": array(TEXT),
-        "admission": or_null(ADMISSION), "links": LINKS,
+        "admission": or_null(ADMISSION), "holds": array(HELD), "links": LINKS,
     },
     optional=["links"],
 ))  # fmt: skip

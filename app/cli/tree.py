@@ -108,6 +108,16 @@ GROUPS: Mapping[str, Group] = {
             "abort": at("fleet", "abort"),
         },
     ),
+    "hold": Group(
+        "Holds: reasons for which nodes are not used.",
+        {
+            "create": _bulk("holds", "create"),
+            "list": at("holds", "list_holds"),
+            "show": at("holds", "show"),
+            "extend": at("holds", "extend"),
+            "delete": at("holds", "delete"),
+        },
+    ),
     "audit": Group(
         "Audit records: the requests, their callers and their outcomes.",
         {

@@ -239,6 +239,7 @@ class Conductor:
     power_state_change_timeout: float = seconds(60, "Seconds for power to change", minimum=1)
     advance_rollouts_interval: float = seconds(2, "Seconds between steps of rollouts; 0: none")
     check_allocations_interval: float = seconds(5, "Seconds between searches for lost allocations")
+    check_holds_interval: float = seconds(10, "Seconds between deletions of expired holds; 0: none")
     # power
     sync_power_state_interval: float = seconds(120, "Seconds between power syncs; 0: none")
     sync_power_state_workers: int = count(64, "Number of BMCs queried for power states at a time", minimum=1)

@@ -9,6 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.hardware import targets
 from app.hardware.steps import RequestedStep
+from app.hold_kinds import Effect
+from app.inventory import holds
 from app.models import Node, Operation
 from drivers.core import reserved
 
@@ -31,6 +33,12 @@ def problems(session: Session, asked: Iterable[RequestedStep]) -> list[str]:
                 " step of that name, and steps of an agent cannot be run on child nodes"
             )
     return found
+
+
+def check_not_held(session: Session, asked: Iterable[RequestedStep]) -> None:
+    """Raises NodeHeld: a child node of the requested steps has a hold against operations."""
+    if children := {each["child"] for each in asked if each.get("child")}:
+        holds.check_uuids(session, children, Effect.OPERATIONS)
 
 
 def reserve(session: Session, operation: Operation, child: str, holder: str) -> Node | None:

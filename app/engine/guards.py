@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.hardware import targets
+from app.hold_kinds import Effect
+from app.inventory import holds
 from app.kit import conductors
 from app.models import Fault, Node
 from app.runtime import runtime_of
@@ -88,6 +90,12 @@ def service_not_in_maintenance(candidate: Candidate) -> None:
     node = candidate.node
     if node.provision_state == State.SERVICE_FAIL and node.maintenance:
         raise Conflict(f"Node {node.uuid} is in maintenance: its service cannot be aborted.")
+
+
+def service_not_held(candidate: Candidate) -> None:
+    """Refuse to abandon a failed service of a held node: its cleanup is a new operation."""
+    if candidate.node.provision_state == State.SERVICE_FAIL:
+        holds.check(candidate.session, candidate.node, Effect.OPERATIONS)
 
 
 def served(candidate: Candidate) -> None:

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from app.engine import dispatch, planning
 from app.errors import Conflict, Invalid, NodeLocked, NotFound, Unavailable
 from app.hardware import targets
-from app.inventory import nodes
+from app.hold_kinds import Effect
+from app.inventory import holds, nodes
 from app.kit.caller import Caller
 from app.kit.conductors import require_served
 from app.models import Fault, Node, OperationKind
@@ -193,8 +194,10 @@ def _begin(  # noqa: PLR0917 - columns of an operation
     arguments: Mapping[str, Any],
     caller: Caller,
 ) -> None:
+    """Raises NodeLocked, NodeHeld, Unavailable."""
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
+    holds.check(session, node, Effect.MACHINE)
     require_served(session, node)
     node.last_error = None
     rows = planning.method_call(*call, arguments)

@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 from app.engine import dispatch, planning
 from app.errors import Conflict, IllegalMove, Invalid, NodeLocked
 from app.hardware import targets
-from app.inventory import history
+from app.hold_kinds import Effect
+from app.inventory import history, holds
 from app.kit.caller import Caller
 from app.kit.conductors import require_served
 from app.models import Node, Operation, OperationKind
@@ -18,6 +19,8 @@ from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT, SOFT_OFF, SOFT_REBOO
 TARGETS = (POWER_ON, POWER_OFF, REBOOT, SOFT_OFF, SOFT_REBOOT)
 #: Cleaning must not be interrupted (spec implement-cleaning-states).
 FORBIDDEN_IN = (State.CLEANING, State.CLEAN_WAIT)
+#: Effect of the holds that refuse a change.
+HELD_BY = Effect.MACHINE
 
 
 def check_fields(node: Node, state: str) -> None:
@@ -43,11 +46,12 @@ def request(
 
     timeout: seconds; None: the setting's. The caller has locked the node's row.
 
-    Raises Invalid, Conflict, NodeLocked, Unavailable.
+    Raises Invalid, Conflict, NodeLocked, NodeHeld, Unavailable.
     """
     check_fields(node, state)
     if node.reservation is not None:
         raise NodeLocked(node.uuid, node.reservation)
+    holds.check(session, node, HELD_BY)
     require_served(session, node)
     target = targets.of_node(session, node)
     power = target.driver.power

@@ -33,13 +33,15 @@ from app.engine.guards import (
     not_restored,
     not_retired,
     served,
+    service_not_held,
     service_not_in_maintenance,
 )
 from app.engine.planning import Arguments
 from app.errors import IllegalMove, Invalid, NodeLocked
 from app.hardware import targets
 from app.hardware.steps import RequestedStep, offered, problems
-from app.inventory import history
+from app.hold_kinds import Effect
+from app.inventory import history, holds
 from app.kit.caller import Caller
 from app.kit.rescue_password import hashed
 from app.models import Node, Operation, OperationKind, OperationStep, StepSource
@@ -66,6 +68,8 @@ class Verb:
     fails: bool = False  # invalid steps fail the operation; else the API refuses them
     target: State | None = None  # target provision state; None: the state machine's
     guards: tuple[Guard, ...] = ()  # checked in this order, before any change
+    # a hold with this effect refuses the verb, if an operation starts
+    held_by: Effect = Effect.OPERATIONS
     before_work: tuple[Guard, ...] = (served,)  # checked next, if an operation starts
 
 
@@ -90,6 +94,7 @@ _VERBS: Mapping[Event, Verb] = {
     Event.DEPLOY: Verb(
         OperationKind.ACTIVE, planning.deploy, planning.to_deploy, Flow.DEPLOY,
         guards=(not_in_maintenance, not_retired), before_work=_DEPLOYABLE,
+        held_by=Effect.INSTANCES,
     ),
     Event.REBUILD: Verb(
         OperationKind.REBUILD, planning.deploy, planning.to_deploy, Flow.DEPLOY,
@@ -153,7 +158,7 @@ class Interrupt:
 
 
 _INTERRUPTS: Mapping[Event, Interrupt] = {
-    Event.ABORT: Interrupt(_abort, (service_not_in_maintenance,)),
+    Event.ABORT: Interrupt(_abort, (service_not_in_maintenance, service_not_held)),
     Event.UNHOLD: Interrupt(lambda session, node, _caller: transitions.unhold(session, node)),
 }
 
@@ -178,6 +183,7 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Int
     Raises Invalid: an unknown verb, or invalid steps.
     Raises IllegalMove, InMaintenance, NodeProtected, Conflict: the node does not allow it.
     Raises NodeLocked: another operation holds the node.
+    Raises NodeHeld: a hold on the node, or on a child node of a step, forbids it.
     Raises Unavailable: no conductor serves the node.
     """
     event = VERBS.get(verb)
@@ -192,9 +198,11 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments) -> Int
         how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE
     ):  # no work, only the transition
         return Intent(event, leaves)
+    holds.check(session, node, how.held_by)
     for guard in how.before_work:
         guard(candidate)
     request, wrong = _checked_request(candidate, how, arguments)
+    child_nodes.check_not_held(session, request.steps)
     rows = [] if wrong else how.plan(runtime_of(session), node, candidate.target, request)
     hidden = ("configdrive", "rescue_password")
     shown = {key: value for key, value in arguments.items() if key not in hidden}
@@ -246,6 +254,11 @@ def check_deployment(session: Session, node: Node, target: Target) -> None:
 def leads_to(intent: Intent) -> State:
     """Return the state that the node enters at once."""
     return MACHINE[intent.leaves].moves[intent.event]
+
+
+def held_by(verb: str) -> Effect:
+    """Return the effect of the holds that refuse a verb that starts an operation."""
+    return _VERBS[VERBS[verb]].held_by
 
 
 def check_fields(session: Session, node: Node, verb: str) -> None:

@@ -17,6 +17,8 @@ from sqlalchemy.orm import Session
 
 from app.engine import power, provisioning
 from app.errors import ServiceError
+from app.hold_kinds import Effect
+from app.inventory import holds
 from app.models import Node
 from app.states import VERBS
 
@@ -114,8 +116,11 @@ def plan(
     """Plan a rollout of `target` over the nodes of a query with the columns of `columns`."""
     accepted: list[Row[Any]] = []
     excluded = []
+    held = holds.refusals(session, _held_by(target))
     for row in session.execute(found.order_by(_NODES.id)):
-        reason = denial(row.owner, row.lessee) or _refusal(session, row, target)
+        reason = (
+            denial(row.owner, row.lessee) or _refusal(session, row, target) or held.get(row.uuid)
+        )
         if reason is None:
             accepted.append(row)
         else:
@@ -131,6 +136,11 @@ def plan(
         )
     budget = count_of(strategy.error_budget, total)
     return Plan(members, excluded, last, canary_waves, budget)
+
+
+def _held_by(target: str) -> Effect:
+    """Return the effect of the holds that refuse a target."""
+    return power.HELD_BY if target in power.TARGETS else provisioning.held_by(target)
 
 
 def _refusal(session: Session, row: Row[Any], target: str) -> str | None:

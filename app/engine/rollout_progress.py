@@ -98,7 +98,7 @@ def _failed(rollout: Rollout, codes: Mapping[str, int]) -> str | None:
     counted = [f"{number} {code}" for code, number in codes.items()][:MOST_CODES]
     more = ", ..." if len(codes) > MOST_CODES else ""
     accepted = rollout.accepted_failures
-    before = f", {accepted} of them before it was resumed" if accepted else ""
+    before = f", {accepted} of them accepted" if accepted else ""
     return f"{rollout.failed} of {rollout.nodes} failed{before}; codes: {', '.join(counted)}{more}"
 
 

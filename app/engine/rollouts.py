@@ -22,7 +22,7 @@ from app.db.diagnosis import is_unavailable, reason
 from app.db.transactions import retrying
 from app.engine import power, provisioning
 from app.engine.rollout_plan import Plan
-from app.errors import Invalid, NodeLocked, NotFound, ServiceError, Unavailable
+from app.errors import Invalid, NodeHeld, NodeLocked, NotFound, ServiceError, Unavailable
 from app.kit import crud
 from app.kit.caller import Caller
 from app.models import (
@@ -210,6 +210,7 @@ def _end(rollout: Rollout, member: RolloutNode, failure: Failure | None) -> None
         member.state = RolloutNodeState.SUCCEEDED
         return
     rollout.failed += 1
+    rollout.accepted_failures += failure.code == StartRefusal.HELD
     member.state = RolloutNodeState.FAILED
     member.code, member.error = failure.code[:64], failure.message
 
@@ -269,6 +270,8 @@ def _start(runtime: Runtime, rollout_id: int, member_id: int) -> bool:
         return retrying(
             partial(_postpone, runtime, rollout_id, member_id, Failure(code, str(error)))
         )
+    except NodeHeld as error:
+        failure = Failure(StartRefusal.HELD, str(error))
     except ServiceError as error:
         failure = Failure(StartRefusal.NOT_ACCEPTED, str(error))
     except HardwareError as error:

@@ -3,7 +3,7 @@ Explanations of a node's state for `/why`: the wait, the party that ends it, and
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.engine import admission, agent_waits, operations
+from app.hold_kinds import EFFECTS, HoldKind
+from app.inventory import holds
 from app.kit import conductors
 from app.kit.refused_lookups import Refusal
-from app.models import ACTIVE, Node, Operation, OperationState, OperationStep
+from app.models import ACTIVE, Hold, Node, Operation, OperationState, OperationStep
 from app.runtime import runtime_of
 from app.sentences import joined
 from app.states import MACHINE, VERBS, Kind, State
@@ -39,6 +41,7 @@ class Answer:
     error: dict[str, Any] | None = None  # of the operation
     verbs: tuple[str, ...] = ()  # verbs that the state accepts
     admission: dict[str, Any] | None = None  # see `admission.document`
+    holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,7 +56,27 @@ def explain(
     called: name of the node in the request; None: its UUID. refused: refused lookups of agents
     since the newest operation started, by this node or unknown machines, newest first.
     """
-    called = called or node.uuid
+    held = holds.of_node(session, node)
+    answer = _explained(session, node, called or node.uuid, refused)
+    summary = joined(answer.summary, *(f"held by a {holds.described(each)}" for each in held))
+    return replace(answer, summary=summary, holds=tuple(map(_hold_of, held)))
+
+
+def _hold_of(hold: Hold) -> dict[str, Any]:
+    return {
+        "uuid": hold.uuid,
+        "kind": hold.kind,
+        "effects": sorted(EFFECTS[HoldKind(hold.kind)]),
+        "owner": hold.owner,
+        "user_name": hold.user_name or hold.user_id,
+        "reason": hold.reason,
+        "since": hold.created_at,
+        "until": hold.expires_at,
+    }
+
+
+def _explained(session: Session, node: Node, called: str, refused: Sequence[Refusal]) -> Answer:
+    """Explain the state of a node, without its holds."""
     found = operations.of_node(session, node.id)
     active = [each for each in found if each.state in ACTIVE]
     if active:

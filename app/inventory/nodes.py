@@ -18,7 +18,8 @@ from app.errors import (
     NodeProtected,
     NotFound,
 )
-from app.inventory import history, node_rules
+from app.hold_kinds import Effect
+from app.inventory import history, holds, node_rules
 from app.inventory.node_rules import INTERFACES
 from app.kit import crud, unique
 from app.kit.caller import Caller
@@ -29,6 +30,7 @@ from app.models import (
     Allocation,
     BiosSetting,
     FirmwareComponent,
+    Hold,
     InspectionReport,
     Node,
     NodeHistory,
@@ -49,7 +51,7 @@ from drivers.core.errors import HardwareError
 OWNED_BY_NODE = (
     Operation, NodeHistory, AgentRecord, NodeTrait, Allocation, Port, Portgroup,
     VolumeConnector, VolumeTarget, BiosSetting, FirmwareComponent, NodeInventory,
-    InspectionReport,
+    InspectionReport, Hold,
 )  # fmt: skip
 REMOVABLE = {State.MANAGEABLE, State.ENROLL, State.ADOPT_FAIL}
 
@@ -209,7 +211,7 @@ def remove(session: Session, node: Node) -> None:
     """
     Delete a node and all rows that belong to it.
 
-    Raises Conflict, NodeProtected, NodeLocked.
+    Raises Conflict, NodeProtected, NodeLocked, NodeHeld.
     """
     if not node.maintenance and node.instance_uuid is not None:
         raise Conflict(f"Node {node.uuid} is associated with instance {node.instance_uuid}.")
@@ -227,6 +229,7 @@ def remove(session: Session, node: Node) -> None:
             f" {sorted(map(str, allowed))}"
         )
     _check_unlocked(node)
+    holds.check(session, node, Effect.OPERATIONS)
     operations = select(Operation.id).where(Operation.node_id == node.id)
     session.execute(delete(OperationStep).where(OperationStep.operation_id.in_(operations)))
     for model in OWNED_BY_NODE:

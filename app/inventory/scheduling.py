@@ -19,8 +19,11 @@ from sqlalchemy.orm import Session
 from app import killpoints, log
 from app.db.clock import after, age, now
 from app.db.transactions import call_after_commit, retrying
+from app.hold_kinds import Effect, kinds_with
+from app.inventory import holds
 from app.inventory.nodes import touch
-from app.models import Allocation, AllocationState, Node, NodeTrait
+from app.models import Allocation, AllocationState, Hold, Node, NodeTrait
+from app.models.hold import in_effect
 from app.models.node import FREE
 from app.runtime import Call, Runtime, runtime_of
 
@@ -147,6 +150,7 @@ def _fit(allocation: Allocation) -> Sequence[Condition]:
         Node.power_state.is_not(None),
         Node.maintenance.is_(False),
         Node.parent_node.is_(None),
+        ~_held().exists(),
     ]
     if allocation.owner is not None:
         fit.append(or_(Node.owner == allocation.owner, Node.lessee == allocation.owner))
@@ -158,12 +162,19 @@ def _fit(allocation: Allocation) -> Sequence[Condition]:
     return fit
 
 
+def _held() -> Select[Any]:
+    """Select the holds of a node of the outer query that keep allocations away."""
+    keep_away = Hold.kind.in_(kinds_with(Effect.INSTANCES))
+    return select(Hold.id).where(Hold.node_id == Node.id, keep_away, in_effect())
+
+
 def _lock_one(session: Session, allocation: Allocation, fit: Sequence[Condition]) -> Node | None:
     """Lock a free node that fits, and return it; skip those that other transactions have taken."""
     free = (*fit, Node.reservation.is_(None))
     for node_id in _candidates(session, allocation, free):
         node = session.scalar(select(Node).where(Node.id == node_id, *free).with_for_update())
-        if node is not None:
+        # a hold may have been set while the statement waited for the lock
+        if node is not None and not holds.with_effect(session, node, Effect.INSTANCES):
             return node
     return None
 

@@ -12,6 +12,7 @@ from app.models.conductor import BeatLease, Conductor, Watermark
 from app.models.data_key import DataKey, SealedTable
 from app.models.hardware import BiosSetting, FirmwareComponent, NodeInventory
 from app.models.history import NodeHistory
+from app.models.hold import Hold
 from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
@@ -67,6 +68,7 @@ __all__ = [
     "Fault",
     "FirmwareComponent",
     "Group",
+    "Hold",
     "InspectionReport",
     "InspectionRule",
     "Membership",

@@ -23,6 +23,7 @@ class ChangeType(StrEnum):
     PROVISION_STATE = "node.provision_state"
     POWER_STATE = "node.power_state"
     MAINTENANCE = "node.maintenance"
+    HOLD = "node.hold"
     #: created or changed, except for the changes between queued and running at each step
     OPERATION_STATE = "operation.state"
     STEP_STATE = "step.state"
@@ -61,6 +62,7 @@ class ChangeEvent(Base):
     operation_uuid: Mapped[str | None] = mapped_column(String(36))
     operation_kind: Mapped[str | None] = mapped_column(String(32))  # an `OperationKind`
     step: Mapped[str | None] = mapped_column(String(300))  # as "deploy.write_image"; None: no step
-    # state before and after; "true" or "false" for maintenance; None: there is no value
+    # state before and after; "true" or "false" for maintenance; the kind of a hold; None: there is
+    # no value
     before: Mapped[str | None] = mapped_column(String(32))
     after: Mapped[str | None] = mapped_column(String(32))

@@ -44,6 +44,8 @@ class StartRefusal(StrEnum):
     #: Tried again, as is `unavailable`.
     LOCKED = "locked"
     UNAVAILABLE = "unavailable"  # no conductor serves it
+    #: A hold forbids the verb; it does not count for the error budget.
+    HELD = "held"
     NOT_ACCEPTED = "not_accepted"  # the node does not accept the verb
     DELETED = "deleted"
     #: The owner or the lessee has changed, so the caller's rights are not known any more.
@@ -82,7 +84,8 @@ class Rollout(Timestamped, Base):
     waves: Mapped[int]  # their number
     canary_waves: Mapped[int] = mapped_column(default=0)  # the first ones, which may not fail
     error_budget: Mapped[int]  # failed nodes at which it pauses
-    # failed nodes at the last resumption, which do not count for the error budget any more
+    # failed nodes that do not count for the error budget: those at the last resumption, and held
+    # ones since
     accepted_failures: Mapped[int] = mapped_column(default=0)
     # numbers of nodes: all, and those in each state but `pending`
     nodes: Mapped[int]

@@ -8,7 +8,7 @@ import { COLUMNS, NodeTable } from "./node_table.js";
 import { rehearse } from "./fleet_verbs.js";
 
 const KEPT = "ingot.columns";
-const USUAL = ["provision_state", "power_state", "maintenance", "driver", "resource_class", "provision_updated_at"];
+const USUAL = ["provision_state", "power_state", "maintenance", "holds", "driver", "resource_class", "provision_updated_at"];
 //: Parameters of the address that are no filters.
 const ORDER = ["sort_key", "sort_dir"];
 

@@ -3,6 +3,7 @@
 import { element, empty, failure, replace } from "./dom.js";
 import { badge, facts, moment } from "./facts.js";
 import { gathered } from "./live.js";
+import { held, holds } from "./node_holds.js";
 import { parts } from "./node_parts.js";
 import { following, machine } from "./node_states.js";
 import { timeline } from "./node_timeline.js";
@@ -21,10 +22,12 @@ async function show(root, { api, live, params, signal }) {
   const operations = element("section.card", { "aria-label": "Operations" });
   const told = element("span", { "aria-live": "polite" });
   let node = await api.get(`nodes/${at}`, {}, signal); // a node that does not exist has no page
+  let kept = []; // its holds
   let chosen = null, list = [], operation = null;
   const tabs = parts(api, node.uuid, signal);
+  const section = holds(api, node.uuid, known.filters.hold.values, () => again());
   document.title = `${node.name || node.uuid} · Ingot`;
-  replace(root, head, verbs, why, operations, drawing, tabs.element);
+  replace(root, head, verbs, why, section.element, operations, drawing, tabs.element);
 
   function showHead() {
     replace(head,
@@ -32,6 +35,7 @@ async function show(root, { api, live, params, signal }) {
       node.target_provision_state && element("span", {}, "on its way to ", badge(known, node.target_provision_state)),
       element("span.muted", {}, node.power_state || "power unknown"),
       node.maintenance && element("span.badge.hold", { title: node.maintenance_reason || "" }, "maintenance"),
+      kept.map(each => held(each.kind, each.reason)),
       node.fault && element("span.badge.failed", {}, node.fault),
       element("span.muted", {}, [node.driver, node.resource_class, node.conductor && `conductor ${node.conductor}`].filter(Boolean).join(" · ")),
       node.name && element("code.muted", {}, node.uuid), told);
@@ -82,7 +86,11 @@ async function show(root, { api, live, params, signal }) {
   }
 
   async function read() {
-    await part(head, async () => { node = await api.get(`nodes/${at}`, {}, signal); showHead(); });
+    await part(head, async () => {
+      [node, { holds: kept }] = await Promise.all([api.get(`nodes/${at}`, {}, signal), api.get(`nodes/${at}/holds`, {}, signal)]);
+      showHead();
+      section.show(kept);
+    });
     await part(why, async () => showWhy(await api.get(`nodes/${at}/why`, {}, signal)));
     await part(operations, async () => {
       list = (await api.get(`nodes/${at}/operations`, {}, signal)).operations;

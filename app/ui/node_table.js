@@ -2,6 +2,7 @@
 
 import { element, empty, failure, replace } from "./dom.js";
 import { badge, moment } from "./facts.js";
+import { held } from "./node_holds.js";
 import { NodeList } from "./node_list.js";
 
 const HEIGHT = 34; // of a row, in pixels; the style sheet has the same
@@ -11,12 +12,13 @@ const flag = value => (value ? "yes" : "");
 //: Column -> how its cell is shown; the others show the value.
 const CELLS = {
   provision_state: (value, known) => badge(known, value),
+  holds: kinds => kinds.map(kind => held(kind)),
   maintenance: flag, retired: flag, protected: flag,
   created_at: moment, updated_at: moment, provision_updated_at: moment,
 };
 //: Columns to choose from, beside the name. `true`: the list can be sorted by it.
 export const COLUMNS = {
-  provision_state: true, target_provision_state: true, power_state: true, maintenance: true, fault: true,
+  provision_state: true, target_provision_state: true, power_state: true, maintenance: true, holds: false, fault: true,
   driver: true, resource_class: true, conductor_group: true, conductor: false, owner: true, lessee: true,
   shard: true, instance_uuid: true, instance_name: true, reservation: true, last_error: true,
   maintenance_reason: true, description: true, retired: true, protected: true, uuid: true,

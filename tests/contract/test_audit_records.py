@@ -42,6 +42,7 @@ BODIES = {
     "PATCH /v1/allocations/<ident>": EXTRA,
     "PATCH /v1/webhooks/<ident>": [{"op": "add", "path": "/types/-", "value": "node.created"}],
     "PATCH /v1/inspection_rules/<uuid>": DESCRIPTION,
+    "PATCH /v1/holds/<uuid>": [{"op": "replace", "path": "/reason", "value": "it moves"}],
     "POST /v1/events": {
         "events": [{"event": "network.bind_port", "port_id": uuid("port"), "mac_address": MAC, "status": "ACTIVE"}]
     },

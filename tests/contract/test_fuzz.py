@@ -68,6 +68,7 @@ KNOWN = {
     "ports": ["port"], "connectors": ["connector"], "targets": ["target"],
     "allocations": ["asked"], "deploy_templates": [TRAIT], "runbooks": ["book"],
     "rollouts": ["rollout"], "inspection_rules": ["rule"], "webhooks": ["hook"],
+    "holds": ["hold"],
     "drivers": ["fake-hardware"], "conductors": ["rack-1"],
     "traits": [TRAIT, "HW_CPU_X86_VMX"], "vifs": ["vif-1"], "bios": ["BootMode"],
     "history": ["entry"], "operations": ["operation"],
@@ -99,6 +100,8 @@ RIGHT = {
     },
     "/v1/inspection_rules": {"actions": [{"op": "fail", "args": {"msg": "no"}}]},
     "/v1/webhooks": {"name": "new", "url": "http://receiver.test/", "secret": "0123456789abcdef"},
+    "/v1/holds": {"node_uuid": uuid("n4"), "kind": "scheduling", "reason": "moves"},
+    "/v1/nodes/{ident}/holds": {"kind": "scheduling", "reason": "moves"},
     "/v1/webhooks/{ident}/replay": {"after": 0},
     "/v1/heartbeat/{ident}": {"callback_url": "http://127.0.0.1:9", "agent_token": "secret"},
     "/v1/continue_inspection": {"inventory": {"interfaces": [{"mac_address": MAC}]}},
@@ -130,6 +133,7 @@ def populate(api):
     make("rollouts", "rollout")
     make("inspection_rules", "rule")
     make("webhooks", "hook", name="hook")
+    make("holds", "hold")
     assert 204 == api("PUT", "/v1/nodes/n1/traits", {"traits": [TRAIT]}).status_code
     assert 202 == api("PUT", "/v1/nodes/n5/states/provision", {"target": "manage"}).status_code
     with api.runtime.transaction() as session:

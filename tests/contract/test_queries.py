@@ -16,6 +16,7 @@ from app.models import (
     Conductor,
     DeployTemplate,
     FirmwareComponent,
+    Hold,
     InspectionRule,
     Node,
     NodeHistory,
@@ -79,6 +80,7 @@ def parts(number, own, first):
     yield Runbook(name=f"b{number}", **numbered)
     yield InspectionRule(**numbered)
     yield Webhook(name=f"w{number}", url="http://x", secret=name, position=0, **numbered)
+    yield Hold(node_id=node_id, kind="hardware", reason="x", **numbered)
     yield WebhookFailure(webhook_id=1, after=number, last=number, error="x")
     yield Rollout(target="provide", state="paused", waves=1, error_budget=1, nodes=1,
                   uuid=str(UUID(int=5000 + number)))  # fmt: skip

@@ -208,7 +208,7 @@ def test_a_rollout_pauses_at_its_error_budget_and_a_resumption_accepts_the_failu
     fleet.request(rollout, RolloutEvent.RESUME)
     ended = fleet.advance(rollout, 6)
     assert ("completed", None, 10) == (ended.state, ended.pause_cause, ended.failed)
-    assert "10 of 10 failed, 6 of them before it was resumed" in fleet.summary(rollout)
+    assert "10 of 10 failed, 6 of them accepted" in fleet.summary(rollout)
     assert [1] * 10 == fleet.operations()
     member = fleet.members(rollout)[0]
     assert ("bad_argument", True) == (member.code, "level 'wrong' is none" in member.error)

@@ -26,7 +26,8 @@ from app.engine import dispatch, driver_reports, operations
 from app.engine.rpc import METHODS, Method
 from app.errors import BadGateway, Conflict, GatewayTimeout, Invalid, NodeLocked, ServiceError
 from app.hardware import targets
-from app.inventory import nodes
+from app.hold_kinds import Effect
+from app.inventory import holds, nodes
 from app.models import Node, Operation, OperationState
 from app.runtime import Runtime
 from drivers.core.errors import (
@@ -104,6 +105,8 @@ class CallHandler:
             node = nodes.find(session, document["node"])
             if call.locked and node.reservation is not None:
                 raise NodeLocked(node.uuid, node.reservation)
+            if call.order or call.interface == "vendor":  # vendor functions may do anything
+                holds.check(session, node, Effect.MACHINE)
             target = targets.of_node(session, node)
             session.expunge_all()
         method = getattr(target.driver.by_kind[call.interface], call.method)

@@ -4,7 +4,8 @@ Power sync: compares recorded and actual power states; also reads health, boot m
 BMCs are polled concurrently. Only differences are written, and only if the node's fence and
 reservation have not changed since it was read. A machine is switched back to its recorded power
 state only in states in which no operation acts on it. In busy and wait states, the power sync
-leaves the power state to the operation; in hold states, it records the state that it reads.
+leaves the power state to the operation; in hold states, and under holds against corrections, it
+records the state that it reads.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ from app import log
 from app.engine import dispatch, driver_reports, planning
 from app.flows import FLOWS
 from app.hardware import targets
-from app.inventory import history
+from app.hold_kinds import Effect
+from app.inventory import history, holds
 from app.kit import conductors
 from app.kit.caller import Caller
 from app.metrics.table import POWER_SYNC_NODES, POWER_SYNCS
@@ -251,7 +253,8 @@ def _reconcile(runtime: Runtime, row: _Row, state: str) -> None:
     if state == node.power_state:
         node.power_sync_failures = 0
         return
-    if node.power_state is None or node.provision_state in _HELD:
+    held = node.provision_state in _HELD or holds.with_effect(row.session, node, Effect.CORRECTION)
+    if node.power_state is None or held:
         node.power_state, node.power_sync_failures = state, 0
         return
     node.power_sync_failures += 1

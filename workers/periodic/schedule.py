@@ -20,7 +20,7 @@ from app.broker import backlog
 from app.broker.queue import SHARED_QUEUE, now_queue_of, send_task
 from app.config.settings import Settings
 from app.engine import rollouts, silent_boots
-from app.inventory import scheduling
+from app.inventory import holds, scheduling
 from app.kit import conductors
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
@@ -87,6 +87,12 @@ PERIODIC = (
         "ingot.check_allocations",
         lambda control: scheduling.resend_due(control.runtime),
         lambda settings: settings.conductor.check_allocations_interval,
+    ),
+    Periodic(
+        "ingot.end_expired_holds",
+        lambda control: holds.end_expired(control.runtime),
+        lambda settings: settings.conductor.check_holds_interval,
+        at_most=1,
     ),
     Periodic(
         "ingot.advance_rollouts",

@@ -60,7 +60,7 @@ SECTIONS = {
     "deploy_templates": "Deploy templates", "runbooks": "Runbooks",
     "inspection_rules": "Inspection rules", "chassis": "Chassis", "drivers": "Drivers",
     "conductors": "Conductors", "service": "State of the service",
-    "shards": "Shards", "agents": "Agents", "webhooks": "Webhooks",
+    "shards": "Shards", "agents": "Agents", "webhooks": "Webhooks", "holds": "Holds on nodes",
     "events": "Events of other services", "audit": "Audit", "login": "Sessions of browsers",
     "root": "The service",
 }  # fmt: skip

@@ -33,6 +33,8 @@ ROLLOUT_WORK = (
 RUNBOOK_WORK = (
     "rule:system_member or (role:manager and project_id:%(runbook.owner)s) or role:service"
 )
+#: A lessee ends its own holds, while it leases the node: other holds on it are not its own.
+HOLD_WORK = f"{OWN} or (role:member and project_id:%(hold.owner)s)"
 WEBHOOK_WORK = "rule:system_admin or (role:manager and project_id:%(webhook.owner)s)"
 
 

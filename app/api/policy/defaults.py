@@ -14,6 +14,7 @@ from app.api import node_fields
 from app.api.policy.checks import (
     ALLOCATION_READ,
     ALLOCATION_WORK,
+    HOLD_WORK,
     LIST,
     MANAGE,
     OPERATE,
@@ -123,6 +124,18 @@ NODE = (
     Rule(f"{_NODE}:ipa_heartbeat", "", "Send heartbeats: agents, without a token"),
 )  # fmt: skip
 
+HOLD = (
+    Rule("baremetal:hold:get", SEE, "Show a hold"),
+    Rule("baremetal:hold:list", LIST, "List holds on nodes that the caller's project owns or leases"),
+    Rule("baremetal:hold:list_all", SYSTEM_READ, "List holds on every node"),
+    Rule("baremetal:hold:create", OPERATE, "Set a hold; one of the next rules decides, too"),
+    Rule("baremetal:hold:create:scheduling", OWN, "Set a hold of the kind `scheduling`"),
+    Rule("baremetal:hold:create:hardware", OWN, "Set a hold of the kind `hardware`"),
+    Rule("baremetal:hold:create:investigation", OPERATE, "Set a hold of the kind `investigation`"),
+    Rule("baremetal:hold:update", HOLD_WORK, "Change the reason or the expiry of a hold"),
+    Rule("baremetal:hold:delete", HOLD_WORK, "End a hold"),
+)  # fmt: skip
+
 NETWORK = (
     Rule("baremetal:port:get", SEE, "Show a port"),
     Rule("baremetal:port:list", LIST, "List ports of nodes of the caller's project"),
@@ -220,6 +233,7 @@ SECTIONS: Mapping[str, tuple[Rule, ...]] = {
     "Callers": CALLERS,
     "Secrets": SECRETS,
     "Nodes": NODE,
+    "Holds": HOLD,
     "Ports and port groups": NETWORK,
     "Volumes": VOLUME,
     "Allocations": ALLOCATION,

@@ -19,7 +19,7 @@ from app.api.auth import AUTHENTICATE, caller
 from app.api.masking import redacted
 from app.api.policy.defaults import RULES
 from app.api.policy.file import Policy
-from app.api.policy.targets import NOTHING, OF_NODE, OWNED, SEE_NODE, Facts, Owned, of_node
+from app.api.policy.targets import NOTHING, OWNED, SEE_NODE, Facts, Owned, of_node
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.masking import mask
 from app.models import Base, Node
@@ -38,12 +38,13 @@ RUNBOOK_FIELDS: Mapping[str, str] = {
     "owner": "baremetal:runbook:update:owner",
 }
 PROVISIONING = "baremetal:node:set_provision_state"
+CREATE_HOLD = "baremetal:hold:create"
 #: Rules that are also checked on the node that the body names.
 ON_NAMED_NODE = {
     f"baremetal:{kind}:{verb}"
     for kind in ("port", "portgroup", "volume")
     for verb in ("create", "update")
-}
+} | {CREATE_HOLD}
 #: Rule -> fields of the body that may only name nodes that the caller may see.
 MENTIONS: Mapping[str, tuple[str, ...]] = {
     "baremetal:node:create": ("parent_node",),
@@ -166,7 +167,7 @@ def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
     if owned is None:
         return selected.where(false())
     theirs = or_(*(column == project for column in owned.owners))
-    if model is not Node and owned.facts is OF_NODE:
+    if model is not Node and owned.is_part_of_node:
         theirs = model.__table__.c.node_id.in_(select(Node.id).where(theirs))
     if owned.public is not None:
         theirs = or_(theirs, owned.public)
@@ -328,6 +329,9 @@ def _required_rules(rule: str, document: Any) -> Collection[str]:
     if rule == PROVISIONING:
         steps = ("clean_steps", "service_steps")
         return (rule, *(f"{rule}:{name}" for name in steps if _value(document, name)))
+    if rule == CREATE_HOLD:
+        kind = f"{rule}:{_value(document, 'kind')}"
+        return (rule, kind) if kind in RULES else (rule,)  # the handler refuses other kinds
     return (rule,)
 
 

@@ -14,6 +14,7 @@ from app.models import (
     Allocation,
     Base,
     ChangeEvent,
+    Hold,
     Node,
     Operation,
     Port,
@@ -49,6 +50,11 @@ class Owned:
         """Columns of the projects that may list the resource."""
         known = self.facts if self.listed_by is None else self.listed_by
         return [self.facts[name] for name in self.facts if name in known]
+
+    @property
+    def is_part_of_node(self) -> bool:
+        """Whether the projects of a node own it."""
+        return all(self.facts.get(name) is column for name, column in OF_NODE.items())
 
     def full_name(self, ident: str) -> str:
         """Restore the suffix `.json`, cut off the path, if only the name with it exists."""
@@ -113,6 +119,11 @@ OWNED: Mapping[str, Owned] = {
     # a lessee sees no failures of its node (`SEE_WITHIN`)
     "/operations/<>": replace(
         _part_of_node("operation", Operation), listed_by=frozenset({"node.owner"})
+    ),
+    "/holds/<>": replace(
+        _part_of_node("hold", Hold),
+        facts={**OF_NODE, "hold.owner": _table(Hold).c.owner},
+        listed_by=frozenset(OF_NODE),
     ),
     # for lists only: an event is of the node's projects at the time of the change
     "/events/<>": Owned(

@@ -1,30 +1,12 @@
 """Request schema of audit records."""
 
-from datetime import UTC, datetime
-from typing import Any
+from marshmallow import fields
 
-from marshmallow import ValidationError, fields
-
-from app.api.schemas.common import PageQuery, Text, within
+from app.api.schemas.common import Moment, PageQuery, Text, within
 from app.models import Outcome
 
 #: Largest number that the databases have as an id.
 LARGEST_ID = 2**63 - 1
-
-
-class Moment(fields.NaiveDateTime):
-    """Time in ISO 8601; without an offset it is UTC."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__("iso", timezone=UTC, **kwargs)
-
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> datetime:
-        try:
-            return super()._deserialize(value, attr, data, **kwargs)
-        except (ValidationError, OverflowError):
-            raise ValidationError(
-                f"Expected a time for {{name}}, as 2026-01-31T12:00:00Z: {value!r}"
-            ) from None
 
 
 class AuditFilters(PageQuery):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -135,6 +136,21 @@ class Flag(fields.Field[bool]):
                 f"Invalid {{name}}: Unrecognized value {value!r}, acceptable values are: {allowed}"
             )
         return word in TRUE
+
+
+class Moment(fields.NaiveDateTime):
+    """Time in ISO 8601; without an offset it is UTC."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__("iso", timezone=UTC, **kwargs)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> datetime:
+        try:
+            return super()._deserialize(value, attr, data, **kwargs)
+        except (ValidationError, OverflowError):
+            raise ValidationError(
+                f"Expected a time for {{name}}, as 2026-01-31T12:00:00Z: {value!r}"
+            ) from None
 
 
 class Document(fields.Dict):

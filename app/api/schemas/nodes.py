@@ -7,6 +7,7 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 from app.api import node_fields
 from app.api.schemas.common import Flag, Ident, ListQuery, Text, Uuid, within
 from app.engine.power import TARGETS
+from app.hold_kinds import HoldKind
 from app.states import VERBS
 from drivers.core import reserved
 
@@ -31,6 +32,7 @@ class NodeQuery(ListQuery):
     description_contains = Text()
     sharded = Flag()
     include_children = Flag()
+    hold = Text(choices=HoldKind, metadata={"description": "Kind of a hold"})
     failure_code = Text(metadata={"description": "Code of the last failure"})
     failure_step = Text(metadata={"description": "Step of the last failure, as power.reboot"})
 

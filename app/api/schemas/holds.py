@@ -1,0 +1,38 @@
+"""Request schemas of holds."""
+
+from marshmallow import Schema
+
+from app.api.schemas.common import Ident, ListQuery, Moment, Text, Uuid
+from app.hold_kinds import HoldKind
+
+_EXPIRY = {"description": "Time from which on it has no effect; without one, until it is ended"}
+
+
+class HoldChange(Schema):
+    """Fields of a hold that may be set and changed."""
+
+    reason = Text(4096, shortest=1)
+    expires_at = Moment(allow_none=True, metadata=_EXPIRY)
+
+
+class HoldCreate(HoldChange):
+    """Fields of a new hold."""
+
+    uuid = Uuid(allow_none=True)
+    kind = Text(choices=HoldKind, required=True)
+    reason = Text(4096, shortest=1, required=True)
+
+
+class HoldOfNodeCreate(HoldCreate):
+    """Fields of a new hold, with its node."""
+
+    node_uuid = Ident(required=True, metadata={"description": "UUID or name of the node"})
+
+
+class HoldFilters(ListQuery):
+    """Query parameters of the lists of holds."""
+
+    kind = Text(choices=HoldKind)
+    owner = Text(metadata={"description": "Set by this project"})
+    user = Text(metadata={"description": "Set by the user with this id"})
+    expired_before = Moment(metadata={"description": "With an expiry before this time"})

@@ -1,0 +1,193 @@
+"""
+Holds: their rows, the checks that enforce their effects, and their expiry.
+
+A hold is created, changed and ended in a transaction that locks its node. So it is either before or
+after a request that starts an operation: the request is refused, or its operation is not
+interrupted.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app import killpoints, log
+from app.db.clock import now
+from app.db.transactions import retrying
+from app.errors import Conflict, Invalid, NodeHeld
+from app.hold_kinds import Effect, kinds_with
+from app.inventory import history
+from app.kit import crud
+from app.kit.caller import Caller
+from app.models import Hold, Node
+from app.models.hold import in_effect
+from app.runtime import Runtime
+
+logger = log.get(__name__)
+
+#: Most holds on a node.
+MOST = 20
+#: Most holds in the message of a refusal.
+MOST_NAMED = 3
+#: Most holds that one transaction ends.
+BATCH = 500
+#: Type of the events in the history of a node.
+EVENT = "hold"
+_SYSTEM = Caller()
+
+
+def create(session: Session, node: Node, fields: Mapping[str, Any], caller: Caller) -> Hold:
+    """
+    Set a hold on a node, whose row is locked; the node may be reserved for an operation.
+
+    fields: uuid, kind, reason and expires_at, validated against the API's schema.
+
+    Raises Invalid, AlreadyExists.
+    Raises Conflict: the node has as many holds as it may have.
+    """
+    _check_expiry(session, fields.get("expires_at"))
+    count = session.scalar(select(func.count()).where(Hold.node_id == node.id))
+    if (count or 0) >= MOST:
+        raise Conflict(f"Node {node.uuid} has {MOST} holds, the most of a node: end one of them.")
+    hold = crud.make(Hold, {**fields, "node_id": node.id})
+    hold.owner, hold.user_id, hold.user_name = caller.project_id, caller.user_id, caller.user_name
+    crud.add(session, hold)
+    _record(session, node, hold, "set", caller)
+    return hold
+
+
+def change(session: Session, hold: Hold, values: Mapping[str, Any], caller: Caller) -> None:
+    """
+    Change the reason or the expiry of a hold, whose row is locked.
+
+    Raises Invalid.
+    Raises Conflict: the hold has expired.
+    """
+    node = _locked_node(session, hold)
+    if session.scalar(select(Hold.id).where(Hold.id == hold.id, in_effect())) is None:
+        raise Conflict(f"Hold {hold.uuid} has expired: set a new one.")
+    _check_expiry(session, values.get("expires_at"))
+    crud.change(session, hold, values)
+    _record(session, node, hold, "changed", caller)
+
+
+def remove(session: Session, hold: Hold, caller: Caller) -> None:
+    """End a hold, whose row is locked."""
+    _record(session, _locked_node(session, hold), hold, "ended", caller)
+    session.delete(hold)
+
+
+def end_expired(runtime: Runtime) -> int:
+    """Delete the holds that have expired, and return their number."""
+    ended = 0
+    while count := retrying(lambda: _end_batch(runtime)):
+        ended += count
+    return ended
+
+
+def _end_batch(runtime: Runtime) -> int:
+    """Delete some expired holds; those whose row or node another transaction has locked stay."""
+    with runtime.transaction() as session:
+        expired = session.execute(
+            select(Hold, Node)
+            .join(Node, Node.id == Hold.node_id)
+            .where(Hold.expires_at <= select(now()).scalar_subquery())  # so the index is used
+            .order_by(Hold.expires_at)
+            .limit(BATCH)
+            .with_for_update(skip_locked=True)
+        ).all()
+        for hold, node in expired:
+            _record(session, node, hold, "expired", _SYSTEM)
+            session.delete(hold)
+        session.flush()
+        killpoints.reach("acted", "hold")
+    return len(expired)
+
+
+def check(session: Session, node: Node, effect: Effect) -> None:
+    """Raises NodeHeld: the node has a hold with this effect."""
+    if found := with_effect(session, node, effect):
+        raise NodeHeld(node.uuid, refusal(found))
+
+
+def check_uuids(session: Session, uuids: Collection[str], effect: Effect) -> None:
+    """Raises NodeHeld: one of the nodes has a hold with this effect."""
+    for uuid, found in _by_node(session, effect, Node.uuid.in_(uuids)).items():
+        raise NodeHeld(uuid, refusal(found))
+
+
+def with_effect(session: Session, node: Node, effect: Effect) -> Sequence[Hold]:
+    """Return the holds of a node that have an effect, the oldest first."""
+    kinds = Hold.kind.in_(kinds_with(effect))
+    query = select(Hold).where(Hold.node_id == node.id, kinds, in_effect())
+    return session.scalars(query.order_by(Hold.id)).all()
+
+
+def refusals(session: Session, effect: Effect) -> Mapping[str, str]:
+    """Map the UUID of each node that has holds with this effect to the message of the refusal."""
+    found = _by_node(session, effect)
+    return {uuid: str(NodeHeld(uuid, refusal(holds))) for uuid, holds in found.items()}
+
+
+def _by_node(session: Session, effect: Effect, *conditions: Any) -> Mapping[str, list[Hold]]:
+    found: dict[str, list[Hold]] = {}
+    query = select(Node.uuid, Hold).join(Hold, Hold.node_id == Node.id)
+    query = query.where(Hold.kind.in_(kinds_with(effect)), in_effect(), *conditions)
+    for uuid, hold in session.execute(query.order_by(Hold.id)):
+        found.setdefault(uuid, []).append(hold)
+    return found
+
+
+def of_node(session: Session, node: Node) -> Sequence[Hold]:
+    """Return the holds of a node that have not expired, the oldest first."""
+    query = select(Hold).where(Hold.node_id == node.id, in_effect())
+    return session.scalars(query.order_by(Hold.id)).all()
+
+
+def described(hold: Hold) -> str:
+    """Describe a hold: its kind, creator, times and reason."""
+    of_project = f" of project {hold.owner}" if hold.owner else ""
+    who = hold.user_name or hold.user_id or "an unnamed user"
+    until = f"until {_moment(hold.expires_at)}" if hold.expires_at else "until it is ended"
+    return (
+        f"{hold.kind} hold {hold.uuid} by {who}{of_project} since {_moment(hold.created_at)}"
+        f" {until}, because: {hold.reason}"
+    )
+
+
+def refusal(holds: Sequence[Hold]) -> str:
+    """Describe the holds that refuse a request."""
+    more = f"; and {len(holds) - MOST_NAMED} more" if len(holds) > MOST_NAMED else ""
+    return "; ".join(map(described, holds[:MOST_NAMED])) + more
+
+
+def _moment(time: datetime) -> str:
+    return f"{time.isoformat(timespec='seconds')}Z"
+
+
+def _locked_node(session: Session, hold: Hold) -> Node:
+    return session.get_one(Node, hold.node_id, with_for_update=True)
+
+
+def _check_expiry(session: Session, time: datetime | None) -> None:
+    if time is None:
+        return
+    present = session.scalars(select(now())).one()
+    if time <= present:
+        raise Invalid(
+            f"expires_at: {_moment(time)} must be in the future; it is {_moment(present)}"
+        )
+
+
+def _record(session: Session, node: Node, hold: Hold, change: str, caller: Caller) -> None:
+    """
+    Record a change of a hold in the history of its node, and in the log.
+
+    change: a past participle.
+    """
+    session.flush()
+    session.refresh(hold)
+    history.record_request(session, node, EVENT, f"Hold {change}: {described(hold)}.", caller)
+    logger.info(f"hold.{change}", hold=hold.uuid, node=node.uuid, kind=hold.kind)
