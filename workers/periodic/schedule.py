@@ -27,7 +27,7 @@ from app.runtime import Runtime
 from workers import retry
 from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing
 from workers.periodic.consoles import Consoles
-from workers.periodic.webhooks import Deliverer
+from workers.periodic.webhooks import Webhooks
 from workers.restore_guard import Witness
 
 logger = log.get(__name__)
@@ -43,7 +43,7 @@ class Control:
     runtime: Runtime
     conductor: str  # name
     reconcile: Callable[[], None]  # one pass of the reconciler
-    webhooks: Deliverer
+    webhooks: Webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def register_tasks(
 ) -> None:
     """Register the tasks in the control process of `conductor`."""
     reconcile = _reconciler_pass(application, runtime, conductor, broker)
-    control = Control(runtime, conductor, reconcile, Deliverer(runtime))
+    control = Control(runtime, conductor, reconcile, Webhooks(runtime))
     fanned = [each.name for each in PERIODIC if each.each_conductor]
 
     def fan_out(task: str) -> None:
