@@ -33,7 +33,8 @@ class ChangeEvent(Base):
     A change of a node, of an operation or of a step.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migrations 0008 and 0011. On PostgreSQL `app.kit.change_events` numbers them afterwards.
+    omit them: see migrations 0008 and 0011. On PostgreSQL `app.kit.change_events` numbers them
+    afterwards.
     """
 
     __tablename__ = "change_events"

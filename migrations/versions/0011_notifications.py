@@ -92,12 +92,13 @@ def replace_triggers(*, with_facts: bool) -> None:
     for name, (event, condition, *what) in TRIGGERS.items():
         values = of_node(event, *what)
         facts = facts_of_node(event, dialect) if with_facts else ""
-        for each in statements(dialect, name, f"{event} ON nodes", condition, values, facts):
+        on_nodes = name, f"{event} ON nodes", condition
+        for each in statements(dialect, *on_nodes, values=values, facts=facts):
             op.execute(sa.DDL(each.replace("%", "%%")))
     facts = facts_of_step(dialect) if with_facts else ""
     source = "FROM operations o JOIN nodes n ON n.id = o.node_id WHERE o.id = NEW.operation_id"
-    changed = "UPDATE OF state ON operation_steps", "OLD.state <> NEW.state"
-    for each in statements(dialect, "step_state", *changed, OF_STEP, facts, source):
+    on_steps = "step_state", "UPDATE OF state ON operation_steps", "OLD.state <> NEW.state"
+    for each in statements(dialect, *on_steps, values=OF_STEP, facts=facts, source=source):
         op.execute(sa.DDL(each.replace("%", "%%")))
 
 
@@ -128,11 +129,19 @@ def facts_of_step(dialect: str) -> str:
 def if_on(pairs: str, dialect: str) -> str:
     """Return an object as JSON text; NULL if notifications are off."""
     made = f"json_object({pairs})" if dialect == "sqlite" else f"json_build_object({pairs})::text"
-    return f"CASE WHEN EXISTS (SELECT 1 FROM notification_cursor) THEN {made} END"
+    on = "EXISTS (SELECT 1 FROM notification_cursor)"
+    return f"CASE WHEN {on} THEN {made} END"
 
 
 def statements(
-    dialect: str, name: str, event: str, condition: str, values: str, facts: str, source: str = ""
+    dialect: str,
+    name: str,
+    event: str,
+    condition: str,
+    *,
+    values: str,
+    facts: str,
+    source: str = "",
 ) -> Iterator[str]:
     """Return the statements that replace a trigger of migration 0008."""
     columns = COLUMNS

@@ -100,8 +100,8 @@ class Deliverer(ABC):
         """Return the columns to change when a subscriber gets no more attempts; empty: it does."""
         return {}
 
-    def end_turn(self) -> None:
-        """Free what an attempt has left for the next one."""
+    def end_turn(self) -> None:  # noqa: B027 - most kinds need none
+        """Free the resources that the attempts of a turn have shared."""
 
     def start_due(self) -> None:
         """Begin to serve the subscribers that are due, as many as there are free threads."""
