@@ -94,10 +94,9 @@ def test_each_change_arrives_in_order_through_kills_and_outages(server, tmp_path
 
         fleet.provision(nodes, "active")
         fleet.await_state(nodes, "active")
-        expected = dict.fromkeys(fleet.states(), [*MANAGED, *PROVIDED, *DEPLOYED])
+        expected = {each: [*MANAGED, *PROVIDED, *DEPLOYED] for each in fleet.states()}
         until(lambda: moves(heard.distinct) == expected, "all changes, in their order")
         assert len(heard.all) > len(heard.distinct), "the attempt that died is repeated"
-        assert len({each["event_type"] for each in heard.all}) > 3
         until(lambda: not late(fleet), "the end of the outage")
 
 

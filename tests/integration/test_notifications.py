@@ -3,13 +3,9 @@
 import json
 import re
 import uuid
-from contextlib import ExitStack
-from dataclasses import replace
-from datetime import datetime
 
 import pytest
-from kombu import Connection, Exchange, Queue
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import delete, func, select
 
 from app.engine import management, notifications, operations, power
 from app.kit import change_events, notification_events
@@ -29,10 +25,6 @@ from app.models.history import NodeHistory
 from app.states import MACHINE
 from drivers.core.errors import HardwareError
 from tests.integration.harness import Harness
-from tests.support import rabbitmq
-from tests.support.fleet import until
-from tests.support.prerequisites import not_run
-from workers.periodic.notifications import Notifications
 
 #: Field -> type in the payloads of Ironic 39; each may be null, but for the UUID.
 TEXT, TIME, FLAG, DOCUMENT, TEXTS = str, "time", bool, dict, list

@@ -58,15 +58,15 @@ def listening(url, *options):
 
 def listen(url, *options):
     """Print the notifications of both levels until the process is killed."""
-    import oslo_messaging  # noqa: PLC0415 - not in the process of the tests
-    from oslo_config import cfg  # noqa: PLC0415
+    import oslo_messaging
+    from oslo_config import cfg
 
     configuration = cfg.ConfigOpts()
     configuration([])
     transport = oslo_messaging.get_notification_transport(configuration, url=url)
     configuration.set_override("heartbeat_timeout_threshold", 5, "oslo_messaging_rabbit")
     for option in options:
-        configuration.set_override(option, True, "oslo_messaging_rabbit")  # noqa: FBT003
+        configuration.set_override(option, True, "oslo_messaging_rabbit")
     target = oslo_messaging.Target(topic=TOPIC, exchange="ironic")
     listener = oslo_messaging.get_notification_listener(
         transport, [target], [_Endpoint()], executor="threading"
