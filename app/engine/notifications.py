@@ -109,7 +109,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What an event says: of which node, in which payload."""
+    """Content of the notification of an event."""
 
     action: str
     status: str
@@ -143,7 +143,7 @@ def made_of(session: Session, rows: Sequence[Row[Any]]) -> Iterator[Notification
 
 
 def _subject(row: Row[Any]) -> _Subject | None:
-    """Return what an event says; None: it has no notification."""
+    """Return the content of the notification of an event; None: it has none."""
     facts = orjson.loads(row.facts) if row.facts else {}
     if row.type == ChangeType.STEP_STATE:
         return _of_step(row, facts)

@@ -27,7 +27,7 @@ STATES = (StepState.RUNNING, StepState.DONE, StepState.FAILED, StepState.ABORTED
 _HAS: ColumnElement[bool] = or_(
     _EVENT.type.in_(TYPES), _EVENT.step.in_(STEPS) & _EVENT.after.in_(STATES)
 )
-#: The events with what notifications need.
+#: These events, with the columns that notifications need.
 SELECTED = change_events.ALL.add_columns(_EVENT.id, _EVENT.facts).where(_HAS)
 
 

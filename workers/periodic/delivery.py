@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, true, update
@@ -43,18 +43,6 @@ _EVENT: Any = ChangeEvent.__table__.c
 _OF_ATTEMPT = ("id", "position", "failed_attempts", "failing_since")
 
 
-class DeliverySettings(Protocol):
-    """Settings of a kind of subscribers."""
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for a receiver to accept events; an attempt takes at most three times that."""
-
-    @property
-    def max_retry_interval(self) -> float:
-        """Longest pause between two attempts."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Outcome of an attempt to send events."""
@@ -71,9 +59,15 @@ class Deliverer(ABC):
     outcomes: ClassVar[Counter]  # counts attempts by their outcome
     lag: ClassVar[Histogram]  # measures the age of accepted events
 
-    def __init__(self, runtime: Runtime, settings: DeliverySettings) -> None:
+    def __init__(self, runtime: Runtime, timeout: float, longest_pause: float) -> None:
+        """
+        Begin without a subscriber.
+
+        timeout: seconds for a subscriber to accept events; an attempt takes at most three times
+        that. longest_pause: seconds between two attempts, at most.
+        """
         self._runtime = runtime
-        self._settings = settings
+        self._timeout, self._longest_pause = timeout, longest_pause
         self._row: Any = self.model.__table__.c
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=self.name)
         self._served: set[int] = set()  # ids of the subscribers with a thread
@@ -183,7 +177,7 @@ class Deliverer(ABC):
 
     def _hold(self, row: Row[Any], token: str) -> bool:
         """Take the lease of a subscriber; False: another attempt has it, or the position moved."""
-        seconds = 3 * self._settings.timeout + MARGIN
+        seconds = 3 * self._timeout + MARGIN
         return self._update(self._unheld(row), {"holder": token, "due_at": after(seconds)})
 
     def _record(self, row: Row[Any], token: str, last: int) -> bool:
@@ -196,8 +190,7 @@ class Deliverer(ABC):
 
     def _record_failure(self, row: Row[Any], token: str, error: str, newest: int) -> None:
         """Record a failed attempt, and when to repeat it."""
-        longest = self._settings.max_retry_interval
-        pause = min(longest, FIRST_RETRY * 2 ** min(row.failed_attempts, 30))
+        pause = min(self._longest_pause, FIRST_RETRY * 2 ** min(row.failed_attempts, 30))
         pause *= random.uniform(0.5, 1)  # noqa: S311 - jitter
         values = {
             "holder": None, "due_at": after(pause), "last_error": error[:255],

@@ -26,7 +26,8 @@ class Notifications(Deliverer):
     outcomes, lag = NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
 
     def __init__(self, runtime: Runtime, conductor: str) -> None:
-        super().__init__(runtime, runtime.settings.notifications)
+        notifications = runtime.settings.notifications
+        super().__init__(runtime, notifications.timeout, notifications.max_retry_interval)
         self._host = conductor
         self._bus = NotificationBus(runtime.settings)
         level = runtime.settings.default.notification_level
@@ -67,7 +68,7 @@ class Notifications(Deliverer):
         last = row.position
         try:
             self._bus.open()
-            end = time.monotonic() + self._settings.timeout
+            end = time.monotonic() + self._timeout
             for each in made:
                 seconds = end - time.monotonic()
                 if seconds <= 0 and last > row.position:

@@ -35,9 +35,10 @@ class Webhooks(Deliverer):
     outcomes, lag = WEBHOOK_DELIVERIES, WEBHOOK_LAG
 
     def __init__(self, runtime: Runtime) -> None:
-        self._timeouts = runtime.settings.webhooks
+        webhooks = runtime.settings.webhooks
+        super().__init__(runtime, webhooks.timeout, webhooks.max_retry_interval)
+        self._give_up_after = webhooks.give_up_after
         self._options = runtime.settings.options()
-        super().__init__(runtime, self._timeouts)
 
     def enabled(self) -> ColumnElement[bool]:
         enabled: ColumnElement[bool] = _HOOK.enabled
@@ -78,7 +79,7 @@ class Webhooks(Deliverer):
             SIGNATURE: signature(secrets, int(time.time()), body),
         }
         try:
-            status = fetch.post(self._options, hook.url, body, headers, self._timeouts.timeout)
+            status = fetch.post(self._options, hook.url, body, headers, self._timeout)
         except HardwareError as error:
             return str(error)
         return None if 200 <= status < 300 else f"the receiver answered {status}"
@@ -87,7 +88,7 @@ class Webhooks(Deliverer):
         self, connection: Connection, row: Row[Any], error: str, newest: int
     ) -> Mapping[str, Any]:
         """After `[webhooks]give_up_after` make all events up to the newest a failure."""
-        if row.failing is None or row.failing < self._timeouts.give_up_after:
+        if row.failing is None or row.failing < self._give_up_after:
             return {}
         _add_failure(connection, row, error[:255], newest)
         return {"position": newest}
