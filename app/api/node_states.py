@@ -16,7 +16,6 @@ from app.api.auth import caller
 from app.api.following import wait_until
 from app.api.node_identifiers import identified, key_of, locked, node_of, uuid_of
 from app.api.node_shapes import NODE_STATES, STEP
-from app.api.node_steps import step_view
 from app.api.openapi.returns import PROGRESS, STARTED, Returns
 from app.api.openapi.shapes import (
     BOOLEAN,
@@ -33,6 +32,7 @@ from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
 from app.api.transactions import once
 from app.engine import power, provisioning
+from app.engine.step_views import step_view
 from app.errors import Invalid, NotFound, ServiceError
 from app.inventory.idle import is_idle
 from app.models import StepSource

@@ -10,34 +10,13 @@ import orjson
 
 from app.api import json_rows
 from app.api.answers import OPTIONS
-from app.masking import HIDDEN, mask
-from app.models import Operation, OperationStep
+from app.engine.step_views import Progress, step_view
+from app.masking import HIDDEN
+from app.models import OperationStep
 from drivers.core.steps import Flow
-
-View = dict[str, Any]
-#: The operation in progress, its current step, and all its steps.
-Progress = tuple[Operation, OperationStep | None, list[OperationStep]]
 
 #: Flows whose steps a node shows.
 FLOWS = (Flow.CLEAN, Flow.DEPLOY, Flow.SERVICE)
-
-
-def step_view(step: OperationStep) -> View:
-    """Document of a step, in Ironic's format."""
-    return {
-        "interface": step.interface,
-        "step": step.name,
-        "args": mask(step.args) or None,
-        "priority": int(step.priority) if step.priority == int(step.priority) else step.priority,
-        "abortable": step.abortable,
-        "requires_ramdisk": step.requires_ramdisk,
-    }
-
-
-def current_step(progress: Progress, flow: Flow) -> View:
-    """Document of the current step; empty if it belongs to another flow."""
-    current = progress[1]
-    return step_view(current) if current is not None and current.flow == flow else {}
 
 
 def internal_info(document: str, agent: Mapping[str, Any], progress: Progress | None) -> str:

@@ -32,11 +32,12 @@ from app.api.node_query import (
     reading,
     visible_fields,
 )
-from app.api.node_steps import Progress, current_step, internal_info
+from app.api.node_steps import internal_info
 from app.api.policy import enforce
 from app.api.policy.targets import SEE_NODE
 from app.db.sealing import Keyring, keyring_of
 from app.engine import operations
+from app.engine.step_views import Progress, current_step
 from app.errors import NotFound
 from app.kit import conductors
 from app.models import Node

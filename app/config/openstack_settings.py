@@ -1,5 +1,6 @@
 """
-Settings about services of OpenStack: Keystone, the volume service, and the file of the policy.
+Settings about services of OpenStack: Keystone, the volume service, the file of the policy, and
+notifications.
 `app/config/settings.py` has the others, and says how a setting is added.
 """
 
@@ -7,7 +8,7 @@ Settings about services of OpenStack: Keystone, the volume service, and the file
 
 from dataclasses import dataclass
 
-from app.config.option_types import count, seconds
+from app.config.option_types import count, seconds, transport_url
 from app.config.options import option
 
 
@@ -67,4 +68,25 @@ class OsloPolicy:
     policy_file: str = option("/etc/ingot/policy.yaml", "Rules that replace those of docs/policy.md, YAML; read again when it changes")
     policy_dirs: tuple[str, ...] = option(("/etc/ingot/policy.d",), "Directories of additional policy files")
     enforce_scope: bool = option(True, "Refuse tokens whose scope the rule does not list")
+
+
+@dataclass(frozen=True, slots=True)
+class OsloMessagingNotifications:
+    transport_url: str = option("", "RabbitMQ of the notifications, as rabbit://USER:PASSWORD@HOST:5672/ with more USER:PASSWORD@HOST:5672 after commas; amqps:// for TLS. Needed with [DEFAULT]notification_level; [DEFAULT]transport_url is not used", check=transport_url, secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OsloMessagingRabbit:
+    amqp_durable_queues: bool = option(False, "Declare exchange and queues of notifications as durable, so that they outlive a restart of RabbitMQ; consumers must declare them in the same way")
+    rabbit_quorum_queue: bool = option(False, "Declare quorum queues, which are durable; consumers must declare them in the same way")
+    ssl_ca_file: str = option("", "CA file for amqps://; empty: the system's")
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """Group notifications. Not in Ironic."""
+
+    delivery_interval: float = seconds(2, "Seconds between searches for notifications to send. Not in Ironic", minimum=0.1)
+    timeout: float = seconds(10, "Seconds to connect to RabbitMQ, and for it to confirm a batch of notifications. Not in Ironic", minimum=0.1)
+    max_retry_interval: float = seconds(60, "Longest pause between two attempts; the first is a second, and each is twice the one before. Not in Ironic", minimum=1)
 # fmt: on

@@ -38,6 +38,45 @@ def messages_url(url: str) -> None:
         raise ValueError("expected a URL that begins with amqp:// or amqps://")
 
 
+def transport_urls(url: str) -> list[str]:
+    """
+    Return the URLs of the hosts in a transport URL of oslo.messaging, each as amqp:// or amqps://.
+
+    Raises ValueError.
+    """
+    found = re.fullmatch(r"(rabbit|amqp|amqps)://([^/?#]+)(/[^?#]*)?", url)
+    try:
+        if found is None or not all(urlsplit(f"//{each}").hostname for each in found[2].split(",")):
+            raise ValueError
+        for each in found[2].split(","):
+            _ = urlsplit(f"//{each}").port
+    except ValueError:
+        raise ValueError(
+            "expected rabbit://, amqp:// or, for TLS, amqps://, then USER:PASSWORD@HOST:PORT, more"
+            " of these after commas, and /VIRTUAL_HOST, without a query"
+        ) from None
+    scheme = "amqp" if found[1] == "rabbit" else found[1]
+    return [f"{scheme}://{each}{found[3] or ''}" for each in found[2].split(",")]
+
+
+def transport_url(url: str) -> None:
+    if url:
+        transport_urls(url)
+
+
+def exchange(name: str) -> None:
+    if not 1 <= len(name.encode()) <= 255:
+        raise ValueError(f"{name!r} is not the name of an exchange: expected 1 to 255 bytes")
+
+
+def topics(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not 1 <= len(name.encode()) <= 240:
+            raise ValueError(f"{name!r} is not a topic: expected 1 to 240 bytes")
+    if not names:
+        raise ValueError("expected at least one topic")
+
+
 def collector_url(url: str) -> None:
     try:
         parts = urlsplit(url)

@@ -33,15 +33,24 @@ from app.config.machine_settings import (
     Redfish,
 )
 from app.config.monitoring_settings import Audit, Healthcheck, Metrics, Tracing, Webhooks
-from app.config.openstack_settings import Cinder, KeystoneAuthtoken, OsloPolicy
+from app.config.openstack_settings import (
+    Cinder,
+    KeystoneAuthtoken,
+    Notifications,
+    OsloMessagingNotifications,
+    OsloMessagingRabbit,
+    OsloPolicy,
+)
 from app.config.option_types import (
     count,
     database_url,
     enabled,
+    exchange,
     kill_points,
     messages_url,
     preferred,
     seconds,
+    topics,
     web_url,
 )
 from app.config.options import SettingsError, group, option
@@ -71,6 +80,9 @@ class Default:
     webserver_connection_timeout: float = seconds(60, "Seconds for an image server to answer", minimum=1)
     log_level: str = option("info", "Lowest level of logged messages", choices=("debug", "info", "warning", "error"))
     log_format: str = option("auto", "Format of log lines: JSON, key=value, or auto: key=value on a terminal", choices=("auto", "json", "text"))
+    notification_level: str | None = option(None, "Lowest level of the notifications that are sent to RabbitMQ in Ironic's form; they have info and error. Empty: none are sent", choices=("debug", "info", "warning", "error", "critical"))
+    versioned_notifications_topics: tuple[str, ...] = option(("ironic_versioned_notifications",), "Topics of notifications; each is sent to all of them", check=topics)
+    control_exchange: str = option("ironic", "Exchange of notifications in RabbitMQ", check=exchange)
     default_conductor_group: str = option("", "Conductor group of nodes created without one")
     default_portgroup_mode: str = option("active-backup", "Mode of port groups created without one")
     default_resource_class: str | None = option(None, "Resource class of nodes created without one")
@@ -319,6 +331,9 @@ class Settings:
     keystone_authtoken: KeystoneAuthtoken = group(KeystoneAuthtoken)
     cinder: Cinder = group(Cinder)
     oslo_policy: OsloPolicy = group(OsloPolicy)
+    oslo_messaging_notifications: OsloMessagingNotifications = group(OsloMessagingNotifications)
+    oslo_messaging_rabbit: OsloMessagingRabbit = group(OsloMessagingRabbit)
+    notifications: Notifications = group(Notifications)
     identity: Identity = group(Identity)
     oidc: Oidc = group(Oidc)
     fake: Fake = group(Fake)
@@ -373,6 +388,13 @@ def load(
             "[conductor]conductor_cleanup_timeout:"
             f" {settings.conductor.conductor_cleanup_timeout:g} is less than three times"
             f" heartbeat_timeout, which is {settings.conductor.heartbeat_timeout:g}"
+        )
+    if (
+        settings.default.notification_level
+        and not settings.oslo_messaging_notifications.transport_url
+    ):
+        raise SettingsError(
+            "[oslo_messaging_notifications]transport_url: [DEFAULT]notification_level needs it"
         )
     if settings.oidc.issuer and not settings.oidc.client_id:
         raise SettingsError("[oidc]client_id: [oidc]issuer needs it")

@@ -43,7 +43,7 @@ def move(node: Node, event: Event, target: State | None = None) -> None:
         raise IllegalMove(event, node.uuid, node.provision_state)
     state = old.moves[event]
     new = MACHINE[state]
-    node.provision_state = state
+    node.provision_state, node.provision_event = state, event
     if new.kind is Kind.STABLE:
         node.target_provision_state = None
     elif target is not None or old.target != new.target or old.kind is Kind.STABLE:

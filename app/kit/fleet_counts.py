@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.broker.backlog import Messages
 from app.db.clock import age
-from app.kit import conductors
+from app.kit import conductors, notification_events
 from app.metrics import table
 from app.metrics.kinds import Gauge
 from app.models import ACTIVE, Conductor, Node, Operation, OperationState, Webhook
@@ -36,6 +36,8 @@ def in_database(session: Session, timeout: float) -> Iterator[Count]:
     yield table.CONDUCTORS, ("lost",), len(conductors.lost(session, timeout))
     failing = select(func.count()).where(Webhook.enabled, Webhook.failing_since.is_not(None))
     yield table.WEBHOOKS_FAILING, (), session.scalar(failing) or 0
+    if (waiting := notification_events.waiting(session)) is not None:
+        yield table.NOTIFICATIONS_WAITING, (), waiting.events
     yield table.BEAT_LEADS, (), float(conductors.beat_leads(session))
 
 

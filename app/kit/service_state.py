@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import age
 from app.errors import Unavailable
-from app.kit import conductors, fleet_counts, health
+from app.kit import conductors, fleet_counts, health, notification_events
 from app.kit.health import OK, Part
 from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
 from app.ring import Member
@@ -27,7 +27,7 @@ def describe(session: Session) -> Document:
     alive = conductors.alive(session, runtime.settings.conductor.heartbeat_timeout)
     ring = conductors.shares(session, alive)
     broker, messages = _queues(runtime, alive)
-    parts = [*health.examine(session), broker]
+    parts = [*health.examine(session), broker, *_notifications(session)]
     return {
         "parts": [
             {"part": each.part, "healthy": each.is_healthy, "reason": each.reason,
@@ -42,6 +42,16 @@ def describe(session: Session) -> Document:
         ],
         "takeovers": _takeovers(session),
     }  # fmt: skip
+
+
+def _notifications(session: Session) -> list[Part]:
+    """Return the health of the notifications; empty if they were never on."""
+    waiting = notification_events.waiting(session)
+    if waiting is None:
+        return []
+    is_on = runtime_of(session).settings.default.notification_level is not None
+    problem = "RabbitMQ does not accept them" if waiting.last_error else OK
+    return [Part("notifications", problem if is_on else "they are off", str(waiting))]
 
 
 def _queues(runtime: Runtime, alive: Sequence[Member]) -> tuple[Part, dict[str, int]]:

@@ -98,6 +98,20 @@ WEBHOOK_LAG = Histogram(
     _LONG,
 )
 
+# notifications
+
+NOTIFICATION_DELIVERIES = Counter(
+    "notification_deliveries",
+    "Attempts to send notifications to RabbitMQ",
+    {"outcome": "`accepted`, `failed`"},
+)
+NOTIFICATION_LAG = Histogram(
+    "notification_lag_seconds",
+    "Time from a change to the confirmation of its notification, of the oldest of each attempt",
+    {},
+    _LONG,
+)
+
 # BMCs
 
 BMC_COMMANDS = Histogram(
@@ -128,6 +142,9 @@ POWER_SYNC_NODES = Counter(
 # the fleet
 
 WEBHOOKS_FAILING = Gauge("webhooks_failing", "Enabled webhooks whose last attempt failed", {})
+NOTIFICATIONS_WAITING = Gauge(
+    "notifications_waiting", "Events whose notifications are not sent yet, at most 10,000", {}
+)
 NODES = Gauge("nodes", "Nodes", {"provision_state": "their state"})
 NODES_IN_MAINTENANCE = Gauge(
     "nodes_in_maintenance", "Nodes in maintenance", {"fault": "`none`: set by an operator"}

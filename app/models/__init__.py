@@ -17,6 +17,7 @@ from app.models.idempotency import Answered
 from app.models.identity import ApiToken, Group, Membership, Project, RoleAssignment, User
 from app.models.inspection import InspectionReport, InspectionRule
 from app.models.node import Fault, Node
+from app.models.notification import NotificationCursor
 from app.models.operation import (
     ACTIVE,
     BESIDE,
@@ -76,6 +77,7 @@ __all__ = [
     "NodeHistory",
     "NodeInventory",
     "NodeTrait",
+    "NotificationCursor",
     "Operation",
     "OperationKind",
     "OperationState",

@@ -3,12 +3,12 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Index, Integer, String, text
+from sqlalchemy import Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.models.base import Base
+from app.models.subscriber import NUMBER
 
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 #: Condition of the rows without a sequence number.
 UNNUMBERED = text("sequence IS NULL")
 
@@ -34,7 +34,8 @@ class ChangeEvent(Base):
     A change of a node, of an operation or of a step.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migration 0008. On PostgreSQL `app.kit.change_events` numbers them afterwards.
+    omit them: see migrations 0008 and 0011. On PostgreSQL `app.kit.change_events` numbers them
+    afterwards.
     """
 
     __tablename__ = "change_events"
@@ -48,10 +49,10 @@ class ChangeEvent(Base):
         ),
     )
 
-    id: Mapped[int] = mapped_column(_NUMBER, primary_key=True)
+    id: Mapped[int] = mapped_column(NUMBER, primary_key=True)
     # 1, 2, 3 and so on, without gaps; the events of one node are in the order of its changes.
     # None: not numbered yet, so not readable
-    sequence: Mapped[int | None] = mapped_column(_NUMBER, unique=True)
+    sequence: Mapped[int | None] = mapped_column(NUMBER, unique=True)
     created_at: Mapped[datetime]  # by the database's clock
     type: Mapped[str] = mapped_column(String(32))  # a `ChangeType`
     node_uuid: Mapped[str] = mapped_column(String(36))
@@ -66,3 +67,6 @@ class ChangeEvent(Base):
     # no value
     before: Mapped[str | None] = mapped_column(String(32))
     after: Mapped[str | None] = mapped_column(String(32))
+    # for notifications, as JSON text: fields of the node after the change; child node and wanted
+    # power state of a step. None: notifications were off
+    facts: Mapped[str | None] = mapped_column(Text)

@@ -135,6 +135,8 @@ class Node(Timestamped, Base):
     provision_state: Mapped[str] = mapped_column(String(16))  # a `State`
     # a `State`; None: stable
     target_provision_state: Mapped[str | None] = mapped_column(String(16))
+    # event that led to the provision state; None: none yet
+    provision_event: Mapped[str | None] = mapped_column(String(16))
     provision_updated_at: Mapped[datetime | None]  # last change of the provision state
     inspection_started_at: Mapped[datetime | None]  # of the running inspection; else None
     # end of the last inspection; None: running, or it failed

@@ -2,17 +2,16 @@
 
 from datetime import datetime
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Integer, String
+from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.clock import now
 from app.db.sealing import SealedText
 from app.models.base import Base, Timestamped
+from app.models.subscriber import NUMBER, Subscriber
 
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
-
-class Webhook(Timestamped, Base):
+class Webhook(Subscriber, Timestamped, Base):
     """A URL to which conductors post change events (`workers.periodic.webhooks`)."""
 
     __tablename__ = "webhooks"
@@ -30,15 +29,6 @@ class Webhook(Timestamped, Base):
     # key before the last change of the secret, which also signs until a time
     previous_secret: Mapped[str | None] = mapped_column(SealedText)
     previous_secret_until: Mapped[datetime | None]
-    # all events up to this number are accepted, given up, or excluded by the filters
-    position: Mapped[int] = mapped_column(_NUMBER)
-    # time of the next attempt; while an attempt is in progress, the end of its holder's lease
-    due_at: Mapped[datetime] = mapped_column(default=now(), index=True)
-    holder: Mapped[str | None] = mapped_column(String(32))  # token of the attempt in progress
-    failed_attempts: Mapped[int] = mapped_column(default=0)  # since the last success
-    failing_since: Mapped[datetime | None]  # None: the last attempt was a success
-    last_error: Mapped[str | None] = mapped_column(String(255))  # of the last attempt
-    last_delivery_at: Mapped[datetime | None]  # of the last success
 
 
 class WebhookFailure(Base):
@@ -49,6 +39,6 @@ class WebhookFailure(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id"), index=True)
     created_at: Mapped[datetime] = mapped_column(default=now())
-    after: Mapped[int] = mapped_column(_NUMBER)
-    last: Mapped[int] = mapped_column(_NUMBER)
+    after: Mapped[int] = mapped_column(NUMBER)
+    last: Mapped[int] = mapped_column(NUMBER)
     error: Mapped[str] = mapped_column(String(255))  # of the last attempt

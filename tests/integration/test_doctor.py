@@ -5,19 +5,21 @@ import uuid
 from base64 import b64encode
 
 import pytest
-from sqlalchemy import delete, text
+from sqlalchemy import delete, text, update
 from typer.testing import CliRunner
 
 from app.broker import redis_broker
 from app.config import settings
 from app.db import clock, sealing
 from app.db.clock import after, now
-from app.kit import data_keys
+from app.kit import change_events, data_keys
 from app.models import (
     BeatLease,
+    ChangeEvent,
     Conductor,
     Node,
     NodeHistory,
+    NotificationCursor,
     Operation,
     Watermark,
 )
@@ -197,6 +199,11 @@ def files_that_others_may_read(ward):
     database.chmod(0o644)
 
 
+def place_of_notifications_that_are_off(ward):
+    with ward.inside.runtime.transaction() as session:
+        session.add(NotificationCursor(id=1, position=0))
+
+
 REPAIRED = {
     "orphan reservations": (reservation, reservation_of_the_past),
     "stuck nodes": (cleaning_without_operation, deleting_without_operation),
@@ -206,6 +213,7 @@ REPAIRED = {
     "orphan leases": (endless_lease, lease_without_holder),
     "orphan rows": (history_of_no_node, agent_of_no_node),
     "stale files": (files_of_no_deployment,),
+    "ended notifications": (place_of_notifications_that_are_off,),
     "file permissions": (files_that_others_may_read,),
 }
 
@@ -278,6 +286,23 @@ def test_a_problem_that_only_an_operator_can_solve_is_explained(ward, check):
     plant(ward)
     assert [(check.strip(), False)] == ward.examine(fix=True)
     assert words in ward.found[0].explanation
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "found"), [(None, 10, False), (None, 600, True), ("refused", 10, True)]
+)
+def test_late_notifications_are_reported(ward, error, seconds, found):
+    ward.inside.node()
+    with ward.inside.runtime.transaction() as session:
+        session.add(NotificationCursor(id=1, position=0, last_error=error))
+        session.execute(update(ChangeEvent).values(created_at=after(-seconds)))
+    switched_on = {
+        "INGOT_NOTIFICATION_LEVEL": "info",
+        "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": "rabbit://127.0.0.1",
+    }
+    change_events.number(ward.inside.runtime)
+    assert ([("late notifications", False)] if found else []) == ward.examine(**switched_on)
+    assert not found or "1 events wait, the oldest for" in ward.found[0].explanation
 
 
 @pytest.mark.parametrize(

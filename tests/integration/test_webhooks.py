@@ -20,14 +20,14 @@ from tests.support.fleet import until
 from tests.support.inside import Inside
 from tests.support.receiver import SECRET, receiving, verified
 from workers.periodic import pruning
-from workers.periodic.webhooks import Deliverer, signature
+from workers.periodic.webhooks import Webhooks, signature
 
 
 @pytest.fixture
 def deliverer(inside):
     """A deliverer whose attempts do not end by the slowness of this machine."""
     configure(inside, timeout=60.0)
-    made = Deliverer(inside.runtime)
+    made = Webhooks(inside.runtime)
     yield made
     made.close()
 
@@ -161,7 +161,7 @@ def test_a_failed_attempt_is_repeated_after_a_pause_that_doubles(
 ):
     seconds = []
     monkeypatch.setattr(
-        "workers.periodic.webhooks.after", lambda each: (seconds.append(each), after(each))[1]
+        "workers.periodic.delivery.after", lambda each: (seconds.append(each), after(each))[1]
     )
     node = inside.node()
     hook = create(inside, receiver)
@@ -205,7 +205,7 @@ def test_no_answer_but_success_accepts_events_and_no_redirect_is_followed(
 
 def test_a_silent_receiver_ends_the_attempt_and_delays_no_other(database, receiver):
     quick = Inside(database, INGOT_WEBHOOKS_TIMEOUT="1")
-    deliverer = Deliverer(quick.runtime)
+    deliverer = Webhooks(quick.runtime)
     node = quick.node()
     with receiving() as silent:
         silent.gate.clear()
@@ -223,7 +223,7 @@ def test_a_silent_receiver_ends_the_attempt_and_delays_no_other(database, receiv
 
 def test_a_refused_address_is_not_contacted(database, receiver):
     strict = Inside(database, INGOT_CONDUCTOR_FETCH_DENIED_NETWORKS="127.0.0.0/8")
-    deliverer = Deliverer(strict.runtime)
+    deliverer = Webhooks(strict.runtime)
     node = strict.node()
     with pytest.raises(Invalid, match="fetch_denied_networks"):
         create(strict, receiver)
@@ -282,9 +282,9 @@ def test_an_attempt_without_its_lease_records_nothing(inside, deliverer, receive
 
 
 def test_webhooks_beyond_the_free_threads_are_left_to_others(inside, receiver, monkeypatch):
-    monkeypatch.setattr("workers.periodic.webhooks.AT_ONCE", 1)
+    monkeypatch.setattr("workers.periodic.delivery.AT_ONCE", 1)
     configure(inside, timeout=60.0)
-    deliverer = Deliverer(inside.runtime)
+    deliverer = Webhooks(inside.runtime)
     node = inside.node()
     with receiving() as slow:
         slow.gate.clear()
@@ -476,8 +476,8 @@ def test_a_new_url_or_enabling_ends_the_pause(inside, deliverer, receiver):
 
 
 def test_many_events_are_posted_in_batches_and_turns(inside, deliverer, receiver, monkeypatch):
-    monkeypatch.setattr("workers.periodic.webhooks.BATCH", 3)
-    monkeypatch.setattr("workers.periodic.webhooks.ROUND", 2)
+    monkeypatch.setattr("workers.periodic.delivery.BATCH", 3)
+    monkeypatch.setattr("workers.periodic.delivery.ROUND", 2)
     node = inside.node()
     hook = create(inside, receiver)
     start = read(inside, hook).position
@@ -485,7 +485,7 @@ def test_many_events_are_posted_in_batches_and_turns(inside, deliverer, receiver
     deliverer.start_due()
     until(lambda: read(inside, hook).position == start + 6, "a turn of two batches")
     deliverer.close()
-    again = Deliverer(inside.runtime)
+    again = Webhooks(inside.runtime)
     again.start_due()
     again.close()
     assert [3, 3, 2] == [len(each["events"]) for each in receiver.documents]
@@ -504,7 +504,7 @@ def test_excluded_events_cost_no_write_until_there_are_many(
     changed(inside, node, 3)
     drain(inside, deliverer, hook)
     assert start == read(inside, hook).position
-    monkeypatch.setattr("workers.periodic.webhooks.UNRECORDED", 3)
+    monkeypatch.setattr("workers.periodic.delivery.UNRECORDED", 3)
     drain(inside, deliverer, hook)
     assert start + 3 == read(inside, hook).position
     assert 0 == receiver.requests

@@ -46,6 +46,8 @@ CHECKS: Sequence[Check] = (
     Check("orphan reservations", rows.reservations, rows.release),
     Check("orphan queues", surroundings.queues, surroundings.delete_queue, broker=True),
     Check("orphan leases", surroundings.leases, surroundings.delete_lease, broker=True),
+    Check("late notifications", rows.late_notifications),
+    Check("ended notifications", rows.ended_notifications, rows.forget_notifications),
     Check("authentication", surroundings.unauthenticated, rows=False),
     Check("administrators", surroundings.administrators),
     Check("encryption", surroundings.keys),

@@ -10,8 +10,17 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import age
 from app.engine import endings, failures, operations, restore
-from app.kit import conductors
-from app.models import ACTIVE, BESIDE, Conductor, Fault, Node, Operation, OperationState
+from app.kit import conductors, notification_events
+from app.models import (
+    ACTIVE,
+    BESIDE,
+    Conductor,
+    Fault,
+    Node,
+    NotificationCursor,
+    Operation,
+    OperationState,
+)
 from app.models.base import Base
 from app.operation_states import Actor, OperationEvent, StepEvent, step_transition
 from app.states import Kind, of_kind
@@ -289,3 +298,36 @@ def future_heartbeats(patient: Installation) -> Iterator[Finding]:
                 f"its last heartbeat is {-float(seconds):.0f} s in the future: the clock of the"
                 " database was set back; until then it counts as alive even if it is dead",
             )
+
+
+def late_notifications(patient: Installation) -> Iterator[Finding]:
+    """Find notifications that RabbitMQ does not accept, or that no conductor sends."""
+    settings = patient.runtime.settings
+    with patient.runtime.reading() as session:
+        waiting = notification_events.waiting(session)
+    if waiting is None or not settings.default.notification_level:
+        return
+    usual = patient.grace + settings.notifications.max_retry_interval
+    if waiting.events and (waiting.last_error or waiting.seconds > usual):
+        yield Finding(
+            "notifications",
+            f"{waiting}. They are sent when RabbitMQ accepts them, but events are deleted after"
+            " [conductor]change_events_lifetime: see [oslo_messaging_notifications]transport_url",
+        )
+
+
+def ended_notifications(patient: Installation) -> Iterator[Finding]:
+    """Find the place of notifications in the events, although they are off."""
+    with patient.runtime.reading() as session:
+        waiting = notification_events.waiting(session)
+    if waiting is not None and not patient.runtime.settings.default.notification_level:
+        yield Finding(
+            "notifications",
+            f"they are off, and {waiting}. With [DEFAULT]notification_level they continue there;"
+            " the repair forgets the place, so that events no longer keep the fields of nodes",
+        )
+
+
+def forget_notifications(patient: Installation, finding: Finding) -> None:
+    with patient.runtime.transaction(Actor.COMMAND) as session:
+        session.execute(delete(NotificationCursor))

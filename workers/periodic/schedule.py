@@ -27,7 +27,8 @@ from app.runtime import Runtime
 from workers import retry
 from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing
 from workers.periodic.consoles import Consoles
-from workers.periodic.webhooks import Deliverer
+from workers.periodic.notifications import Notifications
+from workers.periodic.webhooks import Webhooks
 from workers.restore_guard import Witness
 
 logger = log.get(__name__)
@@ -43,7 +44,8 @@ class Control:
     runtime: Runtime
     conductor: str  # name
     reconcile: Callable[[], None]  # one pass of the reconciler
-    webhooks: Deliverer
+    webhooks: Webhooks
+    notifications: Notifications | None  # None: they are off
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,16 @@ PERIODIC = (
         at_most=1,
     ),
     Periodic(
+        "ingot.send_notifications",
+        lambda control: control.notifications.start_due() if control.notifications else None,
+        lambda settings: (
+            settings.notifications.delivery_interval
+            if settings.default.notification_level
+            else None
+        ),
+        at_most=1,
+    ),
+    Periodic(
         "ingot.forget_conductors",
         lambda control: pruning.forget_conductors(control.runtime),
         lambda settings: settings.conductor.conductor_cleanup_interval,
@@ -174,7 +186,9 @@ def register_tasks(
 ) -> None:
     """Register the tasks in the control process of `conductor`."""
     reconcile = _reconciler_pass(application, runtime, conductor, broker)
-    control = Control(runtime, conductor, reconcile, Deliverer(runtime))
+    is_on = runtime.settings.default.notification_level is not None
+    notifications = Notifications(runtime, conductor) if is_on else None
+    control = Control(runtime, conductor, reconcile, Webhooks(runtime), notifications)
     fanned = [each.name for each in PERIODIC if each.each_conductor]
 
     def fan_out(task: str) -> None:

@@ -1,36 +1,15 @@
-"""
-Delivery of change events to the receivers of webhooks.
-
-The row of a webhook has the number of the last event that its receiver has accepted. An attempt
-holds the webhook by a lease in that row, posts the next events, and advances the number only if it
-still holds the webhook. So a death at any line repeats events, and loses none.
-"""
+"""Posting change events to the receivers of webhooks."""
 
 import hashlib
 import hmac
-import random
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import uuid4
 
 import orjson
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    and_,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, update
 
-from app import killpoints, log
-from app.db.clock import after, age, now
+from app.db.clock import now
 from app.db.sealing import has_sealed
 from app.kit import change_events
 from app.metrics.table import WEBHOOK_DELIVERIES, WEBHOOK_LAG
@@ -38,21 +17,8 @@ from app.models import ChangeEvent, Webhook, WebhookFailure
 from app.runtime import Runtime
 from drivers.core.errors import HardwareError
 from drivers.web import fetch
-from workers import retry
+from workers.periodic.delivery import Deliverer, Sent
 
-logger = log.get(__name__)
-seldom = log.RateLimited(logger)
-
-#: Webhooks that a process serves at once: one thread each, because receivers may be slow.
-AT_ONCE = 32
-#: Most events in a request, and most requests to a receiver before it is another one's turn.
-BATCH, ROUND = 100, 20
-#: Numbers without an event for the receiver, after which its position is recorded nevertheless.
-UNRECORDED = 10_000
-#: Seconds before the second attempt.
-FIRST_RETRY = 1.0
-#: Seconds of a lease beyond the longest attempt.
-MARGIN = 5.0
 #: Header of the signature.
 SIGNATURE = "Ingot-Signature"
 
@@ -61,128 +27,43 @@ _EVENT: Any = ChangeEvent.__table__.c
 _FAILURE: Any = WebhookFailure.__table__.c
 
 
-class Deliverer:
-    """Deliveries of a process, in threads, so that no receiver delays another one."""
+class Webhooks(Deliverer):
+    """Deliveries of a process to webhooks."""
+
+    name = "webhook"
+    model = Webhook
+    outcomes, lag = WEBHOOK_DELIVERIES, WEBHOOK_LAG
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._settings = runtime.settings.webhooks
+        webhooks = runtime.settings.webhooks
+        super().__init__(runtime, webhooks.timeout, webhooks.max_retry_interval)
+        self._give_up_after = webhooks.give_up_after
         self._options = runtime.settings.options()
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="webhook")
-        self._served: set[int] = set()  # ids of the webhooks with a thread
 
-    def start_due(self) -> None:
-        """Begin to serve the webhooks that are due, as many as there are free threads."""
-        for ident in self._due():
-            if len(self._served) >= AT_ONCE:
-                return
-            if ident not in self._served:
-                self._served.add(ident)
-                self._threads.submit(self._serve, ident)
+    def enabled(self) -> ColumnElement[bool]:
+        enabled: ColumnElement[bool] = _HOOK.enabled
+        return enabled
 
-    def close(self) -> None:
-        """Wait until no webhook is served."""
-        self._threads.shutdown()
+    def facts(self) -> Sequence[ColumnElement[Any]]:
+        names = ("uuid", "url", "owner", "types", "node_uuid", "secret", "previous_secret")
+        overlaps = func.coalesce(_HOOK.previous_secret_until > now(), False).label("overlaps")
+        return (*(_HOOK[name] for name in names), overlaps)
 
-    def _due(self) -> Sequence[int]:
-        """Return the ids of webhooks with events to post, those that wait for longest first."""
-        due = _HOOK.enabled & (_HOOK.due_at <= now())
-        some = select(_HOOK.id).where(due).order_by(_HOOK.due_at)
-        with self._runtime.read_connection() as connection:
-            if connection.scalar(some.limit(1)) is None:
-                return ()
-        change_events.number(self._runtime)
-        newest = select(func.max(_EVENT.sequence)).scalar_subquery()
-        behind = some.where(_HOOK.position < newest).limit(2 * AT_ONCE)
-        with self._runtime.read_connection() as connection:
-            return connection.scalars(behind).all()
+    def selected(self, row: Row[Any]) -> Select[Any]:
+        """Select the events that pass the filters of a webhook."""
+        selected = change_events.ALL
+        if row.owner is not None:
+            selected = selected.where(or_(_EVENT.owner == row.owner, _EVENT.lessee == row.owner))
+        if row.types:
+            selected = selected.where(_EVENT.type.in_(row.types))
+        if row.node_uuid:
+            selected = selected.where(_EVENT.node_uuid == row.node_uuid)
+        return selected
 
-    def _serve(self, ident: int) -> None:
-        """Post the events of a webhook until there are none, an attempt fails, or its turn ends."""
-        try:
-            with retry.log_outages("webhooks"):
-                for _ in range(ROUND):
-                    if not self.deliver(ident):
-                        break
-        except Exception:
-            logger.exception("webhook.crashed", webhook=ident)
-        finally:
-            self._served.discard(ident)
-
-    def deliver(self, ident: int) -> bool:
-        """Post the next events of a webhook; return whether to continue with those after them."""
-        with self._runtime.read_connection() as connection:
-            hook = connection.execute(_read(ident)).one_or_none()
-            if hook is None:
-                return False
-            found = change_events.read(
-                connection, _selected(hook), hook.position, BATCH, of_node=bool(hook.node_uuid)
-            )
-            _, newest = change_events.ends(connection)
-        if not found.rows:
-            return found.last - hook.position >= UNRECORDED and self._skip(hook, found.last)
-        token = uuid4().hex
-        if not self._hold(hook, token):
-            return False
-        waited, begun = max(0.0, found.rows[0].waited), time.monotonic()
-        error = self._post(hook, max(hook.position, found.first - 1), found)
-        killpoints.reach("posted")
-        if error is not None:
-            self._record_failure(hook, token, error, newest)
-        elif self._record(hook, token, found.last):
-            WEBHOOK_DELIVERIES.add("accepted")
-            WEBHOOK_LAG.observe(waited + time.monotonic() - begun)
-            return True
-        return False
-
-    def _skip(self, hook: Row[Any], last: int) -> bool:
-        """Record that no event up to a number passes the filters; False: the position changed."""
-        return self._update(_unheld(hook), {"position": last})
-
-    def _hold(self, hook: Row[Any], token: str) -> bool:
-        """Take the lease of a webhook; False: another attempt has it, or the position changed."""
-        seconds = 3 * self._settings.timeout + MARGIN
-        return self._update(_unheld(hook), {"holder": token, "due_at": after(seconds)})
-
-    def _record(self, hook: Row[Any], token: str, last: int) -> bool:
-        """Record that the receiver has accepted all events up to a number."""
-        values = {
-            "position": last, "holder": None, "due_at": now(), "failed_attempts": 0,
-            "failing_since": None, "last_error": None, "last_delivery_at": now(),
-        }  # fmt: skip
-        return self._update(_held(hook, token), values)
-
-    def _record_failure(self, hook: Row[Any], token: str, error: str, newest: int) -> None:
-        """
-        Record a failed attempt, and when to repeat it.
-
-        After `[webhooks]give_up_after` all events up to `newest` become a failure.
-        """
-        longest = self._settings.max_retry_interval
-        pause = min(longest, FIRST_RETRY * 2 ** min(hook.failed_attempts, 30))
-        gives_up = hook.failing is not None and hook.failing >= self._settings.give_up_after
-        pause *= random.uniform(0.5, 1)  # noqa: S311 - jitter
-        values = {
-            "holder": None, "due_at": after(pause), "last_error": error,
-            "failed_attempts": hook.failed_attempts + 1,
-            "failing_since": func.coalesce(_HOOK.failing_since, now()),
-        }  # fmt: skip
-        with self._runtime.write_connection() as connection:
-            change = update(Webhook).where(_held(hook, token))
-            if gives_up:
-                values["position"] = newest
-            if not connection.execute(change.values(**values)).rowcount:
-                return
-            if gives_up:
-                _add_failure(connection, hook, error, newest)
-        WEBHOOK_DELIVERIES.add("given_up" if gives_up else "failed")
-        facts = {"webhook": hook.uuid, "error": error, "after": hook.position}
-        seldom.warning("webhook.given_up" if gives_up else "webhook.failed", **facts)
-
-    def _update(self, condition: ColumnElement[bool], values: Mapping[str, Any]) -> bool:
-        with self._runtime.write_connection() as connection:
-            change = update(Webhook).where(condition).values(**values)
-            return bool(connection.execute(change).rowcount)
+    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+        """Post events to the receiver, in one request."""
+        error = self._post(row, since, found)
+        return Sent(found.last) if error is None else Sent(row.position, error)
 
     def _post(self, hook: Row[Any], since: int, found: change_events.Found) -> str | None:
         """Post events to the receiver; return the error, None if it has accepted them."""
@@ -198,10 +79,19 @@ class Deliverer:
             SIGNATURE: signature(secrets, int(time.time()), body),
         }
         try:
-            status = fetch.post(self._options, hook.url, body, headers, self._settings.timeout)
+            status = fetch.post(self._options, hook.url, body, headers, self._timeout)
         except HardwareError as error:
-            return str(error)[:255]
+            return str(error)
         return None if 200 <= status < 300 else f"the receiver answered {status}"
+
+    def give_up(
+        self, connection: Connection, row: Row[Any], error: str, newest: int
+    ) -> Mapping[str, Any]:
+        """After `[webhooks]give_up_after` make all events up to the newest a failure."""
+        if row.failing is None or row.failing < self._give_up_after:
+            return {}
+        _add_failure(connection, row, error[:255], newest)
+        return {"position": newest}
 
 
 def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
@@ -209,39 +99,6 @@ def signature(secrets: Sequence[str], seconds: int, body: bytes) -> str:
     signed = b"%d." % seconds + body
     digests = [hmac.digest(each.encode(), signed, hashlib.sha256).hex() for each in secrets]
     return ",".join((f"t={seconds}", *(f"v1={each}" for each in digests)))
-
-
-def _read(ident: int) -> Select[Any]:
-    """Select the facts about a webhook for one attempt."""
-    return select(
-        *(_HOOK[name] for name in (
-            "id", "uuid", "url", "owner", "types", "node_uuid", "secret", "previous_secret",
-            "position", "failed_attempts", "failing_since",
-        )),
-        age(_HOOK.failing_since).label("failing"),
-        func.coalesce(_HOOK.previous_secret_until > now(), False).label("overlaps"),
-    ).where(_HOOK.id == ident, _HOOK.enabled)  # fmt: skip
-
-
-def _selected(hook: Row[Any]) -> Select[Any]:
-    """Select the events that pass the filters of a webhook."""
-    selected = change_events.ALL.add_columns(age(_EVENT.created_at).label("waited"))
-    if hook.owner is not None:
-        selected = selected.where(or_(_EVENT.owner == hook.owner, _EVENT.lessee == hook.owner))
-    if hook.types:
-        selected = selected.where(_EVENT.type.in_(hook.types))
-    if hook.node_uuid:
-        selected = selected.where(_EVENT.node_uuid == hook.node_uuid)
-    return selected
-
-
-def _unheld(hook: Row[Any]) -> ColumnElement[bool]:
-    due = _HOOK.enabled & (_HOOK.due_at <= now())
-    return and_(_HOOK.id == hook.id, _HOOK.position == hook.position, due)
-
-
-def _held(hook: Row[Any], token: str) -> ColumnElement[bool]:
-    return and_(_HOOK.id == hook.id, _HOOK.position == hook.position, _HOOK.holder == token)
 
 
 def _add_failure(connection: Connection, hook: Row[Any], error: str, last: int) -> None:

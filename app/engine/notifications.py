@@ -1,0 +1,261 @@
+"""
+Notifications in Ironic's form, made of change events.
+
+An event of a node has the node's fields at the time of the change; an event of a step has them not,
+so that the notification has those of the time at which it is made. Documents, traits and steps are
+always of that time. Secrets are masked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+import orjson
+from sqlalchemy import Boolean, DateTime, Row, select
+from sqlalchemy.orm import Session
+
+from app.engine import operations
+from app.engine.step_views import Progress, current_step
+from app.masking import mask
+from app.models import ChangeEvent, ChangeType, Node, NodeTrait, StepState
+from app.states import MACHINE, Event, Kind, State, of_kind
+from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT
+from drivers.core.steps import Flow
+
+Document = dict[str, Any]
+
+INFO, ERROR = "info", "error"
+API, CONDUCTOR = "ironic-api", "ironic-conductor"
+START, END, SUCCESS, FAILED = "start", "end", "success", "error"
+
+#: Fields of every payload, and those of them that are documents.
+FIELDS = (
+    "clean_step", "conductor_group", "console_enabled", "created_at", "deploy_step", "description",
+    "disable_power_off", "driver", "extra", "boot_mode", "secure_boot", "inspection_finished_at",
+    "inspection_started_at", "instance_uuid", "last_error", "maintenance", "maintenance_reason",
+    "fault", "name", "bios_interface", "boot_interface", "console_interface", "deploy_interface",
+    "inspect_interface", "management_interface", "network_interface", "power_interface",
+    "raid_interface", "rescue_interface", "storage_interface", "vendor_interface", "owner",
+    "lessee", "power_state", "properties", "protected", "protected_reason", "provision_state",
+    "provision_updated_at", "resource_class", "retired", "retired_reason", "target_power_state",
+    "target_provision_state", "traits", "updated_at", "uuid",
+)  # fmt: skip
+DOCUMENTS = ("extra", "properties", "driver_info", "driver_internal_info", "instance_info")
+#: Namespace of the identifiers of notifications.
+_NAMESPACE = UUID("d1f4b1a6-0b3c-4a53-9d0a-6c6f1f0f2b7e")
+_UNSTABLE = of_kind(Kind.BUSY, Kind.WAIT)
+_EVENT: Any = ChangeEvent.__table__.c
+_COLUMNS = {column.name: column.type for column in Node.__table__.c}
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A kind of payloads of Ironic, and its version in Ironic 39."""
+
+    name: str
+    version: str
+    more: tuple[str, ...] = ()  # fields of nodes beyond `FIELDS`
+    facts: tuple[str, ...] = ()  # fields about the change
+
+
+NODE = Payload("NodePayload", "1.17")
+CRUD = Payload("NodeCRUDPayload", "1.15", ("chassis_uuid", "driver_info", "instance_info"))
+POWER = Payload("NodeSetPowerStatePayload", "1.17", facts=("to_power",))
+CORRECTED = Payload("NodeCorrectedPowerStatePayload", "1.17", facts=("from_power",))
+PROVISION = Payload(
+    "NodeSetProvisionStatePayload", "1.18", ("instance_info", "driver_internal_info"),
+    ("event", "previous_provision_state", "previous_target_provision_state"),
+)  # fmt: skip
+PAYLOADS = (NODE, CRUD, POWER, CORRECTED, PROVISION)
+
+#: Actions of changes that are made at once, and of steps.
+OF_CHANGES: Mapping[str, tuple[str, Payload]] = {
+    ChangeType.NODE_CREATED: ("create", CRUD),
+    ChangeType.NODE_UPDATED: ("update", CRUD),
+    ChangeType.NODE_DELETED: ("delete", CRUD),
+    ChangeType.MAINTENANCE: ("maintenance_set", NODE),
+}
+OF_STEPS: Mapping[str, tuple[str, Payload]] = {
+    "power": ("power_set", POWER),
+    "console.start_console": ("console_set", NODE),
+    "console.stop_console": ("console_set", NODE),
+    "console.restore_console": ("console_restore", NODE),
+}
+#: Power state that a step orders; `power.change` has it as an argument.
+TO_POWER = {"power.power_on": POWER_ON, "power.power_off": POWER_OFF, "power.reboot": REBOOT}
+#: State of a step -> status.
+STATUSES: Mapping[str, str] = {
+    StepState.RUNNING: START,
+    StepState.DONE: END,
+    StepState.FAILED: FAILED,
+    StepState.ABORTED: FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A notification that is ready to be sent."""
+
+    sequence: int  # of its event
+    ident: str  # equal in each repetition
+    event_type: str
+    publisher: str  # name of the service that Ironic sends it from
+    level: str
+    payload: Document
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """Content of the notification of an event."""
+
+    action: str
+    status: str
+    payload: Payload
+    publisher: str
+    node_uuid: str
+    frozen: Document | None  # fields of the node at the time of the event; None: not kept
+    facts: Document = field(default_factory=dict)  # about the change
+
+
+def made_of(session: Session, rows: Sequence[Row[Any]]) -> Iterator[Notification]:
+    """Yield the notifications of events, read by `notification_events.SELECTED`, in their order."""
+    found = [(row, subject) for row in rows if (subject := _subject(row)) is not None]
+    nodes = _Nodes(session, {subject.node_uuid for _, subject in found})
+    for row, subject in found:
+        kind, event_type = subject.payload, f"baremetal.node.{subject.action}.{subject.status}"
+        yield Notification(
+            row.sequence,
+            str(uuid5(_NAMESPACE, f"{row.id} {row.created_at} {event_type}")),
+            event_type,
+            subject.publisher,
+            ERROR if subject.status == FAILED else INFO,
+            {
+                "ironic_object.namespace": "ironic",
+                "ironic_object.name": kind.name,
+                "ironic_object.version": kind.version,
+                "ironic_object.data": nodes.data(subject),
+            },
+            row.created_at,
+        )
+
+
+def _subject(row: Row[Any]) -> _Subject | None:
+    """Return the content of the notification of an event; None: it has none."""
+    facts = orjson.loads(row.facts) if row.facts else {}
+    if row.type == ChangeType.STEP_STATE:
+        return _of_step(row, facts)
+    if row.type == ChangeType.PROVISION_STATE:
+        return _of_provision_state(row, facts)
+    if row.type == ChangeType.POWER_STATE:
+        if row.after is None or facts.get("previous_operation_id") is not None:
+            return None  # unknown, or changed by an operation, whose steps have notifications
+        frozen, about = _typed(facts), {"from_power": row.before}
+        action = "power_state_corrected"
+        return _Subject(action, SUCCESS, CORRECTED, CONDUCTOR, row.node_uuid, frozen, about)
+    action, payload = OF_CHANGES[row.type]
+    return _Subject(action, END, payload, API, row.node_uuid, _typed(facts))
+
+
+def _of_step(row: Row[Any], facts: Document) -> _Subject | None:
+    if row.after == StepState.RUNNING and row.before != StepState.PENDING:
+        return None  # it has waited
+    interface = row.step.partition(".")[0]
+    action, payload = OF_STEPS.get(row.step) or OF_STEPS[interface]
+    about = {"to_power": TO_POWER.get(row.step) or facts.get("to_power")}
+    node = facts.get("child") or row.node_uuid
+    return _Subject(action, STATUSES[row.after], payload, CONDUCTOR, node, None, about)
+
+
+def _of_provision_state(row: Row[Any], facts: Document) -> _Subject:
+    event = _event_between(row.before, row.after, facts.get("provision_event"))
+    unstable = row.before in _UNSTABLE, row.after in _UNSTABLE
+    if event == Event.FAIL:
+        status = FAILED
+    else:
+        status = {(False, True): START, (True, False): END}.get(unstable, SUCCESS)
+    about = {
+        "event": event,
+        "previous_provision_state": row.before,
+        "previous_target_provision_state": facts.get("previous_target_provision_state"),
+    }
+    frozen = _typed(facts)
+    return _Subject("provision_set", status, PROVISION, CONDUCTOR, row.node_uuid, frozen, about)
+
+
+def _event_between(before: str, after: str, recorded: str | None) -> str | None:
+    """Return the event that leads from one state to another; None: it is not known."""
+    moves = MACHINE[State(before)].moves if before in MACHINE else {}
+    possible = [str(event) for event, state in moves.items() if state == after]
+    if recorded in possible:
+        return recorded
+    return possible[0] if len(possible) == 1 else None
+
+
+def _typed(facts: Document) -> Document | None:
+    """Return fields of a node as its model has them; None: they were not kept."""
+    return {name: _value(name, value) for name, value in facts.items()} or None
+
+
+def _value(name: str, value: Any) -> Any:
+    kind = _COLUMNS.get(name)
+    if value is not None and isinstance(kind, Boolean):
+        return bool(value)  # SQLite has numbers
+    if value is not None and isinstance(kind, DateTime):
+        return datetime.fromisoformat(value)
+    return value
+
+
+class _Nodes:
+    """Nodes as they are now; deleted ones as they were at their deletion."""
+
+    def __init__(self, session: Session, uuids: Iterable[str]) -> None:
+        rows = session.scalars(select(Node).where(Node.uuid.in_(uuids))).all()
+        self._rows = {row.uuid: row for row in rows}
+        ids = [row.id for row in rows]
+        self._traits: dict[int, list[str]] = {}
+        of_nodes = select(NodeTrait).where(NodeTrait.node_id.in_(ids)).order_by(NodeTrait.trait)
+        for each in session.scalars(of_nodes):
+            self._traits.setdefault(each.node_id, []).append(each.trait)
+        self._progress: Mapping[int, Progress] = operations.current(session, ids)
+        deleted = select(_EVENT.node_uuid, _EVENT.facts).where(
+            _EVENT.node_uuid.in_({*uuids} - self._rows.keys()),
+            _EVENT.type == ChangeType.NODE_DELETED,
+            _EVENT.facts.is_not(None),
+        )
+        self._deleted = {
+            uuid: _typed(orjson.loads(facts)) for uuid, facts in session.execute(deleted)
+        }
+
+    def data(self, subject: _Subject) -> Document:
+        """Return the fields of a payload."""
+        row = self._rows.get(subject.node_uuid)
+        fields = subject.frozen or self._deleted.get(subject.node_uuid) or {}
+        names = (*FIELDS, *subject.payload.more)
+        data = {name: fields.get(name) for name in names}
+        if subject.frozen is None and row is not None:
+            data = {name: getattr(row, name, None) for name in names}
+        progress = row and self._progress.get(row.id)
+        data |= {
+            "uuid": subject.node_uuid,
+            "traits": self._traits.get(row.id, []) if row else [],
+            **{
+                f"{flow}_step": current_step(progress, flow) if progress else {}
+                for flow in (Flow.CLEAN, Flow.DEPLOY)
+            },
+            **{
+                name: (getattr(row, name) or {}) if row else {}
+                for name in DOCUMENTS
+                if name in names
+            },
+            **{name: subject.facts[name] for name in subject.payload.facts},
+        }
+        return {name: _shown(name, value) for name, value in data.items()}
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return mask(value, name)

@@ -1,0 +1,222 @@
+"""
+Delivery of change events to subscribers.
+
+The row of a subscriber has the number of the last event that it has accepted. An attempt holds the
+subscriber by a lease in that row, sends the next events, and advances the number only if it still
+holds the subscriber. So a death at any line repeats events, and loses none.
+"""
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, true, update
+
+from app import killpoints, log
+from app.db.clock import after, age, now
+from app.kit import change_events
+from app.metrics.kinds import Counter, Histogram
+from app.models import ChangeEvent, NotificationCursor, Webhook
+from app.runtime import Runtime
+from workers import retry
+
+logger = log.get(__name__)
+seldom = log.RateLimited(logger)
+
+#: Subscribers that a process serves at once: one thread each, because receivers may be slow.
+AT_ONCE = 32
+#: Most events in an attempt, and most attempts for a subscriber before it is another one's turn.
+BATCH, ROUND = 100, 20
+#: Numbers without an event for the subscriber, after which its position is recorded nevertheless.
+UNRECORDED = 10_000
+#: Seconds before the second attempt.
+FIRST_RETRY = 1.0
+#: Seconds of a lease beyond the longest attempt.
+MARGIN = 5.0
+
+_EVENT: Any = ChangeEvent.__table__.c
+_OF_ATTEMPT = ("id", "position", "failed_attempts", "failing_since")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Outcome of an attempt to send events."""
+
+    last: int  # all events up to this number are accepted
+    error: str | None = None  # None: all events are accepted
+
+
+class Deliverer(ABC):
+    """Deliveries of a process to one kind of subscribers, in threads: none delays another one."""
+
+    name: ClassVar[str]  # of a subscriber, in the log
+    model: ClassVar[type[Webhook | NotificationCursor]]  # rows of the subscribers
+    outcomes: ClassVar[Counter]  # counts attempts by their outcome
+    lag: ClassVar[Histogram]  # measures the age of accepted events
+
+    def __init__(self, runtime: Runtime, timeout: float, longest_pause: float) -> None:
+        """
+        Begin without a subscriber.
+
+        timeout: seconds for a subscriber to accept events; an attempt takes at most three times
+        that. longest_pause: seconds between two attempts, at most.
+        """
+        self._runtime = runtime
+        self._timeout, self._longest_pause = timeout, longest_pause
+        self._row: Any = self.model.__table__.c
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=self.name)
+        self._served: set[int] = set()  # ids of the subscribers with a thread
+
+    @abstractmethod
+    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+        """Send the events after a number to a subscriber, in their order."""
+
+    @abstractmethod
+    def selected(self, row: Row[Any]) -> Select[Any]:
+        """Select the events of a subscriber."""
+
+    def facts(self) -> Sequence[ColumnElement[Any]]:
+        """Return the columns that `send` and `selected` need of a subscriber's row."""
+        return ()
+
+    def enabled(self) -> ColumnElement[bool]:
+        """Return the condition of subscribers that get events."""
+        return true()
+
+    def give_up(
+        self, connection: Connection, row: Row[Any], error: str, newest: int
+    ) -> Mapping[str, Any]:
+        """Return the columns to change when a subscriber gets no more attempts; empty: it does."""
+        return {}
+
+    def end_turn(self) -> None:  # noqa: B027 - most kinds need none
+        """Free the resources that the attempts of a turn have shared."""
+
+    def start_due(self) -> None:
+        """Begin to serve the subscribers that are due, as many as there are free threads."""
+        for ident in self._due():
+            if len(self._served) >= AT_ONCE:
+                return
+            if ident not in self._served:
+                self._served.add(ident)
+                self._threads.submit(self._serve, ident)
+
+    def close(self) -> None:
+        """Wait until no subscriber is served."""
+        self._threads.shutdown()
+
+    def _due(self) -> Sequence[int]:
+        """Return the ids of subscribers with events to send, those that wait for longest first."""
+        some = select(self._row.id).where(self._is_due()).order_by(self._row.due_at)
+        with self._runtime.read_connection() as connection:
+            if connection.scalar(some.limit(1)) is None:
+                return ()
+        change_events.number(self._runtime)
+        newest = select(func.max(_EVENT.sequence)).scalar_subquery()
+        behind = some.where(self._row.position < newest).limit(2 * AT_ONCE)
+        with self._runtime.read_connection() as connection:
+            return connection.scalars(behind).all()
+
+    def _is_due(self) -> ColumnElement[bool]:
+        return and_(self.enabled(), self._row.due_at <= now())
+
+    def _serve(self, ident: int) -> None:
+        """Send the events of a subscriber until there are none, one fails, or its turn ends."""
+        try:
+            with retry.log_outages(f"{self.name}s"):
+                for _ in range(ROUND):
+                    if not self.deliver(ident):
+                        break
+        except Exception:
+            logger.exception(f"{self.name}.crashed", **{self.name: ident})
+        finally:
+            self.end_turn()
+            self._served.discard(ident)
+
+    def deliver(self, ident: int) -> bool:
+        """Send the next events of a subscriber; return whether to continue with those after."""
+        with self._runtime.read_connection() as connection:
+            row = connection.execute(self._read(ident)).one_or_none()
+            if row is None:
+                return False
+            query = self.selected(row).add_columns(age(_EVENT.created_at).label("waited"))
+            found = change_events.read(
+                connection, query, row.position, BATCH, of_node=bool(getattr(row, "node_uuid", ""))
+            )
+            _, newest = change_events.ends(connection)
+        if not found.rows:
+            return found.last - row.position >= UNRECORDED and self._skip(row, found.last)
+        token = uuid4().hex
+        if not self._hold(row, token):
+            return False
+        waited, begun = max(0.0, found.rows[0].waited), time.monotonic()
+        sent = self.send(row, max(row.position, found.first - 1), found)
+        killpoints.reach("posted", self.name)
+        if sent.last > row.position and self._record(row, token, sent.last):
+            self.outcomes.add("accepted")
+            self.lag.observe(waited + time.monotonic() - begun)
+            return sent.error is None
+        if sent.error is not None:
+            self._record_failure(row, token, sent.error, newest)
+        return False
+
+    def _read(self, ident: int) -> Select[Any]:
+        """Select the facts about a subscriber for one attempt."""
+        common = (self._row[name] for name in _OF_ATTEMPT)
+        failing = age(self._row.failing_since).label("failing")
+        return select(*common, failing, *self.facts()).where(self._row.id == ident, self.enabled())
+
+    def _skip(self, row: Row[Any], last: int) -> bool:
+        """Record that there is no event up to a number; False: the position changed."""
+        return self._update(self._unheld(row), {"position": last})
+
+    def _hold(self, row: Row[Any], token: str) -> bool:
+        """Take the lease of a subscriber; False: another attempt has it, or the position moved."""
+        seconds = 3 * self._timeout + MARGIN
+        return self._update(self._unheld(row), {"holder": token, "due_at": after(seconds)})
+
+    def _record(self, row: Row[Any], token: str, last: int) -> bool:
+        """Record that the subscriber has accepted all events up to a number."""
+        values = {
+            "position": last, "holder": None, "due_at": now(), "failed_attempts": 0,
+            "failing_since": None, "last_error": None, "last_delivery_at": now(),
+        }  # fmt: skip
+        return self._update(self._held(row, token), values)
+
+    def _record_failure(self, row: Row[Any], token: str, error: str, newest: int) -> None:
+        """Record a failed attempt, and when to repeat it."""
+        pause = min(self._longest_pause, FIRST_RETRY * 2 ** min(row.failed_attempts, 30))
+        pause *= random.uniform(0.5, 1)  # noqa: S311 - jitter
+        values = {
+            "holder": None, "due_at": after(pause), "last_error": error[:255],
+            "failed_attempts": row.failed_attempts + 1,
+            "failing_since": func.coalesce(self._row.failing_since, now()),
+        }  # fmt: skip
+        with self._runtime.write_connection() as connection:
+            change = update(self.model).where(self._held(row, token))
+            if not connection.execute(change.values(**values)).rowcount:
+                return
+            if final := self.give_up(connection, row, error, newest):
+                of_row = update(self.model).where(self._row.id == row.id)
+                connection.execute(of_row.values(**final))
+        outcome = "given_up" if final else "failed"
+        self.outcomes.add(outcome)
+        facts = {self.name: getattr(row, "uuid", row.id), "error": error, "after": row.position}
+        seldom.warning(f"{self.name}.{outcome}", **facts)
+
+    def _update(self, condition: ColumnElement[bool], values: Mapping[str, Any]) -> bool:
+        with self._runtime.write_connection() as connection:
+            change = update(self.model).where(condition).values(**values)
+            return bool(connection.execute(change).rowcount)
+
+    def _unheld(self, row: Row[Any]) -> ColumnElement[bool]:
+        return and_(self._row.id == row.id, self._row.position == row.position, self._is_due())
+
+    def _held(self, row: Row[Any], token: str) -> ColumnElement[bool]:
+        mine = and_(self._row.id == row.id, self._row.holder == token)
+        return and_(mine, self._row.position == row.position)

@@ -1,0 +1,97 @@
+"""Sending notifications, which are made of change events, to RabbitMQ."""
+
+import time
+from typing import Any
+
+from sqlalchemy import Row, Select, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from app import log
+from app.broker.notification_bus import FAILURES, NotificationBus
+from app.engine.notifications import ERROR, INFO, Notification, made_of
+from app.kit import change_events, notification_events
+from app.metrics.table import NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
+from app.models import ChangeEvent, NotificationCursor
+from app.runtime import Runtime
+from workers.periodic.delivery import Deliverer, Sent
+
+logger = log.get(__name__)
+
+
+class Notifications(Deliverer):
+    """Deliveries of a process to RabbitMQ, its only subscriber."""
+
+    name = "notification"
+    model = NotificationCursor
+    outcomes, lag = NOTIFICATION_DELIVERIES, NOTIFICATION_LAG
+
+    def __init__(self, runtime: Runtime, conductor: str) -> None:
+        notifications = runtime.settings.notifications
+        super().__init__(runtime, notifications.timeout, notifications.max_retry_interval)
+        self._host = conductor
+        self._bus = NotificationBus(runtime.settings)
+        level = runtime.settings.default.notification_level
+        self._levels = {
+            "debug": (INFO, ERROR),
+            "info": (INFO, ERROR),
+            "warning": (ERROR,),
+            "error": (ERROR,),
+        }.get(level or "", ())
+
+    def start_due(self) -> None:
+        self._begin()
+        super().start_due()
+
+    def _begin(self) -> None:
+        """Make the cursor after the newest event, unless there is one."""
+        with self._runtime.read_connection() as connection:
+            if connection.scalar(select(NotificationCursor.id)) is not None:
+                return
+        change_events.number(self._runtime)
+        newest = select(func.coalesce(func.max(ChangeEvent.sequence), 0)).scalar_subquery()
+        try:
+            with self._runtime.write_connection() as connection:
+                connection.execute(insert(NotificationCursor).values(id=1, position=newest))
+        except IntegrityError:
+            return  # another conductor was first
+        logger.info("notifications.begun")
+
+    def selected(self, row: Row[Any]) -> Select[Any]:
+        return notification_events.SELECTED
+
+    def send(self, row: Row[Any], since: int, found: change_events.Found) -> Sent:
+        """Publish notifications one by one; those that are confirmed in time count as sent."""
+        if since > row.position:
+            logger.warning("notifications.lost", after=row.position, last=since)
+        with self._runtime.reading() as session:
+            made = list(made_of(session, found.rows))
+        last = row.position
+        try:
+            self._bus.open()
+            end = time.monotonic() + self._timeout
+            for each in made:
+                seconds = end - time.monotonic()
+                if seconds <= 0 and last > row.position:
+                    return Sent(last)
+                if each.level in self._levels:
+                    self._bus.publish(self._document(each), each.level, max(seconds, 0.01))
+                last = each.sequence
+        except FAILURES as error:
+            self._bus.close()
+            return Sent(last, f"RabbitMQ: {error or type(error).__name__}")
+        return Sent(found.last)
+
+    def end_turn(self) -> None:
+        self._bus.close()
+
+    def _document(self, notification: Notification) -> dict[str, Any]:
+        """Return a notification as oslo.messaging's consumers get it."""
+        return {
+            "message_id": notification.ident,
+            "publisher_id": f"{notification.publisher}.{self._host}",
+            "event_type": notification.event_type,
+            "priority": notification.level.upper(),
+            "payload": notification.payload,
+            "timestamp": str(notification.created_at),
+            "_context_request_id": None,
+        }
