@@ -72,7 +72,7 @@ class OsloPolicy:
 
 @dataclass(frozen=True, slots=True)
 class OsloMessagingNotifications:
-    transport_url: str = option("", "RabbitMQ of the notifications, as rabbit://USER:PASSWORD@HOST:5672/ with more USER:PASSWORD@HOST:5672 after commas; amqps:// for TLS. Needed with [DEFAULT]notification_level; [DEFAULT]transport_url is not used", check=transport_url, secret=True)
+    transport_url: str = option("", "RabbitMQ of the notifications, as rabbit://USER:PASSWORD@HOST:5672/ with more USER:PASSWORD@HOST:5672 after commas; amqps:// for TLS. Needed with [DEFAULT]notification_level; the transport_url of the group DEFAULT is not used", check=transport_url, secret=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """
 Notifications in Ironic's form, made of change events.
 
-An event of a node has the node's fields at the time of the change; an event of a step has them not,
-so that the notification has those of the time at which it is made. Documents, traits and steps are
-always of that time. Secrets are masked.
+An event of a node has the node's fields at the time of the change. An event of a step has none, so
+its notification has those of now, or of the node's deletion. Documents, traits and steps are always
+those of now. Secrets are masked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ INFO, ERROR = "info", "error"
 API, CONDUCTOR = "ironic-api", "ironic-conductor"
 START, END, SUCCESS, FAILED = "start", "end", "success", "error"
 
-#: Fields of every payload, and those of them that are documents.
+#: Fields of nodes in every payload; the steps and documents among all fields, which events lack.
 FIELDS = (
     "clean_step", "conductor_group", "console_enabled", "created_at", "deploy_step", "description",
     "disable_power_off", "driver", "extra", "boot_mode", "secure_boot", "inspection_finished_at",
@@ -42,6 +42,7 @@ FIELDS = (
     "provision_updated_at", "resource_class", "retired", "retired_reason", "target_power_state",
     "target_provision_state", "traits", "updated_at", "uuid",
 )  # fmt: skip
+_STEPS = {"clean_step": Flow.CLEAN, "deploy_step": Flow.DEPLOY}
 DOCUMENTS = ("extra", "properties", "driver_info", "driver_internal_info", "instance_info")
 #: Namespace of the identifiers of notifications.
 _NAMESPACE = UUID("d1f4b1a6-0b3c-4a53-9d0a-6c6f1f0f2b7e")
@@ -68,7 +69,6 @@ PROVISION = Payload(
     "NodeSetProvisionStatePayload", "1.18", ("instance_info", "driver_internal_info"),
     ("event", "previous_provision_state", "previous_target_provision_state"),
 )  # fmt: skip
-PAYLOADS = (NODE, CRUD, POWER, CORRECTED, PROVISION)
 
 #: Actions of changes that are made at once, and of steps.
 OF_CHANGES: Mapping[str, tuple[str, Payload]] = {
@@ -116,7 +116,7 @@ class _Subject:
     payload: Payload
     publisher: str
     node_uuid: str
-    frozen: Document | None  # fields of the node at the time of the event; None: not kept
+    frozen: Document  # fields of the node at the time of the event; empty: not kept
     facts: Document = field(default_factory=dict)  # about the change
 
 
@@ -166,7 +166,7 @@ def _of_step(row: Row[Any], facts: Document) -> _Subject | None:
     action, payload = OF_STEPS.get(row.step) or OF_STEPS[interface]
     about = {"to_power": TO_POWER.get(row.step) or facts.get("to_power")}
     node = facts.get("child") or row.node_uuid
-    return _Subject(action, STATUSES[row.after], payload, CONDUCTOR, node, None, about)
+    return _Subject(action, STATUSES[row.after], payload, CONDUCTOR, node, {}, about)
 
 
 def _of_provision_state(row: Row[Any], facts: Document) -> _Subject:
@@ -194,9 +194,9 @@ def _event_between(before: str, after: str, recorded: str | None) -> str | None:
     return possible[0] if len(possible) == 1 else None
 
 
-def _typed(facts: Document) -> Document | None:
-    """Return fields of a node as its model has them; None: they were not kept."""
-    return {name: _value(name, value) for name, value in facts.items()} or None
+def _typed(facts: Document) -> Document:
+    """Return fields of a node as its model has them."""
+    return {name: _value(name, value) for name, value in facts.items()}
 
 
 def _value(name: str, value: Any) -> Any:
@@ -225,34 +225,35 @@ class _Nodes:
             _EVENT.type == ChangeType.NODE_DELETED,
             _EVENT.facts.is_not(None),
         )
-        self._deleted = {
-            uuid: _typed(orjson.loads(facts)) for uuid, facts in session.execute(deleted)
-        }
+        found = session.execute(deleted)
+        self._deleted = {uuid: _typed(orjson.loads(facts)) for uuid, facts in found}
 
     def data(self, subject: _Subject) -> Document:
         """Return the fields of a payload."""
-        row = self._rows.get(subject.node_uuid)
-        fields = subject.frozen or self._deleted.get(subject.node_uuid) or {}
         names = (*FIELDS, *subject.payload.more)
-        data = {name: fields.get(name) for name in names}
-        if subject.frozen is None and row is not None:
-            data = {name: getattr(row, name, None) for name in names}
-        progress = row and self._progress.get(row.id)
-        data |= {
-            "uuid": subject.node_uuid,
-            "traits": self._traits.get(row.id, []) if row else [],
-            **{
-                f"{flow}_step": current_step(progress, flow) if progress else {}
-                for flow in (Flow.CLEAN, Flow.DEPLOY)
-            },
-            **{
-                name: (getattr(row, name) or {}) if row else {}
-                for name in DOCUMENTS
-                if name in names
-            },
-            **{name: subject.facts[name] for name in subject.payload.facts},
-        }
+        row = self._rows.get(subject.node_uuid)
+        fields = subject.frozen or self._deleted.get(subject.node_uuid, {})
+        if not fields and row is not None:
+            fields = {name: getattr(row, name, None) for name in names}
+        data = {name: fields.get(name) for name in names} | self._of_now(row, names)
+        data |= {name: subject.facts[name] for name in subject.payload.facts}
+        data["uuid"] = subject.node_uuid
         return {name: _shown(name, value) for name, value in data.items()}
+
+    def _of_now(self, row: Node | None, names: Sequence[str]) -> Document:
+        """Return the fields that events do not have; row: None: the node is deleted."""
+        documents = [name for name in DOCUMENTS if name in names]
+        if row is None:
+            return {**{name: {} for name in (*documents, *_STEPS)}, "traits": []}
+        progress = self._progress.get(row.id)
+        return {
+            **{name: getattr(row, name) for name in documents},
+            **{
+                name: current_step(progress, flow) if progress else {}
+                for name, flow in _STEPS.items()
+            },
+            "traits": self._traits.get(row.id, []),
+        }
 
 
 def _shown(name: str, value: Any) -> Any:

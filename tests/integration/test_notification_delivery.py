@@ -1,9 +1,14 @@
 """Notifications reach RabbitMQ: as oslo.messaging sends them, after failures, and from the cursor on."""
 
 import json
-from contextlib import contextmanager
+import socket
+import socketserver
+import ssl
+import threading
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 from kombu import Connection, Exchange, Queue
@@ -11,7 +16,7 @@ from sqlalchemy import update
 
 from app.kit import change_events, notification_events, service_state
 from app.models import ChangeEvent, Node, NotificationCursor
-from tests.support import rabbitmq
+from tests.support import rabbitmq, tls
 from tests.support.inside import Inside
 from tests.support.ports import free_ports
 from tests.support.prerequisites import not_run
@@ -247,6 +252,50 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(database, server, br
         deliver(inside, deliverer)
         assert "ACCESS_REFUSED" in cursor(inside).last_error
         assert "wrong-password" not in cursor(inside).last_error
+
+
+@contextmanager
+def encrypted(server, folder):
+    """Serve RabbitMQ by TLS; yield the URL and the CA file."""
+    certificate, key = tls.certificate(folder, "rabbitmq")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self):
+            port = urlsplit(server.url).port
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as behind:
+                front = context.wrap_socket(self.request, server_side=True)
+                back = threading.Thread(target=relay, args=(behind, front))
+                back.start()
+                relay(front, behind)
+                behind.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as listener:
+        threading.Thread(target=listener.serve_forever, args=(0.05,)).start()
+        try:
+            yield f"amqps://guest:guest@127.0.0.1:{listener.server_address[1]}//", certificate
+        finally:
+            listener.shutdown()
+
+
+def relay(source, sink):
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+
+
+def test_a_certificate_is_verified(database, server, broker, tmp_path):
+    with encrypted(server, tmp_path) as (url, ca):
+        with sending(database, url) as (inside, deliverer):
+            inside.node("manageable")
+            deliver(inside, deliverer)
+            assert "certificate verify failed" in cursor(inside).last_error
+        trusted = {"INGOT_OSLO_MESSAGING_RABBIT_SSL_CA_FILE": str(ca)}
+        with sending(database, url, **trusted) as (inside, deliverer):
+            deliver(inside, deliverer)
+            assert ["create.end"] == types(taken(broker))
 
 
 def test_what_was_confirmed_before_a_failure_is_not_sent_again(

@@ -65,6 +65,7 @@ def listen(url, *options):
     configuration([])
     transport = oslo_messaging.get_notification_transport(configuration, url=url)
     configuration.set_override("heartbeat_timeout_threshold", 5, "oslo_messaging_rabbit")
+    configuration.set_override("executor_thread_pool_size", 1)  # else it mixes up the order
     for option in options:
         configuration.set_override(option, True, "oslo_messaging_rabbit")
     target = oslo_messaging.Target(topic=TOPIC, exchange="ironic")
@@ -90,7 +91,8 @@ def _print(level, publisher_id, event_type, payload, metadata):
         "level": level, "publisher_id": publisher_id, "event_type": event_type,
         "payload": payload, **metadata,
     }  # fmt: skip
-    print(json.dumps(found), flush=True)
+    sys.stdout.write(f"{json.dumps(found)}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

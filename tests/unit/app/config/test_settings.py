@@ -9,6 +9,7 @@ import pytest
 from app.config import options
 from app.config.description import describe
 from app.config.ironic_options import IRONIC_ONLY
+from app.config.option_types import transport_urls
 from app.config.settings import Settings, SettingsError, load
 
 ROOT = Path(__file__).parents[4]
@@ -156,6 +157,54 @@ def test_an_unsupported_database_is_refused_with_the_supported_ones(url):
 )
 def test_a_supported_database_is_accepted(url):
     assert url == load({"INGOT_DATABASE_CONNECTION": url}).database.connection
+
+
+TRANSPORT = "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL"
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("rabbit://u:p@one:5672/", ["amqp://u:p@one:5672/"]),
+        ("rabbit://u:p@one,v:q@[::1]:5673/stack", ["amqp://u:p@one/stack", "amqp://v:q@[::1]:5673/stack"]),
+        ("amqps://one", ["amqps://one"]),
+    ],
+)  # fmt: skip
+def test_a_transport_url_names_hosts(url, hosts):
+    load({TRANSPORT: url, "INGOT_NOTIFICATION_LEVEL": "info"})
+    assert hosts == transport_urls(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["kafka://one", "rabbit://", "rabbit://u:hush@", "rabbit://one,", "rabbit://one:x", "one:5672",
+     "rabbit://u:hush@one/?ssl=1"],
+)  # fmt: skip
+def test_a_wrong_transport_url_is_refused_and_not_shown(url):
+    with pytest.raises(SettingsError, match=f"{TRANSPORT}: expected rabbit://, amqp://") as error:
+        load({TRANSPORT: url})
+    assert "hush" not in str(error.value)
+
+
+def test_notifications_need_a_transport_url():
+    with pytest.raises(
+        SettingsError, match=r"transport_url: \[DEFAULT\]notification_level needs it"
+    ):
+        load({"INGOT_NOTIFICATION_LEVEL": "info"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("INGOT_VERSIONED_NOTIFICATIONS_TOPICS", ""),
+        ("INGOT_VERSIONED_NOTIFICATIONS_TOPICS", "a" * 241),
+        ("INGOT_CONTROL_EXCHANGE", ""),
+        ("INGOT_NOTIFICATION_LEVEL", "loud"),
+    ],
+)
+def test_a_wrong_setting_of_notifications_is_refused(name, value):
+    with pytest.raises(SettingsError, match=name):
+        load({name: value})
 
 
 @pytest.mark.parametrize(
