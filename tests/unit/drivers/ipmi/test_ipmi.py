@@ -1,11 +1,20 @@
 """IPMI: meaning of the bytes, and messages about wrong settings."""
 
 import time
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, strategies
 
 from drivers.core.bmc import Bmcs
-from drivers.core.errors import InvalidDriverInfo, NotSupported, Refused, Unexpected, Unreachable
+from drivers.core.errors import (
+    HardwareError,
+    InvalidDriverInfo,
+    NotSupported,
+    Refused,
+    Unexpected,
+    Unreachable,
+)
 from drivers.core.kinds import POWER_OFF, POWER_ON, SOFT_OFF
 from drivers.core.target import Target
 from drivers.ipmi import credentials, ipmitool, suites
@@ -166,6 +175,32 @@ def test_a_completion_code_becomes_an_error_with_its_meaning(code, error):
 def test_an_answer_that_is_too_short_is_unexpected():
     with pytest.raises(Unexpected):
         client(Wire((0, b"\x01\x05"))).get_boot_device()
+
+
+COMMANDS = (
+    lambda bmc: bmc.power_state(),
+    lambda bmc: bmc.order(POWER_ON),
+    lambda bmc: bmc.get_boot_device(),
+    lambda bmc: bmc.set_boot_device("pxe", persistent=True, uefi=True, keep_on_timeout=True),
+    lambda bmc: bmc.inject_nmi(),
+    lambda bmc: bmc.reset_bmc(warm=True),
+    lambda bmc: bmc.send_raw(b"\x06\x01"),
+)
+
+
+@given(command=strategies.sampled_from(COMMANDS), suites_=strategies.sampled_from([(), (17, 3)]),
+       answers=strategies.lists(strategies.tuples(
+           strategies.sampled_from([0, 0, 0, *range(1, 256)]), strategies.binary(max_size=64)
+       ), min_size=1, max_size=4))  # fmt: skip
+def test_whatever_a_bmc_answers_a_command_ends_with_a_value_or_a_typed_error(
+    command, suites_, answers
+):
+    def wire(*_):
+        return answers.pop() if len(answers) > 1 else answers[0]
+
+    it = Client(Credentials("10.0.0.5"), Bmcs(), wire, 0.01, lambda: None, suites_)
+    with suppress(HardwareError):
+        assert isinstance(command(it), str | dict | bytes | None)
 
 
 @pytest.mark.parametrize(
