@@ -47,6 +47,6 @@ def connect(
         pool_use_lifo=True,  # a recently used connection has its query plans cached
         **options,
     )
-    postgresql.set_timeouts(engine, connect_timeout, statement_timeout)
+    postgresql.prepare(engine, connect_timeout, statement_timeout)
     use(engine.dialect, keyring)
     return engine

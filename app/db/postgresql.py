@@ -1,14 +1,15 @@
 """
-PostgreSQL connections: timeouts, checks before use, and reconnection after an outage.
+PostgreSQL connections: transactions, timeouts, checks before use, and reconnection after an outage.
 """
 
 import time
 from typing import Any
 
 import psycopg
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DisconnectionError
 
+from app.db.prepared import Prepared
 from app.kit.reach import CircuitBreaker
 
 #: Seconds after which the server ends an idle transaction, as it holds locks.
@@ -28,9 +29,12 @@ FRESH = 1.0
 USED = "used"
 
 
-def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
+def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) -> None:
     """
-    Limit the seconds of connecting and of each statement, even if the server or the network hangs.
+    Set up a PostgreSQL engine.
+
+    Connecting, and each statement, takes at most these seconds, even if the server or the network
+    hangs.
     """
 
     class LimitedConnection(psycopg.Connection[Any]):
@@ -54,7 +58,8 @@ def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: floa
     # JIT compilation takes longer than any query of the service; the planner uses it even for
     # single rows as long as a new database's tables have no statistics
     limits_sql += "; SET jit = off"
-    socket_options = {
+    options = {
+        "autocommit": True,  # `_begin` sends BEGIN, not psycopg
         "connect_timeout": max(int(connect_timeout), 1),
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -67,19 +72,32 @@ def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: floa
     ) -> psycopg.Connection[Any]:
         with reach.trying():
             try:
-                connection = LimitedConnection.connect(*arguments, **socket_options | named)
+                connection = LimitedConnection.connect(*arguments, **options | named)
             except psycopg.OperationalError as error:
                 if any(words in str(error) for words in TOO_MANY_CONNECTIONS):
                     raise psycopg.errors.TooManyConnections(str(error)) from None
                 raise
             connection.execute(limits_sql)
-            connection.commit()
         return connection
 
     event.listen(engine, "do_connect", connect)
+    event.listen(engine, "begin", _begin)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", _ping)
     event.listen(engine, "handle_error", _disconnect_if_read_only)
+
+
+_BEGIN = Prepared(text("BEGIN"))
+
+
+def _begin(connection: Any) -> None:
+    """
+    Begin a writing transaction; a read needs none, see `transactions.read_connection`.
+
+    To switch psycopg's autocommit for each read instead takes as long as a round trip.
+    """
+    if connection.get_execution_options().get("writes", True):
+        _BEGIN.count(connection, {})
 
 
 def _note_use(_connection: Any, record: Any) -> None:
@@ -100,9 +118,7 @@ def _ping(connection: Any, record: Any, _proxy: Any) -> None:
         return
     try:
         if not connection.closed:
-            autocommit, connection.autocommit = connection.autocommit, True
             connection.execute("")
-            connection.autocommit = autocommit
             return
     except psycopg.Error:
         pass

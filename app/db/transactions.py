@@ -54,9 +54,7 @@ def read_connection(engine: Engine) -> Iterator[Connection]:
     On PostgreSQL each statement is a transaction: under READ COMMITTED each has a snapshot of its
     own anyway, and BEGIN and ROLLBACK would be two more round trips.
     """
-    on_postgresql = engine.dialect.name == "postgresql"
-    level = {"isolation_level": "AUTOCOMMIT"} if on_postgresql else {}
-    with engine.connect().execution_options(writes=False, **level) as connection:
+    with engine.connect().execution_options(writes=False) as connection:
         connection.begin()  # rolled back at the end, which costs nothing
         yield connection
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Integer, bindparam, select
+from sqlalchemy import Integer, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.db.clock import utcnow
@@ -26,6 +26,7 @@ from app.models import (
     OperationKind,
     OperationStep,
     StepSource,
+    Watermark,
     draft,
 )
 from app.operation_states import (
@@ -35,6 +36,8 @@ from app.operation_states import (
     step_transition,
     transition,
 )
+
+WATERMARK = "watermark"
 
 
 def lock(session: Session, node_id: int) -> Node:
@@ -97,6 +100,7 @@ def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple
         raise NotFound("node", str(node_id))
     columns = iter(found)
     node, operation = _node(columns), _operation(columns)
+    session.info[WATERMARK] = next(columns)
     rows = _DRAFT_STEPS.all(connection, {"operation_id": operation_id})
     cached_steps(session)[operation.uuid] = [_step(each) for each in rows]
     yield node, operation
@@ -105,9 +109,10 @@ def drafted(session: Session, node_id: int, operation_id: int) -> Iterator[tuple
 
 
 _NODE_COLUMNS, _OPERATION_COLUMNS = Node.__table__.c, Operation.__table__.c
+_LEVEL = func.coalesce(select(Watermark.level).scalar_subquery(), 0)
 #: Locks the rows in the order of the tables, and reads both after the last lock is taken.
 _DRAFTED = Typed(
-    select(*_NODE_COLUMNS, *_OPERATION_COLUMNS)
+    select(*_NODE_COLUMNS, *_OPERATION_COLUMNS, _LEVEL)
     .where(
         _NODE_COLUMNS.id == bindparam("node_id"),
         _OPERATION_COLUMNS.id == bindparam("operation_id"),
@@ -122,6 +127,17 @@ _DRAFT_STEPS = Typed(
 )
 _node, _operation = draft.drafts(Node), draft.drafts(Operation)
 _step = draft.drafts(OperationStep)
+_WATERMARK = Typed(select(_LEVEL))
+
+
+def watermark(session: Session) -> int:
+    """Return the database's watermark; read once per transaction."""
+    if WATERMARK not in session.info:
+        found = _WATERMARK.first(connection_of(session), {})
+        assert found is not None
+        (session.info[WATERMARK],) = found
+    level: int = session.info[WATERMARK]
+    return level
 
 
 def lock_available(session: Session, operation_ids: Sequence[int]) -> list[tuple[Node, Operation]]:

@@ -8,20 +8,32 @@ session. Building a statement, or a flush of a session, costs more than running 
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import JSON, Connection, and_, bindparam, func, literal, or_, select, update
+from sqlalchemy import (
+    JSON,
+    Connection,
+    FromClause,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app import release
 from app.db.clock import after, now
-from app.db.prepared import Typed
-from app.db.transactions import connection_of
+from app.db.prepared import Row, Typed
+from app.engine import operations
 from app.models import (
     AgentRecord,
     Node,
@@ -135,7 +147,7 @@ _claimed_from, _claimed_to = sole_move(OperationEvent.CLAIM, Actor.CONDUCTOR)
 _advanced_from, _advanced_to = sole_move(OperationEvent.ADVANCE, Actor.CONDUCTOR)
 _NEWEST = func.coalesce(select(_watermark.c.level).scalar_subquery(), 0) >= bindparam("mark")
 
-_CLAIM = Typed(
+_CLAIM = (
     update(_operations)
     .where(
         _operations.c.uuid == bindparam("operation"),
@@ -162,43 +174,57 @@ _CLAIM = Typed(
             0,
         ),
     )
-    .returning(*_operations.c)
 )
-_CLAIMED_BEFORE = Typed(
-    select(*_operations.c).where(
+
+
+def _start_step(operation: Select[Any]) -> Update:
+    """Begin the step at the cursor; operation: selects the id of the claimed operation."""
+    return (
+        update(_steps)
+        .where(
+            _steps.c.operation_id == operation.scalar_subquery(),
+            _steps.c.position == bindparam("at"),
+        )
+        .values(
+            state=STEPS[StepEvent.BEGIN].to,
+            conductor=bindparam("who"),
+            attempts=_steps.c.attempts + 1,
+            started_at=func.coalesce(_steps.c.started_at, now()),
+        )
+    )
+
+
+def _claimed_rows(operation: FromClause, step: FromClause) -> Select[Any]:
+    """Select the rows of an attempt, once for each port; from tables or from their changed rows."""
+    following = _steps.alias()
+    cursor = operation.c.cursor
+    return (
+        select(*operation.c, *step.c, *_nodes.c, *_agents.c, following.c.state, *_ports.c)
+        .select_from(operation)
+        .join(step, and_(step.c.operation_id == operation.c.id, step.c.position == cursor))
+        .join(_nodes, _nodes.c.id == operation.c.node_id)
+        .outerjoin(_agents, _agents.c.node_id == _nodes.c.id)
+        .outerjoin(
+            following,
+            and_(following.c.operation_id == operation.c.id, following.c.position == cursor + 1),
+        )
+        .outerjoin(_ports, _ports.c.node_id == _nodes.c.id)
+    )
+
+
+_CLAIM_OPERATION = Typed(_CLAIM)
+_START_STEP = Typed(
+    _start_step(select(_operations.c.id).where(_operations.c.uuid == bindparam("operation")))
+)
+_CLAIMED = Typed(
+    _claimed_rows(_operations, _steps).where(
         _operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token")
     )
 )
-_AT_CURSOR = (
-    _steps.c.operation_id == bindparam("operation"),
-    _steps.c.position == bindparam("at"),
-)
-_START_STEP = Typed(
-    update(_steps)
-    .where(*_AT_CURSOR)
-    .values(
-        state=STEPS[StepEvent.BEGIN].to,
-        conductor=bindparam("who"),
-        attempts=_steps.c.attempts + 1,
-        started_at=func.coalesce(_steps.c.started_at, now()),
-    )
-    .returning(*_steps.c)
-)
-_STARTED_BEFORE = Typed(select(*_steps.c).where(*_AT_CURSOR))
-_NODE = Typed(
-    select(*_nodes.c, *_agents.c, _steps.c.state)
-    .select_from(_nodes)
-    .outerjoin(_agents, _agents.c.node_id == _nodes.c.id)
-    .outerjoin(
-        _steps,
-        and_(
-            _steps.c.operation_id == bindparam("operation"),
-            _steps.c.position == bindparam("at") + 1,
-        ),
-    )
-    .where(_nodes.c.id == bindparam("node"))
-)
-_PORTS = Typed(select(*_ports.c).where(_ports.c.node_id == bindparam("node")))
+_claimed = _CLAIM.returning(*_operations.c).cte("claimed")
+_started = _start_step(select(_claimed.c.id)).returning(*_steps.c).cte("started")
+#: On PostgreSQL: these three in one round trip. SQLite changes no rows in a WITH.
+_CLAIM_AT_ONCE = Typed(_claimed_rows(_claimed, _started))
 
 _operation, _node, _step = snapshots(Operation), snapshots(Node), snapshots(OperationStep)
 _agent, _port = snapshots(AgentRecord), snapshots(Port)
@@ -230,43 +256,38 @@ def _claim(
 
     If the answer to a commit was lost, the retry recognizes the claim by its token.
     """
+    named = {
+        "operation": operation,
+        "at": cursor,
+        "under": fence,
+        "incarnation": conductor.incarnation,
+        "token": token,
+        "mark": conductor.mark,
+        "timeout": conductor.runtime.settings.conductor.step_timeout,
+    }
+    start = {"operation": operation, "at": cursor, "who": conductor.name}
+    rows: Sequence[Row] = ()
     with conductor.write_connection() as connection:
-        values = _CLAIM.first(
-            connection,
-            {
-                "operation": operation,
-                "at": cursor,
-                "under": fence,
-                "incarnation": conductor.incarnation,
-                "token": token,
-                "mark": conductor.mark,
-                "timeout": conductor.runtime.settings.conductor.step_timeout,
-            },
-        )
-        start = _START_STEP
-        if values is None:
-            values = _CLAIMED_BEFORE.first(connection, {"operation": operation, "token": token})
-            start = _STARTED_BEFORE
-        if values is None:
+        if connection.dialect.name == "postgresql":
+            rows = _CLAIM_AT_ONCE.all(connection, named | start)
+        elif _CLAIM_OPERATION.count(connection, named):
+            _START_STEP.count(connection, start)
+        rows = rows or _CLAIMED.all(connection, {"operation": operation, "token": token})
+        if not rows:
             return None
-        found = _operation(values)
-        named = {"operation": found.id, "at": found.cursor, "who": conductor.name}
-        started = start.first(connection, named)
-        of_node = _NODE.first(connection, {**named, "node": found.node_id})
-        assert started is not None and of_node is not None  # noqa: PT018 - rows of the operation
-        each = iter(of_node)
-        step, node, agent, next_state = _step(started), _node(each), _agent(each), next(each)
+        each = iter(rows[0])
+        claimed, step, node, agent = _operation(each), _step(each), _node(each), _agent(each)
         if leased not in (None, node.uuid):  # a forged message names another node
             connection.rollback()
             return None
-        ports = [_port(row) for row in _PORTS.all(connection, {"node": node.id})]
+    ports = [_port(row[-len(_ports.c) :]) for row in rows]
     return Attempt(
-        found,
+        claimed,
         node,
         step,
-        ports,
+        [port for port in ports if port.id],
         agent if agent.node_id else None,
-        has_next=next_state == StepState.PENDING,
+        has_next=next(each) == StepState.PENDING,
         resumed=step.deaths > 0,
     )
 
@@ -291,7 +312,7 @@ def _held(conductor: Conductor, attempt: Attempt) -> dict[str, Any]:
     }
 
 
-_ADVANCE = Typed(
+_ADVANCE = (
     update(_operations)
     .where(*_HELD)
     .values(
@@ -303,7 +324,7 @@ _ADVANCE = Typed(
         sends=1,
     )
 )
-_END_STEP = Typed(
+_END = (
     update(_steps)
     .where(_steps.c.id == bindparam("step"), ~_steps.c.abort_after)
     .values(
@@ -313,6 +334,10 @@ _END_STEP = Typed(
         result=bindparam("came_to", type_=JSON(none_as_null=True)),
     )
 )
+_ADVANCE_OPERATION, _END_STEP = Typed(_ADVANCE), Typed(_END)
+_advanced = select(_ADVANCE.returning(_operations.c.id).cte("advanced").c.id)
+#: On PostgreSQL: both in one round trip.
+_ADVANCE_AT_ONCE = Typed(_END.where(_steps.c.operation_id == _advanced.scalar_subquery()))
 
 
 def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -> bool:
@@ -322,11 +347,13 @@ def advance(conductor: Conductor, attempt: Attempt, result: Mapping[str, Any]) -
     False: the claim is no longer valid, or an abort follows the step. A request for an abort locks
     the operation first, so it is either visible here or concerns the next step.
     """
-    step = attempt.step
+    held = _held(conductor, attempt)
+    end = {"step": attempt.step.id, "came_to": dict(result) or None}
     with conductor.write_connection() as connection:
-        if not _ADVANCE.count(connection, _held(conductor, attempt)):
-            return False
-        ended = _END_STEP.count(connection, {"step": step.id, "came_to": dict(result) or None})
+        if connection.dialect.name == "postgresql":
+            ended = _ADVANCE_AT_ONCE.count(connection, held | end)
+        else:
+            ended = _ADVANCE_OPERATION.count(connection, held) and _END_STEP.count(connection, end)
         if not ended:
             connection.rollback()
     return bool(ended)
@@ -347,11 +374,8 @@ def holds(session: Session, conductor: Conductor, operation: Operation, attempt:
         operation.state == OperationState.RUNNING
         and operation.fence == attempt.operation.fence
         and operation.claim == attempt.operation.claim
-        and _IS_NEWEST.first(connection_of(session), {"mark": conductor.mark}) is not None
+        and operations.watermark(session) >= conductor.mark
     )
-
-
-_IS_NEWEST = Typed(select(literal(1)).where(_NEWEST))
 
 
 def is_recorded(operation: Operation, attempt: Attempt) -> bool:
