@@ -51,7 +51,7 @@ class Request:
 
     steps: Sequence[RequestedStep] = ()  # requested steps, as normalized by `_read`
     disable_ramdisk: bool = False  # run without the agent
-    state: State | None = None  # of the node before the verb
+    state: State | None = None  # of the node before the verb, if it may lead to cleaning
 
 
 PLAIN = Request()
@@ -61,7 +61,7 @@ Plan = Callable[[Runtime, Node, Target, Request], Rows]
 
 
 def no_steps(session: Session, node: Node, arguments: Arguments) -> Request:
-    return Request(state=State(node.provision_state))
+    return PLAIN
 
 
 def requested(name: str) -> RequestReader:
@@ -73,7 +73,6 @@ def requested(name: str) -> RequestReader:
         return Request(
             _read(session, node, arguments[name], StepSource.CALLER),
             disable_ramdisk=bool(arguments.get("disable_ramdisk")),
-            state=State(node.provision_state),
         )
 
     return read
@@ -89,7 +88,7 @@ def to_deploy(session: Session, node: Node, arguments: Arguments) -> Request:
         for each in more
         if (each["interface"], each["step"]) not in named or each["step"] in reserved.METHODS
     ]
-    return Request((*own, *chosen), state=State(node.provision_state))
+    return Request((*own, *chosen))
 
 
 def by_settings(session: Session, node: Node, arguments: Arguments) -> Request:

@@ -54,6 +54,16 @@ def test_an_explicit_order_of_steps_is_respected(harness):
 
 
 @pytest.mark.parametrize(
+    ("name", "label"),
+    [("hold", "deploy.hold"), ("wait", "deploy.wait"), ("reboot", "power.reboot")],
+)
+def test_a_reserved_step_needs_no_interface(harness, name, label):
+    node = harness.node()
+    harness.ask(node, "clean", clean_steps=[{"step": name}])
+    assert [(label, "pending")] == harness.labels(node)
+
+
+@pytest.mark.parametrize(
     ("steps", "disable_ramdisk", "complaint"),
     [
         ([POLISH, requested("management", "scrub")], False, "'level' is required and missing"),

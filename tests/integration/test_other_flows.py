@@ -558,6 +558,36 @@ def test_a_runbook_cleans(harness):
     assert {"runbook"} == {row.source for row in harness.steps(node)}
 
 
+def test_a_runbook_that_disables_the_ramdisk_has_no_step_that_needs_it(harness):
+    node = harness.node()
+    steps = [{**requested("vendor", "log_passthrough"), "order": 1}]
+    with harness.inside.runtime.transaction() as session:
+        session.add(
+            Runbook(uuid="r" * 36, name="CUSTOM_R", steps=steps, traits=[], disable_ramdisk=True)
+        )
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    assert "clean failed" == harness.do(node, "clean", runbook="CUSTOM_R")
+    assert "needs the ramdisk" in harness.inside.read(node).last_error
+
+
+@pytest.mark.parametrize("state", ["active", "rescue"])
+def test_a_runbook_cleans_a_deleted_node_after_the_cleanup_of_its_rescue(inside, state):
+    inside.environ |= {
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE": "runbook",
+        "INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK": "CUSTOM_R",
+    }
+    harness = Harness(inside.another())
+    node = harness.with_agent(state)
+    with harness.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    harness.ask(node, "deleted")
+    labels = [label for label, _ in harness.labels(node)]
+    assert (state == "rescue") == ("network.remove_rescuing_network" in labels)
+    assert "management.polish" == labels[-1]
+    harness.inside.close()
+
+
 def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
     inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = "gold:CUSTOM_R"

@@ -135,7 +135,9 @@ class Journey:
     def tenant(self, system, mark, *more, phase="tenant up"):
         """Wait for the tenant's system; it must print these words."""
         with self.phase(phase):
-            until(lambda: "TENANT ready" in self.machine.output(mark), "the tenant's system", 300)
+            until(
+                lambda: "TENANT ready" in self.machine.output(mark), "the tenant's system", PATIENCE
+            )
         output = self.machine.output(mark)
         for words in (f"TENANT system={system} firmware={self.machine.firmware}", *more):
             assert words in output, f"{words!r} is not on the console:\n{output[-3000:]}"
