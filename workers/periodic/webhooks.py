@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from app import killpoints, log
 from app.db.clock import after, age, now
+from app.db.prepared import Prepared
 from app.db.sealing import has_sealed
 from app.kit import change_events
 from app.metrics.table import WEBHOOK_DELIVERIES, WEBHOOK_LAG
@@ -60,6 +61,10 @@ _HOOK: Any = Webhook.__table__.c
 _EVENT: Any = ChangeEvent.__table__.c
 _FAILURE: Any = WebhookFailure.__table__.c
 
+_DUE = _HOOK.enabled & (_HOOK.due_at <= now())
+#: Selects a row while a webhook is due, which may have no events to post.
+DUE_ONE = Prepared(select(_HOOK.id).where(_DUE).limit(1))
+
 
 class Deliverer:
     """Deliveries of a process, in threads, so that no receiver delays another one."""
@@ -86,14 +91,17 @@ class Deliverer:
 
     def _due(self) -> Sequence[int]:
         """Return the ids of webhooks with events to post, those that wait for longest first."""
-        due = _HOOK.enabled & (_HOOK.due_at <= now())
-        some = select(_HOOK.id).where(due).order_by(_HOOK.due_at)
         with self._runtime.read_connection() as connection:
-            if connection.scalar(some.limit(1)) is None:
+            if DUE_ONE.first(connection, {}) is None:
                 return ()
         change_events.number(self._runtime)
         newest = select(func.max(_EVENT.sequence)).scalar_subquery()
-        behind = some.where(_HOOK.position < newest).limit(2 * AT_ONCE)
+        behind = (
+            select(_HOOK.id)
+            .where(_DUE, _HOOK.position < newest)
+            .order_by(_HOOK.due_at)
+            .limit(2 * AT_ONCE)
+        )
         with self._runtime.read_connection() as connection:
             return connection.scalars(behind).all()
 
