@@ -22,12 +22,12 @@ from app import killpoints, log
 from app.broker import queue
 from app.broker.redis_broker import client
 from app.config.settings import Settings
-from app.db import connections, diagnosis, transactions
+from app.db import diagnosis, transactions
 from app.db.clock import after, now
 from app.db.prepared import Prepared
 from app.metrics import recording
 from app.models import BeatLease
-from app.runtime import Call
+from app.runtime import Call, connect
 from workers.periodic import schedule
 from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
@@ -143,9 +143,7 @@ def main(settings: Settings) -> None:
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(schedule.schedule(settings))
     application.conf.beat_max_loop_interval = PACE
-    LeasedScheduler.engine = connections.connect(
-        settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
-    )
+    LeasedScheduler.engine = connect(settings)
     timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
     LeasedScheduler.lookout = DeadConductorLog(
         LeasedScheduler.engine,
