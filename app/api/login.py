@@ -36,7 +36,7 @@ REDIRECT = Returns({302: None}, {"Location": "URL to which the browser goes"})
 WAYS = exactly({"strategy": TEXT, "oidc": BOOLEAN, "user": {"type": ["string", "null"]}})
 
 
-@login.at("GET", "/login", returns=WAYS)
+@login.declare("GET", "/login", returns=WAYS)
 @login.arguments(NoQuery, location="query")
 def show_login(_query: Mapping[str, Any]) -> Response:
     """Show how a browser signs in, and the user of its session"""
@@ -61,7 +61,7 @@ def _caller() -> Caller | None:
         return None
 
 
-@login.at("POST", "/login", returns=NO_CONTENT)
+@login.declare("POST", "/login", returns=NO_CONTENT)
 @login.arguments(Credentials)
 def sign_in(body: Mapping[str, Any]) -> Response:
     """Begin a session with user and password"""
@@ -71,7 +71,7 @@ def sign_in(body: Mapping[str, Any]) -> Response:
     return response
 
 
-@login.at("GET", "/login/oidc", returns=REDIRECT)
+@login.declare("GET", "/login/oidc", returns=REDIRECT)
 @login.arguments(OidcQuery, location="query")
 def go_to_provider(query: Mapping[str, Any]) -> Response:
     """Send the browser to the OpenID provider"""
@@ -83,7 +83,7 @@ def go_to_provider(query: Mapping[str, Any]) -> Response:
     return response
 
 
-@login.at(
+@login.declare(
     "GET",
     "/login/oidc/callback",
     returns=REDIRECT,
@@ -153,7 +153,7 @@ def _begin(
     sessions.keep(response, text)
 
 
-@login.at("POST", "/logout", returns=NO_CONTENT)
+@login.declare("POST", "/logout", returns=NO_CONTENT)
 def sign_out() -> Response:
     """End the session"""
     response = empty()

@@ -175,7 +175,7 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
 
     def send(message: Message | Call) -> bool:
         try:
-            with reach.trying():
+            with reach.guard():
                 call(message) if isinstance(message, Call) else run(message)
         except FAILURES:
             MESSAGES.add("not_sent")

@@ -65,7 +65,7 @@ def set_timeouts(engine: Engine, connect_timeout: float, statement_timeout: floa
     def connect(
         _dialect: Any, _record: Any, arguments: list[Any], named: dict[str, Any]
     ) -> psycopg.Connection[Any]:
-        with reach.trying():
+        with reach.guard():
             try:
                 connection = LimitedConnection.connect(*arguments, **socket_options | named)
             except psycopg.OperationalError as error:
