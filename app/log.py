@@ -67,12 +67,28 @@ def bounded(
     return {name: each if name in _TRACEBACK else _cut(each) for name, each in event.items()}
 
 
-def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
+#: Facts of this process in every line, such as its role. Threads share them, which a context
+#: variable would not allow.
+_facts: dict[str, str] = {}
+
+
+def name_process(role: str) -> None:
+    """Add the role of this process to every line."""
+    _facts["role"] = role
+
+
+def _add_facts(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add the facts of the process to a line."""
+    return {**event, **_facts}
+
+
+def set_up(level: str = "info", form: str = "auto") -> None:
     """
     Configure logging to standard error, for this process and those that it forks.
 
-    form: `json`, `text`, or `auto` for text where standard error is a terminal. facts: added to
-    every line, such as role="conductor".
+    form: `json`, `text`, or `auto` for text where standard error is a terminal.
     """
     as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
     last: list[structlog.typing.Processor] = (
@@ -87,17 +103,11 @@ def set_up(level: str = "info", form: str = "auto", **facts: Any) -> None:
         ]
     )
 
-    def add_facts(
-        _logger: Any, _method: str, event: structlog.typing.EventDict
-    ) -> structlog.typing.EventDict:
-        """Add the facts of the process; a context variable would not reach new threads."""
-        return {**event, **facts}
-
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=SHARED, processors=[remove, bounded, add_facts, *last]
+            foreign_pre_chain=SHARED, processors=[remove, bounded, _add_facts, *last]
         )
     )
     handler.addFilter(_rate_limit())

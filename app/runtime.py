@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app import tracing
 from app.config.settings import Settings, SettingsError
 from app.db import connections, transactions
+from app.inherited import Inherited
 from app.kit import data_keys
 from app.kit.refused_lookups import Refusals
 from app.metrics.table import BMC_COMMANDS, BMC_REFUSALS
@@ -135,20 +136,35 @@ def make(
     """
     Create the runtime of this process, with every hardware type that the settings enable.
 
-    Raises SettingsError: see `load_drivers` and `data_keys.keyring`.
+    Raises SettingsError: see `load_drivers` and `connect`.
+    """
+    drivers = _load_drivers(settings, bmcs) if bmcs else load_drivers(settings)
+    return Runtime(settings, connect(settings), drivers, send)
+
+
+@Inherited
+def connect(settings: Settings) -> Engine:
+    """
+    Create the engine of the database, with its data keys.
+
+    Raises SettingsError: see `data_keys.keyring`.
     """
     database = settings.database
     keyring = data_keys.keyring(database)
-    engine = connections.connect(database.connection, **database.limits, keyring=keyring)
-    return Runtime(settings, engine, load_drivers(settings, bmcs), send)
+    return connections.connect(database.connection, **database.limits, keyring=keyring)
 
 
-def load_drivers(settings: Settings, bmcs: Bmcs | None = None) -> Registry:
+@Inherited
+def load_drivers(settings: Settings) -> Registry:
     """
     Load every hardware type that the settings enable.
 
     Raises SettingsError: a setting names an unknown hardware type or interface.
     """
+    return _load_drivers(settings, None)
+
+
+def _load_drivers(settings: Settings, bmcs: Bmcs | None) -> Registry:
     default = settings.default
     try:
         return registry.load(

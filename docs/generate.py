@@ -334,7 +334,7 @@ def stale(folder: Path = ROOT) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    log.set_up("warning", "text", role="docs")
+    log.set_up("warning", "text")
     names = stale()
     if "--check" not in arguments:
         for name in names:

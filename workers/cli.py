@@ -20,7 +20,7 @@ from app.config.settings import Settings, SettingsError
 from drivers.boot import dnsmasq
 from workers import accounts
 from workers.configuration import Config, DatabaseUrl, DataDir, read
-from workers.supervisor import location, permissions
+from workers.supervisor import location, permissions, roles
 from workers.supervisor import up as supervisor
 from workers.supervisor.location import StartError
 
@@ -102,7 +102,7 @@ def read_alone(config: Path | None) -> Settings:
 def api(config: Config = None) -> None:
     """Serve the API."""
     settings = read_alone(config)
-    supervisor.become_alone(settings, "api", "api")
+    roles.become_alone(settings, "api", "api")
 
 
 @conductors.callback()
@@ -119,14 +119,14 @@ def conductor(
     settings = read_alone(config)
     permissions.prepare(settings)
     chosen = name or settings.default.host or socket.gethostname()
-    supervisor.become_alone(settings, chosen, "conductor", chosen)
+    roles.become_alone(settings, chosen, "conductor", chosen)
 
 
 @app.command()
 def beat(config: Config = None) -> None:
     """Run the scheduler of periodic tasks; a second one stands by."""
     settings = read_alone(config)
-    supervisor.become_alone(settings, "beat", "beat")
+    roles.become_alone(settings, "beat", "beat")
 
 
 @app.command()
@@ -136,7 +136,7 @@ def files(config: Config = None) -> None:
     if not settings.deploy.http_port:
         raise SettingsError("[deploy]http_port is needed to serve files alone")
     permissions.prepare(settings)
-    supervisor.become(settings, "files", supervisor.ROLES["files"])
+    roles.become(settings, "files", roles.ROLES["files"])
 
 
 @app.command("dhcp-config")
@@ -176,7 +176,7 @@ def upgrade(
     if own:
         Path(settings.default.data_dir).mkdir(parents=True, exist_ok=True)
         permissions.prepare(settings)
-    supervisor.migrate(settings)
+    roles.migrate(settings)
     _record_upgrade(settings, grants)
 
 

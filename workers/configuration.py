@@ -27,7 +27,8 @@ def read(config: Path | None, **flags: Any) -> Settings:
     settings = app_settings.load(
         os.environ, config, {name.replace("__", "."): value for name, value in flags.items()}
     )
-    log.set_up(settings.default.log_level, settings.default.log_format, role="up")
+    log.set_up(settings.default.log_level, settings.default.log_format)
+    log.name_process("up")
     for warning in settings.warnings:
         log.get(__name__).warning("settings.doubtful", detail=warning)
     return settings

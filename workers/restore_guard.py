@@ -78,7 +78,7 @@ class Witness:
         False: Redis did not record it, so the work must not begin.
         """
         try:
-            with self._reach.trying():
+            with self._reach.guard():
                 self.client.eval(_NOTE, 1, self._record, node)
         except redis.RedisError:
             return False
@@ -90,7 +90,7 @@ class Witness:
 
         Raises RedisError.
         """
-        with self._reach.trying():
+        with self._reach.guard():
             return int(self.client.get(self._mark) or 0)
 
     def check(self, runtime: Runtime) -> None:

@@ -45,7 +45,7 @@ SHOWN = ("uuid", "properties", "instance_info", "driver_internal_info")
 AGENT_SETTINGS = Component("AgentSettings", exactly({"node": NODE, "config": DOCUMENT}))
 
 
-@agents.at("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
+@agents.declare("GET", "/lookup", since=22, returns=AGENT_SETTINGS)
 @agents.arguments(LookupQuery, location="query")
 def look_up(query: Mapping[str, Any]) -> Response:
     """
@@ -147,14 +147,14 @@ def config(settings: Settings, token: str | None, management: str | None) -> dic
     }
 
 
-@agents.at("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@agents.declare("POST", "/heartbeat/<ident>", since=HEARTBEAT_SINCE, returns=ACCEPTED)
 @agents.arguments(Heartbeat, location="json_or_query")
 def heartbeat(fields: dict[str, Any], ident: str) -> Response:
     """Record the heartbeat of a node's agent, and resume the operation that waits for it"""
     return heartbeat_of(ident, fields)
 
 
-@agents.at("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
+@agents.declare("POST", "/heartbeat", since=HEARTBEAT_SINCE, returns=ACCEPTED)
 @agents.arguments(NamedHeartbeat, location="json_or_query")
 def heartbeat_of_named_node(fields: dict[str, Any]) -> Response:
     """Record the heartbeat of the node that the body names; only with authentication"""
@@ -199,7 +199,7 @@ def _expected_if_large(view: View) -> View:
     return checked
 
 
-@agents.at(
+@agents.declare(
     "POST",
     "/continue_inspection",
     returns=Returns({202: {"anyOf": [exactly({"uuid": UUID}), AGENT_SETTINGS]}}),

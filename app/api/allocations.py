@@ -98,7 +98,7 @@ ROUTES.shows()
 ROUTES.changes(AllocationChange(), crud.change, since=CHANGE_SINCE)
 
 
-@allocations.at(
+@allocations.declare(
     "DELETE",
     "/allocations/<ident>",
     since=SINCE,
@@ -113,7 +113,7 @@ def delete_allocation(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@allocations.at(
+@allocations.declare(
     "GET",
     "/nodes/<ident>/allocation",
     since=SINCE,
@@ -131,7 +131,7 @@ def show_allocation_of_node(query: Query, ident: str) -> Response:
     return ALLOCATION.show(query, uuid)
 
 
-@allocations.at(
+@allocations.declare(
     "DELETE",
     "/nodes/<ident>/allocation",
     since=SINCE,

@@ -49,7 +49,7 @@ AUDIT_RECORD = Component("AuditRecord", exactly({
 }))  # fmt: skip
 
 
-@audit.at(
+@audit.declare(
     "GET", "/audit", rule="baremetal:audit:get", returns=listed("audit", AUDIT_RECORD, (), ())
 )
 @audit.arguments(AuditFilters, location="query")

@@ -46,7 +46,7 @@ LAST_EVENT_ID = "Last-Event-ID"
 DIGITS = 19
 
 
-@change_events.at("GET", "/events", rule=RULE, returns=EVENTS_PAGE)
+@change_events.declare("GET", "/events", rule=RULE, returns=EVENTS_PAGE)
 @change_events.arguments(ChangeEventsQuery, location="query")
 def list_events(query: Query) -> Response:
     """
@@ -67,7 +67,7 @@ def list_events(query: Query) -> Response:
     return json({"events": events, "first": page.first, "last": page.last})
 
 
-@change_events.at("GET", "/events/stream", rule=RULE, returns=STREAM)
+@change_events.declare("GET", "/events/stream", rule=RULE, returns=STREAM)
 @change_events.arguments(EventStreamQuery, location="query")
 def stream_events(query: Query) -> Response:
     """

@@ -48,7 +48,7 @@ def _list_nodes(query: Query, uuid: str, *, detail: bool = False) -> Response:
     return nodes.listing({**query, "chassis_uuid": uuid}, detail=detail)
 
 
-@chassis.at(
+@chassis.declare(
     "GET", "/chassis/<uuid>/nodes", query="nodes", rule="baremetal:node:list", returns=NODES
 )
 @chassis.arguments(NodeFilters, location="query")
@@ -57,7 +57,7 @@ def list_nodes_of_chassis(query: Query, uuid: str) -> Response:
     return _list_nodes(query, uuid)
 
 
-@chassis.at(
+@chassis.declare(
     "GET", "/chassis/<uuid>/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES
 )
 @chassis.arguments(NodeFilters, location="query")

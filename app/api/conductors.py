@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.api.answers import host, json, links, runtime
 from app.api.openapi.returns import Returns, listed
-from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, some
-from app.api.paging import chosen, collection, page_of, shape
+from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, column_shapes, subset_of
+from app.api.paging import checked_fields, collection, page_of, shape
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, ListQuery
 from app.errors import NotFound
@@ -28,7 +28,7 @@ SHORT = ("hostname", "conductor_group", "alive")
 FULL = ("created_at", "updated_at", "hostname", "conductor_group", "drivers", "alive")
 SORTABLE = frozenset(FULL) - {"alive", "drivers"}
 
-CONDUCTOR = Component("Conductor", some(
+CONDUCTOR = Component("Conductor", subset_of(
     {
         **column_shapes(Conductor, (name for name in FULL if name not in ("alive", "drivers"))),
         "alive": BOOLEAN, "drivers": array(TEXT), "links": LINKS,
@@ -55,7 +55,7 @@ def _views(session: Session, rows: Sequence[Conductor], wanted: Sequence[str]) -
     return result
 
 
-@conductors.at(
+@conductors.declare(
     "GET",
     "/conductors",
     since=49,
@@ -76,7 +76,7 @@ def list_conductors(query: Query) -> Response:
     return json(collection("conductors", items, page, last=last))
 
 
-@conductors.at(
+@conductors.declare(
     "GET",
     "/conductors/<hostname>",
     since=49,
@@ -88,7 +88,7 @@ def list_conductors(query: Query) -> Response:
 def show_conductor(query: Query, hostname: str) -> Response:
     """Show a conductor"""
     fields = query.get("fields_")
-    wanted = list(FULL) if fields is None else chosen(fields, "conductor", FULL)
+    wanted = list(FULL) if fields is None else checked_fields(fields, "conductor", FULL)
     with runtime().reading() as session:
         row = session.scalar(select(Conductor).where(Conductor.hostname == hostname))
         if row is None:

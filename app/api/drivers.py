@@ -18,10 +18,10 @@ from app.api.openapi.shapes import (
     map_of,
     one_of,
     or_null,
-    some,
+    subset_of,
     versioned,
 )
-from app.api.paging import chosen, shape
+from app.api.paging import checked_fields, shape
 from app.api.routes import Routes
 from app.api.schemas.common import CommaSeparated, FieldsQuery, Flag, NoQuery, Text
 from app.errors import NotFound
@@ -41,7 +41,7 @@ FULL = (
     *(f"enabled_{kind}_interfaces" for kind in KINDS),
 )
 
-DRIVER = Component("Driver", versioned("driver", some(
+DRIVER = Component("Driver", versioned("driver", subset_of(
     {
         "name": TEXT, "hosts": array(TEXT), "type": one_of(["classic", "dynamic"]),
         "properties": LINKS,
@@ -75,7 +75,7 @@ def _view(driver: LoadedDriver, wanted: Sequence[str]) -> View:
     return {name: value for name, value in view.items() if name in {*wanted, "links"}}
 
 
-@drivers.at(
+@drivers.declare(
     "GET",
     "/drivers",
     query="drivers",
@@ -93,7 +93,7 @@ def list_drivers(query: Query) -> Response:
     return json({"drivers": [_view(each, wanted) for each in found.values()]})
 
 
-@drivers.at(
+@drivers.declare(
     "GET",
     "/drivers/<name>",
     query="drivers",
@@ -105,12 +105,16 @@ def show_driver(query: Query, name: str) -> Response:
     """Show a driver"""
     fields = query.get("fields_")
     full = FULL if versions.current() >= 30 else SHORT
-    wanted = versions.visible("driver", full) if fields is None else chosen(fields, "driver", FULL)
+    wanted = (
+        versions.visible("driver", full)
+        if fields is None
+        else checked_fields(fields, "driver", FULL)
+    )
     with runtime().reading() as session:
         return json(_view(service.find(session, name), wanted))
 
 
-@drivers.at(
+@drivers.declare(
     "GET",
     "/drivers/<name>/properties",
     rule="baremetal:driver:get_properties",
@@ -127,7 +131,7 @@ def show_driver_properties(_query: Query, name: str) -> Response:
     return json(found)
 
 
-@drivers.at(
+@drivers.declare(
     "GET",
     "/drivers/<name>/raid/logical_disk_properties",
     since=12,

@@ -16,7 +16,7 @@ events = Routes("events", "Events from other services")
 logger = log.get(__name__)
 
 
-@events.at("POST", "/events", since=54, rule="baremetal:events:post", returns=NO_CONTENT)
+@events.declare("POST", "/events", since=54, rule="baremetal:events:post", returns=NO_CONTENT)
 @events.arguments(Events)
 def report_events(fields: Mapping[str, Any]) -> Response:
     """Report events"""

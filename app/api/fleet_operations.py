@@ -20,7 +20,7 @@ from app.api.openapi.shapes import (
     map_of,
     one_of,
     or_null,
-    some,
+    subset_of,
 )
 from app.api.policy.enforce import narrowed
 from app.api.routes import Routes
@@ -58,7 +58,7 @@ SLOW_STEP = Component("SlowStep", exactly({
     "longest_seconds": NUMBER,
 }))  # fmt: skip
 FAILURES = Component("FailureGroup", exactly({
-    "values": some({name: or_null(TEXT) for name in service.GROUPED}), "nodes": INTEGER,
+    "values": subset_of({name: or_null(TEXT) for name in service.GROUPED}), "nodes": INTEGER,
     "example": exactly({
         "uuid": UUID, **_NODE, "finished_at": or_null(TIME), "message": or_null(TEXT),
         "cause": or_null(TEXT), "hint": or_null(TEXT),
@@ -71,7 +71,7 @@ def _narrow(query: Select[Any]) -> Select[Any]:
     return narrowed(query, Operation)
 
 
-@fleet_operations.at(
+@fleet_operations.declare(
     "GET",
     "/operations/current",
     rule=RULE,
@@ -90,7 +90,7 @@ def list_current_steps(query: Query) -> Response:
         })  # fmt: skip
 
 
-@fleet_operations.at(
+@fleet_operations.declare(
     "GET", "/operations/queues", rule=RULE, returns=exactly({"queues": array(QUEUE)})
 )
 @fleet_operations.arguments(NoQuery, location="query")
@@ -100,7 +100,7 @@ def list_admission_queues(_query: Query) -> Response:
         return json({"queues": service.queues(session, _narrow)})
 
 
-@fleet_operations.at(
+@fleet_operations.declare(
     "GET",
     "/operations/steps",
     rule=RULE,
@@ -114,7 +114,7 @@ def list_slow_steps(query: Query) -> Response:
     return json({"steps": steps, "operations": service.RECENT})
 
 
-@fleet_operations.at(
+@fleet_operations.declare(
     "GET",
     "/operations/failures",
     rule=RULE,

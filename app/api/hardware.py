@@ -17,10 +17,10 @@ from app.api.openapi.shapes import (
     column_shapes,
     exactly,
     map_of,
-    some,
+    subset_of,
     versioned,
 )
-from app.api.paging import chosen
+from app.api.paging import checked_fields
 from app.api.routes import Routes
 from app.api.schemas.common import FieldsQuery, NoQuery
 from app.api.schemas.management import SettingsQuery
@@ -46,15 +46,15 @@ COMPONENT = (
     "vendor", "model", "serial_number",
 )  # fmt: skip
 
-BIOS_SETTING = Component("BiosSetting", some(
+BIOS_SETTING = Component("BiosSetting", subset_of(
     {**column_shapes(BiosSetting, (*SETTING, *TIMES, *REGISTRY)), "links": LINKS}
 ))  # fmt: skip
 FIRMWARE = Component(
-    "Firmware", versioned("firmware", some(column_shapes(FirmwareComponent, COMPONENT)))
+    "Firmware", versioned("firmware", subset_of(column_shapes(FirmwareComponent, COMPONENT)))
 )
 
 
-@hardware.at(
+@hardware.declare(
     "GET",
     BIOS,
     since=40,
@@ -71,7 +71,7 @@ def list_bios_settings(query: Query, ident: str) -> Response:
         raise Invalid("Can not specify ?detail=True and fields in the same request.")
     wanted: Sequence[str] = (*TIMES, *SETTING, *(REGISTRY if detail else ()))
     if fields is not None:
-        wanted = (*TIMES, *chosen(fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
+        wanted = (*TIMES, *checked_fields(fields, "bios", (*SETTING, *REGISTRY, *TIMES)))
     with runtime().reading() as session:
         node = node_of(session, ident)
         rows = session.scalars(
@@ -80,7 +80,7 @@ def list_bios_settings(query: Query, ident: str) -> Response:
     return json({"bios": [_setting(node, row, wanted) for row in rows]})
 
 
-@hardware.at(
+@hardware.declare(
     "GET", f"{BIOS}/<name>", since=40, rule="baremetal:node:bios:get", returns=map_of(BIOS_SETTING)
 )
 @hardware.arguments(NoQuery, location="query")
@@ -102,7 +102,7 @@ def _setting(node: Node, row: BiosSetting, wanted: Sequence[str]) -> View:
     return view | {"links": links(f"nodes/{node.uuid}/bios/{row.name}", host())}
 
 
-@hardware.at(
+@hardware.declare(
     "GET",
     "/nodes/<ident>/firmware",
     since=86,
@@ -115,7 +115,7 @@ def list_firmware(query: Query, ident: str) -> Response:
     wanted: Sequence[str] = versions.visible("firmware", COMPONENT)
     if "fields_" in query:
         try:
-            wanted = chosen(query["fields_"], "firmware", COMPONENT)
+            wanted = checked_fields(query["fields_"], "firmware", COMPONENT)
         except NotAcceptable as error:  # Ironic answers 400 here
             raise Invalid(str(error)) from error
     with runtime().reading() as session:
@@ -129,7 +129,7 @@ def list_firmware(query: Query, ident: str) -> Response:
     return json({"firmware": shown})
 
 
-@hardware.at(
+@hardware.declare(
     "GET",
     "/nodes/<ident>/inventory",
     since=81,

@@ -11,7 +11,7 @@ from app.api import versions
 from app.api.answers import host, json, runtime
 from app.api.node_identifiers import identified
 from app.api.openapi.returns import listed
-from app.api.openapi.shapes import LINKS, Component, column_shapes, some, versioned
+from app.api.openapi.shapes import LINKS, Component, column_shapes, subset_of, versioned
 from app.api.paging import collection, page_of
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
@@ -33,7 +33,7 @@ SORTABLE = frozenset(FULL)
 #: In the short form an event longer than `LONGEST` characters is cut to `CUT`.
 CUT, LONGEST = 251, 255
 
-ENTRY = Component("HistoryEntry", versioned("history", some(
+ENTRY = Component("HistoryEntry", versioned("history", subset_of(
     {**column_shapes(NodeHistory, FULL), "links": LINKS}, always=["links"]
 )))  # fmt: skip
 
@@ -51,7 +51,7 @@ def _node(session: Session, ident: str) -> Any:
     return row
 
 
-@history.at(
+@history.declare(
     "GET",
     "/nodes/<ident>/history",
     since=78,
@@ -76,7 +76,7 @@ def list_history(query: Mapping[str, Any], ident: str) -> Response:
     return json(collection("history", items, page, last=last))
 
 
-@history.at(
+@history.declare(
     "GET",
     "/nodes/<ident>/history/<uuid>",
     since=78,

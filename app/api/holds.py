@@ -77,7 +77,7 @@ ROUTES.changes(
 ROUTES.deletes(lambda session, hold: service.remove(session, hold, caller()))
 
 
-@holds.at(
+@holds.declare(
     "POST",
     "/nodes/<ident>/holds",
     rule="baremetal:hold:create",

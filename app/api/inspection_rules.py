@@ -66,7 +66,7 @@ ROUTES.lists(RulesQuery, _narrow, rule="list_all")
 ROUTES.creates(RuleCreate, service.create)
 
 
-@inspection_rules.at(
+@inspection_rules.declare(
     "DELETE",
     "/inspection_rules",
     since=SINCE,

@@ -48,7 +48,7 @@ SHOWN = Returns(
 )
 
 
-@login.at("GET", "/login", returns=SHOWN)
+@login.declare("GET", "/login", returns=SHOWN)
 @login.arguments(NoQuery, location="query")
 def show_login(_query: Mapping[str, Any]) -> Response:
     """Show how a browser signs in, and the user, scope and other scopes of its session"""
@@ -78,7 +78,7 @@ def _current() -> BrowserSession | None:
         return service.of(connection, text, g.request_id)
 
 
-@login.at("POST", "/login", returns=SHOWN)
+@login.declare("POST", "/login", returns=SHOWN)
 @login.arguments(Credentials)
 def sign_in(body: Mapping[str, Any]) -> Response:
     """
@@ -94,7 +94,7 @@ def sign_in(body: Mapping[str, Any]) -> Response:
     return response
 
 
-@login.at("POST", "/login/scope", returns=SHOWN)
+@login.declare("POST", "/login/scope", returns=SHOWN)
 @login.arguments(ScopeChoice)
 def change_scope(body: Mapping[str, Any]) -> Response:
     """Move the session to another scope of its user"""
@@ -112,7 +112,7 @@ def change_scope(body: Mapping[str, Any]) -> Response:
     return response
 
 
-@login.at("GET", "/login/oidc", returns=REDIRECT)
+@login.declare("GET", "/login/oidc", returns=REDIRECT)
 @login.arguments(OidcQuery, location="query")
 def go_to_provider(query: Mapping[str, Any]) -> Response:
     """Send the browser to the OpenID provider"""
@@ -124,7 +124,7 @@ def go_to_provider(query: Mapping[str, Any]) -> Response:
     return response
 
 
-@login.at(
+@login.declare(
     "GET",
     "/login/oidc/callback",
     returns=REDIRECT,
@@ -196,7 +196,7 @@ def _begin(
     return found, text
 
 
-@login.at("POST", "/logout", returns=NO_CONTENT)
+@login.declare("POST", "/logout", returns=NO_CONTENT)
 def sign_out() -> Response:
     """End the session"""
     response = empty()

@@ -21,7 +21,7 @@ from app.api.schemas.management import (
     RaidTarget,
     SecureBootTarget,
 )
-from app.api.transactions import once
+from app.api.transactions import answer_once_per_key
 from app.engine import management as service
 from app.kit.caller import Caller
 from app.models import Node
@@ -41,13 +41,13 @@ def _request(ident: str, request: Request, target: Any, progress: str = "states"
     progress: path under the node that shows the progress.
     """
     who = caller()
-    return once(
+    return answer_once_per_key(
         lambda session: request(session, locked(session, ident), target, who),
         empty(202, location=f"{host()}/v1/nodes/{ident}/{progress}"),
     )
 
 
-@machine_states.at(
+@machine_states.declare(
     "PUT",
     "/nodes/<ident>/states/boot_mode",
     since=76,
@@ -60,7 +60,7 @@ def change_boot_mode(fields: Fields, ident: str) -> Response:
     return _request(ident, service.request_boot_mode, fields["target"])
 
 
-@machine_states.at(
+@machine_states.declare(
     "PUT",
     "/nodes/<ident>/states/secure_boot",
     since=76,
@@ -73,7 +73,7 @@ def change_secure_boot(fields: Fields, ident: str) -> Response:
     return _request(ident, service.request_secure_boot, fields["target"])
 
 
-@machine_states.at(
+@machine_states.declare(
     "PUT",
     "/nodes/<ident>/states/raid",
     since=12,
@@ -88,10 +88,10 @@ def set_target_raid_config(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         service.set_target_raid_config(session, locked(session, ident), fields)
 
-    return once(work, empty(204))
+    return answer_once_per_key(work, empty(204))
 
 
-@machine_states.at(
+@machine_states.declare(
     "GET",
     CONSOLE,
     rule="baremetal:node:get_console",
@@ -108,7 +108,7 @@ def show_console(_query: Any, ident: str) -> Response:
     return json({"console_enabled": node.console_enabled, "console_info": info})
 
 
-@machine_states.at("PUT", CONSOLE, rule="baremetal:node:set_console_state", returns=STARTED)
+@machine_states.declare("PUT", CONSOLE, rule="baremetal:node:set_console_state", returns=STARTED)
 @machine_states.arguments(ConsoleTarget, location="json_or_query")
 def change_console(fields: Fields, ident: str) -> Response:
     """Start or stop the console of a machine"""

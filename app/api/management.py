@@ -32,7 +32,7 @@ from app.api.schemas.management import (
     VirtualMedium,
 )
 from app.api.sites import WRITING
-from app.api.transactions import once
+from app.api.transactions import answer_once_per_key
 from app.engine import management as service
 from app.engine import rpc
 from app.errors import GatewayTimeout, Invalid, ServiceError
@@ -90,7 +90,7 @@ def _conceal_bmc(error: ServiceError, ident: str) -> None:
         error.args = (text,)
 
 
-@management.at(
+@management.declare(
     "GET",
     DEVICE,
     rule="baremetal:node:get_boot_device",
@@ -102,7 +102,7 @@ def show_boot_device(_query: Any, ident: str) -> Response:
     return json(call_conductor(ident, "get_boot_device"))
 
 
-@management.at("PUT", DEVICE, rule="baremetal:node:set_boot_device", returns=NO_CONTENT)
+@management.declare("PUT", DEVICE, rule="baremetal:node:set_boot_device", returns=NO_CONTENT)
 @management.arguments(BootDevice, location="json_or_query")
 def set_boot_device(fields: Fields, ident: str) -> Response:
     """Set the boot device of a machine"""
@@ -111,7 +111,7 @@ def set_boot_device(fields: Fields, ident: str) -> Response:
     return empty(204)
 
 
-@management.at(
+@management.declare(
     "GET",
     f"{DEVICE}/supported",
     rule="baremetal:node:get_boot_device",
@@ -123,7 +123,7 @@ def list_boot_devices(_query: Any, ident: str) -> Response:
     return json({"supported_boot_devices": call_conductor(ident, "supported_boot_devices")})
 
 
-@management.at(
+@management.declare(
     "PUT",
     "/nodes/<ident>/management/inject_nmi",
     since=29,
@@ -136,7 +136,7 @@ def inject_nmi(ident: str) -> Response:
     return empty(204)
 
 
-@management.at(
+@management.declare(
     "GET",
     INDICATORS,
     rule="baremetal:node:get_indicator_state",
@@ -153,7 +153,7 @@ def list_indicators(_query: Any, ident: str) -> Response:
     return json({"indicators": found})
 
 
-@management.at(
+@management.declare(
     "GET",
     f"{INDICATORS}/<indicator>",
     rule="baremetal:node:get_indicator_state",
@@ -165,7 +165,7 @@ def show_indicator(_query: Any, ident: str, indicator: str) -> Response:
     return json({"state": call_conductor(ident, "get_indicator", **_parsed(indicator))})
 
 
-@management.at(
+@management.declare(
     "PUT",
     f"{INDICATORS}/<indicator>",
     rule="baremetal:node:set_indicator_state",
@@ -178,7 +178,7 @@ def set_indicator(fields: Fields, ident: str, indicator: str) -> Response:
     return empty(204)
 
 
-@management.at(
+@management.declare(
     "GET",
     "/nodes/<ident>/management/sensors",
     rule="baremetal:node:get_sensors",
@@ -209,14 +209,16 @@ def _parsed(indicator: str) -> Fields:
     return {"component": component, "name": name}
 
 
-@management.at("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=array(MEDIUM))
+@management.declare("GET", MEDIA, since=93, rule="baremetal:node:vmedia:get", returns=array(MEDIUM))
 @management.arguments(NoQuery, location="query")
 def list_virtual_media(_query: Any, ident: str) -> Response:
     """List the virtual media of a machine"""
     return json(call_conductor(ident, "virtual_media"))
 
 
-@management.at("POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach", returns=NO_CONTENT)
+@management.declare(
+    "POST", MEDIA, since=89, rule="baremetal:node:vmedia:attach", returns=NO_CONTENT
+)
 @management.arguments(VirtualMedium)
 def attach_virtual_media(fields: Fields, ident: str) -> Response:
     """Attach an image to a machine as virtual media"""
@@ -226,10 +228,12 @@ def attach_virtual_media(fields: Fields, ident: str) -> Response:
         node = locked(session, ident)
         service.attach_virtual_media(session, node, fields["device_type"], fields["image_url"], who)
 
-    return once(work, empty(204))
+    return answer_once_per_key(work, empty(204))
 
 
-@management.at("DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach", returns=NO_CONTENT)
+@management.declare(
+    "DELETE", MEDIA, since=89, rule="baremetal:node:vmedia:detach", returns=NO_CONTENT
+)
 @management.arguments(DeviceTypes, location="query")
 def detach_virtual_media(query: Fields, ident: str) -> Response:
     """Detach virtual media from a machine"""
@@ -239,4 +243,4 @@ def detach_virtual_media(query: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         service.detach_virtual_media(session, locked(session, ident), kinds, who)
 
-    return once(work, empty(204))
+    return answer_once_per_key(work, empty(204))

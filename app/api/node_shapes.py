@@ -17,7 +17,7 @@ from app.api.openapi.shapes import (
     column_shapes,
     one_of,
     or_null,
-    some,
+    subset_of,
     versioned,
 )
 from app.hold_kinds import HoldKind
@@ -33,16 +33,16 @@ _FIELDS = {
     # null in microversions that lack a state
     "provision_state": or_null(one_of(State)),
     "target_provision_state": or_null(one_of(State)),
-    **{name: some(STEP) for name in node_query.STEPS},
+    **{name: subset_of(STEP) for name in node_query.STEPS},
     "allocation_uuid": or_null(UUID),
     "traits": array(TEXT),
     "holds": array(one_of(HoldKind)),
     "conductor": or_null(TEXT),
 }
-NODE = Component("Node", versioned("node", some(
+NODE = Component("Node", versioned("node", subset_of(
     {**_FIELDS, **dict.fromkeys((*node_query.LINKED, "links"), LINKS)}
 )))  # fmt: skip
-NODE_STATES = Component("NodeStates", versioned("node", some(
+NODE_STATES = Component("NodeStates", versioned("node", subset_of(
     {name: shape for name, shape in _FIELDS.items() if name in node_query.STATES}
 )))  # fmt: skip
 

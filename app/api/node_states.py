@@ -30,7 +30,7 @@ from app.api.openapi.shapes import (
 )
 from app.api.routes import Routes
 from app.api.schemas.nodes import PowerTarget, ProvisionTarget, StatesQuery
-from app.api.transactions import once
+from app.api.transactions import answer_once_per_key
 from app.engine import power, provisioning
 from app.engine.step_views import step_view
 from app.errors import Invalid, NotFound, ServiceError
@@ -76,7 +76,7 @@ REHEARSAL = Component("Rehearsal", exactly(
 ))  # fmt: skip
 
 
-@node_states.at(
+@node_states.declare(
     "GET", "/nodes/<ident>/states", rule="baremetal:node:get_states", returns=NODE_STATES
 )
 @node_states.arguments(StatesQuery, location="query")
@@ -99,7 +99,7 @@ def show_states(query: Fields, ident: str) -> Response:
     return json(found)
 
 
-@node_states.at(
+@node_states.declare(
     "PUT", "/nodes/<ident>/states/power", rule="baremetal:node:set_power_state", returns=STARTED
 )
 @node_states.arguments(PowerTarget, location="json_or_query")
@@ -113,10 +113,10 @@ def change_power(fields: Fields, ident: str) -> Response:
     def work(session: Session) -> None:
         power.request(session, locked(session, ident), target, timeout, asking)
 
-    return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
+    return answer_once_per_key(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
-@node_states.at(
+@node_states.declare(
     "PUT",
     "/nodes/<ident>/states/provision",
     rule="baremetal:node:set_provision_state",
@@ -145,7 +145,7 @@ def change_provision_state(fields: Fields, ident: str) -> Response:
         check_state(verb, node.provision_state)
         provisioning.request(session, node, verb, arguments, asking)
 
-    return once(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
+    return answer_once_per_key(work, empty(202, location=f"{host()}/v1/nodes/{ident}/states"))
 
 
 # Writes to unknown paths below the states are answered with 405, not with 404.

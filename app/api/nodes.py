@@ -14,7 +14,7 @@ from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, l
 from app.api.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
 from app.api.openapi.shapes import BOOLEAN, LINK, TEXT, UUID, Component, array, exactly, map_of
-from app.api.paging import chosen, collection, page_of, shape
+from app.api.paging import checked_fields, collection, page_of, shape
 from app.api.parsing import body
 from app.api.patching import patched
 from app.api.policy import enforce
@@ -57,14 +57,14 @@ VALIDATION = Component(
 )
 
 
-@nodes.at("GET", "/nodes", query="nodes", rule="baremetal:node:list", returns=NODES)
+@nodes.declare("GET", "/nodes", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
 def list_nodes(query: Query) -> Response:
     """List nodes"""
     return listing(query)
 
 
-@nodes.at("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES)
+@nodes.declare("GET", "/nodes/detail", query="nodes", rule="baremetal:node:list", returns=NODES)
 @nodes.arguments(NodeFilters, location="query")
 def list_node_details(query: Query) -> Response:
     """List nodes with all their fields"""
@@ -125,7 +125,7 @@ def filtered(selected: Select[Any], query: Query) -> Select[Any]:
     return selected
 
 
-@nodes.at(
+@nodes.declare(
     "POST", "/nodes", rule="baremetal:node:create", returns=Returns({201: NODE}, LOCATION | TAG)
 )
 @nodes.arguments(NodeCreate)
@@ -145,7 +145,7 @@ def create_node(fields: dict[str, Any]) -> Response:
     return in_transaction(work)
 
 
-@nodes.at(
+@nodes.declare(
     "GET",
     "/nodes/<ident>",
     query="nodes",
@@ -157,14 +157,14 @@ def show_node(query: Query, ident: str) -> Response:
     """Show a node"""
     asked = query.get("fields_")
     wanted = (
-        chosen(asked, "node", node_query.CHOOSABLE)
+        checked_fields(asked, "node", node_query.CHOOSABLE)
         if asked is not None
         else node_query.visible_fields()
     )
     return node_view.tagged(key_of(ident), wanted)
 
 
-@nodes.at(
+@nodes.declare(
     "PATCH",
     "/nodes/<ident>",
     query="nodes",
@@ -211,7 +211,7 @@ def change_node(query: Query, ident: str) -> Response:
     return in_transaction(work)
 
 
-@nodes.at("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
+@nodes.declare("DELETE", "/nodes/<ident>", rule="baremetal:node:delete", returns=NO_CONTENT)
 @nodes.arguments(NoQuery, location="query")
 def delete_node(_query: Query, ident: str) -> Response:
     """Delete a node"""
@@ -219,7 +219,7 @@ def delete_node(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@nodes.at(
+@nodes.declare(
     "PUT", "/nodes/<ident>/maintenance", rule="baremetal:node:set_maintenance", returns=ACCEPTED
 )
 @nodes.arguments(MaintenanceReason, location="json_or_query", required=False)
@@ -234,7 +234,7 @@ def set_maintenance(fields: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at(
+@nodes.declare(
     "DELETE",
     "/nodes/<ident>/maintenance",
     rule="baremetal:node:clear_maintenance",
@@ -252,7 +252,7 @@ def clear_maintenance(_query: Query, ident: str) -> Response:
     return empty(202)
 
 
-@nodes.at(
+@nodes.declare(
     "GET",
     "/nodes/<ident>/children",
     since=83,
@@ -272,14 +272,14 @@ def list_children(_query: Query, ident: str) -> Response:
     return json({"children": children, "links": link})
 
 
-@nodes.at("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
+@nodes.declare("GET", "/nodes/<ident>/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(NoQuery, location="query")
 def validate_node(_query: Query, ident: str) -> Response:
     """Check a node's settings, without touching the machine"""
     return _validate(ident)
 
 
-@nodes.at("GET", "/nodes/validate", rule="baremetal:node:validate", returns=VALIDATION)
+@nodes.declare("GET", "/nodes/validate", rule="baremetal:node:validate", returns=VALIDATION)
 @nodes.arguments(ValidateQuery, location="query")
 def validate_named_node(query: Query) -> Response:
     """Check a node's settings; the node is named in the query"""

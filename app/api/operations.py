@@ -103,7 +103,7 @@ def _step(step: OperationStep) -> View:
     return view | {"step": step.name, "args": mask(step.args)}
 
 
-@operations.at(
+@operations.declare(
     "GET",
     "/nodes/<ident>/operations",
     rule="baremetal:node:history:get",
@@ -121,7 +121,7 @@ def list_operations(_query: Any, ident: str) -> Response:
         return json({"operations": [_view(each, node.uuid, node.name) for each in found]})
 
 
-@operations.at(
+@operations.declare(
     "GET",
     "/operations",
     rule="baremetal:operation:list",
@@ -146,7 +146,7 @@ def list_operations_of_all(query: Any) -> Response:
     return json(collection("operations", items, page, last=last))
 
 
-@operations.at(
+@operations.declare(
     "GET", "/operations/<uuid>", rule="baremetal:node:history:get", returns=WHOLE_OPERATION
 )
 @operations.arguments(NoQuery, location="query")

@@ -64,10 +64,10 @@ def shape(
         return versions.visible(resource, full if detail or wants_detail else short)
     if detail or wants_detail:
         raise Invalid("Can not specify ?detail=True and fields in the same request.")
-    return chosen(fields, resource, full)
+    return checked_fields(fields, resource, full)
 
 
-def chosen(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[str]:
+def checked_fields(fields: Sequence[str], resource: str, full: Sequence[str]) -> list[str]:
     """Check the fields that the query names. Raises Invalid, NotAcceptable."""
     unknown = [field for field in fields if field not in full and field != "links"]
     if unknown:

@@ -29,7 +29,7 @@ COUNTS = exactly({
 })  # fmt: skip
 
 
-@provision_states.at(
+@provision_states.declare(
     "GET", "/provision_states", query="nodes", rule="baremetal:node:list", returns=COUNTS
 )
 @provision_states.arguments(CountedNodes, location="query")

@@ -72,7 +72,7 @@ class ResourceRoutes(Generic[Model]):
         path = f"{parent.path if parent else ''}/{self.resource.path}"
         since = parent.since if parent else self.since
         for detail in (False, True) if details else (False,):
-            self.routes.at(
+            self.routes.declare(
                 "GET",
                 f"{path}/detail" if detail else path,
                 since=since,
@@ -122,7 +122,7 @@ class ResourceRoutes(Generic[Model]):
         newer than the request's version.
         """
 
-        @self.routes.at(
+        @self.routes.declare(
             "POST",
             f"/{self.resource.path}",
             since=self.since,
@@ -141,7 +141,7 @@ class ResourceRoutes(Generic[Model]):
     def shows(self, *, rule: str = "get", query: str | None = None) -> None:
         """Declare GET of an item."""
 
-        @self.routes.at(
+        @self.routes.declare(
             "GET",
             self._item,
             since=self.since,
@@ -169,7 +169,7 @@ class ResourceRoutes(Generic[Model]):
         None for a removed field.
         """
 
-        @self.routes.at(
+        @self.routes.declare(
             "PATCH",
             self._item,
             since=self.since if since is None else since,
@@ -195,7 +195,7 @@ class ResourceRoutes(Generic[Model]):
     def deletes(self, remove: Callable[[Session, Model], None], *, by_name: bool = True) -> None:
         """Declare DELETE of an item. by_name: accept a name in the path, where GET does."""
 
-        @self.routes.at(
+        @self.routes.declare(
             "DELETE",
             self._item,
             since=self.since,

@@ -38,10 +38,10 @@ from app.api.openapi.shapes import (
     Shape,
     column_shape,
     column_shapes,
-    some,
+    subset_of,
     versioned,
 )
-from app.api.paging import chosen, collection, page_of, shape
+from app.api.paging import checked_fields, collection, page_of, shape
 from app.api.policy import enforce
 from app.api.schemas.common import is_ident
 from app.db.sealing import keyring_of
@@ -142,7 +142,7 @@ class Resource(Generic[Model]):
         missing = self.computed.keys() - self.shapes.keys()
         if missing:
             raise TypeError(f"{self.name}: no JSON Schema is declared for {missing}")
-        item = some({**properties, **self.shapes, "links": LINKS}, always=["links"])
+        item = subset_of({**properties, **self.shapes, "links": LINKS}, always=["links"])
         return Component(self.schema, versioned(self.name, item))
 
     @cached_property
@@ -218,7 +218,7 @@ class Resource(Generic[Model]):
         """Return an item with the fields that the query names. Raises Misaddressed, NotFound."""
         wanted = self.visible_fields()
         if "fields_" in query:
-            wanted = chosen(query["fields_"], self.name, self.full)
+            wanted = checked_fields(query["fields_"], self.name, self.full)
         found = self._one(self.identified(ident), wanted)
         if found is None:
             raise NotFound(self.name, ident)

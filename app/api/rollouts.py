@@ -95,7 +95,7 @@ PLAN = Component("RolloutPlan", exactly({
 }))  # fmt: skip
 
 
-@rollouts.at(
+@rollouts.declare(
     "GET",
     "/rollouts",
     rule="baremetal:rollout:list",
@@ -114,7 +114,7 @@ def list_rollouts(query: Query) -> Response:
     return json(collection("rollouts", [_view(each) for each in found], page, last=last))
 
 
-@rollouts.at(
+@rollouts.declare(
     "POST",
     "/rollouts",
     rule="baremetal:rollout:create",
@@ -193,7 +193,7 @@ def _plan(target: str, filters: Fields, strategy: Strategy, arguments: Fields) -
         return rollout_plan.plan(session, found, target, strategy, denial)
 
 
-@rollouts.at("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)
+@rollouts.declare("GET", "/rollouts/<uuid>", rule="baremetal:rollout:get", returns=WHOLE_ROLLOUT)
 @rollouts.arguments(NoQuery, location="query")
 def show_rollout(_query: Query, uuid: str) -> Response:
     """Show a rollout, and what it waits for"""
@@ -201,7 +201,7 @@ def show_rollout(_query: Query, uuid: str) -> Response:
         return json(_whole(session, _found(session, uuid)))
 
 
-@rollouts.at(
+@rollouts.declare(
     "GET",
     "/rollouts/<uuid>/nodes",
     rule="baremetal:rollout:get",
@@ -226,7 +226,7 @@ def list_rollout_nodes(query: Query, uuid: str) -> Response:
     return json(collection("nodes", [_node_view(each) for each in found], page, last=last))
 
 
-@rollouts.at(
+@rollouts.declare(
     "PUT", "/rollouts/<uuid>/states", rule="baremetal:rollout:update", returns=WHOLE_ROLLOUT
 )
 @rollouts.arguments(RolloutRequest)

@@ -10,7 +10,16 @@ from sqlalchemy import text
 from app.api import versions
 from app.api.answers import host, json, links, runtime
 from app.api.openapi.returns import Returns
-from app.api.openapi.shapes import BOOLEAN, LINKS, TEXT, Component, array, exactly, map_of, some
+from app.api.openapi.shapes import (
+    BOOLEAN,
+    LINKS,
+    TEXT,
+    Component,
+    array,
+    exactly,
+    map_of,
+    subset_of,
+)
 from app.api.routes import Route, Routes, summary_of
 from app.api.schemas.common import TRUE
 from app.kit import health
@@ -26,7 +35,7 @@ VERSION = Component("Version", exactly(
 VERSIONS = exactly({
     "name": TEXT, "description": TEXT, "default_version": VERSION, "versions": array(VERSION),
 })  # fmt: skip
-V1 = some(
+V1 = subset_of(
     {
         "id": TEXT, "links": LINKS, "media_types": map_of(TEXT), "version": VERSION,
         **dict.fromkeys(versions.COLLECTIONS, LINKS),
@@ -77,7 +86,7 @@ def _release() -> str:
 OLDEST = ("chassis", "nodes", "ports", "drivers")
 
 
-@root.at("GET", "", returns=V1)
+@root.declare("GET", "", returns=V1)
 def show_v1() -> Response:
     """List the collections"""
     base = host()

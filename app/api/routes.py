@@ -1,7 +1,7 @@
 """
 Declaration of routes: path, microversion, policy rule, arguments and responses of a handler.
 
-    @nodes.at("GET", "/nodes/<ident>/history", since=78, returns=ENTRIES)
+    @nodes.declare("GET", "/nodes/<ident>/history", since=78, returns=ENTRIES)
     @nodes.arguments(HistoryQuery, location="query")
     def list_history(query, ident): ...
 """
@@ -66,7 +66,7 @@ class Routes(flask_smorest.Blueprint):
         """Load arguments by a schema that is built once, not for each request: building is slow."""
         return super().arguments(schema() if isinstance(schema, type) else schema, **kwargs)
 
-    def at(  # noqa: C901 - its decorator counts as part of it
+    def declare(  # noqa: C901 - its decorator counts as part of it
         self,
         method: str,
         path: str,

@@ -64,7 +64,7 @@ ROUTES.changes(RunbookChange(), service.change)
 ROUTES.deletes(Session.delete)
 
 
-@runbooks.at(
+@runbooks.declare(
     "GET",
     "/runbooks/<ident>/traits",
     since=TRAITS_SINCE,
@@ -81,7 +81,7 @@ def list_runbook_traits(_query: Query, ident: str) -> Response:
     return json({"traits": traits})
 
 
-@runbooks.at(
+@runbooks.declare(
     "PUT",
     "/runbooks/<ident>/traits",
     since=TRAITS_SINCE,
@@ -95,7 +95,7 @@ def set_runbook_traits(fields: Query, ident: str) -> Response:
     return empty(204)
 
 
-@runbooks.at(
+@runbooks.declare(
     "PUT",
     "/runbooks/<ident>/traits/<trait>",
     since=TRAITS_SINCE,
@@ -110,7 +110,7 @@ def add_runbook_trait(_query: Query, ident: str, trait: str) -> Response:
     return empty(204, location=f"{host()}/v1/runbooks/{ident}/traits/{trait}")
 
 
-@runbooks.at(
+@runbooks.declare(
     "DELETE",
     "/runbooks/<ident>/traits",
     since=TRAITS_SINCE,
@@ -124,7 +124,7 @@ def remove_runbook_traits(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@runbooks.at(
+@runbooks.declare(
     "DELETE",
     "/runbooks/<ident>/traits/<trait>",
     since=TRAITS_SINCE,

@@ -49,7 +49,7 @@ SERVICE = Component("Service", exactly({
 }))  # fmt: skip
 
 
-@service.at("GET", "/service", rule="baremetal:service:get", returns=SERVICE)
+@service.declare("GET", "/service", rule="baremetal:service:get", returns=SERVICE)
 @service.arguments(NoQuery, location="query")
 def show_service(_query: Any) -> Response:
     """Show the ring, the load and the health of the service"""

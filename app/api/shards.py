@@ -16,7 +16,7 @@ shards = Routes(
 )
 
 
-@shards.at(
+@shards.declare(
     "GET",
     "/shards",
     since=82,

@@ -41,7 +41,7 @@ class StepsQuery(Schema):
     min_priority = fields.Float(metadata={"description": "Only steps of at least this priority"})
 
 
-@steps.at(
+@steps.declare(
     "GET",
     "/nodes/<ident>/<any(cleaning,deploy,service,verify):flow>/steps",
     rule="baremetal:node:get",

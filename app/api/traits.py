@@ -38,7 +38,7 @@ def checked(trait: str) -> None:
         )
 
 
-@traits.at(
+@traits.declare(
     "GET",
     "/nodes/<ident>/traits",
     since=SINCE,
@@ -54,7 +54,7 @@ def list_traits(_query: Query, ident: str) -> Response:
         return json({"traits": service.of_node(session, node)})
 
 
-@traits.at(
+@traits.declare(
     "PUT",
     "/nodes/<ident>/traits",
     since=SINCE,
@@ -73,7 +73,7 @@ def set_traits(fields: Query, ident: str) -> Response:
     return empty(204)
 
 
-@traits.at(
+@traits.declare(
     "PUT",
     "/nodes/<ident>/traits/<trait>",
     since=SINCE,
@@ -93,7 +93,7 @@ def add_trait(_query: Query, ident: str, trait: str) -> Response:
     return empty(204, location=f"{host()}/v1/nodes/{ident}/traits/{trait}")
 
 
-@traits.at(
+@traits.declare(
     "DELETE",
     "/nodes/<ident>/traits",
     since=SINCE,
@@ -111,7 +111,7 @@ def remove_traits(_query: Query, ident: str) -> Response:
     return empty(204)
 
 
-@traits.at(
+@traits.declare(
     "DELETE",
     "/nodes/<ident>/traits/<trait>",
     since=SINCE,

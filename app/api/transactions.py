@@ -61,7 +61,7 @@ def retried_transaction(work: Callable[[Session], T]) -> T:
     return retry_while_locked(process.settings.conductor, lambda: retrying(attempt))
 
 
-def once(work: Callable[[Session], object], answer: Response) -> Response:  # noqa: C901 - one branch per outcome of a repeated request
+def answer_once_per_key(work: Callable[[Session], object], answer: Response) -> Response:  # noqa: C901 - one branch per outcome of a repeated request
     """
     Execute `work` in a transaction and return `answer`; for a known key, replay the response.
 

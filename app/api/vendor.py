@@ -25,7 +25,7 @@ from app.api.openapi.shapes import (
 from app.api.parsing import body
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.api.transactions import once
+from app.api.transactions import answer_once_per_key
 from app.engine import management as service
 from app.errors import Invalid
 from app.hardware import drivers
@@ -44,7 +44,7 @@ VENDOR_FUNCTION = Component("VendorFunction", exactly({
 CALLED = Returns({200: ANYTHING, 202: None}, types=(JSON, "application/octet-stream"))
 
 
-@vendor.at(
+@vendor.declare(
     "GET", f"{NODE}/methods", rule="baremetal:node:vendor_passthru", returns=map_of(VENDOR_FUNCTION)
 )
 @vendor.arguments(NoQuery, location="query")
@@ -79,7 +79,7 @@ def _begin(ident: str, name: str, arguments: dict[str, Any]) -> Response:
         node = locked(session, ident)
         service.request_vendor_call(session, node, name, arguments, asking)
 
-    return once(work, empty(202))
+    return answer_once_per_key(work, empty(202))
 
 
 def _shown(function: passthru.Passthru, answer: Any) -> Response:
@@ -131,7 +131,7 @@ def _named() -> str:
     return name
 
 
-@vendor.at(
+@vendor.declare(
     "GET",
     f"{DRIVER}/methods",
     rule="baremetal:driver:vendor_passthru",

@@ -27,7 +27,7 @@ SINCE = 28
 PLACED_SINCE = 67
 
 
-@vifs.at(
+@vifs.declare(
     "GET",
     "/nodes/<ident>/vifs",
     since=SINCE,
@@ -42,7 +42,7 @@ def list_vifs(_query: Query, ident: str) -> Response:
     return json({"vifs": [{"id": vif} for vif in found]})
 
 
-@vifs.at(
+@vifs.declare(
     "POST", "/nodes/<ident>/vifs", since=SINCE, rule="baremetal:node:vif:attach", returns=NO_CONTENT
 )
 @vifs.arguments(Vif, unknown=INCLUDE)
@@ -54,7 +54,7 @@ def attach_vif(vif: dict[str, Any], ident: str) -> Response:
     return empty(204)
 
 
-@vifs.at(
+@vifs.declare(
     "DELETE",
     "/nodes/<ident>/vifs/<vif>",
     since=SINCE,

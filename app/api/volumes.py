@@ -67,14 +67,14 @@ def _overview(path: str) -> Response:
     return json({"links": links(path, base), **parts})
 
 
-@volumes.at("GET", "/volume", since=SINCE, returns=OVERVIEW)
+@volumes.declare("GET", "/volume", since=SINCE, returns=OVERVIEW)
 @volumes.arguments(NoQuery, location="query")
 def show_volume(_query: Query) -> Response:
     """List the collections of volumes"""
     return _overview("volume/")
 
 
-@volumes.at(
+@volumes.declare(
     "GET", "/nodes/<ident>/volume", since=SINCE, rule="baremetal:volume:get", returns=OVERVIEW
 )
 @volumes.arguments(NoQuery, location="query")

@@ -65,7 +65,9 @@ ROUTES.changes(WebhookChange(), service.change)
 ROUTES.deletes(service.remove)
 
 
-@webhooks.at("GET", "/webhooks/<ident>/failures", rule="baremetal:webhook:get", returns=FAILURES)
+@webhooks.declare(
+    "GET", "/webhooks/<ident>/failures", rule="baremetal:webhook:get", returns=FAILURES
+)
 @webhooks.arguments(NoQuery, location="query")
 def list_webhook_failures(_query: Query, ident: str) -> Response:
     """
@@ -80,7 +82,7 @@ def list_webhook_failures(_query: Query, ident: str) -> Response:
     return json({"failures": [dict(row._mapping) for row in rows]})
 
 
-@webhooks.at(
+@webhooks.declare(
     "POST",
     "/webhooks/<ident>/replay",
     rule="baremetal:webhook:update",

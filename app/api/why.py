@@ -66,7 +66,7 @@ def _refused(session: Session, node: Node) -> list[Refusal]:
     return [each for each in refusals.since(newest) if each.node in known]
 
 
-@why.at("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
+@why.declare("GET", "/nodes/<ident>/why", rule="baremetal:node:history:get", returns=WHY)
 @why.arguments(NoQuery, location="query")
 def show_why(_query: Any, ident: str) -> Response:
     """Explain a node's state: the awaited event, the holder of its reservation, the next action"""

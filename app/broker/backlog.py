@@ -98,7 +98,7 @@ def reader(messages: Messages) -> Callable[[str], int]:
 
     def backlog(conductor: str) -> int:
         try:
-            with reach.trying():
+            with reach.guard():
                 return messages.backlog(conductor)
         except FAILURES as error:
             raise Unavailable(f"the broker is out of reach: {error}") from error

@@ -140,7 +140,7 @@ class RedisCalls:
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         try:
-            with self._reach.trying():
+            with self._reach.guard():
                 yield
         except FAILURES as error:
             raise Unavailable("The message broker is out of reach, please retry.") from error

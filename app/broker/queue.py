@@ -21,6 +21,7 @@ from app.broker import chain, redis_transport
 from app.broker.chain import HEADERS
 from app.broker.redis_broker import KEEPALIVE, OUTAGE, verified
 from app.config.settings import Settings
+from app.inherited import Inherited
 from app.kit.reach import CircuitBreaker
 from app.metrics.table import MESSAGES
 from app.runtime import Call, Message
@@ -63,8 +64,9 @@ def now_queue_of(conductor: str) -> str:
     return f"conductor.{conductor}.now"
 
 
+@Inherited
 def celery(settings: Settings) -> Celery:
-    """Create the Celery application of this process; call it after the last fork."""
+    """Create the Celery application of a process; it connects to the broker when it is used."""
     # The reconciler dispatches the unacknowledged messages of a worker that ends. Kombu would write
     # them to a file that no process reads if Redis is out of reach.
     virtual.Channel.do_restore = False
@@ -173,7 +175,7 @@ def sender(application: Celery) -> Callable[[Message | Call], bool]:
 
     def send(message: Message | Call) -> bool:
         try:
-            with reach.trying():
+            with reach.guard():
                 call(message) if isinstance(message, Call) else run(message)
         except FAILURES:
             MESSAGES.add("not_sent")

@@ -70,7 +70,7 @@ def prepare(engine: Engine, connect_timeout: float, statement_timeout: float) ->
     def connect(
         _dialect: Any, _record: Any, arguments: list[Any], named: dict[str, Any]
     ) -> psycopg.Connection[Any]:
-        with reach.trying():
+        with reach.guard():
             try:
                 connection = LimitedConnection.connect(*arguments, **options | named)
             except psycopg.OperationalError as error:

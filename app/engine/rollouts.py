@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from app import killpoints, log
 from app.db.clock import after, now
 from app.db.diagnosis import is_unavailable, reason
+from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import power, provisioning
 from app.engine.rollout_plan import Plan
@@ -51,6 +52,10 @@ STARTED = 100
 SETTLED = 500
 #: Most nodes per INSERT.
 CHUNK = 1000
+#: Selects a row while a rollout has not ended.
+UNENDED_ONE = Prepared(
+    select(Rollout.id).where(or_(*(Rollout.state == each for each in UNENDED))).limit(1)
+)
 #: Seconds until a node that is locked, or has no conductor, is tried again.
 PAUSE = 5.0
 

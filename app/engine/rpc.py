@@ -69,7 +69,7 @@ class RemoteError(ServiceError):
 
 
 class RemoteLocked(RemoteError, NodeLocked):
-    """A conductor could not reserve the node, or its agent was busy."""
+    """A call that is repeated: the node was locked, its agent busy, or its lease lost."""
 
 
 def call(runtime: Runtime, ident: str, what: str, /, **arguments: Any) -> Any:
@@ -111,8 +111,9 @@ def _call(runtime: Runtime, ident: str, what: str, arguments: Mapping[str, Any],
     }
     answer = _PendingCall(runtime, node, method, document, end).result_from(member)
     if "status" in answer:
-        locked = answer["status"] == NodeLocked.status
-        raise RemoteLocked(answer) if locked else RemoteError(answer)
+        # conductors of the previous release leave it out
+        transient = answer.get("transient", answer["status"] == NodeLocked.status)
+        raise RemoteLocked(answer) if transient else RemoteError(answer)
     return answer["answer"]
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from app import killpoints, log
 from app.db.clock import now
+from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.errors import Conflict, Invalid, NodeHeld
 from app.hold_kinds import Effect, kinds_with
@@ -36,6 +37,10 @@ BATCH = 500
 #: Type of the events in the history of a node.
 EVENT = "hold"
 _SYSTEM = Caller()
+
+_EXPIRED = Hold.expires_at <= select(now()).scalar_subquery()  # so the index is used
+#: Selects a row while there is an expired hold.
+EXPIRED_ONE = Prepared(select(Hold.id).where(_EXPIRED).limit(1))
 
 
 def create(session: Session, node: Node, fields: Mapping[str, Any], caller: Caller) -> Hold:
@@ -93,7 +98,7 @@ def _end_batch(runtime: Runtime) -> int:
         expired = session.execute(
             select(Hold, Node)
             .join(Node, Node.id == Hold.node_id)
-            .where(Hold.expires_at <= select(now()).scalar_subquery())  # so the index is used
+            .where(_EXPIRED)
             .order_by(Hold.expires_at)
             .limit(BATCH)
             .with_for_update(skip_locked=True)

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from app import killpoints, log
 from app.db.clock import after, age, now
+from app.db.prepared import Prepared
 from app.db.transactions import call_after_commit, retrying
 from app.hold_kinds import Effect, kinds_with
 from app.inventory import holds
@@ -32,6 +33,9 @@ logger = log.get(__name__)
 Condition = ColumnElement[bool] | TextClause
 
 TASK = "ingot.allocate"
+_DUE = Allocation.due_at < select(now()).scalar_subquery()  # so the index is used
+#: Selects a row while a message is due again.
+DUE_ONE = Prepared(select(Allocation.id).where(_DUE).limit(1))
 #: Nodes per batch of the search; a batch is shuffled.
 BATCH = 20
 #: Most messages that one run of the periodic task sends again.
@@ -65,7 +69,7 @@ def resend_due(runtime: Runtime) -> int:
     with runtime.transaction() as session:
         due = session.execute(
             select(Allocation, age(Allocation.created_at))
-            .where(Allocation.due_at < select(now()).scalar_subquery())  # so the index is used
+            .where(_DUE)
             .order_by(Allocation.due_at)
             .limit(RESENT)
             .with_for_update(skip_locked=True)

@@ -46,7 +46,7 @@ class CircuitBreaker:
         self._log_next = float("-inf")
 
     @contextmanager
-    def trying(self) -> Iterator[None]:
+    def guard(self) -> Iterator[None]:
         """
         Watch a call to the server.
 

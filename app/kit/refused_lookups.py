@@ -57,7 +57,7 @@ class Refusals:
         """Record a refused lookup; see `Refusal`."""
         entry = [list(macs[:MOST_MACS]), _NOT_OF_ADDRESSES.sub("", address)[:64], why, node]
         try:
-            with self._reach.trying(), self._client.pipeline(transaction=False) as pipeline:
+            with self._reach.guard(), self._client.pipeline(transaction=False) as pipeline:
                 pipeline.zadd(self._key, {orjson.dumps(entry): time.time()})
                 pipeline.zremrangebyrank(self._key, 0, -MOST - 1)
                 pipeline.expire(self._key, LIFETIME)
@@ -69,7 +69,7 @@ class Refusals:
         """Return the refused lookups since a time (naive UTC), the latest first."""
         begin = moment.replace(tzinfo=UTC).timestamp()
         try:
-            with self._reach.trying():
+            with self._reach.guard():
                 found = cast(
                     "list[tuple[bytes, float]]",
                     self._client.zrevrangebyscore(self._key, "+inf", begin, withscores=True),

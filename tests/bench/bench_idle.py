@@ -37,7 +37,8 @@ def measured_on(kind):
         if kind == "postgresql":
             server = started.enter_context(postgresql.serving())
             settings = settings | {"INGOT_DATABASE_CONNECTION": server.database()}
-        fleet = started.enter_context(Fleet(folder, conductors=1, **settings))
+        # a new interpreter: it would share its memory with the fork server of the tests
+        fleet = started.enter_context(Fleet(folder, conductors=1, forked=False, **settings))
         return watched(names(fleet.pids()))
 
 

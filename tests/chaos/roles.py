@@ -3,15 +3,17 @@
 import os
 import pwd
 
+from app import log
 from app.config import settings as app_settings
 from app.parent import die_with_parent
-from workers.supervisor import location, up
+from workers.supervisor import location, roles
 
 
 def run(name, role, *arguments):
     """Run a role of the service under a name of its own; its settings are in the environment."""
     settings = location.complete(app_settings.load(os.environ))
-    up.become(settings, name, up.ROLES[role], *arguments)
+    log.set_up(settings.default.log_level, settings.default.log_format)
+    roles.become(settings, name, roles.ROLES[role], *arguments)
 
 
 def execute(command, account):

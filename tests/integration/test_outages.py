@@ -49,7 +49,7 @@ def lost(reach, clock=None, seconds=0.0):
             clock.now += seconds
         raise OSError("gone")
 
-    with pytest.raises(OSError, match="gone"), reach.trying():
+    with pytest.raises(OSError, match="gone"), reach.guard():
         fail()
 
 
@@ -68,29 +68,29 @@ def reach(clock):
 
 def test_a_caller_after_a_failure_fails_at_once_and_may_try_a_moment_later(reach, clock):
     lost(reach)
-    with pytest.raises(ConnectionError, match="did not answer a moment ago"), reach.trying():
+    with pytest.raises(ConnectionError, match="did not answer a moment ago"), reach.guard():
         raise AssertionError("tried")
     clock.now += 1
-    with reach.trying():
+    with reach.guard():
         pass
-    with reach.trying():
+    with reach.guard():
         pass
 
 
 def test_the_next_attempt_waits_for_the_duration_of_the_last_one(reach, clock):
     lost(reach, clock, 4)
     clock.now += 3.9
-    with pytest.raises(ConnectionError), reach.trying():
+    with pytest.raises(ConnectionError), reach.guard():
         raise AssertionError("tried")
     clock.now += 0.2
-    with reach.trying():
+    with reach.guard():
         pass
 
 
 def test_callers_do_not_wait_for_a_concurrent_attempt(reach, clock):
     lost(reach)
     clock.now += 1
-    with reach.trying(), pytest.raises(ConnectionError), reach.trying():
+    with reach.guard(), pytest.raises(ConnectionError), reach.guard():
         raise AssertionError("tried, too")
 
 
@@ -100,9 +100,9 @@ def test_a_caller_without_an_attempt_gets_the_error_of_the_last_one(clock):
         (ConnectionRefusedError, ConnectionRefusedError),
         (OSError, ConnectionError),
     ):
-        with pytest.raises(error), reach.trying():
+        with pytest.raises(error), reach.guard():
             raise error
-        with pytest.raises(expected) as caught, reach.trying():
+        with pytest.raises(expected) as caught, reach.guard():
             raise AssertionError("tried")
         assert expected is caught.type
         clock.now += 1
@@ -118,7 +118,7 @@ def test_an_outage_is_logged_at_its_start_at_intervals_and_at_its_end(reach, clo
     for _ in range(int(REMIND) + 1):
         lost(reach)
         clock.now += 1
-    with reach.trying():
+    with reach.guard():
         pass
     assert [EVENTS[0]] * 2 + [EVENTS[1]] == events
 

@@ -17,7 +17,7 @@ import sys
 import traceback
 from contextlib import suppress
 
-from workers.supervisor import up
+from workers.supervisor import roles
 from workers.supervisor.children import Children, fork
 
 #: Modules that programs need, besides those that `ingot up` imports before it forks.
@@ -31,7 +31,7 @@ def serve():
     orders = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    for name in (*up.PRELOAD, *MODULES):
+    for name in (*roles.PRELOAD, *MODULES):
         importlib.import_module(name)
     wake, woken = socket.socketpair()
     for each in (wake, woken):

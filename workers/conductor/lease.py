@@ -116,7 +116,7 @@ class Leases:
         with self._lock:
             self._held.discard(lease)
         try:
-            with self._reach.trying():
+            with self._reach.guard():
                 self.client.eval(RELEASE, 1, lease.key, lease.value)
         except redis.RedisError:  # it expires by itself
             return
@@ -125,7 +125,7 @@ class Leases:
         """Take an expired lease again; False: another holder has it. True if Redis is away."""
         requested = time.monotonic()
         try:
-            with self._reach.trying():
+            with self._reach.guard():
                 renewed = self.client.eval(_RENEW, 1, lease.key, lease.value, self._ttl_ms)
             if renewed:
                 lease.valid_until = requested + self.ttl
@@ -139,7 +139,7 @@ class Leases:
 
     def _set(self, lease: Lease) -> bool:
         requested = time.monotonic()
-        with self._reach.trying():
+        with self._reach.guard():
             taken = self.client.set(lease.key, lease.value, nx=True, px=self._ttl_ms)
         if taken:
             lease.valid_until = requested + self.ttl
@@ -155,7 +155,7 @@ class Leases:
                 continue
             try:
                 with (
-                    self._reach.trying(),
+                    self._reach.guard(),
                     self.client.pipeline(transaction=False) as pipeline,
                 ):
                     for lease in held:

@@ -70,8 +70,9 @@ class CallHandler:
         """
         Execute a call, and return the document that answers it.
 
-        {"answer": JSON}; or {"status", "message", "retry_after"} of an error; or
-        {"understands": version} for a call of a later release.
+        {"answer": JSON}; or {"status", "message", "retry_after", "transient"} of an error; or
+        {"understands": version} for a call of a later release. transient: whether the API repeats
+        the call.
 
         seconds: timeout of the caller; no order is sent to a machine after it.
         """
@@ -88,9 +89,13 @@ class CallHandler:
             ):
                 return {"answer": self._answer(call, document, end)}
         except ServiceError as error:
-            return _error(error.status, error, error.retry_after)
+            transient = isinstance(error, NodeLocked)
+            return _error(error.status, error, error.retry_after, transient=transient)
         except HardwareError as error:
-            return _error(STATUS.get(type(error), BadGateway.status), error)
+            # an earlier order of the call may have succeeded
+            transient = call.repeatable and isinstance(error, AgentBusy | LeaseLost)
+            status = STATUS.get(type(error), BadGateway.status)
+            return _error(status, error, transient=transient)
         except SQLAlchemyError as error:
             return _without_database(error)
         except Exception:  # a driver's defect must not leave its caller waiting
@@ -265,5 +270,12 @@ def _without_database(error: SQLAlchemyError) -> dict[str, Any]:
     return _error(503, "The database is out of reach, please retry.", 5)
 
 
-def _error(status: int, error: object, retry_after: int | None = None) -> dict[str, Any]:
-    return {"status": status, "message": str(error), "retry_after": retry_after}
+def _error(
+    status: int, error: object, retry_after: int | None = None, *, transient: bool = False
+) -> dict[str, Any]:
+    return {
+        "status": status,
+        "message": str(error),
+        "retry_after": retry_after,
+        "transient": transient,
+    }

@@ -22,12 +22,12 @@ from app import killpoints, log
 from app.broker import queue
 from app.broker.redis_broker import client
 from app.config.settings import Settings
-from app.db import connections, diagnosis, transactions
+from app.db import diagnosis, transactions
 from app.db.clock import after, now
 from app.db.prepared import Prepared
 from app.metrics import recording
 from app.models import BeatLease
-from app.runtime import Call
+from app.runtime import Call, connect
 from workers.periodic import schedule
 from workers.periodic.lost_conductors import DeadConductorLog
 from workers.periodic.reconciler import Contact
@@ -39,6 +39,8 @@ seldom = log.RateLimited(logger)
 LEASE = 5.0
 #: Longest seconds between two ticks of a leader: two of them may be late before its lease runs out.
 PACE = 2.0
+#: Seconds by which entries may be late, to be sent in one tick: a tick writes to the database.
+TOGETHER = 0.1
 #: Seconds between two looks of a beat that stands by.
 STAND_BY = 1.0
 
@@ -110,13 +112,27 @@ class LeasedScheduler(Scheduler):
         wait = float(super().tick(*args, **kwargs))
         while not wait and time.monotonic() < end:  # Celery sends one entry per tick
             wait = float(super().tick(*args, **kwargs))
-        return min(wait, PACE)
+        return min(max(wait, TOGETHER), PACE)
+
+    def adjust(self, n: float, drift: float = 0.0) -> float:
+        """Return the wait for an entry: Celery's would end before the entry is due."""
+        return n + drift
 
     #: None, as Celery's producer would block without a timeout while the broker is away.
     producer = None
 
     def apply_entry(self, entry: ScheduleEntry, producer: None = None) -> None:
-        """Send a due task; if the broker is away, it is skipped until it is due again."""
+        """
+        Send a due task that has work.
+
+        A task is skipped until it is due again if the database or the broker is away.
+        """
+        try:
+            if not schedule.has_work(self.engine, entry.task):
+                return
+        except SQLAlchemyError as error:
+            seldom.warning("beat.no_database", detail=diagnosis.reason(error))
+            return
         type(self).send(Call(entry.task, entry.args, expires=entry.options["expires"]))
 
 
@@ -127,9 +143,7 @@ def main(settings: Settings) -> None:
     application = queue.celery(settings)
     application.conf.beat_schedule = dict(schedule.schedule(settings))
     application.conf.beat_max_loop_interval = PACE
-    LeasedScheduler.engine = connections.connect(
-        settings.database.connection, **settings.database.limits | {"max_pool_size": 1}
-    )
+    LeasedScheduler.engine = connect(settings)
     timeout, broker = settings.conductor.heartbeat_timeout, settings.broker
     LeasedScheduler.lookout = DeadConductorLog(
         LeasedScheduler.engine,

@@ -14,21 +14,23 @@ from typing import Any
 
 import redis
 from celery import Celery
+from sqlalchemy import Engine
 
 from app import log
 from app.broker import backlog
 from app.broker.queue import SHARED_QUEUE, now_queue_of, send_task
 from app.config.settings import Settings
+from app.db import transactions
+from app.db.prepared import Prepared
 from app.engine import rollouts, silent_boots
 from app.inventory import holds, scheduling
 from app.kit import conductors
 from app.metrics.table import BROKER_LOSSES, PERIODIC_RUNS
 from app.runtime import Runtime
 from workers import retry
-from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing
+from workers.periodic import boot_files, power_sync, pruning, reconciler, sealing, webhooks
 from workers.periodic.consoles import Consoles
 from workers.periodic.notifications import Notifications
-from workers.periodic.webhooks import Webhooks
 from workers.restore_guard import Witness
 
 logger = log.get(__name__)
@@ -44,7 +46,7 @@ class Control:
     runtime: Runtime
     conductor: str  # name
     reconcile: Callable[[], None]  # one pass of the reconciler
-    webhooks: Webhooks
+    webhooks: webhooks.Webhooks
     notifications: Notifications | None  # None: they are off
 
 
@@ -57,6 +59,8 @@ class Periodic:
     every: Callable[[Settings], float | None]  # period in seconds; 0 or None disables the task
     each_conductor: bool = False  # run by each conductor, for its own nodes or files; else by one
     at_most: int | None = None  # runs at once in a process; None: no limit
+    # selects a row while there is work, so that beat sends no other messages; None: always send
+    work: Prepared | None = None
 
 
 PERIODIC = (
@@ -89,18 +93,21 @@ PERIODIC = (
         "ingot.check_allocations",
         lambda control: scheduling.resend_due(control.runtime),
         lambda settings: settings.conductor.check_allocations_interval,
+        work=scheduling.DUE_ONE,
     ),
     Periodic(
         "ingot.end_expired_holds",
         lambda control: holds.end_expired(control.runtime),
         lambda settings: settings.conductor.check_holds_interval,
         at_most=1,
+        work=holds.EXPIRED_ONE,
     ),
     Periodic(
         "ingot.advance_rollouts",
         lambda control: rollouts.advance_all(control.runtime),
         lambda settings: settings.conductor.advance_rollouts_interval,
         at_most=1,
+        work=rollouts.UNENDED_ONE,
     ),
     Periodic(
         "ingot.prune_answered",
@@ -128,6 +135,7 @@ PERIODIC = (
         lambda control: control.webhooks.start_due(),
         lambda settings: settings.webhooks.delivery_interval,
         at_most=1,
+        work=webhooks.DUE_ONE,
     ),
     Periodic(
         "ingot.send_notifications",
@@ -163,6 +171,17 @@ PERIODIC = (
     ),
 )
 
+_WORK = {each.name: each.work for each in PERIODIC}
+
+
+def has_work(engine: Engine, task: str) -> bool:
+    """Whether a periodic task has work, as far as one statement can tell."""
+    work = _WORK.get(task)
+    if work is None:
+        return True
+    with transactions.read_connection(engine) as connection:
+        return work.first(connection, {}) is not None
+
 
 def schedule(settings: Settings) -> Mapping[str, dict[str, Any]]:
     """Return the beat's schedule, by entry name."""
@@ -188,7 +207,7 @@ def register_tasks(
     reconcile = _reconciler_pass(application, runtime, conductor, broker)
     is_on = runtime.settings.default.notification_level is not None
     notifications = Notifications(runtime, conductor) if is_on else None
-    control = Control(runtime, conductor, reconcile, Webhooks(runtime), notifications)
+    control = Control(runtime, conductor, reconcile, webhooks.Webhooks(runtime), notifications)
     fanned = [each.name for each in PERIODIC if each.each_conductor]
 
     def fan_out(task: str) -> None:

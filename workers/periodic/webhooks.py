@@ -7,9 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, insert, or_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from app.db.clock import now
+from app.db.prepared import Prepared
 from app.db.sealing import has_sealed
 from app.kit import change_events
 from app.metrics.table import WEBHOOK_DELIVERIES, WEBHOOK_LAG
@@ -25,6 +37,10 @@ SIGNATURE = "Ingot-Signature"
 _HOOK: Any = Webhook.__table__.c
 _EVENT: Any = ChangeEvent.__table__.c
 _FAILURE: Any = WebhookFailure.__table__.c
+
+_DUE = _HOOK.enabled & (_HOOK.due_at <= now())
+#: Selects a row while a webhook is due, which may have no events to post.
+DUE_ONE = Prepared(select(_HOOK.id).where(_DUE).limit(1))
 
 
 class Webhooks(Deliverer):

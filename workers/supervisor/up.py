@@ -1,8 +1,7 @@
 """
 `ingot up`: runs the whole service under one supervisor.
 
-The supervisor imports the large modules once, and then forks its children. Each child is a role
-that can also run alone: API, conductor, beat. The supervisor has one thread and waits for signals.
+The supervisor forks its children, the roles. It has one thread and waits for signals.
 Its Redis and a SQLite database are in the data directory, which only one supervisor may use.
 """
 
@@ -10,7 +9,6 @@ import contextlib
 import dataclasses
 import gc
 import http.client
-import importlib
 import json
 import os
 import select
@@ -18,36 +16,25 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app import log
-from app.config.settings import Settings, SettingsError
+from app.config.settings import Settings
 from drivers.environment import without_settings
-from workers.supervisor import location, permissions, redis_server
+from workers.supervisor import location, permissions, redis_server, roles
 from workers.supervisor.children import Children, fork, wait_for_signal, watch_signals
 from workers.supervisor.location import StartError, base_url
 
 logger = log.get(__name__)
 
-#: Modules that are imported before the children are forked, so that these share their memory.
-PRELOAD = (
-    "app.db.connections", "app.serve", "workers.supervisor.file_server",
-    "workers.conductor.process", "workers.periodic.beat",
-    # modules that Celery imports by name when a worker or a beat starts
-    "celery.app.log", "celery.backends.base", "celery.concurrency.thread", "celery.events",
-    "celery.fixups.django", "celery.worker.autoscale", "celery.worker.consumer",
-    "celery.worker.strategy", "kombu.transport.redis",
-)  # fmt: skip
 #: Seconds for the whole service to become ready.
 READY_TIMEOUT = 60.0
 #: Signals that stop the service.
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-
-Role = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,113 +44,6 @@ class Options:
     conductors: int = 1  # number of conductors
     pidfile: Path | None = None  # None: none is written
     restart: bool = True  # restart children that end
-
-
-def late(module: str, name: str = "main") -> Role:
-    """Return a function that imports a module and calls its function `name`."""
-
-    def call(*arguments: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*arguments)
-
-    return call
-
-
-def _alive(settings: Settings) -> dict[str, str]:
-    """Return name -> incarnation of the live conductors."""
-    from app.db import (  # here: the import takes long, and Redis starts in the meantime
-        connections,
-        transactions,
-    )
-    from app.kit import conductors
-
-    engine = connections.connect(settings.database.connection, **settings.database.limits)
-    try:
-        with transactions.reading(engine) as session:
-            timeout = settings.conductor.heartbeat_timeout
-            return {each.name: each.incarnation for each in conductors.alive(session, timeout)}
-    finally:
-        engine.dispose()
-
-
-def _check(settings: Settings) -> None:
-    """
-    Check the settings that a role would refuse, before any role is forked.
-
-    Raises SettingsError.
-    """
-    from app import certificate, runtime  # here: the import takes long
-
-    certificate.files(settings.api)
-    runtime.load_drivers(settings)
-
-
-def _upgrade(settings: Settings) -> None:
-    from app.db import schema  # here: the import takes long
-    from app.kit import data_keys
-
-    schema.upgrade(settings.database.connection)
-    data_keys.start(settings.database)
-
-
-#: Role -> main function of its process; the last four run in the supervisor. Tests replace them.
-ROLES: Mapping[str, Role] = {
-    "api": late("app.serve"),
-    "exporter": late("workers.supervisor.exporter"),
-    "files": late("workers.supervisor.file_server"),
-    "conductor": late("workers.conductor.process"),
-    "beat": late("workers.periodic.beat"),
-    "check": _check,
-    "upgrade": _upgrade,
-    "alive": _alive,
-    "users": late("workers.supervisor.first_admin", "ensure"),
-}
-
-
-def migrate(settings: Settings) -> None:
-    """
-    Migrate the database to the schema of this release.
-
-    Raises StartError.
-    """
-    from alembic.util import CommandError
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-
-    from app.db.diagnosis import reason
-
-    try:
-        shown = make_url(settings.database.connection).render_as_string()
-        ROLES["upgrade"](settings)
-    except SettingsError as error:
-        raise StartError(str(error)) from None
-    except (ArgumentError, ValueError):  # ValueError: the port is no number
-        raise StartError("[database]connection: not a database URL") from None
-    except CommandError as error:
-        if "locate revision" not in str(error):
-            raise StartError(f"database {shown}: {error}") from None
-        raise StartError(
-            f"database {shown}: it is newer than this release of Ingot ({error})"
-        ) from None
-    except SQLAlchemyError as error:
-        raise StartError(f"database {shown}: {reason(error)}") from None
-
-
-def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
-    """Run one role in this process, with its name in the log."""
-    log.set_up(settings.default.log_level, settings.default.log_format, role=role)
-    return work(settings, *arguments)
-
-
-def become_alone(settings: Settings, name: str, role: str, *arguments: Any) -> Any:
-    """
-    Run a role in this process, outside of a supervisor; fork its exporter first.
-
-    Raises StartError.
-    """
-    settings = location.prepare_metrics(settings)
-    if settings.metrics.port is not None:
-        fork(partial(become, settings, "exporter", ROLES["exporter"], role == "beat"))
-    return become(settings, name, ROLES[role], *arguments)
 
 
 def run(settings: Settings, options: Options) -> int:
@@ -222,21 +102,22 @@ class _Supervisor:
         if own_redis:
             self.start_redis()
         migrated = self.start_migration()
-        gc.disable()  # imports create hardly any garbage
-        for name in PRELOAD:
-            importlib.import_module(name)
-        gc.freeze()  # collections in the children leave these pages shared
-        gc.enable()
-        ROLES["check"](self.settings)
-        if not self.await_migration(migrated):
+        roles.preload()
+        roles.ROLES["check"](self.settings)
+        if not self.await_result(migrated):
             return 0
         if self.settings.default.auth_strategy == "local":
-            ROLES["users"](self.settings)
+            roles.ROLES["users"](self.settings)
         self.check_redis(own_redis)
-        before = ROLES["alive"](self.settings)
+        roles.ROLES["prepare"](self.settings)
+        before = roles.ROLES["alive"](self.settings)
+        gc.freeze()  # as `preload` does
         names = self.start_roles()
-        if not self.await_ready(names, before):
+        # in a child, as the pages that it writes to are then given back
+        ready = _result_of(lambda: _await_ready(self.settings, names, before))
+        if not self.await_result(ready, of_roles=True):
             return 0
+        self.children.restart = self.options.restart
         url = base_url(self.settings)
         print(f"ready {url}\npage {url}/ui", flush=True)  # noqa: T201 - the contract
         logger.info("up.ready", url=url, data_dir=str(self.folder))
@@ -258,37 +139,24 @@ class _Supervisor:
         self.settings = dataclasses.replace(self.settings, broker=broker)
 
     def start_migration(self) -> int:
+        """Migrate the database in a child process; return the pipe of its result."""
+        return _result_of(lambda: roles.migrate(self.settings))
+
+    def await_result(self, result: int, *, of_roles: bool = False) -> bool:
         """
-        Migrate the database in a child process; return the pipe that its result comes from.
+        Wait for the result of a child process; False: a signal stops the service.
 
-        The result is an empty line, or a line with the error.
-        """
-        result, output = os.pipe()
-
-        def work() -> None:
-            try:
-                migrate(self.settings)
-                os.write(output, b"\n")
-            except StartError as error:
-                os.write(output, f"{error}\n".encode())
-
-        fork(work)
-        os.close(output)
-        return result
-
-    def await_migration(self, result: int) -> bool:
-        """
-        Wait for the migration; False: a signal stops the service.
-
-        Raises StartError: the migration failed.
+        Raises StartError: it failed; or, while it concerns the roles, one of these has ended.
         """
         while not select.select([result], [], [], 0)[0]:
             if wait_for_signal(0.01) in STOPS:
                 return False
+            for child in self.children.reap() if of_roles else ():
+                raise StartError(f"{child.name} ended while it started; see its log")
         with open(result) as pipe:
             answer = pipe.read()
         if answer != "\n":
-            raise StartError(answer.strip() or "the migration failed; see its log")
+            raise StartError(answer.strip() or "the start failed; see its log")
         return True
 
     def check_redis(self, own: bool) -> None:
@@ -309,41 +177,17 @@ class _Supervisor:
         host = settings.default.host or socket.gethostname()
         names = [f"{host}-{number}" for number in range(1, self.options.conductors + 1)]
         start = self.children.start
-        start("api", "api", partial(become, settings, "api", ROLES["api"]))
+        start("api", "api", partial(roles.become, settings, "api", roles.ROLES["api"]))
         if self.serves_files:
-            start("api", "files", partial(become, settings, "files", ROLES["files"]))
+            start("api", "files", partial(roles.become, settings, "files", roles.ROLES["files"]))
         for name in names:
-            work = partial(become, settings, name, ROLES["conductor"], name)
+            work = partial(roles.become, settings, name, roles.ROLES["conductor"], name)
             start("conductors", name, work)
-        start("beat", "beat", partial(become, settings, "beat", ROLES["beat"]))
+        start("beat", "beat", partial(roles.become, settings, "beat", roles.ROLES["beat"]))
         if settings.metrics.port is not None:
-            work = partial(become, settings, "exporter", ROLES["exporter"], True)
+            work = partial(roles.become, settings, "exporter", roles.ROLES["exporter"], True)
             start("exporter", "exporter", work)
         return names
-
-    def await_ready(self, names: list[str], before: Mapping[str, str]) -> bool:
-        """
-        Wait until the API answers and every conductor has registered a new incarnation.
-
-        before: name -> incarnation before the start. False: a signal stops the service.
-        Raises StartError: a child has ended, or READY_TIMEOUT has passed.
-        """
-        end = time.monotonic() + READY_TIMEOUT
-        missing = ["the API", *names]
-        while missing:
-            if wait_for_signal(0.02) in STOPS:
-                return False
-            for child in self.children.reap():
-                raise StartError(f"{child.name} ended while it started; see its log")
-            if missing[0] == "the API":
-                missing = missing[1:] if _answers(self.settings) else missing
-            if missing[:1] != ["the API"]:
-                alive = ROLES["alive"](self.settings)
-                missing = [name for name in names if alive.get(name) in (None, before.get(name))]
-            if missing and time.monotonic() > end:
-                raise StartError(f"not ready after {READY_TIMEOUT:g} s: {', '.join(missing)}")
-        self.children.restart = self.options.restart
-        return True
 
     def watch(self) -> int:
         """Restart children that end, until a signal; return the exit status."""
@@ -397,6 +241,48 @@ class _Supervisor:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(json.dumps(pids) + "\n")
         temporary.replace(path)
+
+
+def _result_of(work: Callable[[], None]) -> int:
+    """
+    Run `work` in a child process; return the pipe that its result comes from.
+
+    The result is an empty line, or a line with the text of a StartError.
+    """
+    result, output = os.pipe()
+
+    def write_result() -> None:
+        try:
+            work()
+            os.write(output, b"\n")
+        except StartError as error:
+            os.write(output, f"{error}\n".encode())
+
+    fork(write_result)
+    os.close(output)
+    return result
+
+
+def _await_ready(settings: Settings, names: Sequence[str], before: Mapping[str, str]) -> None:
+    """
+    Wait until the API answers and every conductor has registered a new incarnation.
+
+    names: of the conductors. before: name -> incarnation before the start.
+    Raises StartError: READY_TIMEOUT has passed.
+    """
+    end = time.monotonic() + READY_TIMEOUT
+    while missing := _missing(settings, names, before):
+        if time.monotonic() > end:
+            raise StartError(f"not ready after {READY_TIMEOUT:g} s: {', '.join(missing)}")
+        time.sleep(0.02)
+
+
+def _missing(settings: Settings, names: Sequence[str], before: Mapping[str, str]) -> list[str]:
+    """Return what is not ready yet."""
+    if not _answers(settings):
+        return ["the API", *names]
+    alive = roles.ROLES["alive"](settings)
+    return [name for name in names if alive.get(name) in (None, before.get(name))]
 
 
 def _answers(settings: Settings) -> bool:

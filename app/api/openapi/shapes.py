@@ -73,7 +73,7 @@ def exactly(properties: Mapping[str, Shape], *, optional: Iterable[str] = ()) ->
     }
 
 
-def some(properties: Mapping[str, Shape], *, always: Iterable[str] = ()) -> Shape:
+def subset_of(properties: Mapping[str, Shape], *, always: Iterable[str] = ()) -> Shape:
     """Object with any of these members and no others. always: the required ones."""
     return exactly(properties, optional=properties.keys() - set(always))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app import certificate
 from workers import cli
-from workers.supervisor import up as supervisor
+from workers.supervisor import roles
 
 
 def registry(settings):
@@ -73,9 +73,9 @@ def upgrade(settings):
 
 
 if __name__ == "__main__":
-    supervisor.ROLES = {
+    roles.ROLES = {
         "api": api, "files": beat, "conductor": conductor, "beat": beat, "check": check,
-        "upgrade": upgrade, "alive": alive,
+        "upgrade": upgrade, "prepare": registry, "alive": alive,
     }  # fmt: skip
-    supervisor.PRELOAD = ()
+    roles.PRELOAD = ()
     cli.main()

@@ -17,13 +17,13 @@ def view():
 
 def test_a_route_without_a_declared_answer_is_refused():
     with pytest.raises(TypeError, match="returns"):
-        Routes("things", "Things").at("GET", "/things")
+        Routes("things", "Things").declare("GET", "/things")
 
 
 def test_a_route_documents_the_answers_declared_at_its_handler():
     things = Routes("things", "Things")
-    things.at("GET", "/things", returns=array(UUID))(view)
-    things.at("DELETE", "/things", returns=NO_CONTENT, name="forget", summary="Forget")(view)
+    things.declare("GET", "/things", returns=array(UUID))(view)
+    things.declare("DELETE", "/things", returns=NO_CONTENT, name="forget", summary="Forget")(view)
     shown, forgotten = things.declared
     assert Returns({200: array(UUID)}) == shown.returns
     assert ("view", "Do something") == (shown.handler, shown.summary)

@@ -1,0 +1,157 @@
+"""
+Roles of the service: the main function of each process, and what all of them share.
+
+The supervisor imports the large modules and makes the large objects once, and then forks its
+children, so that these share the memory. Each role can also run alone: API, conductor, beat.
+"""
+
+import gc
+import importlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from app import log
+from app.config.settings import Settings, SettingsError
+from workers.supervisor import location
+from workers.supervisor.children import fork
+from workers.supervisor.location import StartError
+
+#: Modules that are imported before the children are forked, so that these share their memory.
+PRELOAD = (
+    "app.db.connections", "app.serve", "workers.supervisor.file_server",
+    "workers.conductor.process", "workers.periodic.beat",
+    # modules that Celery imports by name when a worker or a beat starts
+    "celery.app.log", "celery.backends.base", "celery.concurrency.thread", "celery.events",
+    "celery.fixups.django", "celery.worker.autoscale", "celery.worker.consumer",
+    "celery.worker.strategy", "kombu.transport.redis",
+)  # fmt: skip
+
+Role = Callable[..., Any]
+
+
+def late(module: str, name: str = "main") -> Role:
+    """Return a function that imports a module and calls its function `name`."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return call
+
+
+def _alive(settings: Settings) -> dict[str, str]:
+    """Return name -> incarnation of the live conductors."""
+    from app import runtime  # here: the import takes long, and Redis starts in the meantime
+    from app.db import transactions
+    from app.kit import conductors
+
+    engine = runtime.connect(settings)
+    try:
+        with transactions.reading(engine) as session:
+            timeout = settings.conductor.heartbeat_timeout
+            return {each.name: each.incarnation for each in conductors.alive(session, timeout)}
+    finally:
+        engine.dispose()  # no connection may be open at a fork
+
+
+def _check(settings: Settings) -> None:
+    """
+    Check the settings that a role would refuse, before any role is forked.
+
+    Raises SettingsError.
+    """
+    from app import certificate, runtime  # here: the import takes long
+
+    certificate.files(settings.api)
+    runtime.load_drivers.before_fork(settings)
+
+
+def _upgrade(settings: Settings) -> None:
+    from app.db import schema  # here: the import takes long
+    from app.kit import data_keys
+
+    schema.upgrade(settings.database.connection)
+    data_keys.start(settings.database)
+
+
+def _prepare(settings: Settings) -> None:
+    """Make the large objects of the roles, before any role is forked; the database is migrated."""
+    from sqlalchemy.orm import configure_mappers  # here: the import takes long
+
+    from app import runtime
+    from app.broker import queue
+
+    configure_mappers()
+    queue.celery.before_fork(settings)
+    runtime.connect.before_fork(settings)
+
+
+#: Role -> main function of its process; the last five run in the supervisor. Tests replace them.
+ROLES: Mapping[str, Role] = {
+    "api": late("app.serve"),
+    "exporter": late("workers.supervisor.exporter"),
+    "files": late("workers.supervisor.file_server"),
+    "conductor": late("workers.conductor.process"),
+    "beat": late("workers.periodic.beat"),
+    "check": _check,
+    "upgrade": _upgrade,
+    "prepare": _prepare,
+    "alive": _alive,
+    "users": late("workers.supervisor.first_admin", "ensure"),
+}
+
+
+def preload() -> None:
+    """Import the modules that the roles share."""
+    gc.disable()  # imports create hardly any garbage
+    for name in PRELOAD:
+        importlib.import_module(name)
+    gc.freeze()  # collections leave these objects out, and so their pages shared
+    gc.enable()
+
+
+def migrate(settings: Settings) -> None:
+    """
+    Migrate the database to the schema of this release.
+
+    Raises StartError.
+    """
+    from alembic.util import CommandError
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    from app.db.diagnosis import reason
+
+    try:
+        shown = make_url(settings.database.connection).render_as_string()
+        ROLES["upgrade"](settings)
+    except SettingsError as error:
+        raise StartError(str(error)) from None
+    except (ArgumentError, ValueError):  # ValueError: the port is no number
+        raise StartError("[database]connection: not a database URL") from None
+    except CommandError as error:
+        if "locate revision" not in str(error):
+            raise StartError(f"database {shown}: {error}") from None
+        raise StartError(
+            f"database {shown}: it is newer than this release of Ingot ({error})"
+        ) from None
+    except SQLAlchemyError as error:
+        raise StartError(f"database {shown}: {reason(error)}") from None
+
+
+def become(settings: Settings, role: str, work: Role, *arguments: Any) -> Any:
+    """Run one role in this process, with its name in the log."""
+    log.name_process(role)
+    return work(settings, *arguments)
+
+
+def become_alone(settings: Settings, name: str, role: str, *arguments: Any) -> Any:
+    """
+    Run a role in this process, outside of a supervisor; fork its exporter first.
+
+    Raises StartError.
+    """
+    settings = location.prepare_metrics(settings)
+    if settings.metrics.port is not None:
+        fork(partial(become, settings, "exporter", ROLES["exporter"], role == "beat"))
+    return become(settings, name, ROLES[role], *arguments)
