@@ -31,7 +31,12 @@ def test_each_row_of_the_periodic_tasks_is_registered_and_scheduled(registered):
     names = [each.name for each in PERIODIC]
     assert len(set(names)) == len(names)
     assert {FAN_OUT, *names} <= registered
-    every = {"INGOT_PXE_BOOT_RETRY_TIMEOUT": "60", "INGOT_DATABASE_SECRETS_KEY": "a key"}
+    every = {
+        "INGOT_PXE_BOOT_RETRY_TIMEOUT": "60",
+        "INGOT_DATABASE_SECRETS_KEY": "a key",
+        "INGOT_NOTIFICATION_LEVEL": "info",
+        "INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL": "rabbit://localhost",
+    }
     entries = schedule.schedule(load(every)).values()
     assert names == [[entry["task"], *entry["args"]][-1] for entry in entries]
 
