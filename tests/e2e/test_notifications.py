@@ -99,6 +99,16 @@ def test_each_change_arrives_in_order_through_kills_and_outages(server, tmp_path
         assert len(heard.all) > len(heard.distinct), "the attempt that died is repeated"
         until(lambda: not late(fleet), "the end of the outage")
 
+        node = f"{fleet.url}/v1/nodes/{nodes[0]}"
+        assert fleet.http.put(f"{node}/states/power", json={"target": "rebooting"}).ok
+        assert fleet.http.put(f"{node}/maintenance", json={"reason": "fans"}).ok
+        kinds = {"create.end", "power_set.start", "power_set.end", "maintenance_set.end"}
+        until(lambda: kinds <= types(heard.distinct), "notifications of the other kinds")
+
+
+def types(notifications):
+    return {each["event_type"].removeprefix("baremetal.node.") for each in notifications}
+
 
 def late(fleet):
     """The part of the state of the service that is not healthy."""

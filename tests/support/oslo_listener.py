@@ -30,6 +30,7 @@ class Heard:
     @property
     def all(self):
         """All notifications, also repeated ones."""
+        assert self._process.poll() is None, "the listener has ended"
         return [json.loads(line) for line in self._lines[:]]
 
     @property
@@ -65,13 +66,13 @@ def listen(url, *options):
     configuration([])
     transport = oslo_messaging.get_notification_transport(configuration, url=url)
     configuration.set_override("heartbeat_timeout_threshold", 5, "oslo_messaging_rabbit")
-    configuration.set_override("executor_thread_pool_size", 1)  # else it mixes up the order
     for option in options:
         configuration.set_override(option, True, "oslo_messaging_rabbit")
     target = oslo_messaging.Target(topic=TOPIC, exchange="ironic")
     listener = oslo_messaging.get_notification_listener(
         transport, [target], [_Endpoint()], executor="threading"
     )
+    configuration.set_override("executor_thread_pool_size", 1)  # more threads mix up the order
     listener.start()
     listener.wait()
 
