@@ -135,6 +135,15 @@ def test_an_allocation_gets_no_held_node(inside, kind):
     assert held == seek(inside).node_id
 
 
+def test_an_allocation_does_not_wait_for_a_held_node_that_is_locked(inside):
+    node = free(inside)
+    hold(inside, node, "scheduling")
+    inside.change(Node, node, reservation="c-1")
+    ended = seek(inside)
+    assert ("error", 1) == (ended.state, ended.attempts)
+    assert "there is no available node" in ended.last_error
+
+
 def test_an_allocation_that_waits_for_a_new_hold_does_not_get_the_node(inside):
     node = free(inside)
     found = []
