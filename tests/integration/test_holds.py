@@ -200,6 +200,9 @@ def test_a_conductor_sends_no_order_to_a_frozen_machine(inside, kind, status):
     assert status == answer.get("status")
     if status:
         assert name in answer["message"]
+        arguments = {"function": "third_method_sync", "arguments": {"bar": "meow"}}
+        vendor = {"what": "call_shared", "arguments": arguments}
+        assert status == handler.answer({"node": node.uuid, **vendor}, 5.0)["status"]
     read = {"what": "get_boot_device", "arguments": {}}
     assert "answer" in handler.answer({"node": node.uuid, **read}, 5.0)
 
