@@ -109,6 +109,26 @@ def test_a_hold_that_waits_for_a_verb_lets_its_operation_go_on(inside):
     assert "available" == inside.read(node).provision_state
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda session, hold: holds.change(session, hold, {"reason": "worse"}, ADA),
+        lambda session, hold: holds.remove(session, hold, ADA),
+    ],
+    ids=["change", "end"],
+)
+def test_a_hold_changes_and_ends_after_requests_that_have_locked_its_node(inside, act, monkeypatch):
+    monkeypatch.setattr(holds.history, "record_request", lambda *_: None)  # as without a history
+    node = inside.node("manageable")
+    name = hold(inside, node, "scheduling")
+
+    def second(session):
+        act(session, session.query(Hold).filter_by(uuid=name).with_for_update().one())
+
+    assert while_open(inside, lambda one: provide(one, node), second) is None
+    assert "cleaning" == inside.read(node).provision_state
+
+
 # allocations
 
 
