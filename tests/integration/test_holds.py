@@ -109,6 +109,26 @@ def test_a_hold_that_waits_for_a_verb_lets_its_operation_go_on(inside):
     assert "available" == inside.read(node).provision_state
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda session, hold: holds.change(session, hold, {"reason": "worse"}, ADA),
+        lambda session, hold: holds.remove(session, hold, ADA),
+    ],
+    ids=["change", "end"],
+)
+def test_a_hold_changes_and_ends_after_requests_that_have_locked_its_node(inside, act, monkeypatch):
+    monkeypatch.setattr(holds.history, "record_request", lambda *_: None)  # as without a history
+    node = inside.node("manageable")
+    name = hold(inside, node, "scheduling")
+
+    def second(session):
+        act(session, session.query(Hold).filter_by(uuid=name).with_for_update().one())
+
+    assert while_open(inside, lambda one: provide(one, node), second) is None
+    assert "cleaning" == inside.read(node).provision_state
+
+
 # allocations
 
 
@@ -133,6 +153,15 @@ def test_an_allocation_gets_no_held_node(inside, kind):
     assert other == seek(inside).node_id
     expire(inside, name)
     assert held == seek(inside).node_id
+
+
+def test_an_allocation_does_not_wait_for_a_held_node_that_is_locked(inside):
+    node = free(inside)
+    hold(inside, node, "scheduling")
+    inside.change(Node, node, reservation="c-1")
+    ended = seek(inside)
+    assert ("error", 1) == (ended.state, ended.attempts)
+    assert "there is no available node" in ended.last_error
 
 
 def test_an_allocation_that_waits_for_a_new_hold_does_not_get_the_node(inside):
@@ -191,6 +220,9 @@ def test_a_conductor_sends_no_order_to_a_frozen_machine(inside, kind, status):
     assert status == answer.get("status")
     if status:
         assert name in answer["message"]
+        arguments = {"function": "third_method_sync", "arguments": {"bar": "meow"}}
+        vendor = {"what": "call_shared", "arguments": arguments}
+        assert status == handler.answer({"node": node.uuid, **vendor}, 5.0)["status"]
     read = {"what": "get_boot_device", "arguments": {}}
     assert "answer" in handler.answer({"node": node.uuid, **read}, 5.0)
 
