@@ -20,6 +20,7 @@ PUBLIC = {
     ("get", "/v1"), ("get", "/v1/lookup"), ("post", "/v1/heartbeat/{ident}"),
     ("post", "/v1/continue_inspection"),
     ("get", "/v1/login"), ("post", "/v1/login"), ("post", "/v1/logout"),
+    ("post", "/v1/login/scope"),
     ("get", "/v1/login/oidc"), ("get", "/v1/login/oidc/callback"),
 }  # fmt: skip
 #: Allowed with any token: links, and a heartbeat, which carries the agent's token as well.
