@@ -104,10 +104,11 @@ def _held(session: Session) -> dict[str, dict[str, int]]:
         .scalar_subquery()
     )
     held = select(holder.label("conductor"), Operation.state).where(_ADMITTED).subquery()
-    query = select(*held.c, func.count()).group_by(*held.c)
+    name, state = held.c.conductor, held.c.state
+    query = select(name, state, func.count()).group_by(name, state)
     found: dict[str, dict[str, int]] = {}
-    for name, state, count in session.execute(query):
-        found.setdefault(name or "", {})[state] = count
+    for conductor, of_state, count in session.execute(query):
+        found.setdefault(conductor or "", {})[of_state] = count
     return found
 
 
