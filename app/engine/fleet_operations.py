@@ -62,6 +62,19 @@ def counts(session: Session, narrow: Narrow) -> dict[str, int]:
 
 def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
     """Return the current steps of operations that run, wait or are held, the longest first."""
+    is_current = and_(_STEPS.operation_id == _OPERATIONS.id, _STEPS.position == _OPERATIONS.cursor)
+    # a subquery, for which no database scans all steps: few operations are active
+    started_at = select(_STEPS.started_at).where(is_current).scalar_subquery()
+    longest = (
+        narrow(
+            select(
+                _OPERATIONS.id, func.coalesce(started_at, _OPERATIONS.created_at).label("since")
+            ).where(_IS_ACTIVE, _OPERATIONS.state != OperationState.QUEUED)
+        )
+        .order_by("since", _OPERATIONS.id)
+        .limit(limit)
+        .subquery()
+    )
     query = (
         select(
             _OPERATIONS.uuid,
@@ -70,23 +83,17 @@ def current(session: Session, narrow: Narrow, limit: int) -> list[Document]:
             *_NAMES,
             _LABEL.label("step"),
             _STEPS.conductor,
-            func.coalesce(_STEPS.started_at, _OPERATIONS.created_at).label("since"),
+            longest.c.since,
             _OPERATIONS.wake_at,
             _OPERATIONS.deadline_at,
         )
+        .select_from(longest)
+        .join(Operation, _OPERATIONS.id == longest.c.id)
         .join(Node, _NODES.id == _OPERATIONS.node_id)
-        .join(
-            OperationStep,
-            and_(
-                _STEPS.operation_id == _OPERATIONS.id,
-                _STEPS.position == _OPERATIONS.cursor,
-            ),
-        )
-        .where(_IS_ACTIVE, _OPERATIONS.state != OperationState.QUEUED)
-        .order_by("since", _OPERATIONS.id)
-        .limit(limit)
+        .join(OperationStep, is_current)
+        .order_by(longest.c.since, _OPERATIONS.id)
     )
-    return _documents(session, narrow(query))
+    return _documents(session, query)
 
 
 def queues(session: Session, narrow: Narrow) -> list[Document]:

@@ -11,6 +11,7 @@ from app.errors import Unavailable
 from app.kit import conductors, fleet_counts, health, notification_events
 from app.kit.health import OK, Part
 from app.models import ACTIVE, Conductor, Node, Operation, OperationStep
+from app.models.operation import TAKEN_OVER
 from app.ring import Member
 from app.runtime import Runtime, runtime_of
 
@@ -106,16 +107,18 @@ def _conductors(
 
 def _held(session: Session) -> dict[str, dict[str, int]]:
     """Count the operations that conductors hold or wait for: name -> state -> number."""
-    query = (
-        select(Node.reservation, Operation.state, func.count())
-        .join(Node, Node.id == Operation.node_id)
-        # a difference, because SQLite would scan all nodes for an equation
-        .where(_ADMITTED, Node.operation_id - Operation.id == 0)
-        .group_by(Node.reservation, Operation.state)
+    # a subquery, for which no database scans all nodes: few operations are admitted
+    holder = (
+        select(Node.reservation)
+        .where(Node.id == Operation.node_id, Node.operation_id == Operation.id)
+        .scalar_subquery()
     )
+    held = select(holder.label("conductor"), Operation.state).where(_ADMITTED).subquery()
+    name, state = held.c.conductor, held.c.state
+    query = select(name, state, func.count()).group_by(name, state)
     found: dict[str, dict[str, int]] = {}
-    for name, state, count in session.execute(query):
-        found.setdefault(name or "", {})[state] = count
+    for conductor, of_state, count in session.execute(query):
+        found.setdefault(conductor or "", {})[of_state] = count
     return found
 
 
@@ -138,7 +141,7 @@ def _takeovers(session: Session) -> list[Document]:
         .join(newest, newest.c.id == OperationStep.operation_id)
         .join(Operation, Operation.id == OperationStep.operation_id)
         .join(Node, Node.id == Operation.node_id)
-        .where(OperationStep.deaths > 0)
+        .where(TAKEN_OVER)
         .order_by(Operation.id.desc(), OperationStep.position)
         .limit(TAKEOVERS)
     )

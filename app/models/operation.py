@@ -208,11 +208,23 @@ class Operation(Base):
         return self.kind not in BESIDE
 
 
+#: Condition of steps with an attempt that ended with its conductor's death.
+TAKEN_OVER = text("deaths > 0")
+
+
 class OperationStep(Base):
     """One step of an operation."""
 
     __tablename__ = "operation_steps"
-    __table_args__ = (UniqueConstraint("operation_id", "position"),)
+    __table_args__ = (
+        UniqueConstraint("operation_id", "position"),
+        Index(
+            "ix_operation_steps_taken_over",
+            "operation_id",
+            sqlite_where=TAKEN_OVER,
+            postgresql_where=TAKEN_OVER,
+        ),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     operation_id: Mapped[int] = mapped_column(ForeignKey("operations.id"))

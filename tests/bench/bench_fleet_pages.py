@@ -36,6 +36,8 @@ PATHS = (
     "nodes?failure_code=timeout&failure_step=deploy.boot&limit=100",
     "nodes?failure_code=defect&shard=row-3&limit=100",
     "service",
+    "provision_states",
+    "provision_states?resource_class=large",
 )
 NOON = datetime(2026, 1, 1, 12)
 STEPS = ("power.power_off", "deploy.boot", "deploy.write_image", "deploy.boot_instance")

@@ -19,7 +19,8 @@ from tests.support.keystone import token
 PUBLIC = {
     ("get", "/v1"), ("get", "/v1/lookup"), ("post", "/v1/heartbeat/{ident}"),
     ("post", "/v1/continue_inspection"),
-    ("get", "/v1/login"), ("post", "/v1/login"), ("post", "/v1/login/scope"), ("post", "/v1/logout"),
+    ("get", "/v1/login"), ("post", "/v1/login"), ("post", "/v1/logout"),
+    ("post", "/v1/login/scope"),
     ("get", "/v1/login/oidc"), ("get", "/v1/login/oidc/callback"),
 }  # fmt: skip
 #: Allowed with any token: links, and a heartbeat, which carries the agent's token as well.
@@ -75,7 +76,7 @@ def test_lists_of_resources_of_projects_are_filtered(routes):
 def test_every_rule_that_the_code_names_is_in_the_table():
     named = {
         *enforce.NODE_FIELDS.values(), *enforce.RUNBOOK_FIELDS.values(), *enforce.BY_BODY,
-        *enforce.ON_OWN_NODES.values(), *(each.rule for each in enforce.ANY_OWNER.values()),
+        *enforce.ON_OWN_NODES.values(), *(rule for rule, _ in enforce.ANY_OWNER.values()),
         *(f"{enforce.SEE_NODE}:{field}" for field in (*enforce.REDACTED, "filter_threshold")),
         *(owned.sees for owned in OWNED.values()), enforce.USE_RUNBOOK,
     }  # fmt: skip
