@@ -55,6 +55,8 @@ from workers.conductor.redispatch import forward_newer
 from workers.restore_guard import Witness
 from workers.retry import until_available
 
+MARK = "mark"
+
 
 class StaleWatermark(OperationalError):
     """
@@ -112,6 +114,8 @@ class Conductor:
         Raises OutOfTouch: the database may have been restored since the watermark was checked.
         """
         with self.runtime.transaction(Actor.CONDUCTOR) as session:
+            # before the watermark is read, as the heartbeat raises both meanwhile
+            session.info[MARK] = self.mark
             yield session
             self._require_valid_mark()
 
@@ -368,13 +372,17 @@ def expire(conductor: Conductor, attempt: Attempt) -> None:
         _GIVE_UP.count(connection, _held(conductor, attempt))
 
 
-def holds(session: Session, conductor: Conductor, operation: Operation, attempt: Attempt) -> bool:
-    """Whether an attempt's claim is valid; operation: its current row, locked."""
+def holds(session: Session, operation: Operation, attempt: Attempt) -> bool:
+    """
+    Whether an attempt's claim is valid; operation: its current row, locked.
+
+    session: of `Conductor.transaction`.
+    """
     return (
         operation.state == OperationState.RUNNING
         and operation.fence == attempt.operation.fence
         and operation.claim == attempt.operation.claim
-        and operations.watermark(session) >= conductor.mark
+        and operations.watermark(session) >= session.info[MARK]
     )
 
 
