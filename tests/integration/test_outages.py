@@ -366,7 +366,7 @@ def test_a_node_and_its_operation_are_locked_by_one_statement(postgres, round_tr
                 query = f"SELECT id FROM {table} WHERE id = %s FOR UPDATE SKIP LOCKED"
                 assert other.execute(query, [number]).fetchone() is None
         mine = [each for each in round_trips if each is not other]
-    assert 2 == len(mine), "node and operation, the steps"
+    assert 3 == len(mine), "BEGIN, node and operation, the steps"
 
 
 def test_a_single_row_is_inserted_by_one_round_trip(postgres, round_trips):
