@@ -2,6 +2,7 @@
 
 import subprocess
 
+import psycopg
 import pytest
 
 from app.broker import redis_broker
@@ -35,3 +36,24 @@ def redis_url(tmp_path):
 def redis_client(redis_url):
     with redis_broker.client(redis_url, 2) as client:
         yield client
+
+
+@pytest.fixture
+def round_trips(monkeypatch):
+    """Count the waits for an answer of the server; psycopg calls `wait` also without one."""
+    found, wait = [], psycopg.Connection.wait
+
+    def noted(connection, waits):
+        try:
+            wanted = next(waits)
+            found.append(connection)
+            while True:
+                wanted = waits.send((yield wanted))
+        except StopIteration as end:
+            return end.value
+
+    def counted(self, waits, *args, **named):
+        return wait(self, noted(self, waits), *args, **named)
+
+    monkeypatch.setattr(psycopg.Connection, "wait", counted)
+    return found

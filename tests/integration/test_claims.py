@@ -7,6 +7,7 @@ import pytest
 
 from app import release
 from app.db.clock import now
+from app.engine import operations
 from app.models import Operation, Port
 from workers.conductor import claims
 
@@ -30,9 +31,9 @@ def cursor(inside, name):
 
 
 def holds(inside, attempt):
-    with inside.runtime.transaction() as session:
+    with inside.claimant.transaction() as session:
         operation = session.get_one(Operation, attempt.operation.id)
-        return claims.holds(session, inside.claimant, operation, attempt)
+        return claims.holds(session, operation, attempt)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,29 @@ def test_an_abort_after_the_step_is_left_to_the_full_record(inside, queued, atte
     assert not claims.advance(inside.claimant, attempt, {})
     assert (0, "running") == cursor(inside, queued)
     assert "running" == inside.steps(queued)[0].state
+
+
+def test_a_heartbeat_during_the_record_does_not_void_the_claim(inside, attempt):
+    """The heartbeat raises the watermark, and the mark, after the record has read the watermark."""
+    named = attempt.node.id, attempt.operation.id
+    with (
+        inside.claimant.transaction() as session,
+        operations.drafted(session, *named) as (_, operation),
+    ):
+        inside.claimant.mark += 1
+        assert claims.holds(session, operation, attempt)
+
+
+def test_a_claim_and_a_plain_outcome_are_one_round_trip_each_on_postgresql(
+    inside, queued, round_trips
+):
+    claims.advance(inside.claimant, claims.claim(inside.claimant, queued, 1, 0), {})  # connected
+    round_trips.clear()
+    attempt = claims.claim(inside.claimant, queued, 1, 1)
+    of_claim = len(round_trips)
+    assert claims.advance(inside.claimant, attempt, {})
+    expected = 3 if inside.runtime.engine.dialect.name == "postgresql" else 0
+    assert (expected, 2 * expected) == (of_claim, len(round_trips)), "with BEGIN and COMMIT"
 
 
 def test_an_expired_claim_is_due_at_once(inside, queued, attempt):

@@ -192,8 +192,9 @@ def test_heartbeats_are_recorded_together(inside, other):
         heartbeats.AgentHeartbeat(inside.read(node).uuid, sign)
         for node, sign in zip(nodes, each, strict=True)
     ]
-    # not on SQLite, whose only lock it would hold
-    with other.runtime.engine.connect().execution_options(writes=False) as connection:
+    # on SQLite a reader: a writer would hold its only lock
+    begun = transactions.write_connection if held else transactions.read_connection
+    with begun(other.runtime.engine) as connection:
         row = select(AgentRecord.node_id).where(AgentRecord.node_id == nodes[4])
         connection.execute(row.with_for_update())
         heard = heartbeats.record_batch(inside.runtime, signs)

@@ -2,22 +2,29 @@
 
 import logging
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 import structlog
-from sqlalchemy import select, update
+from sqlalchemy import select, text
 
 from app.db.clock import after
-from app.db.prepared import Prepared
-from app.models import OperationState, OperationStep
+from app.models import Operation, OperationState, OperationStep
 from drivers.core.errors import HardwareError, Refused
 from drivers.core.steps import Done, Failed, Hold, Wait
 from drivers.fake.hardware import FakeDeploy
 from tests.integration.harness import AcmeManagement, Harness, requested
+from tests.support.fleet import until
 from workers.conductor import claims, recording
 from workers.conductor.results import LONGEST
 from workers.periodic import reconciler
+
+#: Whether another connection to the database waits for a row.
+WAITING = """
+SELECT count(*) > 0 FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 LABEL = "management.polish"
 
@@ -192,26 +199,26 @@ def test_a_step_whose_outcome_cannot_be_recorded_is_taken_over_at_once(harness, 
     assert ("manageable", "succeeded") == (harness.state(node), harness.last(node).state)
 
 
-def test_a_step_is_not_advanced_past_a_concurrent_abort(inside, monkeypatch):
-    """The abort arrives just before the conductor records the end of the step."""
+def test_a_step_is_not_advanced_past_a_concurrent_abort(inside):
+    """The end of the step is recorded while the request for the abort holds the operation's lock."""
     claimant = inside.conductor("c-1")
     name = inside.request(inside.node("manageable"), "provide")
     attempt = claims.claim(claimant, name, 1, 0)
-    executed, real = [], Prepared.count
-
-    def count(statement, connection, values):
-        changed = real(statement, connection, values)
-        if statement is claims._ADVANCE and not executed:
-            executed.append(True)
-            abort = update(OperationStep).where(OperationStep.id == attempt.step.id)
-            connection.execute(abort.values(abort_after=True))
-        return changed
-
-    monkeypatch.setattr(Prepared, "count", count)
-    assert not claims.advance(claimant, attempt, {})
-    assert executed
+    with ThreadPoolExecutor(1) as threads:
+        with inside.runtime.transaction() as session:
+            session.get_one(Operation, attempt.operation.id, with_for_update=True)
+            session.get_one(OperationStep, attempt.step.id).abort_after = True
+            advanced = threads.submit(claims.advance, claimant, attempt, {})
+            if inside.runtime.engine.dialect.name == "postgresql":
+                until(lambda: waits_for_a_lock(inside), "the record waits for the lock")
+        assert not advanced.result()
     operation = inside.operation(name)
     assert ("running", 0) == (operation.state, operation.cursor)
+
+
+def waits_for_a_lock(inside):
+    with inside.runtime.reading() as session:
+        return session.scalar(text(WAITING))
 
 
 def test_the_longest_allowed_pause_can_be_added_by_both_databases(inside):

@@ -337,27 +337,6 @@ def test_the_server_compiles_none_of_our_queries(postgres):
         assert "off" == session.scalar(text("SHOW jit"))
 
 
-@pytest.fixture
-def round_trips(monkeypatch):
-    """Count the waits for an answer of the server; psycopg calls `wait` also without one."""
-    found, wait = [], psycopg.Connection.wait
-
-    def noted(connection, waits):
-        try:
-            wanted = next(waits)
-            found.append(connection)
-            while True:
-                wanted = waits.send((yield wanted))
-        except StopIteration as end:
-            return end.value
-
-    def counted(self, waits, *args, **named):
-        return wait(self, noted(self, waits), *args, **named)
-
-    monkeypatch.setattr(psycopg.Connection, "wait", counted)
-    return found
-
-
 def test_a_connection_is_checked_before_use_unless_it_was_used_a_moment_ago(
     postgres, round_trips, monkeypatch
 ):
@@ -387,7 +366,7 @@ def test_a_node_and_its_operation_are_locked_by_one_statement(postgres, round_tr
                 query = f"SELECT id FROM {table} WHERE id = %s FOR UPDATE SKIP LOCKED"
                 assert other.execute(query, [number]).fetchone() is None
         mine = [each for each in round_trips if each is not other]
-    assert 2 == len(mine), "node and operation, the steps"
+    assert 3 == len(mine), "BEGIN, node and operation, the steps"
 
 
 def test_a_single_row_is_inserted_by_one_round_trip(postgres, round_trips):

@@ -249,7 +249,7 @@ def _borrow_child(conductor: Conductor, attempt: Attempt) -> bool:
     """
     with conductor.transaction() as session:
         operation = session.get_one(Operation, attempt.operation.id, with_for_update=True)
-        if not claims.holds(session, conductor, operation, attempt):
+        if not claims.holds(session, operation, attempt):
             raise LeaseLost(f"the operation on node {attempt.node.uuid} was dispatched again")
         child = child_nodes.reserve(session, operation, attempt.step.child or "", conductor.name)
         if child is None:

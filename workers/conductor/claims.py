@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import (
+    CTE,
     JSON,
     Connection,
     FromClause,
@@ -54,6 +55,8 @@ from workers.conductor.poller import WaitMonitor
 from workers.conductor.redispatch import forward_newer
 from workers.restore_guard import Witness
 from workers.retry import until_available
+
+MARK = "mark"
 
 
 class StaleWatermark(OperationalError):
@@ -112,6 +115,8 @@ class Conductor:
         Raises OutOfTouch: the database may have been restored since the watermark was checked.
         """
         with self.runtime.transaction(Actor.CONDUCTOR) as session:
+            # before the watermark is read, as the heartbeat raises both meanwhile
+            session.info[MARK] = self.mark
             yield session
             self._require_valid_mark()
 
@@ -194,21 +199,28 @@ def _start_step(operation: Select[Any]) -> Update:
     )
 
 
-def _claimed_rows(operation: FromClause, step: FromClause) -> Select[Any]:
-    """Select the rows of an attempt, once for each port; from tables or from their changed rows."""
+def _claimed_rows(operation: CTE, step: FromClause) -> Select[Any]:
+    """
+    Select the rows of an attempt, once for each port; operation: the claimed one.
+
+    Other rows are found by the values of subqueries: for a join, PostgreSQL may plan to read a
+    whole table while it is small, and keep that plan when it has grown.
+    """
+    node_id, id_, cursor = (
+        select(column).correlate(None).scalar_subquery()
+        for column in (operation.c.node_id, operation.c.id, operation.c.cursor)
+    )
     following = _steps.alias()
-    cursor = operation.c.cursor
     return (
         select(*operation.c, *step.c, *_nodes.c, *_agents.c, following.c.state, *_ports.c)
         .select_from(operation)
-        .join(step, and_(step.c.operation_id == operation.c.id, step.c.position == cursor))
-        .join(_nodes, _nodes.c.id == operation.c.node_id)
-        .outerjoin(_agents, _agents.c.node_id == _nodes.c.id)
+        .join(step, and_(step.c.operation_id == id_, step.c.position == cursor))
+        .join(_nodes, _nodes.c.id == node_id)
+        .outerjoin(_agents, _agents.c.node_id == node_id)
         .outerjoin(
-            following,
-            and_(following.c.operation_id == operation.c.id, following.c.position == cursor + 1),
+            following, and_(following.c.operation_id == id_, following.c.position == cursor + 1)
         )
-        .outerjoin(_ports, _ports.c.node_id == _nodes.c.id)
+        .outerjoin(_ports, _ports.c.node_id == node_id)
     )
 
 
@@ -216,11 +228,10 @@ _CLAIM_OPERATION = Typed(_CLAIM)
 _START_STEP = Typed(
     _start_step(select(_operations.c.id).where(_operations.c.uuid == bindparam("operation")))
 )
-_CLAIMED = Typed(
-    _claimed_rows(_operations, _steps).where(
-        _operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token")
-    )
+_found = select(*_operations.c).where(
+    _operations.c.uuid == bindparam("operation"), _operations.c.claim == bindparam("token")
 )
+_CLAIMED = Typed(_claimed_rows(_found.cte("claimed"), _steps))
 _claimed = _CLAIM.returning(*_operations.c).cte("claimed")
 _started = _start_step(select(_claimed.c.id)).returning(*_steps.c).cte("started")
 #: On PostgreSQL: these three in one round trip. SQLite changes no rows in a WITH.
@@ -368,13 +379,17 @@ def expire(conductor: Conductor, attempt: Attempt) -> None:
         _GIVE_UP.count(connection, _held(conductor, attempt))
 
 
-def holds(session: Session, conductor: Conductor, operation: Operation, attempt: Attempt) -> bool:
-    """Whether an attempt's claim is valid; operation: its current row, locked."""
+def holds(session: Session, operation: Operation, attempt: Attempt) -> bool:
+    """
+    Whether an attempt's claim is valid; operation: its current row, locked.
+
+    session: of `Conductor.transaction`.
+    """
     return (
         operation.state == OperationState.RUNNING
         and operation.fence == attempt.operation.fence
         and operation.claim == attempt.operation.claim
-        and operations.watermark(session) >= conductor.mark
+        and operations.watermark(session) >= session.info[MARK]
     )
 
 

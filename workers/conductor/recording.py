@@ -85,7 +85,7 @@ def _record(conductor: Conductor, attempt: Attempt, outcome: Outcome) -> int | N
     with conductor.transaction() as session, locked(session, *named) as (node, operation):
         if claims.is_recorded(operation, attempt):
             return operation.cursor if operation.state == OperationState.QUEUED else None
-        if not claims.holds(session, conductor, operation, attempt):
+        if not claims.holds(session, operation, attempt):
             operation.refused += 1
             logger.warning("step.refused", fence=attempt.operation.fence, now=operation.fence)
             call_after_commit(session, lambda: REFUSALS.add("fence"))
