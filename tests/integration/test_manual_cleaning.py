@@ -3,6 +3,7 @@
 import pytest
 
 from app.engine import available_steps
+from app.errors import Invalid
 from app.models import AgentRecord, Node
 from drivers.core.steps import Flow
 from tests.integration.harness import Acme, Harness, requested
@@ -237,6 +238,15 @@ def test_steps_run_only_on_the_named_children_and_a_busy_one_is_awaited(harness)
     assert "manageable" == harness.poll(parent)
     assert [("b", "power on")] == Acme.did
     assert "power on" == harness.inside.read(busy).power_state
+
+
+def test_a_step_for_a_node_that_is_no_child_is_refused(harness):
+    parent, other = harness.node(), harness.node()
+    uuid, wrong = (harness.inside.read(each).uuid for each in (parent, other))
+    only = requested("power", "power_on", limit_child_node_execution=[wrong])
+    complaint = f"{wrong}, named for step power_on, is not a child of node {uuid}"
+    with pytest.raises(Invalid, match=complaint):
+        harness.ask(parent, "clean", clean_steps=[only])
 
 
 def test_in_band_steps_run_in_order_after_the_agent_has_listed_them(band):

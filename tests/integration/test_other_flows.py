@@ -558,6 +558,17 @@ def test_a_runbook_cleans(harness):
     assert {"runbook"} == {row.source for row in harness.steps(node)}
 
 
+def test_a_runbook_has_steps_of_child_nodes(harness):
+    node = harness.node()
+    harness.node(name="child", parent_node=harness.inside.read(node).uuid)
+    step = {**requested("power", "power_on", execute_on_child_nodes=True), "order": 1}
+    with harness.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[step], traits=[]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_R"))
+    assert "manageable" == harness.do(node, "clean", runbook="CUSTOM_R")
+    assert [("child", "power on")] == Acme.did
+
+
 def test_a_runbook_that_disables_the_ramdisk_has_no_step_that_needs_it(harness):
     node = harness.node()
     steps = [{**requested("vendor", "log_passthrough"), "order": 1}]

@@ -1,7 +1,7 @@
 """
 Processes of the lab: detached from their parent, and found again by the lab's folder.
 
-Each has the lab's folder as HOME or in `LAB_FOLDER`; the lab ends these processes and no others.
+Each has the lab's folder as HOME or in `LAB_PROCESS_OF`; the lab ends these processes and no others.
 """
 
 import os
@@ -36,13 +36,13 @@ class Processes:
         with open(self.logs / f"{name}.log", "ab") as log:
             return subprocess.Popen(
                 [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, **(environ or {}), "LAB_FOLDER": str(self.folder)},
+                env={**os.environ, **(environ or {}), "LAB_PROCESS_OF": str(self.folder)},
                 start_new_session=True, **about,
             )  # fmt: skip
 
     def running(self):
         """Pids of the running processes."""
-        marks = {f"LAB_FOLDER={self.folder}", f"HOME={self.folder}"}
+        marks = {f"LAB_PROCESS_OF={self.folder}", f"HOME={self.folder}"}
         found = set()
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
