@@ -113,7 +113,7 @@ def _routes_for(method: str) -> None:
         (call_driver_function, f"{DRIVER}/<function>", "baremetal:driver:vendor_passthru"),
         (call_named_driver_function, DRIVER, "baremetal:driver:vendor_passthru"),
     ):
-        vendor.at(
+        vendor.declare(
             method,
             path,
             rule=rule,
