@@ -274,4 +274,4 @@ def _examples(session: Session, ids: Sequence[int]) -> dict[int, Document]:
 
 
 def _documents(session: Session, query: Select[Any]) -> list[Document]:
-    return [dict(row._mapping) for row in session.execute(query)]
+    return [dict(row) for row in session.execute(query).mappings()]

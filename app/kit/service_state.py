@@ -145,4 +145,4 @@ def _takeovers(session: Session) -> list[Document]:
         .order_by(Operation.id.desc(), OperationStep.position)
         .limit(TAKEOVERS)
     )
-    return [dict(row._mapping) for row in session.execute(query)]
+    return [dict(row) for row in session.execute(query).mappings()]

@@ -79,7 +79,7 @@ MESSAGES = Counter("messages", "Messages to conductors", {"result": "`sent`, `no
 BROKER_LOSSES = Counter("broker_losses", "Losses of all messages by the broker")
 PERIODIC_RUNS = Histogram(
     "periodic_seconds",
-    "Duration of one run of a periodic task",
+    "Duration of one run of a periodic task; without work, some do not run",
     {"task": "name of the task"},
     _STEPS,
 )

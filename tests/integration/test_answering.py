@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from app.engine import rpc
-from app.errors import GatewayTimeout
+from app.errors import Conflict, GatewayTimeout
 from app.kit import conductors
 from app.models import Node, Operation
-from drivers.core.errors import LeaseLost, Refused, Unreachable
+from drivers.core.errors import AgentBusy, LeaseLost, Refused, Unreachable
 from tests.support.fleet import until
 from tests.support.inside import AlwaysGiven
 from workers.conductor.rpc_server import CallHandler, CallReceiver
@@ -53,7 +53,7 @@ def test_the_effect_of_a_call_is_recorded_in_the_node(inside, node):
 def test_a_reserved_node_is_locked(inside, node):
     inside.change(Node, node.id, reservation="c-1")
     reply = answer(inside, node)
-    assert (409, 2) == (reply["status"], reply["retry_after"])
+    assert (409, 2, True) == (reply["status"], reply["retry_after"], reply["transient"])
 
 
 def test_a_node_whose_lease_is_held_is_locked(inside, node):
@@ -77,14 +77,16 @@ def test_an_expired_call_sends_no_command(inside, node):
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "transient"),
     [
-        (Unreachable("no answer"), 504),
-        (Refused("no"), 502),
-        (LeaseLost("gone"), 409),
+        (Unreachable("no answer"), 504, False),
+        (Refused("no"), 502, False),
+        (LeaseLost("gone"), 409, True),
+        (AgentBusy("it cleans"), 409, True),
+        (Conflict("another medium is inserted"), 409, False),
     ],
 )
-def test_an_error_is_reported_to_the_caller(inside, node, monkeypatch, error, status):
+def test_an_error_is_reported_to_the_caller(inside, node, monkeypatch, error, status, transient):
     management = inside.runtime.drivers.types["fake-hardware"]["management"]["fake"]
 
     def fail(*_args, **_kwargs):
@@ -92,8 +94,19 @@ def test_an_error_is_reported_to_the_caller(inside, node, monkeypatch, error, st
 
     monkeypatch.setattr(type(management), "set_boot_device", fail)
     reply = answer(inside, node)
-    assert status == reply["status"]
+    assert (status, transient) == (reply["status"], reply["transient"])
     assert str(error) in reply["message"]
+
+
+def test_a_call_that_may_have_had_effects_is_not_repeated(inside, node, monkeypatch):
+    management = inside.runtime.drivers.types["fake-hardware"]["management"]["fake"]
+
+    def fail(*_args, **_kwargs):
+        raise LeaseLost("gone")
+
+    monkeypatch.setattr(type(management), "inject_nmi", fail)
+    reply = answer(inside, node, {"what": "inject_nmi", "arguments": {}})
+    assert (409, False) == (reply["status"], reply["transient"])
 
 
 def test_the_text_of_a_defect_stays_in_the_log(inside, node, monkeypatch):

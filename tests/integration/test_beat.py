@@ -6,19 +6,19 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from celery import Celery
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from structlog.testing import capture_logs
 
 from app.broker import redis_broker
 from app.db import connections, schema, transactions
 from app.db.clock import after
-from app.models import BeatLease, Conductor
+from app.models import Allocation, BeatLease, Conductor, Rollout, RolloutState, Webhook
 from tests.support.fleet import until
 from workers.periodic import beat
 from workers.periodic.lost_conductors import DeadConductorLog
@@ -160,27 +160,81 @@ def test_a_dead_conductor_is_logged_while_redis_is_unreachable(inside, tmp_path)
     assert [("conductor.lost", "c-1", 0)] == look(lonely, lonely)
 
 
-def test_all_due_tasks_are_sent_with_one_renewal_of_the_lease(engine, monkeypatch):
-    application = Celery("beat", set_as_current=False)
-    application.conf.beat_schedule = {
-        f"task-{number}": {"task": f"t{number}", "schedule": 60.0, "options": {"expires": 60.0}}
-        for number in range(3)
-    }
-    sent, renewals = [], []
-    monkeypatch.setattr(beat.LeasedScheduler, "engine", engine, raising=False)
-    monkeypatch.setattr(beat.LeasedScheduler, "holder", "first", raising=False)
-    monkeypatch.setattr(beat.LeasedScheduler, "send", sent.append, raising=False)
-    monkeypatch.setattr(beat.LeasedScheduler, "leading", False)
-    monkeypatch.setattr(
-        beat.LeasedScheduler, "lookout", SimpleNamespace(check=lambda: None), raising=False
-    )
-    lead = beat.lead
+@pytest.fixture
+def scheduler(engine, monkeypatch):
+    """Return a function that makes a scheduler of entries, name -> seconds since they were due."""
+    sent, renewals, lead = [], [], beat.lead
+    for name, value in {
+        "engine": engine, "holder": "first", "send": sent.append, "leading": False,
+        "lookout": SimpleNamespace(check=lambda: None),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(beat.LeasedScheduler, name, value, raising=False)
     monkeypatch.setattr(beat, "lead", lambda *given: renewals.append(given) or lead(*given))
-    scheduler = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
-    scheduler.setup_schedule()
-    for entry in scheduler.schedule.values():
-        entry.last_run_at -= timedelta(seconds=120)
 
-    assert beat.PACE == scheduler.tick()
-    assert {"t0", "t1", "t2"} == {each.task for each in sent}
-    assert 1 == len(renewals)
+    def make(**late):
+        application = Celery("beat", set_as_current=False)
+        application.conf.beat_schedule = {
+            name: {"task": name.replace("__", "."), "schedule": 60.0, "options": {"expires": 60.0}}
+            for name in late
+        }
+        made = beat.LeasedScheduler(application, max_interval=beat.PACE, lazy=True)
+        made.setup_schedule()
+        for name, entry in made.schedule.items():
+            entry.last_run_at -= timedelta(seconds=60 + late[name])
+        return made
+
+    return SimpleNamespace(make=make, sent=sent, renewals=renewals)
+
+
+def test_all_due_tasks_are_sent_with_one_renewal_of_the_lease(scheduler):
+    made = scheduler.make(t0=60, t1=60, t2=60)
+    assert beat.PACE == made.tick()
+    assert {"t0", "t1", "t2"} == {each.task for each in scheduler.sent}
+    assert 1 == len(scheduler.renewals)
+
+
+def test_a_tick_waits_for_all_tasks_that_are_due_soon(scheduler, monkeypatch):
+    """A period of a minute in place of a tenth of a second, so that a slow machine cannot fail."""
+    monkeypatch.setattr(beat, "TOGETHER", 60.0)
+    monkeypatch.setattr(beat, "PACE", 600.0)
+    assert 60.0 == scheduler.make(t0=-40, t1=-50).tick()
+    assert [] == scheduler.sent
+
+
+def test_a_tick_waits_until_its_next_entry_is_due(scheduler):
+    made = scheduler.make(t0=-1.5)
+    time.sleep(made.tick())
+    assert beat.PACE == made.tick()
+    assert ["t0"] == [each.task for each in scheduler.sent]
+
+
+WORK = {
+    "ingot__advance_rollouts": Rollout(
+        uuid="r", target="clean", state=RolloutState.RUNNING, waves=1, error_budget=1, nodes=1
+    ),
+    "ingot__check_allocations": Allocation(
+        uuid="a", due_at=datetime(2000, 1, 1, tzinfo=UTC)
+    ),
+    "ingot__deliver_webhooks": Webhook(
+        uuid="w", name="w", url="http://a", secret="s", position=0, due_at=datetime(2000, 1, 1, tzinfo=UTC)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", WORK)
+def test_a_task_without_work_is_not_sent(engine, scheduler, task):
+    scheduler.make(**{task: 60}).tick()
+    assert [] == scheduler.sent
+    with transactions.transaction(engine) as session:
+        session.merge(WORK[task])
+    scheduler.make(**{task: 60}).tick()
+    assert [task.replace("__", ".")] == [each.task for each in scheduler.sent]
+
+
+def test_a_task_is_skipped_while_its_work_cannot_be_read(scheduler, monkeypatch):
+    def unreadable(*_):
+        raise OperationalError("SELECT", {}, Exception("gone"))
+
+    monkeypatch.setattr(beat.schedule, "has_work", unreadable)
+    assert beat.PACE == scheduler.make(t0=60).tick()
+    assert [] == scheduler.sent
