@@ -79,11 +79,11 @@ class FileServer(web.Server):
     """
 
     def __init__(self, root: Path, most: int, rate: int) -> None:
+        # the timeout also ends a connection that has not sent a complete first request
         super().__init__(self._answer, keepalive_timeout=REQUEST_TIMEOUT, access_log=None)
         self._root, self._most, self._rate = root, most, rate
         self._open: Counter[str] = Counter()  # address -> its connections
         self._address: dict[Any, str] = {}  # connection -> its address
-        self._idle: dict[Any, asyncio.TimerHandle] = {}  # connection without a request -> its end
 
     def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -93,22 +93,15 @@ class FileServer(web.Server):
         if self._most and self._open[address] > self._most:
             seldom.warning("files.too_many_connections", address=address, most=self._most)
             _reset(transport)
-            return
-        loop = asyncio.get_running_loop()
-        self._idle[handler] = loop.call_later(REQUEST_TIMEOUT, _reset, transport)
 
     def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        if timer := self._idle.pop(handler, None):
-            timer.cancel()
         address = self._address.pop(handler)
         self._open[address] -= 1
         if not self._open[address]:
             del self._open[address]
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        if timer := self._idle.pop(request.protocol, None):
-            timer.cancel()
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, headers={"Allow": "GET, HEAD"})
         found = await asyncio.to_thread(self._find, request.path)
