@@ -6,6 +6,7 @@ It neither queries nor encodes: it selects from the frames that the tail has enc
 who was away is served from the database, until it has caught up.
 """
 
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -34,11 +35,13 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 GAP = "gap"
 #: Seconds after which a reader connects again.
 RETRY = 2.0
-#: Seconds between heartbeats. All streams send them together: threads that wake one after the
-#: other find warm caches.
-HEARTBEAT = 15.0
+#: Seconds between heartbeats: less than the minute after which proxies close silent connections.
+HEARTBEAT = 45.0
+#: Seconds within which all streams send their heartbeats. Threads that wake one after the other find
+#: warm caches; threads that wake at once compete for the interpreter lock.
+SPREAD = 0.05
 #: Seconds after which the caller is authenticated again: before an event is sent, and without one.
-RECHECK, IDLE_RECHECK = 5.0, 60.0
+RECHECK, IDLE_RECHECK = 5.0, 180.0
 #: Least seconds between two messages to a reader, so that many readers are cheap.
 PACE = 1.0
 #: Seconds that a reader may take to receive what is sent at once.
@@ -96,10 +99,6 @@ def _place(shared: Following) -> Iterator[None]:
         yield
 
 
-def _next_heartbeat() -> float:
-    return (time.monotonic() // HEARTBEAT + 1) * HEARTBEAT
-
-
 class _Stream:
     """An open stream."""
 
@@ -107,7 +106,8 @@ class _Stream:
         self._tail, self._follower, self._rule, self._selection = tail, follower, rule, selection
         self._is_selected = selection.condition()
         self._checked = time.monotonic()
-        self._heartbeat_at = _next_heartbeat()
+        self._offset = random.uniform(0, SPREAD)  # noqa: S311 - no secret
+        self._heartbeat_at = self._next_heartbeat()
 
     def parts(self) -> Iterator[bytes]:
         """
@@ -133,9 +133,13 @@ class _Stream:
                 yield part
                 if time.monotonic() - began > PATIENCE:
                     return
-                self._heartbeat_at = _next_heartbeat()
+                self._heartbeat_at = self._next_heartbeat()
             if self._follower.position != known and not self._follower.is_behind:
                 self._tail.pause(PACE)
+
+    def _next_heartbeat(self) -> float:
+        """Return the time of the next heartbeat; at this offset all streams have the same times."""
+        return (time.monotonic() // HEARTBEAT + 1) * HEARTBEAT + self._offset
 
     def _next(self) -> bytes:
         """

@@ -138,6 +138,8 @@ class Tail:
     def _read(self) -> bool:
         """Read the new events; return whether there are any."""
         try:
+            if not change_events.has_news(self._runtime, self._last):
+                return False
             change_events.number(self._runtime)
             with self._runtime.read_connection() as connection:
                 found = change_events.read(connection, self._query, self._last, PAGE)
