@@ -25,6 +25,12 @@ from app.errors import ServiceError, TooMany, Unavailable
 from app.kit import change_events
 from app.kit.change_tail import Follower, Missed, Restored, Tail
 from app.kit.concurrency import Busy
+from app.metrics.table import (
+    EVENT_STREAM_ENDS,
+    EVENT_STREAM_EVENTS,
+    EVENT_STREAM_LAG,
+    EVENT_STREAMS,
+)
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -75,6 +81,7 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
         follower = opened.enter_context(shared.tail.followed())
         follower.position = follower.position if after is None else after
         stream = _Stream(shared.tail, follower, rule, selection)
+        opened.callback(stream.close)
         response = Response(
             stream_with_context(stream.parts()), mimetype=MEDIA_TYPE, headers=HEADERS
         )
@@ -108,6 +115,9 @@ class _Stream:
         self._checked = time.monotonic()
         self._offset = random.uniform(0, SPREAD)  # noqa: S311 - no secret
         self._heartbeat_at = self._next_heartbeat()
+        self._sent_at: float | None = None  # time of a part that the reader has not received
+        self._cause = "left"  # of the end, unless another one is found
+        EVENT_STREAMS.add(1)
 
     def parts(self) -> Iterator[bytes]:
         """
@@ -124,18 +134,34 @@ class _Stream:
                 seldom.warning("event_stream.waits", detail=str(error))
                 part = b""
                 self._tail.pause(PACE)
-            except (Restored, ServiceError):
+            except Restored:
+                self._cause = "restored"
+                return
+            except ServiceError:
+                self._cause = "access"
                 return
             if not part and time.monotonic() >= self._heartbeat_at:
                 part = position(self._follower.position)
             if part:
-                began = time.monotonic()
+                self._sent_at = time.monotonic()
                 yield part
-                if time.monotonic() - began > PATIENCE:
+                if self._is_slow():
                     return
+                self._sent_at = None
                 self._heartbeat_at = self._next_heartbeat()
             if self._follower.position != known and not self._follower.is_behind:
                 self._tail.pause(PACE)
+
+    def close(self) -> None:
+        """Count the end of the stream, after its last part or the reader's departure."""
+        is_closed = self._tail.is_closed
+        cause = "slow" if self._is_slow() else "stopped" if is_closed else self._cause
+        EVENT_STREAM_ENDS.add(cause)
+        EVENT_STREAMS.add(-1)
+
+    def _is_slow(self) -> bool:
+        """Return whether the reader takes too long to receive the last part."""
+        return self._sent_at is not None and time.monotonic() - self._sent_at > PATIENCE
 
     def _next_heartbeat(self) -> float:
         """Return the time of the next heartbeat; at this offset all streams have the same times."""
@@ -159,7 +185,11 @@ class _Stream:
         except BaseException:
             self._follower.position = known
             raise
-        return b"".join([each.text for each in events if self._is_selected(each.row)])
+        sent = [each for each in events if self._is_selected(each.row)]
+        if sent:
+            EVENT_STREAM_EVENTS.add(count=len(sent))
+            EVENT_STREAM_LAG.observe(time.monotonic() - sent[0].occurred)
+        return b"".join([each.text for each in sent])
 
     def _authenticate(self, age: float) -> None:
         """Authenticate the caller again, if the last time was `age` seconds ago."""
@@ -178,6 +208,7 @@ class _Stream:
             )
         self._follower.position = found.last
         texts = [frame(row) for row in found.rows]
+        EVENT_STREAM_EVENTS.add(count=len(texts))
         if found.first > known + 1:
             texts.insert(0, message(GAP, {"after": known, "first": found.first}, found.first - 1))
         return b"".join(texts)

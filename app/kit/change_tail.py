@@ -37,6 +37,7 @@ class Event(NamedTuple):
     sequence: int
     row: Row[Any]
     text: bytes  # encoded once for all streams
+    occurred: float  # by this process's monotonic clock
 
 
 class Missed(Exception):
@@ -48,7 +49,11 @@ class Restored(Exception):
 
 
 class Tail:
-    """The newest events, for the followers in this process."""
+    """
+    The newest events, for the followers in this process.
+
+    query: of events, with a column `waited`: their age in seconds.
+    """
 
     def __init__(
         self, runtime: Runtime, query: Select[Any], encode: Callable[[Row[Any]], bytes]
@@ -148,7 +153,11 @@ class Tail:
         except SQLAlchemyError as error:
             seldom.warning("change_events.not_read", detail=diagnosis.reason(error))
             return False
-        new = [Event(row.sequence, row, self._encode(row)) for row in found.rows]
+        now = time.monotonic()
+        new = [
+            Event(row.sequence, row, self._encode(row), now - max(row.waited, 0.0))
+            for row in found.rows
+        ]
         if found.last == self._last:
             return False
         if len(new) == PAGE:
