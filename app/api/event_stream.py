@@ -154,9 +154,11 @@ class _Stream:
 
     def close(self) -> None:
         """Count the end of the stream, after its last part or the reader's departure."""
-        is_closed = self._tail.is_closed
-        cause = "slow" if self._is_slow() else "stopped" if is_closed else self._cause
-        EVENT_STREAM_ENDS.add(cause)
+        if self._is_slow():
+            self._cause = "slow"
+        elif self._tail.is_closed:
+            self._cause = "stopped"
+        EVENT_STREAM_ENDS.add(self._cause)
         EVENT_STREAMS.add(-1)
 
     def _is_slow(self) -> bool:
