@@ -26,7 +26,7 @@ logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
 #: Seconds until the next read: after a new event or follower, at most, and their growth.
-FIRST, LONGEST, GROWTH = 0.2, 1.0, 1.5
+FIRST, LONGEST, GROWTH = 0.2, 2.0, 1.5
 #: Most events of a read, of the memory, and that a follower gets at once.
 PAGE, KEPT, AT_ONCE = 1000, 4000, 250
 

@@ -109,6 +109,7 @@ def test_a_stream_has_the_events_of_the_list(api):
         assert found[-1]["sequence"] == reader.last
 
 
+@on_both
 def test_a_stream_without_a_number_begins_with_the_next_event(api):
     api.node()
     with streaming(api) as reader:
