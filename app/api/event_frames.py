@@ -7,12 +7,13 @@ import orjson
 from sqlalchemy import Row
 
 from app.api.answers import OPTIONS
+from app.db.clock import age
 from app.kit.change_events import ALL, document
 from app.models import ChangeEvent
 
 EVENTS = ChangeEvent.__table__.c
-#: With the columns that decide who may see an event.
-WITH_PROJECTS = ALL.add_columns(EVENTS.owner, EVENTS.lessee)
+#: With the columns that decide who may see an event, and its age in seconds.
+WITH_PROJECTS = ALL.add_columns(EVENTS.owner, EVENTS.lessee, age(EVENTS.created_at).label("waited"))
 
 
 def frame(row: Row[Any]) -> bytes:

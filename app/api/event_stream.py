@@ -6,6 +6,7 @@ It neither queries nor encodes: it selects from the frames that the tail has enc
 who was away is served from the database, until it has caught up.
 """
 
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ from app.errors import ServiceError, TooMany, Unavailable
 from app.kit import change_events
 from app.kit.change_tail import Follower, Missed, Restored, Tail
 from app.kit.concurrency import Busy
+from app.metrics.table import (
+    EVENT_STREAM_ENDS,
+    EVENT_STREAM_EVENTS,
+    EVENT_STREAM_LAG,
+    EVENT_STREAMS,
+)
 
 logger = log.get(__name__)
 seldom = log.RateLimited(logger)
@@ -34,11 +41,13 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 GAP = "gap"
 #: Seconds after which a reader connects again.
 RETRY = 2.0
-#: Seconds between heartbeats. All streams send them together: threads that wake one after the
-#: other find warm caches.
-HEARTBEAT = 15.0
+#: Seconds between heartbeats: less than the minute after which proxies close silent connections.
+HEARTBEAT = 45.0
+#: Seconds within which all streams send their heartbeats. Threads that wake one after the other
+#: find warm caches; threads that wake at once compete for the interpreter lock.
+SPREAD = 0.05
 #: Seconds after which the caller is authenticated again: before an event is sent, and without one.
-RECHECK, IDLE_RECHECK = 5.0, 60.0
+RECHECK, IDLE_RECHECK = 5.0, 180.0
 #: Least seconds between two messages to a reader, so that many readers are cheap.
 PACE = 1.0
 #: Seconds that a reader may take to receive what is sent at once.
@@ -72,6 +81,7 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
         follower = opened.enter_context(shared.tail.followed())
         follower.position = follower.position if after is None else after
         stream = _Stream(shared.tail, follower, rule, selection)
+        opened.callback(stream.close)
         response = Response(
             stream_with_context(stream.parts()), mimetype=MEDIA_TYPE, headers=HEADERS
         )
@@ -96,10 +106,6 @@ def _place(shared: Following) -> Iterator[None]:
         yield
 
 
-def _next_heartbeat() -> float:
-    return (time.monotonic() // HEARTBEAT + 1) * HEARTBEAT
-
-
 class _Stream:
     """An open stream."""
 
@@ -107,7 +113,11 @@ class _Stream:
         self._tail, self._follower, self._rule, self._selection = tail, follower, rule, selection
         self._is_selected = selection.condition()
         self._checked = time.monotonic()
-        self._heartbeat_at = _next_heartbeat()
+        self._offset = random.uniform(0, SPREAD)  # noqa: S311 - no secret
+        self._heartbeat_at = self._next_heartbeat()
+        self._sent_at: float | None = None  # time of a part that the reader has not received
+        self._cause = "left"  # of the end, unless another one is found
+        EVENT_STREAMS.add(1)
 
     def parts(self) -> Iterator[bytes]:
         """
@@ -124,18 +134,40 @@ class _Stream:
                 seldom.warning("event_stream.waits", detail=str(error))
                 part = b""
                 self._tail.pause(PACE)
-            except (Restored, ServiceError):
+            except Restored:
+                self._cause = "restored"
+                return
+            except ServiceError:
+                self._cause = "access"
                 return
             if not part and time.monotonic() >= self._heartbeat_at:
                 part = position(self._follower.position)
             if part:
-                began = time.monotonic()
+                self._sent_at = time.monotonic()
                 yield part
-                if time.monotonic() - began > PATIENCE:
+                if self._is_slow():
                     return
-                self._heartbeat_at = _next_heartbeat()
+                self._sent_at = None
+                self._heartbeat_at = self._next_heartbeat()
             if self._follower.position != known and not self._follower.is_behind:
                 self._tail.pause(PACE)
+
+    def close(self) -> None:
+        """Count the end of the stream, after its last part or the reader's departure."""
+        if self._is_slow():
+            self._cause = "slow"
+        elif self._tail.is_closed:
+            self._cause = "stopped"
+        EVENT_STREAM_ENDS.add(self._cause)
+        EVENT_STREAMS.add(-1)
+
+    def _is_slow(self) -> bool:
+        """Return whether the reader takes too long to receive the last part."""
+        return self._sent_at is not None and time.monotonic() - self._sent_at > PATIENCE
+
+    def _next_heartbeat(self) -> float:
+        """Return the time of the next heartbeat; at this offset all streams have the same times."""
+        return (time.monotonic() // HEARTBEAT + 1) * HEARTBEAT + self._offset
 
     def _next(self) -> bytes:
         """
@@ -155,7 +187,11 @@ class _Stream:
         except BaseException:
             self._follower.position = known
             raise
-        return b"".join([each.text for each in events if self._is_selected(each.row)])
+        sent = [each for each in events if self._is_selected(each.row)]
+        if sent:
+            EVENT_STREAM_EVENTS.add(count=len(sent))
+            EVENT_STREAM_LAG.observe(time.monotonic() - sent[0].occurred)
+        return b"".join([each.text for each in sent])
 
     def _authenticate(self, age: float) -> None:
         """Authenticate the caller again, if the last time was `age` seconds ago."""
@@ -174,6 +210,7 @@ class _Stream:
             )
         self._follower.position = found.last
         texts = [frame(row) for row in found.rows]
+        EVENT_STREAM_EVENTS.add(count=len(texts))
         if found.first > known + 1:
             texts.insert(0, message(GAP, {"after": known, "first": found.first}, found.first - 1))
         return b"".join(texts)

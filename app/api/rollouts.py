@@ -8,10 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.api import auditing, node_states, versions
-from app.api.answers import host, json, links, runtime
+from app.api.answers import empty, host, json, links, runtime
 from app.api.auth import caller
 from app.api.nodes import filtered
-from app.api.openapi.returns import LOCATION, Returns, listed
+from app.api.openapi.returns import LOCATION, NO_CONTENT, Returns, listed
 from app.api.openapi.shapes import (
     DOCUMENT,
     INTEGER,
@@ -199,6 +199,14 @@ def show_rollout(_query: Query, uuid: str) -> Response:
     """Show a rollout, and what it waits for"""
     with runtime().reading() as session:
         return json(_whole(session, _found(session, uuid)))
+
+
+@rollouts.declare("DELETE", "/rollouts/<uuid>", rule="baremetal:rollout:delete", returns=NO_CONTENT)
+@rollouts.arguments(NoQuery, location="query")
+def delete_rollout(_query: Query, uuid: str) -> Response:
+    """Delete a rollout that has ended, and the record of its nodes"""
+    in_transaction(lambda session: service.remove(session, uuid.lower()))
+    return empty(204)
 
 
 @rollouts.declare(

@@ -172,6 +172,17 @@ def abort(api: Api, out: Output, which: Which) -> None:
     _request(api, out, which, "abort")
 
 
+def delete(
+    api: Api,
+    out: Output,
+    which: Annotated[list[str], typer.Argument(metavar="UUID...", help="UUIDs of the rollouts")],
+) -> None:
+    """Delete rollouts that have ended, and the record of their nodes."""
+    for each in map(_uuid, which):
+        api.request("DELETE", "rollouts", each)
+        out.result({"which": each, "deleted": True}, f"{each}: deleted")
+
+
 def _request(api: Api, out: Output, which: str, target: str) -> None:
     answer = api.request("PUT", "rollouts", _uuid(which), "states", body={"target": target})
     rollout = answer.json()

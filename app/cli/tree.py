@@ -106,6 +106,7 @@ GROUPS: Mapping[str, Group] = {
             "pause": at("fleet", "pause"),
             "resume": at("fleet", "resume"),
             "abort": at("fleet", "abort"),
+            "delete": at("fleet", "delete"),
         },
     ),
     "hold": Group(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import insert, or_, select
+from sqlalchemy import delete, insert, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -23,7 +23,7 @@ from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.engine import power, provisioning
 from app.engine.rollout_plan import Plan
-from app.errors import Invalid, NodeHeld, NodeLocked, NotFound, ServiceError, Unavailable
+from app.errors import Conflict, Invalid, NodeHeld, NodeLocked, NotFound, ServiceError, Unavailable
 from app.kit import crud
 from app.kit.caller import Caller
 from app.models import (
@@ -95,12 +95,34 @@ def request(session: Session, uuid: str, event: RolloutEvent) -> Rollout:
 
     event: one of `rollout_states.REQUESTS`. Raises NotFound, Conflict.
     """
-    rollout = session.scalar(select(Rollout).where(Rollout.uuid == uuid).with_for_update())
-    if rollout is None:
-        raise NotFound("rollout", uuid)
+    rollout = _locked(session, uuid)
     _change(session, rollout, event, PauseCause.OPERATOR if event is RolloutEvent.PAUSE else None)
     if event is RolloutEvent.RESUME:
         rollout.accepted_failures = rollout.failed
+    return rollout
+
+
+def remove(session: Session, uuid: str) -> None:
+    """
+    Delete a rollout that has ended, and the record of its nodes.
+
+    Raises NotFound. Raises Conflict: it has not ended.
+    """
+    rollout = _locked(session, uuid)
+    if rollout.state in UNENDED:
+        raise Conflict(
+            f'rollout {uuid} is in state "{rollout.state}": abort it, and wait for its end'
+        )
+    session.execute(delete(RolloutNode).where(RolloutNode.rollout_id == rollout.id))
+    session.delete(rollout)
+    logger.info("rollout.deleted", rollout=uuid)
+
+
+def _locked(session: Session, uuid: str) -> Rollout:
+    """Lock a rollout. Raises NotFound."""
+    rollout = session.scalar(select(Rollout).where(Rollout.uuid == uuid).with_for_update())
+    if rollout is None:
+        raise NotFound("rollout", uuid)
     return rollout
 
 

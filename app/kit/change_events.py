@@ -12,11 +12,12 @@ node's row is locked; so numbering in the order of `id` keeps the order of each 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, func, select, update
+from sqlalchemy import Connection, Row, Select, exists, func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from app import log
+from app.db.prepared import Prepared
 from app.errors import Invalid
 from app.models import ChangeEvent
 from app.runtime import Runtime
@@ -42,6 +43,7 @@ _ENDS = select(
     func.coalesce(func.min(_EVENTS.sequence), 0), func.coalesce(func.max(_EVENTS.sequence), 0)
 )
 _SOME_UNNUMBERED = select(_EVENTS.id).where(_EVENTS.sequence.is_(None)).limit(1)
+_NEWS = Prepared(select(func.coalesce(func.max(_EVENTS.sequence), 0), exists(_SOME_UNNUMBERED)))
 
 
 def document(row: Row[Any]) -> dict[str, Any]:
@@ -66,6 +68,17 @@ def number(runtime: Runtime) -> None:
             pass
     except DBAPIError as error:
         logger.warning("change_events.not_numbered", error=str(error.orig))
+
+
+def has_news(runtime: Runtime, known: int) -> bool:
+    """
+    Return whether the newest number is not the known one, or events are not numbered yet.
+
+    It is one statement, a fraction of the cost of `number` and `read`.
+    """
+    with runtime.read_connection() as connection:
+        newest, some_unnumbered = _NEWS.first(connection, {}) or (0, False)
+    return bool(newest != known or some_unnumbered)
 
 
 def newest(runtime: Runtime) -> int:

@@ -26,7 +26,7 @@ logger = log.get(__name__)
 seldom = log.RateLimited(logger)
 
 #: Seconds until the next read: after a new event or follower, at most, and their growth.
-FIRST, LONGEST, GROWTH = 0.2, 1.0, 1.5
+FIRST, LONGEST, GROWTH = 0.2, 2.0, 1.5
 #: Most events of a read, of the memory, and that a follower gets at once.
 PAGE, KEPT, AT_ONCE = 1000, 4000, 250
 
@@ -37,6 +37,7 @@ class Event(NamedTuple):
     sequence: int
     row: Row[Any]
     text: bytes  # encoded once for all streams
+    occurred: float  # by this process's monotonic clock
 
 
 class Missed(Exception):
@@ -48,7 +49,11 @@ class Restored(Exception):
 
 
 class Tail:
-    """The newest events, for the followers in this process."""
+    """
+    The newest events, for the followers in this process.
+
+    query: of events, with a column `waited`: their age in seconds.
+    """
 
     def __init__(
         self, runtime: Runtime, query: Select[Any], encode: Callable[[Row[Any]], bytes]
@@ -138,6 +143,8 @@ class Tail:
     def _read(self) -> bool:
         """Read the new events; return whether there are any."""
         try:
+            if not change_events.has_news(self._runtime, self._last):
+                return False
             change_events.number(self._runtime)
             with self._runtime.read_connection() as connection:
                 found = change_events.read(connection, self._query, self._last, PAGE)
@@ -146,7 +153,11 @@ class Tail:
         except SQLAlchemyError as error:
             seldom.warning("change_events.not_read", detail=diagnosis.reason(error))
             return False
-        new = [Event(row.sequence, row, self._encode(row)) for row in found.rows]
+        now = time.monotonic()
+        new = [
+            Event(row.sequence, row, self._encode(row), now - max(row.waited, 0.0))
+            for row in found.rows
+        ]
         if found.last == self._last:
             return False
         if len(new) == PAGE:

@@ -14,7 +14,17 @@ from app.db.clock import age
 from app.kit import conductors, notification_events
 from app.metrics import table
 from app.metrics.kinds import Gauge
-from app.models import ACTIVE, Conductor, Node, Operation, OperationState, Webhook
+from app.models import (
+    ACTIVE,
+    UNENDED,
+    Conductor,
+    Node,
+    Operation,
+    OperationState,
+    Rollout,
+    RolloutNodeState,
+    Webhook,
+)
 
 #: A gauge, the values of its labels, and its value.
 Count = tuple[Gauge, tuple[str, ...], float]
@@ -38,6 +48,7 @@ def in_database(session: Session, timeout: float) -> Iterator[Count]:
     yield table.WEBHOOKS_FAILING, (), session.scalar(failing) or 0
     if (waiting := notification_events.waiting(session)) is not None:
         yield table.NOTIFICATIONS_WAITING, (), waiting.events
+    yield from _rollouts(session)
     yield table.BEAT_LEADS, (), float(conductors.beat_leads(session))
 
 
@@ -85,6 +96,18 @@ def _operations(session: Session) -> Iterator[Count]:
     for kind, (total, longest) in counts.items():
         yield table.ADMISSION_QUEUE, (kind,), total
         yield table.OLDEST_ADMISSION, (kind,), longest
+
+
+def _rollouts(session: Session) -> Iterator[Count]:
+    states = select(Rollout.state, func.count()).group_by(Rollout.state)
+    for state, count in session.execute(states):
+        yield table.ROLLOUTS, (state,), count
+    started = (Rollout.running, Rollout.succeeded, Rollout.failed)
+    sums = [func.coalesce(func.sum(column), 0) for column in (Rollout.nodes, *started)]
+    nodes, *numbers = session.execute(select(*sums).where(Rollout.state.in_(UNENDED))).one()
+    yield table.ROLLOUT_NODES, (RolloutNodeState.PENDING,), float(nodes - sum(numbers))
+    for column, number in zip(started, numbers, strict=True):
+        yield table.ROLLOUT_NODES, (column.key,), float(number)
 
 
 def oldest_messages(session: Session) -> dict[str, float]:

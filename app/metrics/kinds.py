@@ -1,5 +1,6 @@
 """
-Kinds of metrics: counters and histograms that processes record, gauges that are read at a scrape.
+Kinds of metrics: counters, levels and histograms that processes record, gauges that are read at a
+scrape.
 
 A metric is a declaration. Recording costs one comparison until `app.metrics.recording` starts.
 """
@@ -60,6 +61,17 @@ class Counter(Recorded):
     @property
     def series(self) -> tuple[str, ...]:
         return (f"{self.name}_total",)
+
+
+class Level(Recorded):
+    """A number of things that processes have open now; a new process begins at 0."""
+
+    kind = "gauge"
+
+    def add(self, count: float) -> None:
+        """Change the number of this process."""
+        if self._find is not None:
+            self._find(()).inc(count)
 
 
 class Histogram(Recorded):

@@ -4,7 +4,7 @@ Recording of metrics: each process writes to files of its own, which the exporte
 The files are those of prometheus-client's multi-process mode, in the directory that its environment
 variable names. They belong to a slot and not to a process: a new process takes the lowest free slot
 and continues the counters of the process that has ended, so the number of files is limited and no
-counter goes back.
+counter goes back. Its levels begin at 0.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app import log
-from app.metrics.kinds import Histogram, Recorded
+from app.metrics.kinds import Histogram, Level, Recorded
 from app.metrics.table import METRICS
 
 logger = log.get(__name__)
@@ -29,7 +29,7 @@ DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 LOCK = "lock"
 #: Kind -> bytes of a file, allocated at the start: a write to a file that cannot grow, because the
 #: disk is full, would kill the process.
-SIZES = {"counter": 256 << 10, "histogram": 4 << 20}
+SIZES = {"counter": 256 << 10, "gauge_sum": 128 << 10, "histogram": 4 << 20}
 
 _slot: int | None = None  # open lock file of this process; None: nothing is recorded
 
@@ -141,6 +141,11 @@ def _record(slot: str) -> None:
                 registry=None,
                 buckets=metric.buckets,
             )
+        elif isinstance(metric, Level):
+            made = prometheus_client.Gauge(
+                metric.name, metric.about, registry=None, multiprocess_mode="sum"
+            )
+            made.set(0)  # the slot may have the level of a process that was killed
         else:
             made = prometheus_client.Counter(
                 metric.name, metric.about, list(metric.labels), registry=None

@@ -8,7 +8,7 @@ checked against it.
 
 from collections.abc import Sequence
 
-from app.metrics.kinds import Counter, Gauge, Histogram, Metric
+from app.metrics.kinds import Counter, Gauge, Histogram, Level, Metric
 
 #: Buckets in seconds: of requests and orders to a BMC, of steps and tasks, of whole operations.
 _SHORT = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -84,6 +84,26 @@ PERIODIC_RUNS = Histogram(
     _STEPS,
 )
 
+# the stream of change events
+
+EVENT_STREAMS = Level("event_streams", "Open streams of change events")
+EVENT_STREAM_ENDS = Counter(
+    "event_stream_ends",
+    "Streams of change events that have ended",
+    {
+        "cause": "`left`: the reader; `slow`: the reader received too slowly, or nothing; `access`:"
+        " the caller lost it; `restored`: the database; `stopped`: the process"
+    },
+)
+EVENT_STREAM_EVENTS = Counter("event_stream_events", "Change events that streams have sent")
+EVENT_STREAM_LAG = Histogram(
+    "event_stream_lag_seconds",
+    "Time from a change to the sending of its event, of the oldest event sent at once; without"
+    " events of the past",
+    {},
+    _SHORT,
+)
+
 # webhooks
 
 WEBHOOK_DELIVERIES = Counter(
@@ -144,6 +164,12 @@ POWER_SYNC_NODES = Counter(
 WEBHOOKS_FAILING = Gauge("webhooks_failing", "Enabled webhooks whose last attempt failed", {})
 NOTIFICATIONS_WAITING = Gauge(
     "notifications_waiting", "Events whose notifications are not sent yet, at most 10,000", {}
+)
+ROLLOUTS = Gauge("rollouts", "Rollouts", {"state": "their state"})
+ROLLOUT_NODES = Gauge(
+    "rollout_nodes",
+    "Nodes of the rollouts that have not ended",
+    {"state": "`pending`, `running`, `succeeded`, `failed`"},
 )
 NODES = Gauge("nodes", "Nodes", {"provision_state": "their state"})
 NODES_IN_MAINTENANCE = Gauge(

@@ -73,6 +73,11 @@ ROWS = {
     "unexplained": "failed operations on machines without a fault",
     "fenced": "steps recorded by a worker that did not hold them",
     "second": "second starts of an order that was running or complete",
+    "stream missed": "change events that a reader of the stream has missed",
+    "stream twice": "change events that a reader of the stream has got twice",
+    "stream order": "change events of a node that a reader of the stream has got out of order",
+    "webhook missed": "change events that the receiver of a webhook has missed",
+    "webhook order": "change events of a node whose first deliveries were out of order",
     "left": "leases, messages, boot media, temporary files or processes left over",
 }
 

@@ -6,12 +6,14 @@ import time
 from collections import Counter
 from random import Random
 
-from tests.chaos import audit, judge
+from tests.chaos import audit, judge, readers
 from tests.chaos.clients import Client, Ledger
 from tests.chaos.storm import FLAKY, Storm
 
 #: Share of the machines whose BMCs are flaky.
 FLAKY_PART = 0.1
+#: Most seconds until the readers of change events have the newest one.
+READERS_REST = 60.0
 
 
 def storm(site, *, minutes, gap, clients, rest, say=print):
@@ -33,21 +35,24 @@ def storm(site, *, minutes, gap, clients, rest, say=print):
     locks = {node: threading.Lock() for node in nodes}
     callers = [Client(site, number, nodes, locks, ledger, stop) for number in range(clients)]
     blowing = Storm(site, flaky, gap)
-    for each in callers:
-        each.start()
-    ending = threading.Timer(minutes * 60, stop.set)
-    ending.start()
-    try:
-        _report_while(blowing, stop, ledger, site, say)
-    finally:
-        stop.set()
-        ending.cancel()
-    for each in callers:
-        each.join()
-    say("the storm is over; waiting for rest")
-    took, stuck = judge.await_rest(site, rest)
-    say(f"at rest after {took:.0f} s" if not stuck else f"{len(stuck)} operations are stuck")
-    verdict = judge.judge(site, ledger, flaky, blowing.stops, stuck)
+    with readers.reading(site, stop) as read:
+        for each in callers:
+            each.start()
+        ending = threading.Timer(minutes * 60, stop.set)
+        ending.start()
+        try:
+            _report_while(blowing, stop, ledger, site, say)
+        finally:
+            stop.set()
+            ending.cancel()
+        for each in callers:
+            each.join()
+        say("the storm is over; waiting for rest")
+        took, stuck = judge.await_rest(site, rest)
+        say(f"at rest after {took:.0f} s" if not stuck else f"{len(stuck)} operations are stuck")
+        verdict = judge.judge(site, ledger, flaky, blowing.stops, stuck)
+        read.await_newest(READERS_REST)
+        read.judge(verdict)
     facts = {
         "minutes of storm": f"{minutes:g}",
         "machines, of them with a flaky BMC": f"{site.nodes}, {len(flaky)}",

@@ -30,13 +30,21 @@ def shown(facts, storm, ledger, verdict):
         "orders pending when their process was stopped (accepted second starts)": counts[
             "orders under way when their process was stopped"
         ],
+        **{
+            name: counts[name]
+            for name in (
+                "visits of stream readers",
+                "absences of the webhook's receiver",
+                "events that the webhook's receiver got again",
+            )
+        },
     }
     plain = {
         name: counts.get(name, 0)
         for name in (
             "operations", "operations succeeded", "operations failed", "operations aborted",
             "claims", "nodes", "nodes in the requested state", "nodes in a failure caused by an injected fault",
-            "agent commands", "image writes", "RAID creations", "firmware updates",
+            "change events", "agent commands", "image writes", "RAID creations", "firmware updates",
         )
     }  # fmt: skip
     parts = [

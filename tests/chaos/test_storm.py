@@ -1,11 +1,14 @@
 """A short storm: processes are killed, stopped, cut off and emptied; nothing is lost."""
 
+from types import SimpleNamespace
+
 import psycopg
 import pytest
 
 from app.db import clock, connections, transactions
 from app.models import Node, Operation, OperationStep
-from tests.chaos import audit, orders, run
+from tests.chaos import audit, orders, readers, run
+from tests.chaos.judge import ROWS, Verdict
 from tests.chaos.site import Site
 from tests.support.postgresql import NoServer, find
 from tests.support.prerequisites import not_run
@@ -77,6 +80,45 @@ def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
     database.query(f"BEGIN; {more} UPDATE operations SET state = 'waiting'; COMMIT", who=who)
     assert foreign == len(audit.written_by_others(database))
     postgresql_server.drop(database.url)
+
+
+def change(sequence, node="a"):
+    return {
+        "sequence": sequence, "node_uuid": node, "type": "node.updated", "operation_uuid": None,
+        "before": None, "after": None,
+    }  # fmt: skip
+
+
+class Rows:
+    """A site with the rows of three events, as (id, number, node); one webhook begins after 1."""
+
+    def query(self, _text):
+        rows = [(7, change(1)), (8, change(2, "b")), (9, change(3))]
+        return [(ident, *event.values()) for ident, event in rows]
+
+
+@pytest.mark.parametrize(("numbers", "wrong"), [
+    ([1, 2, 3], set()),
+    ([2, 1, 3], set()),  # of different nodes
+    ([1, 2], {"stream missed", "webhook missed"}),
+    ([1, 2, 3, 2], {"stream twice"}),
+    ([2, 3, 1], {"stream order", "webhook order"}),
+    ([2, 3], {"stream missed"}),  # the webhook begins later
+])  # fmt: skip
+def test_the_judge_finds_events_that_are_missing_repeated_or_out_of_order(numbers, wrong):
+    events = [change(each, "b" if each == 2 else "a") for each in numbers]
+    first_arrivals = list({each["sequence"]: each for each in events}.values())
+    stream = SimpleNamespace(events=[(each["type"], each) for each in events], visits=1)
+    receiver = SimpleNamespace(events=first_arrivals, documents=[{"events": events}])
+    judged = readers.Readers.__new__(readers.Readers)
+    judged._site, judged._receiver, judged.streams = Rows(), receiver, [stream]
+    judged.start, judged.absences = 1, 0
+    verdict = Verdict()
+    judged.judge(verdict)
+    assert wrong == set(verdict.wrong)
+    again = verdict.counts["events that the webhook's receiver got again"]
+    assert len(events) - len(first_arrivals) == again
+    assert wrong <= set(ROWS)
 
 
 def entry(kind, what, detail=None, *, at=0, mark=None):

@@ -70,6 +70,7 @@ REFUSED = {
     "DELETE /v1/nodes/<ident>/allocation": 404,
     "DELETE /v1/portgroups/<ident>": 400,  # it has a port
     "DELETE /v1/chassis/<uuid>": 400,  # it has nodes
+    "DELETE /v1/rollouts/<uuid>": 409,  # it has not ended
     "POST /v1/login": 400,  # without local users
     "POST /v1/login/scope": 400,
 }  # fmt: skip

@@ -18,6 +18,7 @@ from app.main import create_app
 from app.models import ApiToken, ChangeEvent
 from tests.support.fleet import until
 from tests.support.local_users import Directory, with_local_users
+from tests.support.recorded import recording_into
 
 from .conftest import Api, fault
 
@@ -108,6 +109,7 @@ def test_a_stream_has_the_events_of_the_list(api):
         assert found[-1]["sequence"] == reader.last
 
 
+@on_both
 def test_a_stream_without_a_number_begins_with_the_next_event(api):
     api.node()
     with streaming(api) as reader:
@@ -232,6 +234,43 @@ def test_streams_are_limited_per_caller_and_in_all(api):
     with streaming(limited, **{"X-Forwarded-For": "192.0.2.1"}):
         pass
     assert not limited.client.application.extensions[FOLLOWING].streams._taken
+
+
+def test_streams_are_measured(api, tmp_path, monkeypatch):
+    api.node()
+    with recording_into(tmp_path / "metrics") as samples:
+        with streaming(api, "?after=0") as reader, streaming(api, "?type=node.deleted") as other:
+            assert 2 == samples()["ingot_event_streams"]
+            until_number(reader, 1)
+            api.node()
+            until_number(reader, 2)
+            other.heartbeat()
+        found = samples()
+        assert "ingot_event_streams" not in found
+        assert 2 == found["ingot_event_stream_events_total"]
+        assert 1 == found["ingot_event_stream_lag_seconds_count"], "not of the past"
+        assert 0 <= found["ingot_event_stream_lag_seconds_sum"] < 60
+        assert 2 == found['ingot_event_stream_ends_total{cause="left"}']
+        with streaming(api, "?after=0") as reader:
+            reader.heartbeat()
+            monkeypatch.setattr(event_stream, "PATIENCE", -1.0)
+            until(lambda: reader.message() is None, "the end")
+        assert 1 == samples()['ingot_event_stream_ends_total{cause="slow"}']
+
+
+def test_an_idle_stream_reads_no_events(api, monkeypatch):
+    read = []
+    reading = change_tail.change_events.read
+    monkeypatch.setattr(
+        change_tail.change_events, "read", lambda *a, **k: read.append(a) or reading(*a, **k)
+    )
+    api.node()
+    with streaming(api) as reader:
+        for _ in range(3):
+            reader.heartbeat()
+        assert [] == read
+        api.node()
+        assert 2 == until_number(reader, 2)
 
 
 def test_head_opens_no_stream(api):

@@ -176,6 +176,29 @@ def test_requests_change_the_state(api, nodes):
         assert 404 == api(method, unknown + below, body).status_code
 
 
+def test_only_an_ended_rollout_is_deleted_and_its_nodes_with_it(api, nodes):
+    kept, made = create(api)["uuid"], create(api)["uuid"]
+    path = f"/v1/rollouts/{made}"
+    for target, state in ((None, "running"), ("pause", "paused"), ("abort", "aborting")):
+        if target:
+            api("PUT", f"{path}/states", {"target": target})
+        refused = api("DELETE", path)
+        assert 409 == refused.status_code
+        assert f'is in state "{state}": abort it' in fault(refused)["faultstring"]
+    rollouts.advance_all(api.runtime)
+    assert "aborted" == api("GET", path).json["state"]
+    deleted = api("DELETE", f"/v1/rollouts/{made.upper()}")
+    assert (204, b"") == (deleted.status_code, deleted.data)
+    assert [404] * 3 == [
+        api(method, path + below).status_code
+        for method, below in (("GET", ""), ("GET", "/nodes"), ("DELETE", ""))
+    ]
+    assert [kept] == [each["uuid"] for each in api("GET", "/v1/rollouts").json["rollouts"]]
+    assert 3 == len(api("GET", f"/v1/rollouts/{kept}/nodes").json["nodes"])
+    with api.runtime.reading() as session:
+        assert 3 == session.query(RolloutNode).count()
+
+
 def test_nodes_are_listed_in_pages_and_filtered(api, nodes):
     create(api, strategy={"max_unavailable": 2})
     rollouts.advance_all(api.runtime)

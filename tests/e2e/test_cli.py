@@ -273,9 +273,10 @@ def test_events_are_listed_and_followed(ingot, fleet, node, process):
     events = read(ingot, "events", "--node", node, "--limit", "100")
     assert ["node.created", "manageable"] == [events[0]["type"], events[-1]["after"]]
     assert events[-3:] == read(ingot, "events", "--node", node, "--limit", "3")
-    last = events[-1]["sequence"]
-    words = ("--follow", "--node", node, "--after", str(last), "-o", "json")
+    before = events[-2]["sequence"]
+    words = ("--follow", "--node", node, "--after", str(before), "-o", "json")
     following = process("events", *words)
+    assert events[-1] == json.loads(following.stdout.readline()), "those that have occurred"
     for reason in ("a", "b"):
         ingot("node", "maintenance", node, "on", "--reason", reason)
         if reason == "a":

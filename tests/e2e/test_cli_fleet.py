@@ -78,8 +78,11 @@ def test_a_rollout_is_paused_resumed_and_aborted(ingot, fleet):
     assert f"{name}: Wave 1 of 1 waits for 1 of 1 node" in ingot("fleet", "resume", name).lines[0]
     waits = "1 without a live conductor"
     until(lambda: waits in fleet.get(f"rollouts/{name}")["summary"], "the refusal")
+    assert 'is in state "running": abort it' in ingot("fleet", "delete", name, status=1).errors[-1]
     assert f"{name}: aborting:" in ingot("fleet", "abort", name).lines[0]
     until(lambda: fleet.get(f"rollouts/{name}")["state"] == "aborted", "the end")
+    assert [f"{name}: deleted"] == ingot("fleet", "delete", name).lines
+    assert name not in rollouts(fleet)
 
 
 @pytest.mark.parametrize(

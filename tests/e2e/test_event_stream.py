@@ -1,26 +1,21 @@
 """A reader of the event stream that comes and goes, while processes of the service are killed."""
 
-import http.client
-import json
 import os
-import random
 import signal
-import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
 from itertools import pairwise
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.fleet import PATIENCE, Fleet, until
+from tests.support.stream_reader import Reader
 
 NODES = 6
 #: Steps take a moment, so that the kills strike operations.
 SLOW = {"INGOT_FAKE_DEPLOY_DELAY": "0.3", "INGOT_FAKE_POWER_DELAY": "0.2"}
 LIFE = {"manage": "manageable", "provide": "available", "active": "active", "deleted": "available"}
-VERSION = {"X-OpenStack-Ironic-API-Version": "1.115"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -31,53 +26,6 @@ def fleet(request, tmp_path):
         options = ["--database", server.database()]
     with Fleet(tmp_path, *options, restart=True, **SLOW) as running:
         yield running
-
-
-class Reader(threading.Thread):
-    """Reads the stream, disconnects at random messages, and continues with Last-Event-ID."""
-
-    def __init__(self, url, seed):
-        super().__init__(daemon=True)
-        self._site, self._random = urlsplit(url).netloc, random.Random(seed)
-        self.events, self.position, self.visits = [], 0, 0
-        self.others, self.ended = [], threading.Event()
-
-    def run(self):
-        while not self.ended.is_set():
-            with suppress(OSError, http.client.HTTPException):
-                self._visit(self._random.randint(1, 60))
-            self.ended.wait(0.05)
-
-    def _visit(self, most):
-        connection = http.client.HTTPConnection(self._site, timeout=PATIENCE)
-        try:
-            # a reader that has received nothing so far begins with the first event
-            headers = {**VERSION, "Last-Event-ID": str(self.position)}
-            connection.request("GET", "/v1/events/stream", headers=headers)
-            answer = connection.getresponse()
-            if answer.status != 200:
-                self.others.append((answer.status, answer.read()))
-                return
-            self.visits += 1
-            for _ in range(most):
-                message = self._message(answer)
-                if message is None or self.ended.is_set():
-                    return
-        finally:
-            connection.close()
-
-    def _message(self, answer):
-        """Read a message, whose number is known only once all of it has arrived."""
-        fields = {}
-        while (line := answer.readline()) != b"\n":
-            if not line.endswith(b"\n"):
-                return None
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            fields[name] = value
-        if "data" in fields:
-            self.events.append((fields["event"], json.loads(fields["data"])))
-        self.position = int(fields.get("id", self.position))
-        return fields
 
 
 def kill(fleet, role, number):

@@ -8,8 +8,8 @@ from sqlalchemy import event
 from app.broker.backlog import InRedis
 from app.broker.queue import queue_of
 from app.db.clock import after
-from app.kit import fleet_counts
-from app.models import Conductor, Operation
+from app.kit import crud, fleet_counts
+from app.models import Conductor, Operation, Rollout
 from drivers.core.errors import HardwareError, NotSupported
 from drivers.fake.hardware import FakePower
 from tests.support.recorded import recording_into
@@ -173,6 +173,26 @@ def test_queues_are_as_long_as_the_broker_says(redis_client):
     redis_client.rpush(queue_of("c-1"), b"1", b"2")
     found = fleet_counts.in_queues(InRedis(redis_client, "ingot"), ["c-1", "c-2"])
     assert [(("c-1",), 2), (("c-2",), 0)] == [(labels, value) for _, labels, value in found]
+
+
+def test_rollouts_and_their_nodes_are_counted(inside):
+    def rollout(state, **numbers):
+        fields = {"target": "clean", "state": state, "waves": 1, "error_budget": 1, **numbers}
+        with inside.runtime.transaction() as session:
+            crud.add(session, crud.make(Rollout, fields))
+
+    assert 0 == counted(inside)["rollout_nodes", "pending"]
+    rollout("running", nodes=9, running=2, succeeded=3, failed=1)
+    rollout("paused", nodes=5, failed=1)
+    for _ in range(2):
+        rollout("completed", nodes=4, succeeded=4)
+    found = counted(inside)
+    assert (1, 1, 2) == tuple(
+        found["rollouts", each] for each in ("running", "paused", "completed")
+    )
+    assert (7, 2, 3, 2) == tuple(
+        found["rollout_nodes", each] for each in ("pending", "running", "succeeded", "failed")
+    )
 
 
 @SQLITE

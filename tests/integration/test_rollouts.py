@@ -1,9 +1,11 @@
 """Rollouts: waves, budgets and pauses, and one start of each node in spite of deaths."""
 
+import itertools
 import os
 import signal
 import threading
 import uuid
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +20,9 @@ from app.kit.caller import Caller
 from app.models import Node, Operation, OperationStep, Port, Rollout, RolloutNode
 from app.operation_states import Actor, IllegalTransition
 from app.rollout_states import ROLLOUTS, RolloutEvent, transition
+from app.runtime import Runtime
 from tests.integration.harness import Acme, Harness, requested
+from workers.periodic import pruning
 
 CALLER = Caller(user_id="u-1", user_name="Ada", request_id="req-1")
 POLISH, STROLL = (requested("management", name) for name in ("polish", "stroll"))
@@ -462,6 +466,53 @@ def test_a_request_in_the_wrong_state_is_refused(fleet, state, event):
 def test_an_unknown_rollout_is_not_found(fleet):
     with fleet.inside.runtime.transaction() as session, pytest.raises(NotFound):
         rollouts.request(session, str(uuid.uuid4()), RolloutEvent.PAUSE)
+
+
+def test_rollouts_are_deleted_a_while_after_their_end(fleet, monkeypatch):
+    monkeypatch.setattr(pruning, "ROLLOUT_NODES_BATCH", 2)
+    for _ in range(3):
+        fleet.node()
+    old, young, paused = (fleet.create(max_unavailable="3") for _ in range(3))
+    for ended in (old, young):
+        fleet.inside.change(Rollout, ended, state="completed", finished_at=None)
+    fleet.inside.change(Rollout, paused, state="paused", created_at=datetime(2020, 1, 1))
+    day = timedelta(days=1)
+    lifetime = timedelta(seconds=fleet.inside.runtime.settings.conductor.rollouts_lifetime)
+    assert 90 * day == lifetime
+    now = datetime.now(UTC).replace(tzinfo=None)
+    fleet.inside.change(Rollout, old, finished_at=now - lifetime - day)
+    fleet.inside.change(Rollout, young, finished_at=now - lifetime + day)
+    assert 1 == pruning.prune_rollouts(fleet.inside.runtime)
+    assert [0, 3, 3] == [len(fleet.members(each)) for each in (old, young, paused)]
+    with fleet.inside.runtime.reading() as session:
+        assert [young, paused] == list(session.scalars(select(Rollout.id).order_by(Rollout.id)))
+    assert 0 == pruning.prune_rollouts(fleet.inside.runtime)
+
+
+def test_the_deletion_of_a_large_rollout_goes_on_after_a_death(fleet, monkeypatch):
+    for _ in range(3):
+        fleet.node()
+    rollout = fleet.create()
+    ended = {"state": "aborted", "finished_at": datetime(2020, 1, 1)}
+    fleet.inside.change(Rollout, rollout, **ended)
+    monkeypatch.setattr(pruning, "ROLLOUT_NODES_BATCH", 1)
+
+    def prune(another):
+        transaction, count = Runtime.transaction, itertools.count()
+
+        def dying(runtime, *arguments):
+            if next(count) == 2:  # two of three nodes are deleted
+                os.kill(os.getpid(), signal.SIGKILL)
+            return transaction(runtime, *arguments)
+
+        monkeypatch.setattr(Runtime, "transaction", dying)
+        pruning.prune_rollouts(another.inside.runtime)
+
+    assert die_in(fleet.inside, "acted:rollout", prune)
+    assert 1 == len(fleet.members(rollout))
+    assert "aborted" in fleet.summary(rollout)
+    assert 1 == pruning.prune_rollouts(fleet.inside.runtime)
+    assert [] == fleet.members(rollout)
 
 
 @pytest.mark.parametrize("event", [each for each in RolloutEvent if each != "create"])

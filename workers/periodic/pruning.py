@@ -1,12 +1,12 @@
 """
 Pruning: deletion of rows that are past their lifetime: history, answered requests, change events,
-audit records, API tokens, conductors.
+audit records, API tokens, rollouts, conductors.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, func, literal_column, or_, select
+from sqlalchemy import Select, delete, exists, func, literal_column, or_, select
 
 from app import log
 from app.config.settings import Settings
@@ -19,11 +19,18 @@ from app.models import (
     ChangeEvent,
     NodeHistory,
     Outcome,
+    Rollout,
+    RolloutNode,
     WebhookFailure,
 )
 from app.runtime import Runtime
 
 logger = log.get(__name__)
+
+Pruned = (
+    NodeHistory | Answered | ApiToken | AuditRecord | ChangeEvent | WebhookFailure | Rollout
+    | RolloutNode
+)  # fmt: skip
 
 #: Most answered requests, or audit records, that are deleted in one transaction.
 ANSWERED_BATCH, AUDIT_BATCH = 10_000, 5000
@@ -31,6 +38,8 @@ ANSWERED_BATCH, AUDIT_BATCH = 10_000, 5000
 EVENTS_BATCH = 5000
 #: Most nodes whose history is pruned in one query.
 NODES_BATCH = 200
+#: Most rollouts, and nodes of rollouts, that are deleted in one transaction.
+ROLLOUTS_BATCH, ROLLOUT_NODES_BATCH = 100, 5000
 #: Most API tokens that are deleted in one transaction.
 TOKENS_BATCH = 1000
 
@@ -137,9 +146,25 @@ def prune_change_events(runtime: Runtime) -> int:
     return removed
 
 
+def prune_rollouts(runtime: Runtime) -> int:
+    """
+    Delete rollouts `[conductor]rollouts_lifetime` after their end; return how many.
+
+    Their nodes are deleted first. A rollout whose nodes are left, because it has become old since,
+    is deleted by the next run.
+    """
+    since = select(after(-runtime.settings.conductor.rollouts_lifetime)).scalar_subquery()
+    old = Rollout.finished_at < since
+    nodes = select(RolloutNode.id).join(Rollout, Rollout.id == RolloutNode.rollout_id).where(old)
+    _delete(runtime, RolloutNode, nodes, ROLLOUT_NODES_BATCH)
+    has_nodes = exists().where(RolloutNode.rollout_id == Rollout.id)
+    empty = select(Rollout.id).where(old, ~has_nodes).order_by(Rollout.id)
+    return _delete(runtime, Rollout, empty, ROLLOUTS_BATCH)
+
+
 def _delete(
     runtime: Runtime,
-    model: type[NodeHistory | Answered | ApiToken | AuditRecord | ChangeEvent | WebhookFailure],
+    model: type[Pruned],
     query: Select[Any],
     batch: int,
 ) -> int:

@@ -131,6 +131,11 @@ PERIODIC = (
         lambda settings: 600 if settings.conductor.change_events_lifetime else None,
     ),
     Periodic(
+        "ingot.prune_rollouts",
+        lambda control: pruning.prune_rollouts(control.runtime),
+        lambda settings: 600 if settings.conductor.rollouts_lifetime else None,
+    ),
+    Periodic(
         "ingot.deliver_webhooks",
         lambda control: control.webhooks.start_due(),
         lambda settings: settings.webhooks.delivery_interval,

@@ -199,6 +199,7 @@ ROLLOUT = (
     Rule("baremetal:rollout:list_all", SYSTEM_READ, "List every rollout"),
     Rule("baremetal:rollout:create", "rule:system_member or role:member or role:service", "Create a rollout; the rules of its target decide for each node"),
     Rule("baremetal:rollout:update", ROLLOUT_WORK, "Pause, resume or abort a rollout"),
+    Rule("baremetal:rollout:delete", ROLLOUT_WORK, "Delete a rollout that has ended"),
 )  # fmt: skip
 
 SYSTEM_WIDE = (

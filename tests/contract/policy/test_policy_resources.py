@@ -424,6 +424,9 @@ def test_callers_of_rollouts(guarded, of_owner):
         listed = guarded.ask(who, "GET", "/v1/rollouts")
         found = [each["uuid"] for each in listed.json.get("rollouts", ())]
         assert ([of_owner] if who in readers else []) == found, who
+        deleted = guarded.ask(who, "DELETE", path).status_code
+        assert (deleted == 409) == (who in workers), (who, deleted)  # it has not ended
+        assert deleted in (409, 403, 404), (who, deleted)
 
 
 def test_a_project_sees_only_its_nodes_in_a_rollout_and_no_hidden_errors(guarded, of_owner):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.metrics import recording
-from app.metrics.table import API_REQUESTS, CLAIMS, REFUSALS
+from app.metrics.table import API_REQUESTS, CLAIMS, EVENT_STREAMS, REFUSALS
 from tests.support.recorded import recording_into, samples_in
 
 
@@ -58,7 +58,20 @@ def test_a_new_process_continues_the_counters_of_one_that_was_killed(samples):
     child(work)
     assert 7 == samples()["ingot_claims_total"]
     assert files == sorted(Path(os.environ[recording.DIRECTORY]).glob("*.db"))
-    assert 4 == len(files)
+    assert 6 == len(files)
+
+
+def test_a_new_process_does_not_continue_the_level_of_one_that_was_killed(samples):
+    def work():
+        recording.start()
+        EVENT_STREAMS.add(3)
+
+    EVENT_STREAMS.add(2)
+    EVENT_STREAMS.add(-1)
+    child(work)
+    assert 4 == samples()["ingot_event_streams"]
+    child(recording.start)  # it takes the slot
+    assert 1 == samples()["ingot_event_streams"]
 
 
 def test_the_files_of_a_process_have_their_blocks_before_the_disk_is_full(samples):

@@ -1,0 +1,131 @@
+"""
+Readers of change events that come and go during a storm: of the stream, and a webhook's receiver.
+
+At rest, their events are compared with the rows: `judge`.
+"""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from itertools import pairwise
+from random import Random
+
+import requests
+
+from tests.chaos.site import VERSION, wait
+from tests.support.receiver import SECRET, receiving
+from tests.support.stream_reader import Reader
+
+STREAMS = 2
+#: Most messages of a visit to the stream.
+VISIT = 300
+#: Fields by which an event is compared with its row.
+FIELDS = ("sequence", "node_uuid", "type", "operation_uuid", "before", "after")
+
+
+class Readers:
+    """Readers of a site's events: streams from the first event on, a webhook from its creation."""
+
+    def __init__(self, site, receiver):
+        self._site, self._receiver = site, receiver
+        self._random = Random(f"{site.seed}/readers")
+        self.streams = [Reader(site.url, f"{site.seed}/{n}", VISIT) for n in range(STREAMS)]
+        self.start = self._create_webhook()  # number after which the webhook's events begin
+        self.absences = 0  # of the receiver
+
+    def _create_webhook(self):
+        body = {"name": "storm", "url": self._receiver.url, "secret": SECRET}
+        answer = requests.post(
+            f"{self._site.url}/v1/webhooks", json=body, headers=VERSION, timeout=60
+        )
+        assert 201 == answer.status_code, answer.text
+        return answer.json()["position"]
+
+    def come_and_go(self, stop):
+        """Let the receiver refuse deliveries or stay silent at times, until `stop` is set."""
+        while not wait(self._random.uniform(0, 6), stop):
+            self.absences += 1
+            if self._random.random() < 0.5:
+                self._receiver.status = self._random.choice([500, 503, 404, 301])
+            else:
+                self._receiver.gate.clear()
+            wait(self._random.uniform(0, 8), stop)
+            self._receiver.status = 200
+            self._receiver.gate.set()
+
+    def await_newest(self, seconds):
+        """Wait until all readers have the newest event."""
+        end = time.monotonic() + seconds
+        newest = self._site.query("SELECT max(sequence) FROM change_events")[0][0]
+        while time.monotonic() < end:
+            behind = [each for each in self.streams if each.position < newest]
+            if not behind and newest in self._receiver.numbers:
+                break
+            time.sleep(0.5)
+        for each in self.streams:
+            each.ended.set()
+
+    def judge(self, verdict):
+        """Record violations: events that were missed, came twice, or came out of order."""
+        names = ", ".join(FIELDS)
+        rows = self._site.query(f"SELECT id, {names} FROM change_events ORDER BY id")
+        ids = {row[1]: row[0] for row in rows}
+        expected = [row[1:] for row in rows]
+        for reader in self.streams:
+            found = [_facts(event) for _, event in reader.events]
+            _blame_missing(verdict, "stream missed", expected, found)
+            for event, times in Counter(found).items():
+                if times > 1:
+                    verdict.blame("stream twice", f"{times} times: {event}")
+            _blame_disorder(verdict, "stream order", ids, found)
+        found = [_facts(event) for event in self._receiver.events]
+        posted = [each for each in expected if each[0] is None or each[0] > self.start]
+        _blame_missing(verdict, "webhook missed", posted, found)
+        _blame_disorder(verdict, "webhook order", ids, found)
+        delivered = sum(len(each["events"]) for each in self._receiver.documents)
+        verdict.counts |= {
+            "change events": len(rows),
+            "visits of stream readers": sum(each.visits for each in self.streams),
+            "absences of the webhook's receiver": self.absences,
+            "events that the webhook's receiver got again": delivered - len(found),
+        }
+
+
+@contextmanager
+def reading(site, stop):
+    """Run readers of a site until the end of the block; they come and go until `stop` is set."""
+    with receiving() as receiver:
+        readers = Readers(site, receiver)
+        moving = threading.Thread(target=readers.come_and_go, args=(stop,), daemon=True)
+        for each in (*readers.streams, moving):
+            each.start()
+        try:
+            yield readers
+        finally:
+            stop.set()
+            moving.join()
+            for each in readers.streams:
+                each.ended.set()
+
+
+def _facts(event):
+    return tuple(event[name] for name in FIELDS)
+
+
+def _blame_missing(verdict, row, expected, found):
+    known = set(found)
+    for event in expected:
+        if event not in known:
+            verdict.blame(row, f"{event}")
+
+
+def _blame_disorder(verdict, row, ids, found):
+    """The ids of rows are in the order of each node's changes; the numbers of events are given later."""
+    histories = defaultdict(list)
+    for event in found:
+        histories[event[1]].append(event)
+    for history in histories.values():
+        for before, event in pairwise(history):
+            if ids.get(event[0], 0) < ids.get(before[0], 0):
+                verdict.blame(row, f"{event} after {before}")
