@@ -20,6 +20,8 @@ from tests.support import debian
 from tests.support.fleet import Fleet, until
 from tests.support.prerequisites import not_run
 
+#: Seconds for a verb: the agent starts a hundred programs for a RAID.
+PATIENCE = 240
 #: Seconds of the measured step.
 WORK = 6.0
 SECTOR = 512
@@ -97,7 +99,7 @@ class Enrolled:
     def reach(self, verb, state, **arguments):
         """Request a verb, and wait until the node is in a state; return the operation."""
         self.ask(verb, **arguments)
-        until(lambda: self.is_there(state), f"{verb} of {self.node}")
+        until(lambda: self.is_there(state), f"{verb} of {self.node}", PATIENCE)
         newest = self.fleet.get(f"nodes/{self.node}/operations")["operations"][0]["uuid"]
         return self.fleet.get(f"operations/{newest}")
 
