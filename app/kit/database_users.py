@@ -34,9 +34,10 @@ WORK = Rights()
 OF_REQUESTS = Rights(conductor="SELECT, UPDATE")
 #: Table -> rights that differ from `WORK`.
 RIGHTS: Mapping[str, Rights] = {
+    "allocations": Rights(beat="SELECT (id, due_at)"),
     "answered": Rights(api="SELECT, INSERT", conductor="SELECT (id, created_at), DELETE"),
     "api_tokens": Rights(
-        api="SELECT, INSERT, UPDATE (used_at, revoked_at)",
+        api="SELECT, INSERT, UPDATE (used_at, revoked_at, digest, project_id, role)",
         conductor="SELECT (id, expires_at, revoked_at), DELETE",
     ),
     "audit": Rights(
@@ -44,27 +45,36 @@ RIGHTS: Mapping[str, Rights] = {
         conductor="SELECT (id, created_at, outcome), DELETE",
     ),
     "beat_lease": Rights(api="SELECT", conductor="SELECT", beat="SELECT, INSERT, UPDATE"),
-    "change_events": Rights(api="SELECT, INSERT, UPDATE (sequence)"),
+    "change_events": Rights(
+        api="SELECT, INSERT, UPDATE (sequence)",
+        beat="SELECT (sequence, created_at, type, step, after)",
+    ),
     "chassis": OF_REQUESTS,
     "conductors": Rights(api="SELECT", beat="SELECT"),
     "data_keys": Rights(api="SELECT", conductor="SELECT", beat="SELECT"),
     "deploy_templates": OF_REQUESTS,
+    "holds": Rights(beat="SELECT (id, expires_at)"),
     "inspection_rules": OF_REQUESTS,
     "memberships": Rights(api="SELECT, INSERT, DELETE", conductor=""),
     "nodes": Rights(beat="SELECT (provision_state, fault, maintenance)"),
+    # the triggers of nodes read it, as the user who writes
+    "notification_cursor": Rights(api="SELECT", conductor="SELECT, INSERT, UPDATE", beat="SELECT"),
     "operations": Rights(
         beat="SELECT (kind, state, queue, created_at, admitted_at, finished_at, wake_at, sent_at,"
         " sent_to)"
     ),
     "projects": Rights(api="SELECT", conductor=""),
     "role_assignments": Rights(api="SELECT", conductor=""),
+    "rollouts": Rights(beat="SELECT (id, state, nodes, running, succeeded, failed)"),
     "runbooks": OF_REQUESTS,
     "sealed_tables": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
     "secrets": Rights(api="SELECT", conductor=""),
     "user_groups": Rights(api="SELECT", conductor=""),
     "users": Rights(api="SELECT, INSERT, UPDATE (updated_at)", conductor=""),
     "watermark": Rights(api="", conductor="SELECT, INSERT, UPDATE"),
-    "webhooks": Rights(conductor="SELECT, UPDATE", beat="SELECT (enabled, failing_since)"),
+    "webhooks": Rights(
+        conductor="SELECT, UPDATE", beat="SELECT (id, enabled, due_at, failing_since)"
+    ),
 }
 
 

@@ -18,15 +18,20 @@ from app.models import (
     Conductor,
     Node,
     NodeHistory,
+    NotificationCursor,
+    Webhook,
 )
 from tests.support.database_users import grant, url_of
 from tests.support.inside import Inside
 from tests.support.local_users import Directory
+from workers.periodic.notifications import Notifications
 from workers.periodic.reconciler import Contact, reconcile
-from workers.periodic.schedule import PERIODIC, Control
-from workers.periodic.webhooks import Deliverer
+from workers.periodic.schedule import PERIODIC, Control, has_work
+from workers.periodic.webhooks import Webhooks
 
 pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+#: Without a RabbitMQ.
+NOWHERE = "rabbit://127.0.0.1:1/"
 KEY = base64.b64encode(b"k" * 32).decode()
 #: All rows are older than this.
 LIFETIMES = {
@@ -39,7 +44,7 @@ LIFETIMES = {
 #: Table -> its column of time, and the rows that the periodic tasks leave.
 PRUNED = {
     Answered: ("created_at", 0), AuditRecord: ("created_at", 0), ApiToken: ("expires_at", 0),
-    ChangeEvent: ("created_at", 1), NodeHistory: ("created_at", 1), Conductor: ("heartbeat_at", 0),
+    ChangeEvent: ("created_at", 2), NodeHistory: ("created_at", 1), Conductor: ("heartbeat_at", 0),
 }  # fmt: skip
 
 
@@ -69,25 +74,62 @@ def aged(inside):
 
 def test_a_conductor_runs_all_periodic_tasks(aged):
     change_events.number(aged.runtime)
-    limited = Inside(url_of("conductor", aged.url), INGOT_DATABASE_SECRETS_KEY=KEY, **LIFETIMES)
+    limited = Inside(
+        url_of("conductor", aged.url),
+        INGOT_DATABASE_SECRETS_KEY=KEY,
+        INGOT_NOTIFICATION_LEVEL="info",
+        INGOT_OSLO_MESSAGING_NOTIFICATIONS_TRANSPORT_URL=NOWHERE,
+        **LIFETIMES,
+    )
     runtime, contact = limited.runtime, Contact(60)
+    notifications = Notifications(runtime, "c-1")
     control = Control(
-        runtime, "c-1", lambda: reconcile(runtime, contact, lambda _name: 0), Deliverer(runtime)
+        runtime,
+        "c-1",
+        lambda: reconcile(runtime, contact, lambda _name: 0),
+        Webhooks(runtime),
+        notifications,
     )
     try:
+        notifications.start_due()
+        aged.node()  # after the first notification's place
         for each in PERIODIC:
             each.run(control)
+        notifications.close()
     finally:
         limited.close()
     with transactions.reading(aged.runtime.engine) as session:
         left = {model: session.scalar(select(func.count()).select_from(model)) for model in PRUNED}
+        assert "RabbitMQ" in str(session.scalar(select(NotificationCursor.last_error)))
         assert {model: rows for model, (_, rows) in PRUNED.items()} == left
         assert "calvin" not in str(session.scalar(select(cast(Node.driver_info, Text))))
+
+
+def test_the_beat_finds_out_which_tasks_have_work(aged):
+    with aged.runtime.transaction() as session:
+        session.add(
+            Webhook(
+                uuid=str(uuid.uuid4()),
+                name="w",
+                position=0,
+                url="https://events.example/",
+                secret="s" * 32,
+            )
+        )
+    engine = connections.connect(url_of("beat", aged.url))
+    try:
+        idle = {each.name for each in PERIODIC if not has_work(engine, each.name)}
+    finally:
+        engine.dispose()
+    assert "ingot.deliver_webhooks" not in idle
+    assert {"ingot.check_allocations", "ingot.advance_rollouts", "ingot.end_expired_holds"} == idle
 
 
 def test_the_beat_counts_the_fleet_for_its_metrics(aged):
     aged.conductor("c-1")
     aged.request(aged.node(), "manage")
+    with aged.runtime.transaction() as session:
+        session.add(NotificationCursor(id=1, position=0))
     engine = connections.connect(url_of("beat", aged.url))
     try:
         with transactions.reading(engine) as session:
