@@ -359,6 +359,8 @@ def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volu
             "image_rootfs_uuid": "00000000-01",
         }
     )
+    loaders = enrolled.machine.folder / "boot-loaders"
+    loaders.unlink(missing_ok=True)  # of the test with a partition image
     volumes = [ROOT_VOLUME, DATA_VOLUME]
     drive = {"meta_data": {"name": "rack1-u7"}}
     operation = enrolled.reach(
@@ -376,8 +378,7 @@ def test_raid_of_a_deployment_is_built_and_the_image_is_written_to_its_root_volu
         assert sha256(FIRST[1 << 20 :]) == sha256(written)
         assert b'{"name": "rack1-u7"}' in enrolled.partition(2, system, disk)[1]
         assert bytes(4 << 20) == enrolled.on_disk(data, 4 << 20, disk)
-    loaders = (enrolled.machine.folder / "boot-loaders").read_text()
-    assert ["diska", "diskb"] == sorted(loaders.split())
+    assert ["diska", "diskb"] == sorted(loaders.read_text().split())
     enrolled.reach("deleted", "available")
     assert [] == enrolled.volumes()
 
