@@ -4,6 +4,7 @@ from alembic import context
 from sqlalchemy import text
 
 from app import models
+from app.db import sqlite
 from app.db.connections import connect
 
 #: Key of the PostgreSQL advisory lock that serializes concurrent upgrades.
@@ -12,7 +13,8 @@ LOCK = 0x1A607
 
 def run() -> None:
     engine = connect(context.config.attributes["url"], statement_timeout=0)
-    with engine.connect() as connection:
+    # on SQLite: between two transactions another upgrade could begin
+    with sqlite.writer_lock(engine), engine.connect() as connection:
         postgresql = connection.dialect.name == "postgresql"
         if postgresql:
             connection.execute(text("SET lock_timeout = '30s'"))

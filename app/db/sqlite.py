@@ -32,8 +32,9 @@ class _WriterLock:
     Lock for the writers of one SQLite file, across threads and processes.
 
     SQLite lets waiting writers poll, which costs time and is unfair; with this lock the kernel
-    wakes the next one. A process that dies releases it. It only saves time: correctness rests on
-    the lock of the database itself.
+    wakes the next one. A process that dies releases it. For transactions it only saves time:
+    correctness rests on the lock of the database itself. Upgrades of the schema, which are several
+    transactions, hold it from the first connection to the end.
 
     The lock file contains the pid of the writer, and the time until which writers fail at once:
     set after another program has kept the database locked for the whole `timeout`, so that the

@@ -88,8 +88,8 @@ def test_concurrent_migrations_wait_for_each_other(empty_database):
     # in processes, because Alembic's context is global
     import multiprocessing
 
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(schema.upgrade, [empty_database] * 2)
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        pool.map(schema.upgrade, [empty_database] * 4)
     assert set(models.Base.metadata.tables) == tables(empty_database)
 
 

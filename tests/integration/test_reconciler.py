@@ -44,7 +44,7 @@ def test_an_unclaimed_message_is_sent_again_at_growing_intervals(inside, cleanin
     first = inside.settings.conductor.resend_after
     assert {} == reconcile(inside)
     for sends, patience in [(1, first), (2, 2 * first), (3, 4 * first), (9, 60)]:
-        inside.change(Operation, name, sends=sends, sent_at=after(1 - patience))
+        inside.change(Operation, name, sends=sends, sent_at=after(-0.6 * patience))
         assert {} == reconcile(inside)
         inside.change(Operation, name, sends=sends, sent_at=after(-1 - patience))
         assert {"resent": 1} == reconcile(inside)

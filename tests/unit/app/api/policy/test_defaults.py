@@ -76,7 +76,7 @@ def test_lists_of_resources_of_projects_are_filtered(routes):
 def test_every_rule_that_the_code_names_is_in_the_table():
     named = {
         *enforce.NODE_FIELDS.values(), *enforce.RUNBOOK_FIELDS.values(), *enforce.BY_BODY,
-        *enforce.ON_OWN_NODES.values(), *(rule for rule, _ in enforce.ANY_OWNER.values()),
+        *enforce.ON_OWN_NODES.values(), *(each.rule for each in enforce.ANY_OWNER.values()),
         *(f"{enforce.SEE_NODE}:{field}" for field in (*enforce.REDACTED, "filter_threshold")),
         *(owned.sees for owned in OWNED.values()), enforce.USE_RUNBOOK,
     }  # fmt: skip
