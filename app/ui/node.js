@@ -42,7 +42,7 @@ async function show(root, { api, live, params, signal }) {
     const shown = [node.provision_state, node.power_state, node.maintenance, node.reservation].join();
     if (verbs.dataset.shown !== shown) {
       verbs.dataset.shown = shown; // unchanged buttons keep their focus
-      replace(verbs, buttons(api, node, known, again));
+      replace(verbs, buttons(api, node, known, again, section.button));
     }
     replace(drawing, element("h2", {}, "States"), draw(node.provision_state, node.target_provision_state),
       following(known.states, node.provision_state));

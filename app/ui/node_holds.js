@@ -1,7 +1,7 @@
 // The holds of a node: badges, list, form, and their changes.
 
 import { dialog, notice } from "./dialogs.js";
-import { element, empty, replace, table } from "./dom.js";
+import { element, replace, table } from "./dom.js";
 import { moment } from "./facts.js";
 import { form } from "./forms.js";
 
@@ -16,7 +16,8 @@ const who = hold => hold.user_name || hold.owner || "unknown";
 // The badge of a hold.
 export const held = (kind, title = "") => element("span.badge.hold", { title }, `hold: ${kind}`);
 
-// Return the section of a node's holds. kinds: of holds. done: called after a change.
+// Return the section of a node's holds, which is hidden while there are none, and the button that
+// sets one. kinds: of holds. done: called after a change.
 export function holds(api, uuid, kinds, done) {
   const list = element("div");
 
@@ -58,15 +59,17 @@ export function holds(api, uuid, kinds, done) {
     type: "button", "aria-label": `${label} the ${hold.kind} hold of ${who(hold)}`, onclick: () => act(hold),
   }, label);
 
+  const section = element("section.card", { "aria-label": "Holds of the node", hidden: true }, element("h2", {}, "Holds"), list);
   return {
-    element: element("section.card", { "aria-label": "Holds of the node" },
-      element("div.row", {}, element("h2", {}, "Holds"), element("button", { type: "button", onclick: set }, "Set a hold")), list),
-    show: found => replace(list, found.length
-      ? table("Holds", ["kind", "reason", "by", "since", "expires", ""], found.map(each => [
+    element: section,
+    button: element("button", { type: "button", onclick: set }, "Hold"),
+    show: found => {
+      section.hidden = !found.length;
+      replace(list, table("Holds", ["kind", "reason", "by", "since", "expires", ""], found.map(each => [
         held(each.kind), each.reason, [each.user_name, each.owner].filter(Boolean).join(" · "), moment(each.created_at),
         each.expires_at ? moment(each.expires_at) : "when it is ended",
         element("div.buttons", {}, action("Change", each, extend, ""), action("End", each, end, ".danger")),
-      ]))
-      : empty("The node has no holds.")),
+      ])));
+    },
   };
 }

@@ -105,8 +105,8 @@ function accepted(known, state) {
   return names.map(([verb]) => verb).filter(verb => verb !== "active" && verb !== "undeploy");
 }
 
-// Return the buttons of a node. done: called after a change.
-export function buttons(api, node, known, done) {
+// Return the buttons of a node, and `more` after them. done: called after a change.
+export function buttons(api, node, known, done, more) {
   const make = (label, act, kind = "") => element(`button${kind}`, { type: "button", onclick: act }, label);
   const reason = element("input", { name: "reason" });
   const maintenance = node.maintenance
@@ -120,5 +120,5 @@ export function buttons(api, node, known, done) {
   return element("div.buttons", { role: "group", "aria-label": "Verbs" },
     accepted(known, node.provision_state).map(verb => make(verb, () => rehearse(api, node, verb, known.verbs[verb], done),
       DANGEROUS.has(verb) ? ".danger" : verb === "deploy" ? ".primary" : "")),
-    idle && (node.power_state === "power on" ? ["power off", "rebooting"] : ["power on"]).map(power), maintenance);
+    idle && (node.power_state === "power on" ? ["power off", "rebooting"] : ["power on"]).map(power), maintenance, more);
 }
