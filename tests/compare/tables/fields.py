@@ -63,9 +63,10 @@ def _made(collection, complete, fields):
 def _changed(collection, complete, fields):
     """A new item for each field, so that its responses show no other field's changes."""
     path, asks = f"/v1/{collection}/{{one}}", []
+    settle = path if collection == "allocations" else None
     for number, field in enumerate(fields):
         asks += [
-            post(f"/v1/{collection}", complete(5000 + number), save={"one": "uuid"}, note=field),
+            post(f"/v1/{collection}", complete(5000 + number), save={"one": "uuid"}, note=field, settle=settle),
             *[change(path, ("replace", f"/{field}", value)) for value in _VALUES],
             change(path, ("add", f"/{field}/a", 1)), change(path, ("remove", f"/{field}/a")),
             change(path, ("remove", f"/{field}")), get(path, note=field),

@@ -101,5 +101,7 @@ TABLE = [
     get("/v1/nodes/{node}/deploy/steps"), get("/v1/nodes/{node}/service/steps"),
     get("/v1/nodes/{node}/verify/steps"),
     get("/v1/nodes/{node}/operations"), get("/v1/operations"), get("/v1/events"),
+    get("/v1/service"), get("/v1/login"), post("/v1/logout"), get("/v1/holds"),
+    get("/v1/nodes/{node}/holds"), get("/v1/webhooks"),
     get("/v1/audit"), get("/v1/rollouts"),
 ]  # fmt: skip
