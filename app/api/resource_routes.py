@@ -43,9 +43,9 @@ class ResourceRoutes(Generic[Model]):
     many: str
     #: Prefix of the policy rules.
     rule: str
-    #: First minor version of the routes, as in `Routes.at`.
+    #: First minor version of the routes, as in `Routes.declare`.
     since: int = versions.MIN
-    #: Status of write requests in older versions, as in `Routes.at`.
+    #: Status of write requests in older versions, as in `Routes.declare`.
     gone: int = 404
     #: Noun in summaries; None: the resource's name.
     label: str | None = None

@@ -37,7 +37,7 @@ _HIDDEN_BEFORE: dict[str, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Declared route of a handler; `Routes.at` describes the attributes."""
+    """Declared route of a handler; `Routes.declare` describes the attributes."""
 
     method: str
     path: str

@@ -1,6 +1,6 @@
 """
-Transactions of the handlers: `in_transaction` for a request that changes something, and `once` for
-one that a client may repeat.
+Transactions of the handlers: `in_transaction` for a request that changes something, and
+`answer_once_per_key` for one that a client may repeat.
 
 A client that got no response repeats its request with the same idempotency key. The key is
 recorded in the transaction of the request, so that the request is executed once, even if the

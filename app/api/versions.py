@@ -2,7 +2,7 @@
 Microversions: negotiation, and the version that introduced each field, parameter and verb.
 
 A field, query parameter or verb that no table lists exists from version 1.1 on. Routes declare
-their version themselves (`Routes.at`).
+their version themselves (`Routes.declare`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """
 Policy enforcement: checks of a request's rules, narrowed lists, hidden fields.
 
-A route names one rule (`Routes.at`); for some rules the body of the request determines which rules
+A route names one rule (`Routes.declare`); for some rules the body of the request determines which rules
 are checked. Nothing is checked for callers who are not `restricted`.
 """
 
