@@ -1,8 +1,8 @@
 """
 Policy enforcement: checks of a request's rules, narrowed lists, hidden fields.
 
-A route names one rule (`Routes.declare`); for some rules the body of the request determines which rules
-are checked. Nothing is checked for callers who are not `restricted`.
+A route names one rule (`Routes.declare`); for some rules the body of the request determines which
+rules are checked. Nothing is checked for callers who are not `restricted`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
