@@ -8,7 +8,7 @@ clocks of the hosts may differ. This host's clock is only for times that are dis
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Float
+from sqlalchemy import DateTime, Float, ScalarSelect, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -25,6 +25,11 @@ class after(FunctionElement[datetime]):  # noqa: N801 - reads as SQL
 
     type = DateTime()
     inherit_cache = True
+
+
+def fixed(time: FunctionElement[datetime]) -> ScalarSelect[datetime]:
+    """Return a time that a statement computes once, so that a comparison with it uses an index."""
+    return select(time).scalar_subquery()
 
 
 class age(FunctionElement[float]):  # noqa: N801 - reads as SQL

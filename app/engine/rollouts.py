@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db.clock import after, now
+from app.db.clock import after, fixed, now
 from app.db.diagnosis import is_unavailable, reason
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
@@ -257,7 +257,7 @@ def _next(session: Session, rollout: Rollout) -> Sequence[int]:
         return ()
     if not rollout.running and not session.scalars(_pending(rollout).limit(1)).all():
         rollout.wave += 1
-    due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= select(now()).scalar_subquery())
+    due = or_(RolloutNode.due_at.is_(None), RolloutNode.due_at <= fixed(now()))
     return session.scalars(_pending(rollout).where(due).limit(STARTED)).all()
 
 

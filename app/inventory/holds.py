@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db.clock import now
+from app.db.clock import fixed, now
 from app.db.prepared import Prepared
 from app.db.transactions import retrying
 from app.errors import Conflict, Invalid, NodeHeld
@@ -38,7 +38,7 @@ BATCH = 500
 EVENT = "hold"
 _SYSTEM = Caller()
 
-_EXPIRED = Hold.expires_at <= select(now()).scalar_subquery()  # so the index is used
+_EXPIRED = Hold.expires_at <= fixed(now())
 #: Selects a row while there is an expired hold.
 EXPIRED_ONE = Prepared(select(Hold.id).where(_EXPIRED).limit(1))
 

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, TextClause, or_, select
 from sqlalchemy.orm import Session
 
 from app import killpoints, log
-from app.db.clock import after, age, now
+from app.db.clock import after, age, fixed, now
 from app.db.prepared import Prepared
 from app.db.transactions import call_after_commit, retrying
 from app.hold_kinds import Effect, kinds_with
@@ -33,7 +33,7 @@ logger = log.get(__name__)
 Condition = ColumnElement[bool] | TextClause
 
 TASK = "ingot.allocate"
-_DUE = Allocation.due_at < select(now()).scalar_subquery()  # so the index is used
+_DUE = Allocation.due_at < fixed(now())
 #: Selects a row while a message is due again.
 DUE_ONE = Prepared(select(Allocation.id).where(_DUE).limit(1))
 #: Nodes per batch of the search; a batch is shuffled.

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.e2e.command_line import environment, on_terminal, piped
+from tests.e2e.command_line import environment, on_terminal
 from tests.support import programs
 from tests.support.fleet import PATIENCE, Fleet, until
 
@@ -19,18 +19,6 @@ MAC = "52:54:00:00:00:01"
 def fleet(tmp_path_factory):
     with Fleet(tmp_path_factory.mktemp("commands"), conductors=1) as fleet:
         yield fleet
-
-
-@pytest.fixture
-def ingot(fleet):
-    """Run a command, and check its exit status; return its result."""
-
-    def run(*words, status=0):
-        answer = piped(fleet.url, *words)
-        assert status == answer.status, answer
-        return answer
-
-    return run
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.command_line import on_terminal, piped
+from tests.e2e.command_line import on_terminal
 from tests.support.fleet import Fleet, until
 
 WAVES = ("--max-unavailable", "2", "--group-by", "extra.rack", "--max-groups", "1", "--canary", "1")
@@ -24,18 +24,6 @@ def fleet(tmp_path_factory):
         with sqlite3.connect(fleet.data / "ingot.db") as database:  # as if its conductor had left
             database.execute("UPDATE nodes SET conductor_group = 'left' WHERE name = 'away'")
         yield fleet
-
-
-@pytest.fixture
-def ingot(fleet):
-    """Run a command, and check its exit status; return its result."""
-
-    def run(*words, status=0):
-        answer = piped(fleet.url, *words)
-        assert status == answer.status, answer
-        return answer
-
-    return run
 
 
 def rollouts(fleet):

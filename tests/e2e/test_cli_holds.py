@@ -19,18 +19,6 @@ def fleet(tmp_path_factory):
         yield fleet
 
 
-@pytest.fixture
-def ingot(fleet):
-    """Run a command, and check its exit status; return its result."""
-
-    def run(*words, status=0):
-        answer = piped(fleet.url, *words)
-        assert status == answer.status, answer
-        return answer
-
-    return run
-
-
 def test_a_hold_from_its_creation_to_its_end(ingot):
     made = ingot(
         "hold", "create", "n1", "--kind", "hardware", "--reason", "new DIMM", "--for", "4h",

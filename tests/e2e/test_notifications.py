@@ -10,20 +10,12 @@ import pytest
 from tests.support import processes, rabbitmq
 from tests.support.fleet import Fleet, until
 from tests.support.oslo_listener import listening
-from tests.support.prerequisites import not_run
 
 
 @pytest.fixture
 def server(tmp_path):
-    try:
-        made = rabbitmq.RabbitMQ(tmp_path)
-    except rabbitmq.NoServer as error:
-        not_run(str(error))
-    try:
-        made.start()
+    with rabbitmq.serving(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 def rabbit(server):

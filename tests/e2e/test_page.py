@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from drivers.simulator.simulator import running
-from tests.support.browser import NARROW, WIDE, browser, desk, grave_findings
+from tests.support.browser import NARROW, WIDE, desk, grave_findings
 from tests.support.fleet import AGENTS, PATIENCE, Fleet, until
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -23,12 +23,6 @@ PICTURES = os.environ.get("INGOT_TEST_PICTURES")
 def picture(page, name):
     if PICTURES:
         page.screenshot(path=Path(PICTURES, f"ui-{name}.png"))
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from drivers.simulator.simulator import running
-from tests.support.browser import browser, desk
+from tests.support.browser import desk
 from tests.support.fleet import AGENTS, Fleet, until
 
 PACE = {"boot_seconds": 0.5, "heartbeat_gap": 0.3, "retry_factor": 0.05, "step_seconds": 0.1}
@@ -60,12 +60,6 @@ def site(tmp_path_factory):
     ):
         fleet.http.headers["X-OpenStack-Ironic-API-Version"] = "1.115"
         yield Site(fleet, simulator, fleet.enrol(simulator))
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as started:
-        yield started
 
 
 def dead_bmc(site):

@@ -3,16 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import browser, desk, grave_findings
+from tests.support.browser import desk, grave_findings
 from tests.support.fleet import PATIENCE, Fleet
 
 expect.set_options(timeout=PATIENCE * 1000)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

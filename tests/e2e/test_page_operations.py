@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.browser import NARROW, WIDE, browser, desk, grave_findings
+from tests.support.browser import NARROW, WIDE, desk, grave_findings
 from tests.support.fleet import PATIENCE, Fleet, until
 from tests.support.ports import free_port
 
@@ -15,11 +15,7 @@ FLOWER = "http://flower.example:5555/"
 STEPS = '[{"interface": "deploy", "step": "erase_devices", "args": {}, "order": 1}]'
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    expect.set_options(timeout=PATIENCE * 1000)
-    with browser() as started:
-        yield started
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,12 @@ from sqlalchemy import update
 from app.db.clock import after
 from app.models import ApiToken
 from tests.support import openid
-from tests.support.browser import NARROW, browser, desk, grave_findings
+from tests.support.browser import NARROW, desk, grave_findings
 from tests.support.fleet import PATIENCE, Fleet
 from tests.support.inside import Inside
 from tests.support.local_users import PASSWORD, Directory
 
 expect.set_options(timeout=PATIENCE * 1000)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -6,22 +6,14 @@ from app.broker import backlog, queue
 from app.config import settings
 from tests.support import rabbitmq
 from tests.support.fleet import Fleet, until
-from tests.support.prerequisites import not_run
 
 SLOW = {"INGOT_FAKE_VENDOR_DELAY": "0.2,0.6", "INGOT_BROKER_CONNECT_TIMEOUT": "2"}
 
 
 @pytest.fixture
 def server(tmp_path):
-    try:
-        made = rabbitmq.RabbitMQ(tmp_path)
-    except rabbitmq.NoServer as error:
-        not_run(str(error))
-    try:
-        made.start()
+    with rabbitmq.serving(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 def test_nodes_live_their_life_although_rabbitmq_is_restarted_and_emptied(server, tmp_path):

@@ -19,7 +19,6 @@ from app.models import ChangeEvent, Node, NotificationCursor
 from tests.support import rabbitmq, tls
 from tests.support.inside import Inside
 from tests.support.ports import free_ports
-from tests.support.prerequisites import not_run
 from workers.periodic import pruning
 from workers.periodic.notifications import Notifications
 
@@ -30,15 +29,8 @@ ERROR = "ironic_versioned_notifications.error"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    try:
-        made = rabbitmq.RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
-    except rabbitmq.NoServer as error:
-        not_run(str(error))
-    try:
-        made.start()
+    with rabbitmq.serving(tmp_path_factory.mktemp("rabbitmq")) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kombu import Connection
@@ -11,6 +11,7 @@ from kombu import Connection
 from tests.support import debian
 from tests.support.fleet import until
 from tests.support.ports import free_ports
+from tests.support.prerequisites import not_run
 
 #: Not the wrapper in the path: it switches to another user.
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -88,3 +89,17 @@ class RabbitMQ:
         with suppress(OSError), Connection(self.url, connect_timeout=2) as connection:
             connection.connect()
             return True
+
+
+@contextmanager
+def serving(folder):
+    """Start a server; a test that cannot have it is not run."""
+    try:
+        made = RabbitMQ(folder)
+    except NoServer as error:
+        not_run(str(error))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()

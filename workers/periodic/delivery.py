@@ -43,6 +43,11 @@ _EVENT: Any = ChangeEvent.__table__.c
 _OF_ATTEMPT = ("id", "position", "failed_attempts", "failing_since")
 
 
+def is_due(row: Any, enabled: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition of a subscriber that gets an attempt; row: the columns of its table."""
+    return and_(enabled, row.due_at <= now())
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Outcome of an attempt to send events."""
@@ -123,7 +128,7 @@ class Deliverer(ABC):
             return connection.scalars(behind).all()
 
     def _is_due(self) -> ColumnElement[bool]:
-        return and_(self.enabled(), self._row.due_at <= now())
+        return is_due(self._row, self.enabled())
 
     def _serve(self, ident: int) -> None:
         """Send the events of a subscriber until there are none, one fails, or its turn ends."""

@@ -10,7 +10,7 @@ from sqlalchemy import Select, delete, exists, func, literal_column, or_, select
 
 from app import log
 from app.config.settings import Settings
-from app.db.clock import after, age
+from app.db.clock import after, age, fixed
 from app.kit import conductors
 from app.models import (
     Answered,
@@ -82,7 +82,7 @@ def _surplus(settings: Settings, nodes: Sequence[int], most: int) -> Select[Any]
 def prune_answered(runtime: Runtime) -> int:
     """Delete requests older than `[api]idempotency_key_lifetime`; return how many."""
     lifetime = runtime.settings.api.idempotency_key_lifetime
-    since = select(after(-lifetime)).scalar_subquery()  # a subquery, so that the index is used
+    since = fixed(after(-lifetime))
     old = select(Answered.id).where(Answered.created_at < since).order_by(Answered.created_at)
     return _delete(runtime, Answered, old, ANSWERED_BATCH)
 
@@ -96,7 +96,7 @@ def prune_audit(runtime: Runtime) -> int:
     settings = runtime.settings.audit
     removed = 0
     if settings.keep_days:
-        since = select(after(-86400 * settings.keep_days)).scalar_subquery()
+        since = fixed(after(-86400 * settings.keep_days))
         old = select(AuditRecord.id).where(AuditRecord.created_at < since)
         by_age = old.order_by(AuditRecord.created_at, AuditRecord.id)
         removed = _delete(runtime, AuditRecord, by_age, AUDIT_BATCH)
@@ -117,7 +117,7 @@ def prune_tokens(runtime: Runtime) -> int:
     Delete API tokens and sessions `[identity]ended_tokens_lifetime` after they expired or were
     revoked; return how many.
     """
-    since = select(after(-runtime.settings.identity.ended_tokens_lifetime)).scalar_subquery()
+    since = fixed(after(-runtime.settings.identity.ended_tokens_lifetime))
     ended = or_(ApiToken.expires_at < since, ApiToken.revoked_at < since)
     by_index = select(ApiToken.id).where(ended)  # in an order, SQLite would read the whole table
     return _delete(runtime, ApiToken, by_index, TOKENS_BATCH)
@@ -137,7 +137,7 @@ def prune_change_events(runtime: Runtime) -> int:
     )
     # the next number follows the highest one, so its event is kept
     newest = select(func.max(ChangeEvent.sequence)).scalar_subquery()
-    since = select(after(-runtime.settings.conductor.change_events_lifetime)).scalar_subquery()
+    since = fixed(after(-runtime.settings.conductor.change_events_lifetime))
     old = select(oldest.c.id).where(oldest.c.created_at < since, oldest.c.sequence < newest)
     removed = _delete(runtime, ChangeEvent, old, EVENTS_BATCH)
     first = select(func.min(ChangeEvent.sequence)).scalar_subquery()
@@ -153,7 +153,7 @@ def prune_rollouts(runtime: Runtime) -> int:
     Their nodes are deleted first. A rollout whose nodes are left, because it has become old since,
     is deleted by the next run.
     """
-    since = select(after(-runtime.settings.conductor.rollouts_lifetime)).scalar_subquery()
+    since = fixed(after(-runtime.settings.conductor.rollouts_lifetime))
     old = Rollout.finished_at < since
     nodes = select(RolloutNode.id).join(Rollout, Rollout.id == RolloutNode.rollout_id).where(old)
     _delete(runtime, RolloutNode, nodes, ROLLOUT_NODES_BATCH)

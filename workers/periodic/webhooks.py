@@ -29,7 +29,7 @@ from app.models import ChangeEvent, Webhook, WebhookFailure
 from app.runtime import Runtime
 from drivers.core.errors import HardwareError
 from drivers.web import fetch
-from workers.periodic.delivery import Deliverer, Sent
+from workers.periodic.delivery import Deliverer, Sent, is_due
 
 #: Header of the signature.
 SIGNATURE = "Ingot-Signature"
@@ -38,9 +38,8 @@ _HOOK: Any = Webhook.__table__.c
 _EVENT: Any = ChangeEvent.__table__.c
 _FAILURE: Any = WebhookFailure.__table__.c
 
-_DUE = _HOOK.enabled & (_HOOK.due_at <= now())
 #: Selects a row while a webhook is due, which may have no events to post.
-DUE_ONE = Prepared(select(_HOOK.id).where(_DUE).limit(1))
+DUE_ONE = Prepared(select(_HOOK.id).where(is_due(_HOOK, _HOOK.enabled)).limit(1))
 
 
 class Webhooks(Deliverer):
