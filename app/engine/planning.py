@@ -64,18 +64,14 @@ def no_steps(session: Session, node: Node, arguments: Arguments) -> Request:
     return PLAIN
 
 
-def requested(name: str) -> RequestReader:
-    """Return the reader of a verb whose steps are those of a runbook, or of the argument `name`."""
-
-    def read(session: Session, node: Node, arguments: Arguments) -> Request:
-        if "runbook" in arguments:
-            return _by_runbook(session, node, arguments["runbook"])
-        return Request(
-            _read(session, node, arguments[name], StepSource.CALLER),
-            disable_ramdisk=bool(arguments.get("disable_ramdisk")),
-        )
-
-    return read
+def requested(name: str, session: Session, node: Node, arguments: Arguments) -> Request:
+    """Return the steps of a runbook, or of the argument `name`, for a verb that takes either."""
+    if "runbook" in arguments:
+        return _by_runbook(session, node, arguments["runbook"])
+    return Request(
+        _read(session, node, arguments[name], StepSource.CALLER),
+        disable_ramdisk=bool(arguments.get("disable_ramdisk")),
+    )
 
 
 def to_deploy(session: Session, node: Node, arguments: Arguments) -> Request:
@@ -193,7 +189,7 @@ def clean(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
     if not cleans(runtime, node):
         return []
     if request.steps:
-        return _in_requested_order(runtime, target, Flow.CLEAN, request)
+        return in_requested_order(Flow.CLEAN, runtime, node, target, request)
     return _framed(
         runtime, frame(target, flows.CLEAN.name), _flow_rows(runtime, target, Flow.CLEAN)
     )
@@ -236,22 +232,23 @@ def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     return rows + clean(runtime, node, target, request)
 
 
-def in_requested_order(flow: Flow) -> Plan:
-    """Return the planner of a flow that has the requested steps only, in their order."""
+def in_requested_order(
+    flow: Flow, runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
+) -> Rows:
+    """Plan the requested steps in their order; boot the agent only if one of them needs it."""
+    known = offered(target, flow)
+    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, known)
+    rows = [
+        step_rows.of_request(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps
+    ]
+    return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
 
-    def plan(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-        return _in_requested_order(runtime, target, flow, request)
 
-    return plan
-
-
-def frame_only(flow: ProvisionFlow) -> Plan:
-    """Return the planner of a flow that consists of its frame only."""
-
-    def plan(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-        return _framed(runtime, frame(target, flow.name), [])
-
-    return plan
+def frame_only(
+    flow: ProvisionFlow, runtime: Runtime, node: Node, target: Target, request: Request = PLAIN
+) -> Rows:
+    """Plan a flow that consists of its frame only."""
+    return _framed(runtime, frame(target, flow.name), [])
 
 
 def power(state: str, timeout: float | None) -> Rows:
@@ -316,16 +313,6 @@ def with_agent_steps(  # noqa: PLR0917 - inputs of a plan
     else:
         rows = _enabled(runtime, flow, known)
     return rows + [step_rows.copy(row) for row in pending if row.flow != flow]
-
-
-def _in_requested_order(runtime: Runtime, target: Target, flow: Flow, request: Request) -> Rows:
-    """Plan the requested steps in their order; boot the agent only if one of them needs it."""
-    known = offered(target, flow)
-    ramdisk = not request.disable_ramdisk and needs_ramdisk(request.steps, known)
-    rows = [
-        step_rows.of_request(runtime, flow, each, known, ramdisk=ramdisk) for each in request.steps
-    ]
-    return _framed(runtime, frame(target, flow), rows) if ramdisk else rows
 
 
 def _merged(runtime: Runtime, known: Mapping[Key, Step], asked: Sequence[RequestedStep]) -> Rows:

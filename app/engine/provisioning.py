@@ -6,6 +6,7 @@ Provisioning: a verb with its arguments becomes a transition of the node and an 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -86,8 +87,8 @@ _VERBS: Mapping[Event, Verb] = {
         guards=(not_restored, not_in_maintenance_by_settings, not_retired),
     ),
     Event.CLEAN: Verb(
-        OperationKind.CLEAN, planning.in_requested_order(Flow.CLEAN),
-        planning.requested("clean_steps"), Flow.CLEAN, fails=True,
+        OperationKind.CLEAN, partial(planning.in_requested_order, Flow.CLEAN),
+        partial(planning.requested, "clean_steps"), Flow.CLEAN, fails=True,
         target=State.MANAGEABLE, guards=(not_in_maintenance,),
         before_work=(served, interfaces_valid("power", "network")),
     ),
@@ -105,24 +106,24 @@ _VERBS: Mapping[Event, Verb] = {
         guards=(not_restored, not_protected), before_work=(served, interfaces_valid("power")),
     ),
     Event.INSPECT: Verb(
-        OperationKind.INSPECT, planning.frame_only(flows.INSPECT),
+        OperationKind.INSPECT, partial(planning.frame_only, flows.INSPECT),
         guards=(not_restored,), before_work=(served, interfaces_valid("power", "inspect")),
     ),
     Event.ADOPT: Verb(
-        OperationKind.ADOPT, planning.frame_only(flows.ADOPT),
+        OperationKind.ADOPT, partial(planning.frame_only, flows.ADOPT),
         guards=(not_retired,), before_work=(served, interfaces_valid("power")),
     ),
     Event.RESCUE: Verb(
-        OperationKind.RESCUE, planning.frame_only(flows.RESCUE),
+        OperationKind.RESCUE, partial(planning.frame_only, flows.RESCUE),
         guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.UNRESCUE: Verb(
-        OperationKind.UNRESCUE, planning.frame_only(flows.UNRESCUE),
+        OperationKind.UNRESCUE, partial(planning.frame_only, flows.UNRESCUE),
         guards=(not_in_maintenance,), before_work=_RESCUABLE,
     ),
     Event.SERVICE: Verb(
-        OperationKind.SERVICE, planning.in_requested_order(Flow.SERVICE),
-        planning.requested("service_steps"), Flow.SERVICE, fails=True,
+        OperationKind.SERVICE, partial(planning.in_requested_order, Flow.SERVICE),
+        partial(planning.requested, "service_steps"), Flow.SERVICE, fails=True,
         guards=(not_in_maintenance,), before_work=(served, interfaces_valid("power", "network")),
     ),
 }  # fmt: skip

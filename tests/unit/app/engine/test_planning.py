@@ -1,5 +1,7 @@
 """Plans: the steps of an operation, and their order."""
 
+from functools import partial
+
 import pytest
 
 from app import flows
@@ -218,7 +220,7 @@ def test_a_delete_first_cleans_up_a_rescue_that_the_node_is_in(state):
 
 
 def test_a_flow_without_steps_of_its_own_is_its_frame():
-    rows = plan(planning.frame_only(flows.RESCUE))
+    rows = plan(partial(planning.frame_only, flows.RESCUE))
     assert ["boot.prepare_ramdisk", "rescue.rescue"] == labels(rows)
 
 
