@@ -311,6 +311,20 @@ def test_a_heartbeat_that_resumed_no_operation_is_made_up_for(inside, cleaning):
     assert {"called": 1} == reconcile(inside)
 
 
+def test_a_wait_of_a_flow_without_a_wait_state_ends_at_its_deadline(inside):
+    inside.claimant = inside.conductor("c-1")
+    node = inside.node("active")
+    name = inside.request(node, "deleted")
+    wait(inside, name, Wait())
+    assert "deleting" == inside.read(node).provision_state
+    inside.change(Operation, name, deadline_at=after(-1))
+    assert {"expired": 1} == reconcile(inside)
+    assert ("error", "timeout") == (
+        inside.read(node).provision_state,
+        inside.operation(name).error["code"],
+    )
+
+
 def look(inside, name, seconds=0.0):
     """Poll a machine that is still working, in so many seconds; return the operation."""
     inside.change(Operation, name, wake_at=after(-1000), deadline_at=after(-900))
