@@ -9,8 +9,8 @@ from app import release
 from app.db.clock import now
 from app.engine import operations
 from app.models import Operation, Port
-from workers.conductor.claimant import StaleWatermark
 from workers.conductor import claims
+from workers.conductor.claimant import StaleWatermark
 
 
 @pytest.fixture

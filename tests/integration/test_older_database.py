@@ -10,8 +10,8 @@ from app.engine import restore
 from app.models import Operation
 from app.operation_states import Actor
 from drivers.core.steps import Done
-from workers.conductor.claimant import StaleWatermark
 from workers.conductor import claims, recording
+from workers.conductor.claimant import StaleWatermark
 from workers.conductor.process import _Life
 
 TIMEOUT = 15.0

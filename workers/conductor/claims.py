@@ -13,7 +13,6 @@ from uuid import uuid4
 from sqlalchemy import (
     CTE,
     JSON,
-    Connection,
     FromClause,
     Select,
     Update,
@@ -47,6 +46,7 @@ from drivers.core.steps import Outcome
 from workers.conductor.claimant import MARK, Conductor
 from workers.conductor.redispatch import forward_newer
 from workers.retry import until_available
+
 
 @dataclass(slots=True)
 class Attempt:

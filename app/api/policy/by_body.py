@@ -49,7 +49,8 @@ def required(rule: str, document: Any) -> Collection[str]:
         return (rule, *(f"{rule}:{name}" for name in steps if value_of(document, name)))
     if rule == CREATE_HOLD:
         kind = f"{rule}:{value_of(document, 'kind')}"
-        return (rule, kind) if kind in defaults.RULES else (rule,)  # the handler refuses other kinds
+        # the handler refuses other kinds
+        return (rule, kind) if kind in defaults.RULES else (rule,)
     return (rule,)
 
 

@@ -5,7 +5,7 @@ A route names one rule (`Routes.declare`); for some rules the body of the reques
 rules are checked. Nothing is checked for callers who are not `restricted`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from flask import current_app, g, request
 from sqlalchemy import Row, Select, false, or_, select
 
-from app.api import node_fields
 from app.api.answers import runtime
 from app.api.auth import AUTHENTICATE, caller
 from app.api.masking import redacted
