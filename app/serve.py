@@ -15,6 +15,7 @@ import signal
 import threading
 from contextlib import suppress
 
+from flask import Flask
 from granian.constants import HTTPModes, Interfaces, Loops
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
@@ -22,7 +23,7 @@ from granian.server.mp import MPServer
 
 from app import certificate, killpoints, log, runtime, tracing
 from app.api import bodies, passwords
-from app.api.answers import Wsgi
+from app.api.answers import RUNTIME, Wsgi
 from app.api.following import FOLLOWING
 from app.api.heartbeats import MOST
 from app.broker import backlog, queue
@@ -30,6 +31,7 @@ from app.broker.calls import RedisCalls
 from app.broker.redis_broker import client
 from app.config.settings import Api, Settings
 from app.db.sealing import keyring_of
+from app.inherited import Inherited
 from app.kit.change_tail import Tail
 from app.kit.refused_lookups import Refusals
 from app.main import AGENTS_AT_ONCE, AGENTS_QUEUED, QUEUED, create_app
@@ -62,6 +64,16 @@ LOGGING = {
 }
 
 
+@Inherited
+def application(settings: Settings) -> Flask:
+    """
+    Create the WSGI application; its runtime sends no messages until `main` has forked its process.
+
+    Raises SettingsError: see `create_app`.
+    """
+    return create_app(runtime.make(settings, send=lambda _message: False))
+
+
 def main(settings: Settings) -> None:
     """
     Serve the API until SIGTERM or SIGINT.
@@ -70,8 +82,8 @@ def main(settings: Settings) -> None:
     """
     pair = certificate.files(settings.api)
     killpoints.arm(settings.default.kill_points, "api")
-    shared = runtime.make(settings, send=lambda _message: False)
-    app = create_app(shared)
+    app = application(settings)
+    shared: runtime.Runtime = app.extensions[RUNTIME]
     multiprocessing.set_start_method("fork", force=True)
     api = settings.api
     master = os.getpid()
@@ -80,17 +92,17 @@ def main(settings: Settings) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until granian sets its own
         die_with_parent(master)
         shared.engine.dispose(close=False)
-        application = queue.celery(settings)
+        celery = queue.celery(settings)
         shared.send, shared.asks = (
-            queue.sender(application),
-            RedisCalls(application, settings, keyring_of(shared.engine.dialect)),
+            queue.sender(celery),
+            RedisCalls(celery, settings, keyring_of(shared.engine.dialect)),
         )
         recording.start()
         tracing.start(settings, "api")
         broker = settings.broker
         redis = client(broker.url, broker.connect_timeout)
         shared.refusals = Refusals(redis, broker.prefix)
-        shared.backlog = backlog.reader(backlog.messages_of(application, settings, redis))
+        shared.backlog = backlog.reader(backlog.messages_of(celery, settings, redis))
         _close_at_stop(app.extensions[FOLLOWING].tail)
         gc.freeze()  # the collector skips the objects that exist by now
         gc.set_threshold(GC_THRESHOLD)

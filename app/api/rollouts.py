@@ -27,7 +27,7 @@ from app.api.openapi.shapes import (
     or_null,
 )
 from app.api.paging import collection, page_of
-from app.api.policy import enforce
+from app.api.policy import by_body, enforce
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
 from app.api.schemas.rollouts import (
@@ -184,7 +184,7 @@ def _plan(target: str, filters: Fields, strategy: Strategy, arguments: Fields) -
     Raises Forbidden, NotFound.
     """
     is_power = target in power.TARGETS
-    rule = "baremetal:node:set_power_state" if is_power else enforce.PROVISIONING
+    rule = "baremetal:node:set_power_state" if is_power else by_body.PROVISIONING
     denial = enforce.denial(rule, arguments)
     enforce.narrow("baremetal:node:list")
     query = filtered(select(*rollout_plan.columns(strategy)), filters)

@@ -8,7 +8,7 @@ handling.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import Connection, Dialect
 from sqlalchemy.sql import ClauseElement
@@ -49,6 +49,7 @@ class Prepared:
         self.statement = statement
         # by dialect, as each engine has its own codec of JSON
         self._texts: WeakKeyDictionary[Dialect, _Text] = WeakKeyDictionary()
+        _KNOWN.add(self)
 
     def first(self, connection: Connection, values: Mapping[str, Any]) -> Row | None:
         """Execute the statement and return its first row, if any."""
@@ -169,3 +170,12 @@ class Typed(Prepared):
                 row[index] = convert(row[index])
             converted.append(tuple(row))
         return converted
+
+
+_KNOWN: WeakSet[Prepared] = WeakSet()
+
+
+def compile_all(dialect: Dialect) -> None:
+    """Compile all statements for a dialect, so that processes forked later share the result."""
+    for each in _KNOWN:
+        each._text(dialect)

@@ -123,7 +123,7 @@ def admit(runtime: Runtime, queue: str) -> list[int]:
         first = (
             select(Operation.id)
             .where(_QUEUES)
-            .order_by(Operation.turn, Operation.id)
+            .order_by(Operation.round, Operation.id)
             .limit(free)
             .with_for_update(skip_locked=True)
         )
@@ -155,22 +155,22 @@ def _assign_rounds(session: Session, queue: str) -> None:
     round; a new one joins the lowest round in the queue.
     """
     named = {"queue": queue}
-    new = select(Operation.id, Operation.party).where(_QUEUES, Operation.turn.is_(None))
+    new = select(Operation.id, Operation.party).where(_QUEUES, Operation.round.is_(None))
     rows = session.execute(new.order_by(Operation.id), named).all()
     if not rows:
         return
-    served = session.scalar(select(func.min(Operation.turn)).where(_QUEUES), named) or 1
+    served = session.scalar(select(func.min(Operation.round)).where(_QUEUES), named) or 1
     last: dict[str | None, int | None] = {}  # party -> its last round; None: not in the queue
     for number, party in rows:
         if party not in last:
-            of_party = select(func.max(Operation.turn)).where(_QUEUES, Operation.party == party)
+            of_party = select(func.max(Operation.round)).where(_QUEUES, Operation.party == party)
             last[party] = session.scalar(of_party, named)
         before = last[party]
         round_ = last[party] = served if before is None else before + 1
         session.execute(
             update(Operation)
             .where(Operation.id == number)
-            .values(turn=round_)
+            .values(round=round_)
             .execution_options(synchronize_session=False)
         )
 
@@ -216,9 +216,9 @@ def document(session: Session, operation: Operation) -> dict[str, Any] | None:
 
 
 def _is_before(operation: Operation) -> ColumnElement[bool]:
-    if operation.turn is None:  # it has no round yet, and follows those that have one
-        return or_(Operation.turn.is_not(None), Operation.id < operation.id)
+    if operation.round is None:  # it has no round yet, and follows those that have one
+        return or_(Operation.round.is_not(None), Operation.id < operation.id)
     return or_(
-        Operation.turn < operation.turn,
-        and_(Operation.turn == operation.turn, Operation.id < operation.id),
+        Operation.round < operation.round,
+        and_(Operation.round == operation.round, Operation.id < operation.id),
     )

@@ -103,7 +103,7 @@ def queues(session: Session, narrow: Narrow) -> list[Document]:
     Lengths count the operations of all callers, as do places; the operations are those that the
     caller may list.
     """
-    in_order = _OPERATIONS.turn.is_(None), _OPERATIONS.turn, _OPERATIONS.id
+    in_order = _OPERATIONS.round.is_(None), _OPERATIONS.round, _OPERATIONS.id
     place = func.row_number().over(partition_by=_OPERATIONS.queue, order_by=in_order)
     # also behind the operations of others
     placed = (

@@ -33,7 +33,7 @@ def with_defaults(model: type[Base], values: Mapping[str, Any]) -> dict[str, Any
 
 def make(model: type[Model], fields: Mapping[str, Any]) -> Model:
     """Create a row, with a UUID, that no session has yet. `fields` has values of some columns."""
-    names = (column.name for column in model.__table__.columns)
+    names = model.__table__.columns.keys()
     unnamed = {name: None for name in names if _empty(model, name) is not None}
     values = with_defaults(model, {**unnamed, **fields})
     return model(**{**values, "uuid": values.get("uuid") or str(uuid4())})

@@ -115,7 +115,7 @@ def _complete(row: Base) -> dict[str, Any]:
 
 @cache
 def _defaults(table: Any) -> Sequence[tuple[str, Callable[[], Any]]]:
-    return [(each.name, _default(each)) for each in table.columns if not each.primary_key]
+    return [(each.key, _default(each)) for each in table.columns if not each.primary_key]
 
 
 def _default(column: Column[Any]) -> Callable[[], Any]:
@@ -150,4 +150,4 @@ def _insert_only(table: Any) -> Typed:
 
 def _inserted(table: Any, clock: frozenset[str]) -> dict[str, Any]:
     columns = [each for each in table.columns if not each.primary_key]
-    return {each.name: now() if each.name in clock else _value(each) for each in columns}
+    return {each.key: now() if each.key in clock else _value(each) for each in columns}

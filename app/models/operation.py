@@ -120,12 +120,12 @@ class Operation(Base):
             sqlite_where=text("state IN ('queued', 'running')"),
             postgresql_where=text("state IN ('queued', 'running')"),
         ),
-        # the indexes of the turn and the party are empty unless a limit is reached
+        # the indexes of the round and the party are empty unless a limit is reached
         Index("ix_operations_admitted", "queue", sqlite_where=HOLDS, postgresql_where=HOLDS),
         Index(
             "ix_operations_turn",
             "queue",
-            "turn",
+            "round",
             "id",
             sqlite_where=QUEUES,
             postgresql_where=QUEUES,
@@ -134,7 +134,7 @@ class Operation(Base):
             "ix_operations_party",
             "queue",
             "party",
-            "turn",
+            "round",
             sqlite_where=QUEUES,
             postgresql_where=QUEUES,
         ),
@@ -170,7 +170,9 @@ class Operation(Base):
     queue: Mapped[str | None] = mapped_column(String(300))
     # conductor group and project; parties are admitted in rounds, one each
     party: Mapped[str | None] = mapped_column(String(511))
-    turn: Mapped[int | None]  # admission round; None: not assigned yet
+    # admission round; None: not assigned yet. The column keeps its first name: the previous release
+    # reads and writes it during an upgrade
+    round: Mapped[int | None] = mapped_column("turn", key="round")
     admitted_at: Mapped[datetime | None]  # None: in the admission queue
     sent_at: Mapped[datetime | None]  # time of the last message
     # incarnation that the last message was sent to

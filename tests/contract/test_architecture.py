@@ -12,7 +12,7 @@ from app.broker.chain import RUN
 from app.config import settings
 from tests.support.inside import AlwaysGiven, AlwaysNotes, NoWaker
 from workers.conductor import attempts
-from workers.conductor.claims import Conductor
+from workers.conductor.claimant import Conductor
 
 ROOT = Path(__file__).parents[2]
 WALK = "## A manual clean, from the request to the driver"

@@ -186,10 +186,10 @@ def test_current_steps_are_listed_the_longest_first(api, records):
 
 def test_queues_show_their_operations_in_the_order_of_admission(api, records):
     queued = {"state": "queued", "queue": "clean"}
-    third = records(api.node(), turn=None, **queued)
-    second = records(api.node(), turn=2, **queued)
-    first = records(api.node(), turn=1, **queued)
-    edge = records(api.node(), state="queued", queue="deploy/edge", turn=1)
+    third = records(api.node(), round=None, **queued)
+    second = records(api.node(), round=2, **queued)
+    first = records(api.node(), round=1, **queued)
+    edge = records(api.node(), state="queued", queue="deploy/edge", round=1)
     records(api.node(), state="running", queue="clean", admitted_at=START)
 
     general, of_group = api("GET", "/v1/operations/queues").json["queues"]

@@ -27,7 +27,7 @@ from tests.support.inside import AlwaysNotes
 from tests.unit.drivers.machines import TOKEN
 from workers.conductor import attempts, claims, poller
 from workers.conductor import lease as leases_module
-from workers.conductor.claims import Conductor
+from workers.conductor.claimant import Conductor
 from workers.conductor.lease import Leases
 from workers.periodic import reconciler
 

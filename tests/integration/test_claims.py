@@ -10,6 +10,7 @@ from app.db.clock import now
 from app.engine import operations
 from app.models import Operation, Port
 from workers.conductor import claims
+from workers.conductor.claimant import StaleWatermark
 
 
 @pytest.fixture
@@ -155,9 +156,9 @@ def test_an_expired_claim_is_due_at_once(inside, queued, attempt):
 def test_a_conductor_that_has_not_checked_its_watermark_writes_nothing(inside, queued, attempt):
     limit = inside.settings.conductor.heartbeat_timeout
     inside.claimant.set_mark(0, time.monotonic() - limit)
-    with pytest.raises(claims.StaleWatermark, match="conductor c-1 must first check"):
+    with pytest.raises(StaleWatermark, match="conductor c-1 must first check"):
         claims.advance(inside.claimant, attempt, {})
-    with pytest.raises(claims.StaleWatermark), inside.claimant.transaction() as session:
+    with pytest.raises(StaleWatermark), inside.claimant.transaction() as session:
         session.get_one(Operation, attempt.operation.id).fence = 9
     assert (0, "running") == cursor(inside, queued)
     assert 1 == inside.operation(queued).fence

@@ -11,6 +11,7 @@ from app.models import Operation
 from app.operation_states import Actor
 from drivers.core.steps import Done
 from workers.conductor import claims, recording
+from workers.conductor.claimant import StaleWatermark
 from workers.conductor.process import _Life
 
 TIMEOUT = 15.0
@@ -98,13 +99,13 @@ def test_the_outcome_of_an_attempt_is_not_recorded_in_an_older_database(life, pl
 def test_a_suspended_process_writes_nothing_before_it_has_checked_the_watermark(life):
     attempt = claim(life)
     life.clock.moment += TIMEOUT
-    with pytest.raises(claims.StaleWatermark, match="c-1 must first check"):
+    with pytest.raises(StaleWatermark, match="c-1 must first check"):
         recording._record(life.conductor, attempt, Done())
-    with pytest.raises(claims.StaleWatermark):
+    with pytest.raises(StaleWatermark):
         claims.advance(life.conductor, attempt, {})
     assert ("running", 0) == state(life)
     life.inside.change(Operation, life.operation, state="queued", claimed=-1)
-    with pytest.raises(claims.StaleWatermark):
+    with pytest.raises(StaleWatermark):
         claim(life)
     assert life._heartbeat()
     assert claim(life)
@@ -123,7 +124,7 @@ def test_an_old_answer_does_not_prove_which_database_it_is(life):
     life.clock.moment += TIMEOUT
     life.redis.takes = TIMEOUT
     assert life._heartbeat()
-    with pytest.raises(claims.StaleWatermark):
+    with pytest.raises(StaleWatermark):
         claim(life)
     life.redis.takes = 0.0
     assert life._heartbeat()
@@ -142,7 +143,7 @@ def test_without_redis_a_suspended_conductor_waits(life):
     life.redis.seen = None
     life.clock.moment += TIMEOUT
     assert life._heartbeat(), "it is alive"
-    with pytest.raises(claims.StaleWatermark):
+    with pytest.raises(StaleWatermark):
         claim(life)
     life.redis.seen = 0
     assert life._heartbeat()

@@ -12,7 +12,7 @@ from app.kit.caller import Caller
 from app.models import AgentRecord, Conductor, Node, Operation, OperationStep
 from app.runtime import Message, make
 from workers.conductor import attempts
-from workers.conductor.attempts import Conductor as Claimant
+from workers.conductor.claimant import Conductor as Claimant
 
 
 class AlwaysGiven:

@@ -30,7 +30,8 @@ from drivers.core.steps import Done, Failed, Flow, Outcome, Wait
 from drivers.core.target import Target
 from workers import retry
 from workers.conductor import claims, drain, recording, results
-from workers.conductor.claims import Attempt, Conductor
+from workers.conductor.claimant import Conductor
+from workers.conductor.claims import Attempt
 from workers.conductor.redispatch import forward, send_again
 from workers.retry import OUT_OF_REACH, until_available
 

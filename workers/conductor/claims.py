@@ -5,11 +5,7 @@ Hot path: short transactions of prepared statements (`app/db/prepared.py`), on p
 session. Building a statement, or a flush of a session, costs more than running the statement.
 """
 
-import math
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -17,7 +13,6 @@ from uuid import uuid4
 from sqlalchemy import (
     CTE,
     JSON,
-    Connection,
     FromClause,
     Select,
     Update,
@@ -28,7 +23,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app import release
@@ -48,82 +42,10 @@ from app.models import (
 from app.models.base import Base
 from app.models.snapshot import snapshots
 from app.operation_states import STEPS, Actor, OperationEvent, StepEvent, sole_move
-from app.runtime import Runtime
 from drivers.core.steps import Outcome
-from workers.conductor.lease import Leases
-from workers.conductor.poller import WaitMonitor
+from workers.conductor.claimant import MARK, Conductor
 from workers.conductor.redispatch import forward_newer
-from workers.restore_guard import Witness
 from workers.retry import until_available
-
-MARK = "mark"
-
-
-class StaleWatermark(OperationalError):
-    """
-    The conductor has not checked its watermark recently, so it must not write.
-
-    It may have been stopped, and the database restored meanwhile.
-    """
-
-    def __init__(self, conductor: str) -> None:
-        why = f"conductor {conductor} must first check whether the database was restored"
-        super().__init__(None, None, Exception(why))
-
-
-@dataclass(slots=True)
-class Conductor:
-    """This process, as the owner of claims."""
-
-    name: str
-    incarnation: str  # UUID
-    runtime: Runtime
-    leases: Leases
-    witness: Witness
-    wait_monitor: WaitMonitor
-    #: Set while the conductor drains: it claims no more steps.
-    leaving: threading.Event = field(default_factory=threading.Event)
-    #: Highest watermark seen; a database with a lower one is not written to.
-    mark: int = 0
-    #: Monotonic time until which `mark` is recent enough to detect a restored database.
-    mark_valid_until: float = math.inf
-
-    def set_mark(self, mark: int, checked: float) -> None:
-        """Set the watermark; checked: monotonic time before other processes' marks were read."""
-        self.mark = mark
-        self.mark_valid_until = checked + self.runtime.settings.conductor.heartbeat_timeout
-
-    def has_valid_mark(self, moment: float) -> bool:
-        return moment < self.mark_valid_until
-
-    @contextmanager
-    def write_connection(self) -> Iterator[Connection]:
-        """
-        Open a transaction without a session.
-
-        Raises OutOfTouch: as `transaction`.
-        """
-        with self.runtime.write_connection() as connection:
-            yield connection
-            self._require_valid_mark()
-
-    @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """
-        Open a transaction about an attempt.
-
-        Raises OutOfTouch: the database may have been restored since the watermark was checked.
-        """
-        with self.runtime.transaction(Actor.CONDUCTOR) as session:
-            # before the watermark is read, as the heartbeat raises both meanwhile
-            session.info[MARK] = self.mark
-            yield session
-            self._require_valid_mark()
-
-    def _require_valid_mark(self) -> None:
-        # called after the first statement: the connection is bound to one database from then on
-        if not self.has_valid_mark(time.monotonic()):
-            raise StaleWatermark(self.name)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from app.db.transactions import retrying
 from app.engine import dispatch, operations
 from app.models import Operation, OperationState
 from app.operation_states import Actor, OperationEvent
-from workers.conductor.claims import Conductor
+from workers.conductor.claimant import Conductor
 
 logger = log.get(__name__)
 

@@ -40,7 +40,7 @@ from app.operation_states import Actor
 from app.parent import die_with_parent
 from app.runtime import Runtime, load_drivers, make
 from workers.conductor import attempts, drain, rpc_server
-from workers.conductor.claims import Conductor
+from workers.conductor.claimant import Conductor
 from workers.conductor.fresh_calls import FreshCalls
 from workers.conductor.lease import Leases
 from workers.conductor.poller import WaitMonitor

@@ -18,7 +18,8 @@ from drivers.core.errors import InspectionFailed
 from drivers.core.steps import Done, Failed, Hold, Outcome, Wait
 from drivers.tls import valid_pem
 from workers.conductor import claims, results
-from workers.conductor.claims import Attempt, Conductor
+from workers.conductor.claimant import Conductor
+from workers.conductor.claims import Attempt
 from workers.retry import OUT_OF_REACH, until_available
 
 logger = log.get(__name__)

@@ -136,6 +136,13 @@ class LeasedScheduler(Scheduler):
         type(self).send(Call(entry.task, entry.args, expires=entry.options["expires"]))
 
 
+class _Service(Service):
+    """Celery's beat; a lookup of its scheduler by name would read the metadata of all packages."""
+
+    def get_scheduler(self, lazy: bool = False, **_: Any) -> LeasedScheduler:
+        return LeasedScheduler(app=self.app, max_interval=self.max_interval, lazy=lazy)
+
+
 def main(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
     killpoints.arm(settings.default.kill_points, "beat")
@@ -154,7 +161,7 @@ def main(settings: Settings) -> None:
     )
     LeasedScheduler.send = staticmethod(queue.sender(application))
     LeasedScheduler.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
-    service = Service(application, max_interval=PACE, scheduler_cls=LeasedScheduler)
+    service = _Service(application, max_interval=PACE)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stop())
     service.start()

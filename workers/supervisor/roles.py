@@ -21,10 +21,12 @@ from workers.supervisor.location import StartError
 PRELOAD = (
     "app.db.connections", "app.serve", "workers.supervisor.file_server",
     "workers.conductor.process", "workers.periodic.beat",
-    # modules that Celery imports by name when a worker or a beat starts
-    "celery.app.log", "celery.backends.base", "celery.concurrency.thread", "celery.events",
-    "celery.fixups.django", "celery.worker.autoscale", "celery.worker.consumer",
-    "celery.worker.strategy", "kombu.transport.redis",
+    # modules that Celery and granian import by name when a process starts
+    "billiard.dummy", "billiard.pool", "celery.app.control", "celery.app.events", "celery.app.log",
+    "celery.backends.base", "celery.concurrency.thread", "celery.events", "celery.fixups.django",
+    "celery.worker.autoscale", "celery.worker.consumer",
+    "celery.worker.consumer.delayed_delivery", "celery.worker.strategy", "kombu.transport.redis",
+    "multiprocessing.popen_fork",
 )  # fmt: skip
 
 Role = Callable[..., Any]
@@ -78,12 +80,14 @@ def _prepare(settings: Settings) -> None:
     """Make the large objects of the roles, before any role is forked; the database is migrated."""
     from sqlalchemy.orm import configure_mappers  # here: the import takes long
 
-    from app import runtime
+    from app import runtime, serve
     from app.broker import queue
+    from app.db import prepared
 
     configure_mappers()
     queue.celery.before_fork(settings)
-    runtime.connect.before_fork(settings)
+    prepared.compile_all(runtime.connect.before_fork(settings).dialect)
+    serve.application.before_fork(settings)
 
 
 #: Role -> main function of its process; the last five run in the supervisor. Tests replace them.

@@ -5,7 +5,7 @@ A route names one rule (`Routes.declare`); for some rules the body of the reques
 rules are checked. Nothing is checked for callers who are not `restricted`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 from flask import current_app, g, request
 from sqlalchemy import Row, Select, false, or_, select
 
-from app.api import node_fields
 from app.api.answers import runtime
 from app.api.auth import AUTHENTICATE, caller
 from app.api.masking import redacted
+from app.api.policy import by_body
 from app.api.policy.defaults import RULES
 from app.api.policy.file import Policy
 from app.api.policy.targets import NOTHING, OWNED, SEE_NODE, Facts, Owned, of_node
@@ -31,32 +31,6 @@ USE_RUNBOOK = "baremetal:runbook:use"
 _NODES = OWNED["/nodes/<>"]
 _RUNBOOKS = OWNED["/runbooks/<>"]
 
-#: Field of a node -> the rule for changing it, where that is not `baremetal:node:update`.
-NODE_FIELDS: Mapping[str, str] = {name: rule.name for name, rule in node_fields.RULES.items()}
-RUNBOOK_FIELDS: Mapping[str, str] = {
-    "public": "baremetal:runbook:update:public",
-    "owner": "baremetal:runbook:update:owner",
-}
-PROVISIONING = "baremetal:node:set_provision_state"
-CREATE_HOLD = "baremetal:hold:create"
-#: Rules that are also checked on the node that the body names.
-ON_NAMED_NODE = {
-    f"baremetal:{kind}:{verb}"
-    for kind in ("port", "portgroup", "volume")
-    for verb in ("create", "update")
-} | {CREATE_HOLD}
-#: Rule -> fields of the body that may only name nodes that the caller may see.
-MENTIONS: Mapping[str, tuple[str, ...]] = {
-    "baremetal:node:create": ("parent_node",),
-    "baremetal:node:update": ("parent_node",),
-    "baremetal:allocation:create": ("node", "candidate_nodes"),
-    "baremetal:webhook:create": ("node_uuid",),
-    "baremetal:webhook:update": ("node_uuid",),
-}
-#: Rules whose check depends on the body of the request.
-BY_BODY = {
-    "baremetal:node:update", "baremetal:runbook:update", PROVISIONING, *ON_NAMED_NODE, *MENTIONS,
-}  # fmt: skip
 #: Rule -> rule checked if it fails, with `[api]project_admin_can_manage_own_nodes`.
 ON_OWN_NODES = {
     rule: f"{rule}:self_owned_node" for rule in ("baremetal:node:create", "baremetal:node:delete")
@@ -102,18 +76,18 @@ def check(rule: str, owned: Owned | None, ident: str | None, read: Callable[[], 
     if f"{rule}_all" in RULES:
         narrow(rule)
         return
-    document = read() if rule in BY_BODY else None
-    rules = _required_rules(rule, document)
-    if owned is None and rule in ON_NAMED_NODE:
-        facts = _facts_of_node(_first_value(document, "node_uuid", "node_ident"))
+    document = read() if rule in by_body.RULES else None
+    rules = by_body.required(rule, document)
+    if owned is None and rule in by_body.ON_NAMED_NODE:
+        facts = _facts_of_node(by_body.first_value(document, "node_uuid", "node_ident"))
     if not (public and owned is not None and owned.sees in rules):
         _require(rules, facts)
-    new_node = _first_value(document, "node_uuid") if rule in ON_NAMED_NODE else None
+    new_node = by_body.first_value(document, "node_uuid") if rule in by_body.ON_NAMED_NODE else None
     if owned is not None and new_node:
         _require(rules, _facts_of_node(new_node))
-    for field in MENTIONS.get(rule, ()):
-        _check_mentioned_nodes(field, _value(document, field))
-    if rule == PROVISIONING and (runbook := _value(document, "runbook")):
+    for field in by_body.MENTIONS.get(rule, ()):
+        _check_mentioned_nodes(field, by_body.value_of(document, field))
+    if rule == by_body.PROVISIONING and (runbook := by_body.value_of(document, "runbook")):
         _check_runbook(str(runbook))
 
 
@@ -217,8 +191,8 @@ def denial(rule: str, document: Any) -> Callable[[str | None, str | None], str |
     """
     if not caller().restricted:
         return lambda _owner, _lessee: None
-    rules = _required_rules(rule, document)
-    if rule == PROVISIONING and (runbook := _value(document, "runbook")):
+    rules = by_body.required(rule, document)
+    if rule == by_body.PROVISIONING and (runbook := by_body.value_of(document, "runbook")):
         _check_runbook(str(runbook))
 
     @cache
@@ -320,59 +294,6 @@ def _facts_of_node(ident: Any) -> Facts:
     return found[0] if found else NOTHING
 
 
-def _required_rules(rule: str, document: Any) -> Collection[str]:
-    """Return the rules to check, by the fields in the body."""
-    if rule == "baremetal:node:update":
-        return _rules_of_patch(document, NODE_FIELDS, rule)
-    if rule == "baremetal:runbook:update":
-        return _rules_of_patch(document, RUNBOOK_FIELDS, rule)
-    if rule == PROVISIONING:
-        steps = ("clean_steps", "service_steps")
-        return (rule, *(f"{rule}:{name}" for name in steps if _value(document, name)))
-    if rule == CREATE_HOLD:
-        kind = f"{rule}:{_value(document, 'kind')}"
-        return (rule, kind) if kind in RULES else (rule,)  # the handler refuses other kinds
-    return (rule,)
-
-
-def _rules_of_patch(document: Any, fields: Mapping[str, str], otherwise: str) -> Collection[str]:
-    """
-    Return the rules for the fields that a patch changes.
-
-    fields: field -> its rule. otherwise: rule of all other fields.
-    """
-    rules = {}
-    for field, value in _patched(document):
-        rules[fields.get(field, otherwise)] = True
-        if field == "automated_clean" and str(value).lower() not in ("none", "true", "1"):
-            rules["baremetal:node:disable_cleaning"] = True
-    return tuple(rules) or (otherwise,)
-
-
-def _patched(document: Any) -> list[tuple[str, Any]]:
-    """Return (field, value) of each change of a JSON patch; empty for other documents."""
-    if not isinstance(document, list):
-        return []
-    return [
-        (str(each.get("path")).strip("/").partition("/")[0], each.get("value"))
-        for each in document
-        if isinstance(each, dict)
-    ]
-
-
-def _value(document: Any, field: str) -> Any:
-    """Return the value of a field in a body, a JSON patch or the query; None if it is missing."""
-    if isinstance(document, list):
-        return dict(_patched(document)).get(field)
-    if isinstance(document, dict) and field in document:
-        return document[field]
-    return request.args.get(field)
-
-
-def _first_value(document: Any, *fields: str) -> Any:
-    return next((value for field in fields if (value := _value(document, field))), None)
-
-
 def _check_mentioned_nodes(field: str, value: Any) -> None:
     """
     Check that the caller may see the nodes that a field names.
@@ -386,7 +307,7 @@ def _check_mentioned_nodes(field: str, value: Any) -> None:
             continue
         facts = _facts_of_node(ident)
         allowed = _allows(SEE_NODE, facts)
-        if allowed and field == "parent_node" and not _allows(NODE_FIELDS[field], facts):
+        if allowed and field == "parent_node" and not _allows(by_body.NODE_FIELDS[field], facts):
             allowed = facts.get("node.owner") == caller().project_id
         if not allowed:
             raise Invalid(f"{field}: there is no node {ident}")

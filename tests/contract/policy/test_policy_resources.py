@@ -313,7 +313,9 @@ def worked(guarded):
             rows = {
                 "failed": Operation(kind="clean", state="failed", error=error, **columns),
                 "held": Operation(kind="power", state="held", **columns),
-                "queued": Operation(kind="power", state="queued", queue="clean", turn=1, **columns),
+                "queued": Operation(
+                    kind="power", state="queued", queue="clean", round=1, **columns
+                ),
             }
             for name, row in rows.items():
                 row.uuid = found[name, whose] = str(uuid4())

@@ -339,6 +339,7 @@ def _sources():
     """Source files, without those that only list settings, or fields of the API with such names."""
     tables = {
         ROOT / "app/config/settings.py",
+        ROOT / "app/config/conductor_settings.py",
         ROOT / "app/config/machine_settings.py",
         ROOT / "app/config/openstack_settings.py",
         ROOT / "app/config/ironic_options.py",
