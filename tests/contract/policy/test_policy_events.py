@@ -153,7 +153,8 @@ def test_a_stream_conceals_what_the_list_conceals(guarded, things, ask, soon, wh
         expected = seen(ask, who, f"?after={last}")
         assert expected == {of(reader.message()[1]) for _ in range(len(expected))}
         newest = guarded.api("GET", "/v1/events?after=0").json["last"]
-        while reader.last < newest:
-            reader.heartbeat()
+        position = reader.last
+        while position < newest:
+            position = int(reader.heartbeat().rsplit(b"id: ")[-1])
     finally:
         answer.close()
