@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import delete, insert, select
@@ -27,6 +28,7 @@ from app.models import (
     VolumeTarget,
 )
 from app.models.change_event import RESOURCES
+from workers.periodic.webhooks import Webhooks
 
 UUID = "5b4b1a1c-0000-4000-8000-00000000000{}".format
 STEPS = [{"interface": "deploy", "step": "erase", "args": {"password": "secret1"}, "order": 1}]
@@ -290,6 +292,29 @@ def test_the_deletion_of_a_node_is_the_last_event_of_its_parts(inside, node):
     ends = ["port.deleted", "portgroup.deleted", "node.deleted"]
     assert ends == [each.type for each in found if each.type.endswith(".deleted")]
     assert {node.uuid} == {each.node_uuid for each in found}
+
+
+@pytest.mark.parametrize(
+    ("owner", "kinds"),
+    [
+        ("p-1", {"port", "portgroup", "volume_connector", "volume_target"}),
+        ("p-2", {"port", "portgroup", "volume_connector", "volume_target"}),
+        ("p-3", {"allocation"}),
+        ("p-4", {"runbook"}),
+        ("p-5", set()),
+        (None, {*CASES}),
+    ],
+)
+def test_the_webhook_of_a_project_gets_the_events_of_its_resources(inside, node, owner, kinds):
+    for kind in CASES:
+        add(inside, kind, node)
+    change_events.number(inside.runtime)
+    hook = SimpleNamespace(owner=owner, types=[], node_uuid=None)
+    with inside.runtime.read_connection() as connection:
+        query = Webhooks(inside.runtime).selected(hook)
+        found = change_events.read(connection, query, 0, 100).rows
+    of_added = [each.type for each in found if each.resource_uuid == UUID(1)]
+    assert {f"{kind}.created" for kind in kinds} == {*of_added}
 
 
 def test_without_a_cursor_events_keep_no_fields(inside, node):
