@@ -1,4 +1,4 @@
-"""Route of change events: an addition to Ironic's API."""
+"""Routes of change events: an addition to Ironic's API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,22 +21,26 @@ from app.api.openapi.shapes import (
     column_shapes,
     exactly,
     one_of,
+    or_null,
 )
 from app.api.routes import Routes
 from app.api.schemas.change_events import ChangeEventsQuery, EventStreamQuery
 from app.errors import Invalid
 from app.kit import change_events as service
 from app.kit.change_events import Found, document
-from app.models import ChangeEvent, ChangeType
+from app.models import TYPES, ChangeEvent
 
-change_events = Routes("change_events", "Changes of nodes and operations, in order")
+change_events = Routes(
+    "change_events", "Changes of nodes, operations and other resources, in order"
+)
 
 RULE = "baremetal:event:list"
 Query = Mapping[str, Any]
 
 EVENT = Component("ChangeEvent", exactly({
     **column_shapes(ChangeEvent, service.SHOWN),
-    "sequence": INTEGER, "node_uuid": UUID, "type": one_of(ChangeType),
+    "sequence": INTEGER, "node_uuid": or_null(UUID), "resource_uuid": or_null(UUID),
+    "type": one_of(TYPES),
 }))  # fmt: skip
 EVENTS_PAGE = exactly({"events": array(EVENT), "first": INTEGER, "last": INTEGER})
 STREAM = Returns({200: TEXT}, types=(event_stream.MEDIA_TYPE,))

@@ -1,15 +1,30 @@
 """Selection of change events by the filters of a request and the rights of its caller."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select
+from sqlalchemy import Row, Select, or_
 
+from app.api.auth import caller
 from app.api.event_frames import EVENTS
-from app.api.policy.enforce import is_listed, narrowed
+from app.api.policy.enforce import Extent, extent, is_listed, narrowed
 from app.kit.change_events import ALL
 from app.models import ChangeEvent
+from app.models.change_event import CHANGES
+
+#: Kind of resources -> rule for listing them. Events of a kind are listed as its resources are.
+LISTED_BY: Mapping[str, str] = {
+    "port": "baremetal:port:list",
+    "portgroup": "baremetal:portgroup:list",
+    "volume_connector": "baremetal:volume:list",
+    "volume_target": "baremetal:volume:list",
+    "allocation": "baremetal:allocation:list",
+    "chassis": "baremetal:chassis:get",
+    "deploy_template": "baremetal:deploy_template:get",
+    "runbook": "baremetal:runbook:list",
+    "inspection_rule": "baremetal:inspection_rule:list_all",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +36,13 @@ class Selection:
 
     def query(self) -> Select[Any]:
         """Select the events that the caller may see."""
-        selected = narrowed(ALL, ChangeEvent)
+        selected, (concealed, own) = narrowed(ALL, ChangeEvent), _limits()
+        if concealed:
+            selected = selected.where(EVENTS.type.not_in(concealed))
+        if own:
+            project = caller().project_id
+            theirs = or_(EVENTS.owner == project, EVENTS.lessee == project)
+            selected = selected.where(or_(EVENTS.type.not_in(own), theirs))
         if self.type is not None:
             selected = selected.where(EVENTS.type == self.type)
         if self.node is not None:
@@ -31,12 +52,26 @@ class Selection:
     def condition(self) -> Callable[[Row[Any]], bool]:
         """Return the condition of `query` for a row that was read without it."""
         may_see, kind, node = is_listed(ChangeEvent), self.type, self.node
+        (concealed, own), project = _limits(), caller().project_id
 
         def is_selected(row: Row[Any]) -> bool:
             return (
                 (kind is None or row.type == kind)
                 and (node is None or row.node_uuid == node)
                 and may_see(row)
+                and row.type not in concealed
+                and (row.type not in own or project in (row.owner, row.lessee))
             )
 
         return is_selected
+
+
+def _limits() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the types of events that the caller may not see, and sees of its project only."""
+    extents = {kind: extent(rule) for kind, rule in LISTED_BY.items()}
+
+    def types(limit: Extent) -> frozenset[str]:
+        kinds = [kind for kind, found in extents.items() if found is limit]
+        return frozenset(f"{kind}.{change}" for kind in kinds for change in CHANGES)
+
+    return types(Extent.NONE), types(Extent.OWN)

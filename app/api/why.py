@@ -17,6 +17,7 @@ from app.api.openapi.shapes import (
     UUID,
     Component,
     array,
+    column_shapes,
     exactly,
     one_of,
     or_null,
@@ -24,18 +25,16 @@ from app.api.openapi.shapes import (
 from app.api.operations import ADMISSION
 from app.api.routes import Routes
 from app.api.schemas.common import NoQuery
-from app.engine.why import explain
+from app.engine.why import HOLD_FIELDS, explain
 from app.hold_kinds import Effect, HoldKind
 from app.kit.refused_lookups import Refusal
-from app.models import Node, Operation
+from app.models import Hold, Node, Operation
 from app.states import State
 
 why = Routes("why", "Explanations of the states of nodes")
 
 HELD = exactly({
-    "uuid": UUID, "kind": one_of(HoldKind), "effects": array(one_of(Effect)),
-    "owner": or_null(TEXT), "user_name": or_null(TEXT), "reason": TEXT, "since": TIME,
-    "until": or_null(TIME),
+    **column_shapes(Hold, HOLD_FIELDS), "kind": one_of(HoldKind), "effects": array(one_of(Effect)),
 })  # fmt: skip
 WHY = Component("Why", exactly(
     {

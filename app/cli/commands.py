@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from app.cli import DEFAULT_URL
 from app.cli.failures import Failure
 from app.cli.forms import Form
+from app.hold_kinds import HoldKind
 
 #: Timeout in seconds of a `--wait` without a value.
 FOREVER = 10.0**9
@@ -90,6 +91,11 @@ def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
     except Failure:
         return []
     return [name for name in known if name.startswith(incomplete)]
+
+
+def hold_kinds(incomplete: str) -> list[str]:
+    """Complete the kind of a hold."""
+    return [kind for kind in HoldKind if kind.startswith(incomplete)]
 
 
 Node = Annotated[

@@ -14,8 +14,8 @@ NEWEST = 20
 #: Seconds that a request waits for an event.
 WAIT = 20.0
 FIELDS = (
-    "sequence", "created_at", "type", "node_uuid", "node_name", "operation_uuid",
-    "operation_kind", "step", "before", "after",
+    "sequence", "created_at", "type", "node_uuid", "node_name", "resource_uuid", "resource_name",
+    "operation_uuid", "operation_kind", "step", "before", "after",
 )  # fmt: skip
 TABLE = ("created_at", "node", "type", "subject", "before", "after")
 
@@ -36,7 +36,7 @@ def events(
         bool, typer.Option("--follow", "-f", help="Wait for more events, until Ctrl-C")
     ] = False,
 ) -> None:
-    """List the newest changes of nodes, operations and steps."""
+    """List the newest changes of nodes, operations, steps and other resources."""
     filters = {"node": node, "type": kind}
     found: list[Document] = []
     if after is None:
@@ -70,8 +70,9 @@ def _without_end(api: Api, after: int, filters: dict[str, Any]) -> Iterator[Docu
 
 
 def _row(event: Document) -> Document:
-    subject = event["step"] or event["operation_kind"] or ""
-    return {**event, "node": event["node_name"] or event["node_uuid"], "subject": subject}
+    of_subject = ("step", "operation_kind", "resource_name", "resource_uuid")
+    subject = next((event[name] for name in of_subject if event[name]), "")
+    return {**event, "node": event["node_name"] or event["node_uuid"] or "", "subject": subject}
 
 
 def print_event(out: Output, event: Document) -> None:

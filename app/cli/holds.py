@@ -8,6 +8,7 @@ import typer
 
 from app.cli import bulk
 from app.cli.bulk import Chosen, Nodes, Outcome
+from app.cli.commands import hold_kinds
 from app.cli.failures import Usage
 from app.cli.output import Document, Output, moment
 from app.cli.resources import Limit
@@ -34,7 +35,10 @@ def create(
     out: Output,
     *,
     nodes: Nodes = None,
-    kind: Annotated[str, typer.Option(help="scheduling, hardware or investigation")],
+    kind: Annotated[
+        str,
+        typer.Option(help="scheduling, hardware or investigation", autocompletion=hold_kinds),
+    ],
     reason: Annotated[str, typer.Option(help="The reason, which refused callers read")],
     until: Until = None,
     lasting: For = None,
@@ -55,7 +59,9 @@ def list_holds(
     out: Output,
     *,
     node: Annotated[str | None, typer.Option(help="Only those on this node")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only those of this kind")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only those of this kind", autocompletion=hold_kinds)
+    ] = None,
     owner: Annotated[str | None, typer.Option(help="Only those set by this project")] = None,
     user: Annotated[str | None, typer.Option(help="Only those set by this user, an id")] = None,
     expired_before: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from app.cli import styles
-from app.cli.commands import Node
+from app.cli.commands import Node, hold_kinds
 from app.cli.output import Document, Output
 from app.cli.rest import Api
 
@@ -39,6 +39,12 @@ def list_nodes(
     associated: Annotated[bool | None, typer.Option(help="Only those with an instance")] = None,
     state: Annotated[str | None, typer.Option(help="Only those in this provision state")] = None,
     fault: Annotated[str | None, typer.Option(help="Only those with this fault")] = None,
+    hold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="Only those with a hold of this kind", autocompletion=hold_kinds
+        ),
+    ] = None,
     driver: Annotated[str | None, typer.Option(help="Only those of this hardware type")] = None,
     resource_class: Annotated[str | None, typer.Option(help="Only those of this class")] = None,
     conductor: Annotated[
@@ -65,7 +71,7 @@ def list_nodes(
     found = api.every(
         "nodes", limit=None if failed else limit, fields=",".join(sorted(asked)), retired=retired,
         maintenance=maintenance, associated=associated, provision_state=state, fault=fault,
-        driver=driver, resource_class=resource_class, conductor=conductor,
+        hold=hold, driver=driver, resource_class=resource_class, conductor=conductor,
         conductor_group=conductor_group, owner=owner, lessee=lessee, shard=shard,
         description_contains=description, sort_key=key or None, sort_dir=direction or None,
     )  # fmt: skip

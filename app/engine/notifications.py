@@ -3,7 +3,7 @@ Notifications in Ironic's form, made of change events.
 
 An event of a node has the node's fields at the time of the change. An event of a step has none, so
 its notification has those of now, or of the node's deletion. Documents, traits and steps are always
-those of now. Secrets are masked.
+those of now. Secrets are masked. `resource_notifications` makes those about other resources.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,18 +13,17 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
-from sqlalchemy import Boolean, DateTime, Row, select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from app.engine import operations
+from app.engine.payloads import Document, Form, typed
+from app.engine.resource_notifications import Resources
 from app.engine.step_views import Progress, current_step
-from app.masking import mask
 from app.models import ChangeEvent, ChangeType, Node, NodeTrait, StepState
 from app.states import MACHINE, Event, Kind, State, of_kind
 from drivers.core.kinds import POWER_OFF, POWER_ON, REBOOT
 from drivers.core.steps import Flow
-
-Document = dict[str, Any]
 
 INFO, ERROR = "info", "error"
 API, CONDUCTOR = "ironic-api", "ironic-conductor"
@@ -48,15 +47,12 @@ DOCUMENTS = ("extra", "properties", "driver_info", "driver_internal_info", "inst
 _NAMESPACE = UUID("d1f4b1a6-0b3c-4a53-9d0a-6c6f1f0f2b7e")
 _UNSTABLE = of_kind(Kind.BUSY, Kind.WAIT)
 _EVENT: Any = ChangeEvent.__table__.c
-_COLUMNS = {column.name: column.type for column in Node.__table__.c}
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
-    """A kind of payloads of Ironic, and its version in Ironic 39."""
+class Payload(Form):
+    """A kind of payloads with the fields of nodes."""
 
-    name: str
-    version: str
     more: tuple[str, ...] = ()  # fields of nodes beyond `FIELDS`
     facts: tuple[str, ...] = ()  # fields about the change
 
@@ -122,24 +118,31 @@ class _Subject:
 
 def made_of(session: Session, rows: Sequence[Row[Any]]) -> Iterator[Notification]:
     """Yield the notifications of events, read by `notification_events.SELECTED`, in their order."""
-    found = [(row, subject) for row in rows if (subject := _subject(row)) is not None]
-    nodes = _Nodes(session, {subject.node_uuid for _, subject in found})
-    for row, subject in found:
-        kind, event_type = subject.payload, f"baremetal.node.{subject.action}.{subject.status}"
-        yield Notification(
-            row.sequence,
-            str(uuid5(_NAMESPACE, f"{row.id} {row.created_at} {event_type}")),
-            event_type,
-            subject.publisher,
-            ERROR if subject.status == FAILED else INFO,
-            {
-                "ironic_object.namespace": "ironic",
-                "ironic_object.name": kind.name,
-                "ironic_object.version": kind.version,
-                "ironic_object.data": nodes.data(subject),
-            },
-            row.created_at,
-        )
+    subjects = {row.id: _subject(row) for row in rows if row.resource_uuid is None}
+    nodes = _Nodes(session, {subject.node_uuid for subject in subjects.values() if subject})
+    resources = Resources(session, rows)
+    for row in rows:
+        if row.resource_uuid is not None:
+            action, payload = resources.content(row)
+            yield _notification(row, f"{action}.{END}", API, payload)
+        elif subject := subjects[row.id]:
+            payload = subject.payload.filled(nodes.data(subject))
+            action = f"node.{subject.action}.{subject.status}"
+            yield _notification(row, action, subject.publisher, payload)
+
+
+def _notification(row: Row[Any], action: str, publisher: str, payload: Document) -> Notification:
+    """Return the notification of an event. action: event type without its first word."""
+    event_type = f"baremetal.{action}"
+    return Notification(
+        row.sequence,
+        str(uuid5(_NAMESPACE, f"{row.id} {row.created_at} {event_type}")),
+        event_type,
+        publisher,
+        ERROR if event_type.endswith(f".{FAILED}") else INFO,
+        payload,
+        row.created_at,
+    )
 
 
 def _subject(row: Row[Any]) -> _Subject | None:
@@ -152,11 +155,11 @@ def _subject(row: Row[Any]) -> _Subject | None:
     if row.type == ChangeType.POWER_STATE:
         if row.after is None or facts.get("previous_operation_id") is not None:
             return None  # unknown, or changed by an operation, whose steps have notifications
-        frozen, about = _typed(facts), {"from_power": row.before}
+        frozen, about = typed(Node, facts), {"from_power": row.before}
         action = "power_state_corrected"
         return _Subject(action, SUCCESS, CORRECTED, CONDUCTOR, row.node_uuid, frozen, about)
     action, payload = OF_CHANGES[row.type]
-    return _Subject(action, END, payload, API, row.node_uuid, _typed(facts))
+    return _Subject(action, END, payload, API, row.node_uuid, typed(Node, facts))
 
 
 def _of_step(row: Row[Any], facts: Document) -> _Subject | None:
@@ -181,7 +184,7 @@ def _of_provision_state(row: Row[Any], facts: Document) -> _Subject:
         "previous_provision_state": row.before,
         "previous_target_provision_state": facts.get("previous_target_provision_state"),
     }
-    frozen = _typed(facts)
+    frozen = typed(Node, facts)
     return _Subject("provision_set", status, PROVISION, CONDUCTOR, row.node_uuid, frozen, about)
 
 
@@ -192,20 +195,6 @@ def _event_between(before: str, after: str, recorded: str | None) -> str | None:
     if recorded in possible:
         return recorded
     return possible[0] if len(possible) == 1 else None
-
-
-def _typed(facts: Document) -> Document:
-    """Return fields of a node as its model has them."""
-    return {name: _value(name, value) for name, value in facts.items()}
-
-
-def _value(name: str, value: Any) -> Any:
-    kind = _COLUMNS.get(name)
-    if value is not None and isinstance(kind, Boolean):
-        return bool(value)  # SQLite has numbers
-    if value is not None and isinstance(kind, DateTime):
-        return datetime.fromisoformat(value)
-    return value
 
 
 class _Nodes:
@@ -226,7 +215,7 @@ class _Nodes:
             _EVENT.facts.is_not(None),
         )
         found = session.execute(deleted)
-        self._deleted = {uuid: _typed(orjson.loads(facts)) for uuid, facts in found}
+        self._deleted = {uuid: typed(Node, orjson.loads(facts)) for uuid, facts in found}
 
     def data(self, subject: _Subject) -> Document:
         """Return the fields of a payload."""
@@ -237,8 +226,7 @@ class _Nodes:
             fields = {name: getattr(row, name, None) for name in names}
         data = {name: fields.get(name) for name in names} | self._of_now(row, names)
         data |= {name: subject.facts[name] for name in subject.payload.facts}
-        data["uuid"] = subject.node_uuid
-        return {name: _shown(name, value) for name, value in data.items()}
+        return data | {"uuid": subject.node_uuid}
 
     def _of_now(self, row: Node | None, names: Sequence[str]) -> Document:
         """Return the fields that events do not have; row: None: the node is deleted."""
@@ -254,9 +242,3 @@ class _Nodes:
             },
             "traits": self._traits.get(row.id, []),
         }
-
-
-def _shown(name: str, value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return mask(value, name)

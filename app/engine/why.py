@@ -23,6 +23,11 @@ from drivers.core.errors import FailureCode
 
 #: Most refused lookups in an answer.
 MOST_REFUSED = 3
+#: Fields of the holds in an answer.
+HOLD_FIELDS = (
+    "uuid", "created_at", "updated_at", "kind", "owner", "user_id", "user_name", "reason",
+    "expires_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +68,9 @@ def explain(
 
 
 def _hold_of(hold: Hold) -> dict[str, Any]:
-    return {
-        "uuid": hold.uuid,
-        "kind": hold.kind,
-        "effects": sorted(EFFECTS[HoldKind(hold.kind)]),
-        "owner": hold.owner,
-        "user_name": hold.user_name or hold.user_id,
-        "reason": hold.reason,
-        "since": hold.created_at,
-        "until": hold.expires_at,
-    }
+    """Return the fields of a hold as lists of holds name them, and its effects."""
+    shown = {name: getattr(hold, name) for name in HOLD_FIELDS}
+    return shown | {"effects": sorted(EFFECTS[HoldKind(hold.kind)])}
 
 
 def _explained(session: Session, node: Node, called: str, refused: Sequence[Refusal]) -> Answer:

@@ -34,8 +34,8 @@ LOCK = int.from_bytes(b"events")
 SPAN = 50_000
 #: Columns of an event that readers get.
 SHOWN = (
-    "sequence", "created_at", "type", "node_uuid", "node_name", "operation_uuid", "operation_kind",
-    "step", "before", "after",
+    "sequence", "created_at", "type", "node_uuid", "node_name", "resource_uuid", "resource_name",
+    "operation_uuid", "operation_kind", "step", "before", "after",
 )  # fmt: skip
 ALL = select(*(_EVENTS[name] for name in SHOWN))
 

@@ -7,16 +7,17 @@ from sqlalchemy.orm import Session
 
 from app.db.clock import age
 from app.kit import change_events
-from app.models import ChangeEvent, ChangeType, NotificationCursor, StepState
+from app.models import RESOURCE_TYPES, ChangeEvent, ChangeType, NotificationCursor, StepState
 
 #: Most events that are counted.
 COUNTED = 10_000
 
 _EVENT: Any = ChangeEvent.__table__.c
-#: Types of changes of a node; steps, and their states.
+#: Types of changes of nodes and other resources; steps, and their states.
 TYPES = (
     ChangeType.NODE_CREATED, ChangeType.NODE_UPDATED, ChangeType.NODE_DELETED,
     ChangeType.PROVISION_STATE, ChangeType.POWER_STATE, ChangeType.MAINTENANCE,
+    *RESOURCE_TYPES,
 )  # fmt: skip
 STEPS = (
     "power.change", "power.power_on", "power.power_off", "power.reboot",

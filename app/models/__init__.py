@@ -6,7 +6,7 @@ from app.models.agent import AgentRecord
 from app.models.allocation import Allocation, AllocationState
 from app.models.audit import AuditRecord, Outcome
 from app.models.base import Base
-from app.models.change_event import ChangeEvent, ChangeType
+from app.models.change_event import RESOURCE_TYPES, TYPES, ChangeEvent, ChangeType
 from app.models.chassis import Chassis
 from app.models.conductor import BeatLease, Conductor, Watermark
 from app.models.data_key import DataKey, SealedTable
@@ -50,6 +50,8 @@ __all__ = [
     "ACTIVE",
     "BESIDE",
     "ENDED",
+    "RESOURCE_TYPES",
+    "TYPES",
     "UNENDED",
     "AgentRecord",
     "Allocation",

@@ -1,4 +1,4 @@
-"""Change events: the changes of nodes and operations, in order."""
+"""Change events: the changes of nodes, operations and other resources, in order."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -29,13 +29,24 @@ class ChangeType(StrEnum):
     STEP_STATE = "step.state"
 
 
+#: Kinds of resources with three types of events each: KIND.created, KIND.updated, KIND.deleted.
+RESOURCES = (
+    "port", "portgroup", "volume_connector", "volume_target", "allocation", "chassis",
+    "deploy_template", "runbook", "inspection_rule",
+)  # fmt: skip
+CHANGES = CREATED, UPDATED, DELETED = "created", "updated", "deleted"
+RESOURCE_TYPES = tuple(f"{kind}.{change}" for kind in RESOURCES for change in CHANGES)
+#: Types of all events.
+TYPES = (*ChangeType, *RESOURCE_TYPES)
+
+
 class ChangeEvent(Base):
     """
-    A change of a node, of an operation or of a step.
+    A change of a node, an operation, a step or another resource.
 
     Triggers of the database insert the rows in the transaction of the change, so no statement can
-    omit them: see migrations 0008 and 0011. On PostgreSQL `app.kit.change_events` numbers them
-    afterwards.
+    omit them: see migrations 0008, 0011 and 0015. On PostgreSQL `app.kit.change_events` numbers
+    them afterwards.
     """
 
     __tablename__ = "change_events"
@@ -54,12 +65,18 @@ class ChangeEvent(Base):
     # None: not numbered yet, so not readable
     sequence: Mapped[int | None] = mapped_column(NUMBER, unique=True)
     created_at: Mapped[datetime]  # by the database's clock
-    type: Mapped[str] = mapped_column(String(32))  # a `ChangeType`
-    node_uuid: Mapped[str] = mapped_column(String(36))
+    type: Mapped[str] = mapped_column(String(32))  # one of `TYPES`
+    # None: of a resource without a node
+    node_uuid: Mapped[str | None] = mapped_column(String(36))
     node_name: Mapped[str | None] = mapped_column(String(255))  # at that time
-    owner: Mapped[str | None] = mapped_column(String(255))  # of the node at that time; project
-    lessee: Mapped[str | None] = mapped_column(String(255))  # of the node at that time; project
-    # None: a change of the node
+    # projects that see the event: owner and lessee of the node at that time; of an allocation or a
+    # runbook its owner
+    owner: Mapped[str | None] = mapped_column(String(255))
+    lessee: Mapped[str | None] = mapped_column(String(255))
+    # of another resource than a node
+    resource_uuid: Mapped[str | None] = mapped_column(String(36))
+    resource_name: Mapped[str | None] = mapped_column(String(255))  # at that time; None: no name
+    # None: no change of an operation
     operation_uuid: Mapped[str | None] = mapped_column(String(36))
     operation_kind: Mapped[str | None] = mapped_column(String(32))  # an `OperationKind`
     step: Mapped[str | None] = mapped_column(String(300))  # as "deploy.write_image"; None: no step
@@ -67,6 +84,6 @@ class ChangeEvent(Base):
     # no value
     before: Mapped[str | None] = mapped_column(String(32))
     after: Mapped[str | None] = mapped_column(String(32))
-    # for notifications, as JSON text: fields of the node after the change; child node and wanted
-    # power state of a step. None: notifications were off
+    # for notifications, as JSON text: fields of the node or resource after the change; child node
+    # and wanted power state of a step. None: notifications were off
     facts: Mapped[str | None] = mapped_column(Text)

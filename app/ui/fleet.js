@@ -136,7 +136,7 @@ async function show(root, context) {
   replace(root, element("div.row", {}, element("h1", {}, "Fleet"), state), strip, chips, bar, place);
   showFilters();
   const again = gathered(() => Promise.all([count(), table.refresh()]), 1000, signal);
-  live.subscribe({}, {
+  await live.subscribe({}, {
     signal, onReset: again,
     onEvents: events => { if (events.some(each => each.type.startsWith("node."))) again(); },
     onState: each => {

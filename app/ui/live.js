@@ -36,6 +36,16 @@ class Subscription {
     this.tell = state => onState?.(state);
   }
 
+  // Take the position from which changes are followed: what the page reads from now on is not older.
+  async begin() {
+    try {
+      this.last = await newest(this.query, this.signal);
+    } catch (error) {
+      if (!this.signal.aborted) this.failed(error);
+    }
+    void this.run();
+  }
+
   async run() {
     while (!this.signal.aborted) {
       try {
@@ -84,10 +94,11 @@ class Subscription {
 }
 
 // Subscribe to changes until `signal` aborts. `query`: filters of the list of events, as { node }.
-// onEvents gets the new events in order; onReset is called when the page must read everything
-// again, first of all at the beginning; onState gets "live" or "lost".
+// The page reads its data when the returned promise is fulfilled, not before. onEvents gets the new
+// events in order; onReset is called when the page must read everything again; onState gets "live"
+// or "lost".
 export const live = {
-  subscribe: (query, handlers) => void new Subscription(query, handlers).run(),
+  subscribe: (query, handlers) => new Subscription(query, handlers).begin(),
 };
 
 // A function that calls `act` soon after the first of many calls, and never twice at a time.

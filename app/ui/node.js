@@ -85,13 +85,18 @@ async function show(root, { api, live, params, signal }) {
     }
   }
 
+  // Read the holds for a caller who may not read the explanation, such as a lessee.
+  const holdsAlone = async () => (await api.get(`nodes/${at}/holds`, {}, signal)).holds;
+
   async function read() {
+    const explained = api.get(`nodes/${at}/why`, {}, signal);
+    const current = explained.then(found => found.holds, holdsAlone);
     await part(head, async () => {
-      [node, { holds: kept }] = await Promise.all([api.get(`nodes/${at}`, {}, signal), api.get(`nodes/${at}/holds`, {}, signal)]);
+      [node, kept] = await Promise.all([api.get(`nodes/${at}`, {}, signal), current]);
       showHead();
       section.show(kept);
     });
-    await part(why, async () => showWhy(await api.get(`nodes/${at}/why`, {}, signal)));
+    await part(why, async () => showWhy(await explained));
     await part(operations, async () => {
       list = (await api.get(`nodes/${at}/operations`, {}, signal)).operations;
       const active = list.find(each => !each.finished_at);
@@ -104,8 +109,7 @@ async function show(root, { api, live, params, signal }) {
 
   const again = gathered(async () => { await read(); tabs.again(); }, 300, signal);
   const tick = setInterval(() => { if (operation && !operation.finished_at) showSteps(); }, TICK);
-  await read();
-  live.subscribe({ node: node.uuid }, {
+  await live.subscribe({ node: node.uuid }, {
     signal, onReset: again,
     onEvents: events => {
       if (events.some(each => each.type === "operation.state" && each.before === null)) chosen = null; // show the new one
@@ -113,5 +117,6 @@ async function show(root, { api, live, params, signal }) {
     },
     onState: each => { told.className = each === "live" ? "live" : "bad"; told.textContent = each === "live" ? "live" : "the connection is lost"; },
   });
+  await read();
   return () => clearInterval(tick);
 }

@@ -105,8 +105,8 @@ export const page = {
     const summaries = () => Promise.all([failures.renew(), slow.renew()]);
     const [soon, seldom] = [gathered(active, SOON, signal), gathered(summaries, SELDOM, signal)];
     const changed = () => { soon(); seldom(); };
+    await live.subscribe({}, { onEvents: changed, onReset: soon, signal });
     await Promise.all([active(), summaries()]);
-    live.subscribe({}, { onEvents: changed, onReset: soon, signal });
     return ticking(root);
   },
 };

@@ -21,7 +21,7 @@ ANSWER = 6.0
 #: Seconds of repetition after which a request is given up: its result is unknown then.
 GIVE_UP = 180.0
 #: Conclusive responses; after any other one the request is repeated.
-ACCEPTED, REFUSED = (200, 202, 204), (400, 403, 404, 406, 409)
+ACCEPTED, REFUSED = (200, 201, 202, 204), (400, 403, 404, 406, 409)
 
 
 @dataclass(slots=True)
@@ -48,10 +48,21 @@ class Entry:
 
 
 @dataclass(slots=True)
+class Held:
+    """A hold that was set."""
+
+    node: str
+    uuid: str
+    refused: bool | None = None  # it has refused a change of the power; None: not answered
+    ended: bool | None = None  # None: not answered
+
+
+@dataclass(slots=True)
 class Ledger:
     """Results of all requests."""
 
     accepted: dict[str, list[Entry]] = field(default_factory=lambda: defaultdict(list))  # by node
+    holds: list[Held] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     unknown: list[tuple[str, str]] = field(default_factory=list)  # (node, verb) without a response
 
@@ -101,6 +112,8 @@ class Client(threading.Thread):
             self.request(node, row, verb, True)
             wait(self.random.uniform(0, 3), self.stop)
             self.request(node, row, verb, False)
+        elif verb == "hold":
+            self.hold(node)
         elif verb == "power":
             target = self.random.choice(["power on", "power off", "rebooting"])
             self.request(node, row, verb, target=target)
@@ -108,6 +121,30 @@ class Client(threading.Thread):
             return
         else:
             self.request(node, row, verb, **self.arguments(verb))
+
+    def hold(self, node):
+        """Hold a node, request a change of its power, which must be refused, and end the hold."""
+        body = {"uuid": self.identifier(), "kind": "investigation", "reason": "storm"}
+        made = self.ask("POST", f"nodes/{node}/holds", body)
+        if made is None:
+            self.ledger.unknown.append((node, "hold"))
+            return
+        is_repeated = made.status_code == 409 and made.tries > 1  # an answer was lost: it exists
+        if made.status_code != 201 and not is_repeated:
+            return
+        held = Held(node, body["uuid"])
+        self.ledger.holds.append(held)
+        power = {"target": "rebooting"}
+        answer = self.ask("PUT", f"nodes/{node}/states/power", power, key=self.identifier())
+        held.refused = None if answer is None else answer.status_code == 409
+        wait(self.random.uniform(0, 3), self.stop)
+        answer = self.ask("DELETE", f"holds/{held.uuid}")
+        if answer is not None:
+            held.ended = answer.status_code in (204, 404)  # 404: an answer was lost: it has ended
+
+    def identifier(self):
+        """Return a random UUID."""
+        return str(UUID(int=self.random.getrandbits(128)))
 
     def prepare(self, node):
         """Set the image to deploy: a node that was torn down has none."""
@@ -144,7 +181,7 @@ class Client(threading.Thread):
             method, path = "PUT", f"nodes/{node}/states/provision"
             body = {"target": verb, **arguments}
         sent = time.time()
-        answer = self.ask(method, path, body, key=str(UUID(int=self.random.getrandbits(128))))
+        answer = self.ask(method, path, body, key=self.identifier())
         if answer is None:
             self.ledger.unknown.append((node, verb))
             return
@@ -188,10 +225,11 @@ class Client(threading.Thread):
 
 POWER = ("power", 1)
 MAINTENANCE = ("maintenance", 0.3)
+HOLD = ("hold", 0.7)
 DELETED = ("deleted", 1)
 #: state -> verbs that are requested in it, with their weights
 CHOICES = {
-    "enroll": [("manage", 5)],
+    "enroll": [("manage", 5), HOLD],
     "manageable": [
         ("provide", 4),
         ("inspect", 2),
@@ -199,9 +237,18 @@ CHOICES = {
         ("adopt", 0.5),
         POWER,
         MAINTENANCE,
+        HOLD,
     ],
-    "available": [("active", 5), ("manage", 1), POWER],
-    "active": [("rebuild", 1), ("deleted", 2), ("rescue", 1), ("service", 3), POWER, MAINTENANCE],
+    "available": [("active", 5), ("manage", 1), POWER, HOLD],
+    "active": [
+        ("rebuild", 1),
+        ("deleted", 2),
+        ("rescue", 1),
+        ("service", 3),
+        POWER,
+        MAINTENANCE,
+        HOLD,
+    ],
     "inspect failed": [("inspect", 1), ("manage", 1)],
     "clean failed": [("manage", 1), ("provide", 1), ("clean", 1)],
     "deploy failed": [("active", 1), ("rebuild", 1), DELETED],

@@ -6,7 +6,7 @@ sentences by row of the table. Nothing here helps the service.
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -73,6 +73,7 @@ ROWS = {
     "unexplained": "failed operations on machines without a fault",
     "fenced": "steps recorded by a worker that did not hold them",
     "second": "second starts of an order that was running or complete",
+    "holds": "holds that were lost, left over or without effect, or changed without their event",
     "stream missed": "change events that a reader of the stream has missed",
     "stream twice": "change events that a reader of the stream has got twice",
     "stream order": "change events of a node that a reader of the stream has got out of order",
@@ -115,6 +116,7 @@ def judge(site, ledger, flaky, stops, stuck):
     _judge_orders(verdict, site, stops)
     _judge_media(verdict, site, nodes, ill)
     _judge_leftovers(verdict, site)
+    _judge_holds(verdict, site, ledger)
     for node, verb in ledger.unknown:
         verdict.blame("lost", f"node {node}: the request to {verb} was never answered")
     claims, records, takeovers = audit.counts(site)
@@ -271,6 +273,28 @@ def _judge_media(verdict, site, nodes, ill):
         media = [each for each in site.machine(machine["number"])["media"].values() if each]
         if media:
             verdict.blame("left", f"machine {machine['number']}, {state}: {media[0]}")
+
+
+def _judge_holds(verdict, site, ledger):
+    """Each hold has refused a request, is there until it is ended, and has one event for each."""
+    kept = {uuid for (uuid,) in site.query("SELECT uuid FROM holds")}
+    set_, ended = Counter(), Counter()
+    for held in ledger.holds:
+        set_[held.node] += 1
+        ended[held.node] += held.uuid not in kept
+        if held.refused is False:
+            verdict.blame("holds", f"{held} has refused nothing")
+        if held.ended is not None and held.ended == (held.uuid in kept):
+            verdict.blame("holds", f"{held} is {'left over' if held.ended else 'lost'}")
+    events = site.query(
+        "SELECT node_uuid, count(after), count(before) FROM change_events WHERE type = 'node.hold'"
+        " GROUP BY node_uuid"
+    )
+    found = {node: counts for node, *counts in events}
+    for node, times in set_.items():
+        if found.get(node) != [times, ended[node]]:
+            verdict.blame("holds", f"node {node}: events {found.get(node)} of {times} holds")
+    verdict.counts["holds"] = len(ledger.holds)
 
 
 def _judge_leftovers(verdict, site):

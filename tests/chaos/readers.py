@@ -21,7 +21,9 @@ STREAMS = 2
 #: Most messages of a visit to the stream.
 VISIT = 300
 #: Fields by which an event is compared with its row.
-FIELDS = ("sequence", "node_uuid", "type", "operation_uuid", "before", "after")
+FIELDS = (
+    "sequence", "node_uuid", "resource_uuid", "type", "operation_uuid", "before", "after",
+)  # fmt: skip
 
 
 class Readers:
@@ -121,10 +123,10 @@ def _blame_missing(verdict, row, expected, found):
 
 
 def _blame_disorder(verdict, row, ids, found):
-    """The ids of rows are in the order of each node's changes; the numbers of events are given later."""
+    """The ids of rows are in the order of changes of a node or resource; numbers are given later."""
     histories = defaultdict(list)
     for event in found:
-        histories[event[1]].append(event)
+        histories[event[1:3]].append(event)
     for history in histories.values():
         for before, event in pairwise(history):
             if ids.get(event[0], 0) < ids.get(before[0], 0):

@@ -43,7 +43,7 @@ def shown(facts, storm, ledger, verdict):
         name: counts.get(name, 0)
         for name in (
             "operations", "operations succeeded", "operations failed", "operations aborted",
-            "claims", "nodes", "nodes in the requested state", "nodes in a failure caused by an injected fault",
+            "claims", "holds", "nodes", "nodes in the requested state", "nodes in a failure caused by an injected fault",
             "change events", "agent commands", "image writes", "RAID creations", "firmware updates",
         )
     }  # fmt: skip

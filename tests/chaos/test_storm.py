@@ -40,6 +40,7 @@ def test_nothing_is_lost_in_a_short_storm(tmp_path):
     assert {} == {row: wrong for row, wrong in verdict.wrong.items() if wrong}
     assert 5 < storm.counts.total()
     assert 10 < ledger.counts["accepted"]
+    assert ledger.holds
 
 
 class Database:
@@ -84,8 +85,8 @@ def test_the_audit_finds_records_by_processes_that_do_not_hold_the_step(
 
 def change(sequence, node="a"):
     return {
-        "sequence": sequence, "node_uuid": node, "type": "node.updated", "operation_uuid": None,
-        "before": None, "after": None,
+        "sequence": sequence, "node_uuid": node, "resource_uuid": None, "type": "node.updated",
+        "operation_uuid": None, "before": None, "after": None,
     }  # fmt: skip
 
 

@@ -38,6 +38,11 @@ def test_a_hold_from_its_creation_to_its_end(ingot):
     assert [] == ingot("hold", "list", "--expired-before", "2026-01-01", "-o", "json").read()
     nodes = ingot("node", "list", "--fields", "name,holds", "-o", "json").read()
     assert {"n1": ["hardware"], "n2": []} == {each["name"]: each["holds"] for each in nodes}
+    held = ingot("node", "list", "--hold", "hardware", "--fields", "name", "-o", "json").read()
+    assert [{"name": "n1"}] == held
+    assert [] == ingot("node", "list", "--hold", "scheduling", "-o", "json").read()
+    refused = ingot("node", "list", "--hold", "coffee", status=1)
+    assert "hold: 'coffee' is not one of" in refused.errors[-1]
     later = ingot("hold", "extend", name, "--for", "2d", "--reason", "DIMM ordered", "-o", "json")
     assert later.read()["expires_at"] > made["expires_at"]
     (line,) = ingot("hold", "extend", name, "--unlimited").lines

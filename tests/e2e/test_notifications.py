@@ -98,6 +98,100 @@ def test_each_change_arrives_in_order_through_kills_and_outages(server, tmp_path
         until(lambda: kinds <= types(heard.distinct), "notifications of the other kinds")
 
 
+PAYLOADS = {
+    "port": ("PortCRUDPayload", "1.8"),
+    "portgroup": ("PortgroupCRUDPayload", "1.3"),
+    "volumeconnector": ("VolumeConnectorCRUDPayload", "1.0"),
+    "volumetarget": ("VolumeTargetCRUDPayload", "1.0"),
+    "allocation": ("AllocationCRUDPayload", "1.1"),
+    "chassis": ("ChassisCRUDPayload", "1.0"),
+    "deploytemplate": ("DeployTemplateCRUDPayload", "1.0"),
+    "runbook": ("RunbookCRUDPayload", "1.1"),
+    "inspectionrule": ("InspectionRuleCRUDPayload", "1.0"),
+}
+STEPS = [{"interface": "deploy", "step": "erase_devices", "args": {}}]
+EXTRA = [{"op": "add", "path": "/extra", "value": {"rack": 7}}]
+DESCRIPTION = [{"op": "add", "path": "/description", "value": "new"}]
+
+
+def resources(node):
+    """Noun of a kind -> its path, the body that creates one, and a patch."""
+    named = {"node_uuid": node}
+    volume = {**named, "volume_type": "iscsi", "volume_id": "v", "boot_index": 0}
+    rule = {"actions": [{"op": "fail", "args": {"msg": "no"}}]}
+    return {
+        "chassis": ("chassis", {"description": "left"}, EXTRA),
+        "portgroup": ("portgroups", {**named, "mode": "802.3ad"}, EXTRA),
+        "port": ("ports", {**named, "address": "52:54:00:aa:bb:cc"}, EXTRA),
+        "volumeconnector": (
+            "volume/connectors", {**named, "type": "iqn", "connector_id": "iqn.x"}, EXTRA,
+        ),
+        "volumetarget": ("volume/targets", volume, EXTRA),
+        "deploytemplate": (
+            "deploy_templates",
+            {"name": "CUSTOM_T", "steps": [{**STEPS[0], "priority": 10}]}, EXTRA,
+        ),
+        "runbook": ("runbooks", {"name": "CUSTOM_R", "steps": [{**STEPS[0], "order": 1}]}, EXTRA),
+        "inspectionrule": ("inspection_rules", rule, DESCRIPTION),
+        "allocation": ("allocations", {"name": "a", "resource_class": "none-such"}, EXTRA),
+    }  # fmt: skip
+
+
+def test_every_resource_has_notifications_which_survive_kills(server, tmp_path):
+    """Conductors are killed between the changes and the delivery: RabbitMQ is away meanwhile."""
+    with (
+        listening(rabbit(server), "amqp_durable_queues") as heard,
+        Fleet(tmp_path, restart=True, **settings(server)) as fleet,
+    ):
+        until(lambda: fleet.log("notifications.begun"), "the cursor")
+        answer = fleet.http.post(
+            f"{fleet.url}/v1/nodes", json={"name": "n", "driver": "fake-hardware"}
+        )
+        node = answer.json()["uuid"]
+        server.stop()
+        expected = {}
+        power = {"target": "power off"}
+        assert fleet.http.put(f"{fleet.url}/v1/nodes/n/states/power", json=power).ok
+        until(lambda: fleet.get("nodes/n")["power_state"] == "power off", "the power state")
+        for noun, (path, body, patch) in resources(node).items():
+            made = fleet.http.post(f"{fleet.url}/v1/{path}", json=body)
+            assert made.status_code == 201, (noun, made.text)
+            uuid = made.json()["uuid"]
+            url = f"{fleet.url}/v1/{path}/{uuid}"
+            if noun == "allocation":
+                until(lambda url=url: fleet.http.get(url).json()["state"] == "error", "its end")
+            changed = fleet.http.patch(url, json=patch)
+            assert changed.ok, (noun, changed.text)
+            gone = fleet.http.delete(url)
+            assert gone.status_code == 204, (noun, gone.text)
+            extra = ["update"] if noun == "allocation" else []  # the conductor's
+            expected[noun, uuid] = ["create", *extra, "update", "delete"]
+        kill([pid for number in (1, 2) for pid in processes.children(fleet.conductor(number))])
+        server.start()
+        until(lambda: of_resources(heard.distinct) == expected, "all changes, in their order")
+        assert fleet.http.delete(f"{fleet.url}/v1/nodes/n").status_code == 204
+        until(lambda: "delete.end" in types(heard.distinct), "the end of the node")
+        for each in heard.distinct:
+            noun = each["event_type"].split(".")[1]
+            if noun != "node":
+                payload = each["payload"]
+                named = payload["ironic_object.name"], payload["ironic_object.version"]
+                assert named == PAYLOADS[noun]
+                has_node = noun in ("port", "portgroup", "volumeconnector", "volumetarget")
+                assert not has_node or payload["ironic_object.data"]["node_uuid"] == node
+
+
+def of_resources(notifications):
+    """Noun and UUID of each resource but nodes -> its actions, in their order."""
+    found = defaultdict(list)
+    for each in notifications:
+        _, noun, action, status = each["event_type"].split(".")
+        if noun != "node":
+            assert (status, each["publisher_id"].split(".")[0]) == ("end", "ironic-api")
+            found[noun, each["payload"]["ironic_object.data"]["uuid"]].append(action)
+    return dict(found)
+
+
 def types(notifications):
     return {each["event_type"].removeprefix("baremetal.node.") for each in notifications}
 

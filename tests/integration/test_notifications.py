@@ -12,6 +12,7 @@ from app.kit import change_events, notification_events
 from app.kit.caller import Caller
 from app.masking import HIDDEN
 from app.models import (
+    RESOURCE_TYPES,
     ChangeEvent,
     ChangeType,
     Node,
@@ -75,10 +76,11 @@ def begin(inside):
 
 
 def made(inside, after=0):
-    """Return the notifications of all events after a number, as they are made now."""
+    """Return the notifications of all events of nodes after a number, as they are made now."""
     change_events.number(inside.runtime)
     with inside.runtime.read_connection() as connection:
-        found = change_events.read(connection, notification_events.SELECTED, after, 10_000)
+        of_nodes = notification_events.SELECTED.where(ChangeEvent.resource_uuid.is_(None))
+        found = change_events.read(connection, of_nodes, after, 10_000)
     with inside.runtime.reading() as session:
         result = list(notifications.made_of(session, found.rows))
     for each in result:
@@ -341,8 +343,7 @@ def test_without_a_cursor_events_keep_no_fields_and_notifications_are_made_of_th
 
 
 def test_the_selected_events_are_those_with_a_notification():
-    assert {*notifications.OF_CHANGES} | {ChangeType.PROVISION_STATE, ChangeType.POWER_STATE} == {
-        *notification_events.TYPES
-    }
+    states = ChangeType.PROVISION_STATE, ChangeType.POWER_STATE
+    assert {*notifications.OF_CHANGES, *states, *RESOURCE_TYPES} == {*notification_events.TYPES}
     assert {*notifications.STATUSES} == {*notification_events.STATES}
     assert {label.partition(".")[0] for label in notification_events.STEPS} == {"power", "console"}

@@ -68,7 +68,7 @@ class RabbitMQ:
                 self._command, env=self._environ, cwd=self.folder, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
-        until(self._answers, "RabbitMQ", 60, 0.2)
+        until(self._answers, "RabbitMQ", 180, 0.2)
 
     def stop(self):
         with suppress(ProcessLookupError):

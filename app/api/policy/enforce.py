@@ -7,6 +7,7 @@ rules are checked. Nothing is checked for callers who are not `restricted`.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from typing import Any
 
@@ -35,6 +36,14 @@ _RUNBOOKS = OWNED["/runbooks/<>"]
 ON_OWN_NODES = {
     rule: f"{rule}:self_owned_node" for rule in ("baremetal:node:create", "baremetal:node:delete")
 }
+
+
+class Extent(Enum):
+    """Rows of a list that a caller may see."""
+
+    NONE = "none"
+    OWN = "own"  # those of the caller's project
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,17 @@ def narrow(rule: str) -> None:
     g.narrow_to = caller().project_id
     if g.narrow_to is None:
         raise _forbidden(rule)
+
+
+def extent(rule: str) -> Extent:
+    """Return what the caller may see of the list with this rule."""
+    if not caller().restricted:
+        return Extent.ALL
+    is_narrowed = f"{rule}_all" in RULES
+    if _allows(f"{rule}_all" if is_narrowed else rule, NOTHING):
+        return Extent.ALL
+    may_list = is_narrowed and caller().project_id and _allows(rule, NOTHING)
+    return Extent.OWN if may_list else Extent.NONE
 
 
 def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:

@@ -3,7 +3,7 @@
 from marshmallow import Schema, fields, validate
 
 from app.api.schemas.common import Ident, Text
-from app.models import ChangeType
+from app.models import TYPES
 
 
 class EventStreamQuery(Schema):
@@ -14,7 +14,7 @@ class EventStreamQuery(Schema):
         metadata={"description": "Number of the last event that is known; 0: all that are kept"},
     )
     node = Ident(metadata={"description": "Events of this node only; of a deleted one by its UUID"})
-    type = Text(choices=ChangeType)
+    type = Text(choices=TYPES)
 
 
 class ChangeEventsQuery(EventStreamQuery):

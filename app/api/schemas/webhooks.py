@@ -3,7 +3,7 @@
 from marshmallow import Schema, ValidationError, fields, validate
 
 from app.api.schemas.common import Flag, ListQuery, Name, Text, Uuid
-from app.models import ChangeType
+from app.models import TYPES
 
 #: Fewest and most characters of a secret.
 SECRET = (16, 255)
@@ -22,7 +22,7 @@ class WebhookChange(Schema):
 
     name = Name()
     url = Text(longest=2048)
-    types = fields.List(Text(choices=ChangeType), allow_none=True)
+    types = fields.List(Text(choices=TYPES), allow_none=True)
     node_uuid = Uuid(allow_none=True)
     enabled = Flag()
     secret = fields.String(validate=_check_secret)

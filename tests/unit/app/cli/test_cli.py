@@ -4,8 +4,10 @@ import base64
 import gzip
 import io
 import json
+import os
 import re
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -267,6 +269,21 @@ def test_completion_is_a_script_of_the_shell(shell):
     assert "_INGOT_COMPLETE" in script
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    "command", ["node list --hold", "hold create n --kind", "hold list --kind"]
+)
+def test_kinds_of_holds_are_completed(command):
+    asked = {
+        "_INGOT_COMPLETE": "complete_bash", "COMP_WORDS": f"ingot {command} h",
+        "COMP_CWORD": str(len(command.split()) + 1),
+    }  # fmt: skip
+    found = subprocess.run(
+        [Path(sys.executable).with_name("ingot")], env={**os.environ, **asked},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "hardware" == found.stdout.strip()
 
 
 def test_the_command_of_a_single_conductor_exists():
