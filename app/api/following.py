@@ -75,9 +75,7 @@ class LongPoll:
     def __init__(self, seconds: float, follower: Follower | None) -> None:
         self._seconds, self._follower = seconds, follower
 
-    def wait_until(
-        self, condition: Callable[[], T], concerns: Callable[[Row[Any]], bool]
-    ) -> T:
+    def wait_until(self, condition: Callable[[], T], concerns: Callable[[Row[Any]], bool]) -> T:
         """
         Return the value of a condition when it is true, or when the time is over.
 

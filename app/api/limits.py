@@ -61,9 +61,7 @@ class Limits:
 
             return inner(environ, started)
 
-        def refuse(
-            seconds: float, environ: dict[str, Any], start_response: Any
-        ) -> Iterable[bytes]:
+        def refuse(seconds: float, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             return errors.service_error(TooMany(seconds), environ)(environ, start_response)
 
         return application

@@ -381,9 +381,12 @@ def test_wrong_passwords_beyond_the_limit_are_refused_before_flask(guarded, monk
     monkeypatch.setattr(
         guarded, "full_dispatch_request", lambda *of: served.append(1) or dispatch(*of)
     )
+    assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
+    served.clear()
     answers = [from_address(guarded, "192.0.2.1", "wrong") for _ in range(6)]
     assert [401] * 2 + [429] * 4 == [each.status_code for each in answers]
     assert 2 == len(served)
+    assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code, "accepted before"
     assert 0 < int(answers[-1].headers["Retry-After"]) <= 30
     assert "wrong passwords" in answers[-1].text
     assert "nosniff" == answers[-1].headers["X-Content-Type-Options"]
