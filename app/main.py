@@ -35,7 +35,7 @@ from app.api import (
 )
 from app.api.agents import agents
 from app.api.allocations import allocations
-from app.api.answers import RUNTIME, Wsgi, json
+from app.api.answers import JSON, RUNTIME, Wsgi, json
 from app.api.audit import audit
 from app.api.change_events import change_events
 from app.api.chassis import chassis
@@ -57,6 +57,7 @@ from app.api.nodes import nodes
 from app.api.openapi import document
 from app.api.operations import operations
 from app.api.parsing import Json
+from app.api.passwords import PasswordChecks, password_checks
 from app.api.policy.enforce import POLICY
 from app.api.policy.file import make as make_policy
 from app.api.portgroups import portgroups
@@ -144,22 +145,23 @@ def create_app(runtime: Runtime) -> Flask:
         app.add_url_rule(path, view_func=view)
     errors.register(app)
     auditing.register(app, runtime)
-    authenticate = app.extensions[auth.AUTHENTICATE] = auth.make(runtime)
+    checks = password_checks(runtime.settings.api)
+    authenticate = app.extensions[auth.AUTHENTICATE] = auth.make(runtime, checks)
     _register_hooks(app, authenticate, Sites(runtime.settings))
-    app.wsgi_app = _middleware(runtime, app)  # type: ignore[method-assign, assignment]
+    app.wsgi_app = _middleware(runtime, app, checks)  # type: ignore[method-assign, assignment]
     return app
 
 
-def _middleware(runtime: Runtime, app: Flask) -> Wsgi:
+def _middleware(runtime: Runtime, app: Flask, checks: PasswordChecks) -> Wsgi:
     """Return the application within its middleware; the last one sees a request first."""
     settings = runtime.settings.api
     limits = app.extensions[LIMITS] = Limits(settings)
-    app.extensions[FOLLOWING] = Following(runtime, limits.clients)
+    app.extensions[FOLLOWING] = Following(runtime, limits)
     client_of = limits.clients.key_of
     wsgi = _limited(settings, client_of, app.wsgi_app)
     wsgi = heartbeats.middleware(runtime, wsgi)
     wsgi = bodies.middleware(settings.body_timeout, client_of, wsgi)
-    wsgi = limits.middleware(wsgi)
+    wsgi = checks.middleware(limits.middleware(wsgi))
     wsgi = _under_v1(wsgi)
     return measuring.middleware(sites.with_headers(wsgi))
 
@@ -191,8 +193,12 @@ class Api(flask_smorest.Api):  # type: ignore[misc]
         declared = (blueprint.declared for blueprint in BLUEPRINTS)
         return document.document(self.spec, chain(self.outside, *declared))
 
+    @cached_property
+    def _encoded(self) -> bytes:
+        return json(self.document).get_data()
+
     def _openapi_json(self) -> Response:
-        return json(self.document)
+        return Response(self._encoded, content_type=JSON)
 
     def _register_error_handlers(self) -> None:
         pass

@@ -11,7 +11,7 @@ from flask import Request, g
 
 from app.api import sessions
 from app.api.local_users import LocalUsers
-from app.api.passwords import PasswordChecks, basic, password_checks
+from app.api.passwords import PasswordChecks, basic
 from app.api.public_paths import is_public
 from app.config.settings import SettingsError
 from app.errors import Unauthorized
@@ -24,8 +24,6 @@ OPTION = "[DEFAULT]http_basic_auth_user_file"
 BCRYPT = re.compile(r"\$2[aby]\$\d\d\$")
 
 Authenticate = Callable[[Request, str], Caller]
-#: Key of the application's extensions: its `Authenticate`.
-AUTHENTICATE = "authenticate"
 
 
 def caller() -> Caller:
@@ -34,9 +32,9 @@ def caller() -> Caller:
     return found
 
 
-def make(runtime: Runtime) -> Authenticate:
+def make(runtime: Runtime, checks: PasswordChecks) -> Authenticate:
     """
-    Return the authentication of `[DEFAULT]auth_strategy`.
+    Return the authentication of `[DEFAULT]auth_strategy`. checks: of passwords.
 
     Raises SettingsError.
     """
@@ -47,9 +45,9 @@ def make(runtime: Runtime) -> Authenticate:
 
         return Keystone(settings.keystone_authtoken)
     if strategy == "http_basic":
-        return HttpBasic(settings.default.http_basic_auth_user_file, password_checks(settings.api))
+        return HttpBasic(settings.default.http_basic_auth_user_file, checks)
     if strategy == "local":
-        return LocalUsers(runtime, password_checks(settings.api))
+        return LocalUsers(runtime, checks)
     return lambda _request, request_id: Caller(request_id=request_id)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Select
 from app.api import event_stream
 from app.api.answers import json, runtime
 from app.api.event_selection import Selection
-from app.api.following import wait_until
+from app.api.following import long_polling
 from app.api.node_identifiers import uuid_of
 from app.api.openapi.returns import Returns
 from app.api.openapi.shapes import (
@@ -64,9 +64,10 @@ def list_events(query: Query) -> Response:
     limit = min(query.get("limit", api.max_limit), api.max_limit)
     if "wait" in query and "after" not in query:
         raise Invalid("wait: needs `after`, the number of the last event that is known")
-    selection = _selection(query)
-    selected, condition = selection.query(), selection.condition()
-    page = wait_until(lambda: _page(selected, query, limit), query.get("wait", 0), condition)
+    with long_polling(query.get("wait", 0)) as poll:
+        selection = _selection(query)
+        selected, condition = selection.query(), selection.condition()
+        page = poll.wait_until(lambda: _page(selected, query, limit), condition)
     events = [document(row) for row in page.rows]
     return json({"events": events, "first": page.first, "last": page.last})
 

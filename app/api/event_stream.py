@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from flask import Response, stream_with_context
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,12 +19,11 @@ from app import log
 from app.api.answers import runtime
 from app.api.event_frames import frame, message, position
 from app.api.event_selection import Selection
-from app.api.following import Following, following
+from app.api.following import following
 from app.api.policy import enforce
-from app.errors import ServiceError, TooMany, Unavailable
+from app.errors import ServiceError, Unavailable
 from app.kit import change_events
 from app.kit.change_tail import Follower, Missed, Restored, Tail
-from app.kit.concurrency import Busy
 from app.metrics.table import (
     EVENT_STREAM_ENDS,
     EVENT_STREAM_EVENTS,
@@ -72,8 +71,10 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
     """
     shared = following()
     shared.limit_silence()
+    if shared.tail.is_closed:
+        raise Unavailable("The process ends, please connect again.")
     with ExitStack() as opened:
-        opened.enter_context(_place(shared))
+        opened.enter_context(shared.place(shared.streams, "streams", RETRY_OF_MANY))
         if after is not None:
             change_events.number(runtime())
             with runtime().read_connection() as connection:
@@ -87,23 +88,6 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
         )
         response.call_on_close(opened.pop_all().close)
         return response
-
-
-@contextmanager
-def _place(shared: Following) -> Iterator[None]:
-    """Hold a place for a stream. Raises Unavailable, TooMany."""
-    if shared.tail.is_closed:
-        raise Unavailable("The process ends, please connect again.")
-    with ExitStack() as held:
-        try:
-            held.enter_context(shared.streams.hold(shared.user()))
-        except Busy:
-            if shared.streams.is_full:
-                raise Unavailable("Too many streams are open, please retry later.") from None
-            raise TooMany(
-                RETRY_OF_MANY, "Too many streams of this caller are open: close one of them."
-            ) from None
-        yield
 
 
 class _Stream:

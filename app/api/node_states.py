@@ -13,7 +13,7 @@ from app import flows
 from app.api import auditing, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
-from app.api.following import wait_until
+from app.api.following import long_polling
 from app.api.node_identifiers import identified, key_of, locked, node_of, uuid_of
 from app.api.node_shapes import NODE_STATES, STEP
 from app.api.openapi.returns import PROGRESS, STARTED, Returns
@@ -84,15 +84,15 @@ def show_states(query: Fields, ident: str) -> Response:
     """
     Show the states of a node; with `wait`, once no operation is in progress
 
-    If too many requests wait already, the answer has the present states, without a wait.
+    With `wait`, status 429: too many requests of the caller wait already; 503: of all callers
     """
     wanted = versions.visible("node", node_query.STATES)
     if seconds := query.get("wait", 0):
-        condition = identified(ident)
-        uuid = uuid_of(ident)
-        wait_until(
-            lambda: is_idle(runtime(), condition), seconds, lambda event: event.node_uuid == uuid
-        )
+        with long_polling(seconds) as poll:
+            condition, uuid = identified(ident), uuid_of(ident)
+            poll.wait_until(
+                lambda: is_idle(runtime(), condition), lambda event: event.node_uuid == uuid
+            )
     found = node_view.one(key_of(ident), wanted, linked=False)
     if found is None:
         raise NotFound("node", ident)

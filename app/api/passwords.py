@@ -1,21 +1,27 @@
 """
 Checks of passwords, whose hashes are slow by design.
 
-Accepted passwords are remembered as keyed digests, few passwords are checked at once, outside of
-request slots and with a low priority, and few wrong ones of an address.
+Accepted passwords are remembered as keyed digests, with the address that sent them. Few passwords
+are checked at once, outside of request slots and with a low priority, and few wrong ones of an
+address: its further ones are refused before Flask, unless they were accepted from it before.
 """
 
 import hashlib
 import hmac
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any, NamedTuple
 
 from flask import Request, g
+from werkzeug.datastructures import Authorization
 
+from app.api import errors
 from app.api.addresses import Clients
+from app.api.answers import Wsgi
+from app.api.public_paths import is_public
 from app.config.settings import Api
 from app.errors import TooMany
 from app.kit.concurrency import Busy, FairSlots, SharedPlaces, yielding_slot
@@ -29,9 +35,19 @@ REMEMBERED = 10_000
 NICER = 10
 
 
+class Accepted(NamedTuple):
+    """A password that was right."""
+
+    stored: bytes | None  # hash that it was checked with
+    digest: bytes  # keyed, of the password
+
+
 def basic(request: Request) -> tuple[str, str] | None:
     """Return user and password of HTTP Basic; None: the request has none."""
-    given = request.authorization
+    return _user_and_password(request.authorization)
+
+
+def _user_and_password(given: Authorization | None) -> tuple[str, str] | None:
     if given is None or given.type != "basic" or given.username is None:
         return None
     return given.username, given.password or ""
@@ -47,7 +63,7 @@ class PasswordChecks:
 
     def __init__(self, clients: Clients, wrong: RateLimit) -> None:
         self._key = os.urandom(32)
-        self._accepted: dict[str, bytes] = {}  # user -> digest of hash and password
+        self._accepted: dict[tuple[str, str], Accepted] = {}  # by user and address
         self._clients, self._wrong = clients, wrong
         self._at_once, self._places = FairSlots(AT_ONCE), SharedPlaces(CHECKED)
         self._threads = ThreadPoolExecutor(AT_ONCE, "password", initializer=_be_nice)
@@ -69,18 +85,19 @@ class PasswordChecks:
         Raises TooMany: this address sent too many wrong passwords.
         Raises Busy: too many passwords are being checked.
         """
-        known = b"" if stored is None else stored
-        digest = hmac.digest(self._key, known + b"\0" + password.encode(), hashlib.sha256)
-        if self._is_accepted(user, digest):
-            return True
         address = self._clients.key_of(request.environ)
+        origin, accepted = (user, address), Accepted(stored, self._digest(password))
+        if self._accepted.get(origin) == accepted:
+            return True
         if seconds := self._wrong.take(address):
-            raise TooMany(seconds, "Too many wrong passwords were sent; retry later.")
-        right = False
+            raise _too_many(seconds)
         try:
-            with yielding_slot(self._places, address), self._at_once.hold(address):
+            with yielding_slot(self._places.hold(address)), self._at_once.hold(address):
                 # another request may have verified the same password meanwhile
-                right = self._is_accepted(user, digest) or self._threads.submit(is_right).result()
+                right = (
+                    self._accepted.get(origin) == accepted
+                    or self._threads.submit(is_right).result()
+                )
         except Busy:
             self._wrong.give_back(address)
             raise
@@ -88,14 +105,40 @@ class PasswordChecks:
             self._wrong.give_back(address)
             if len(self._accepted) >= REMEMBERED:
                 self._accepted.clear()
-            self._accepted[user] = digest
+            self._accepted[origin] = accepted
             g.logged_in = True  # for the audit
         elif stored is not None:
             g.claimed_user = user  # for the audit; other names may be mistyped passwords
         return right
 
-    def _is_accepted(self, user: str, digest: bytes) -> bool:
-        return hmac.compare_digest(self._accepted.get(user, b""), digest)
+    def middleware(self, inner: Wsgi) -> Wsgi:
+        """Wrap an application: refuse unknown passwords of an address with too many wrong ones."""
+
+        def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            header = environ.get("HTTP_AUTHORIZATION")
+            if header and not is_public(environ["PATH_INFO"]):
+                address = self._clients.key_of(environ)
+                if (seconds := self._wrong.pause(address)) and self._is_unknown(header, address):
+                    refusal = errors.service_error(_too_many(seconds), environ)
+                    return refusal(environ, start_response)
+            return inner(environ, start_response)
+
+        return application
+
+    def _is_unknown(self, header: str, address: str) -> bool:
+        """Whether a header has a password that was not accepted from this address before."""
+        given = _user_and_password(Authorization.from_header(header))
+        if given is None:
+            return False
+        known = self._accepted.get((given[0], address))
+        return known is None or known.digest != self._digest(given[1])
+
+    def _digest(self, password: str) -> bytes:
+        return hmac.digest(self._key, password.encode(), hashlib.sha256)
+
+
+def _too_many(seconds: float) -> TooMany:
+    return TooMany(seconds, "Too many wrong passwords were sent; retry later.")
 
 
 def _be_nice() -> None:

@@ -1,10 +1,11 @@
-"""Paths that need no authentication."""
+"""Paths that middleware knows: those that need no authentication, and that of streams."""
 
 #: Paths by which browsers sign in and out; they check the credentials themselves.
 LOGIN, LOGOUT, OIDC = "/v1/login", "/v1/logout", "/v1/login/oidc"
 SCOPE = "/v1/login/scope"
 CALLBACK = f"{OIDC}/callback"
 LOOKUP, HEARTBEAT, REPORT = "/v1/lookup", "/v1/heartbeat/", "/v1/continue_inspection"
+EVENT_STREAM = "/v1/events/stream"
 PUBLIC = (
     "/", "/v1", LOGIN, LOGOUT, SCOPE, OIDC, CALLBACK, LOOKUP, REPORT, "/healthcheck", "/docs",
     "/docs/page.css", "/docs/page.js", "/openapi.json", "/ui",

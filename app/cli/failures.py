@@ -2,6 +2,7 @@
 Errors of commands, with their exit statuses.
 
 Failure        1   the service refused the request, is unreachable, or the operation failed
+├─ Busy          1   too many requests wait already
 ├─ Usage       2   the command line is wrong; no request was sent
 └─ NotYet      3   the operation is not over yet, and has not failed
 """
@@ -11,6 +12,10 @@ class Failure(Exception):
     """Error of a command; its message is one line."""
 
     exit_status = 1
+
+
+class Busy(Failure):
+    """Too many requests of the user wait already."""
 
 
 class Usage(Failure):

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from app.cli.failures import Failure, NotYet
+from app.cli.failures import Busy, Failure, NotYet
 from app.cli.output import Document
 from app.cli.rest import Api
 from app.cli.tables import UUID
@@ -53,7 +54,8 @@ def follow(
                 f" operation {uuid}{_in(under_way(operation))}"
             )
         began = time.monotonic()
-        api.get("nodes", node, "states", wait=min(LOOK, left))
+        with suppress(Busy):  # the operation is read again all the same
+            api.get("nodes", node, "states", wait=min(LOOK, left))
         took = time.monotonic() - began
         time.sleep(max(0, pause - took))
         pause = min(2 * pause, LOOK) if took < BREATH else BREATH

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -15,7 +16,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util import Retry
 
 from app.cli import DEFAULT_URL
-from app.cli.failures import Failure, Usage
+from app.cli.failures import Busy, Failure, Usage
 from app.cli.output import Document
 
 #: Microversion of all requests; an older service refuses it with a message.
@@ -135,7 +136,7 @@ class Api:
     def request(
         self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None
     ) -> requests.Response:
-        """Send a request. Raises Failure: the status is not 2xx, or there is no response."""
+        """Send a request. Raises Failure, Busy: the status is not 2xx, or there is no response."""
         asked = {name: _word(value) for name, value in (query or {}).items() if value is not None}
         wait = float((query or {}).get("wait") or 0)
         where = "/".join(("v1", *map(_part, path)))
@@ -160,7 +161,8 @@ class Api:
                 f"no answer from {self._url} ({_cause(error)}); --url says where the service is"
             ) from error
         if not 200 <= answer.status_code < 300:
-            raise Failure(error_text(answer))
+            failure = Busy if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS else Failure
+            raise failure(error_text(answer))
         return answer
 
     def _sent(self, method: str, path: str, **options: Any) -> requests.Response:

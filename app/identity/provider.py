@@ -88,7 +88,7 @@ class Provider:
         Raises Unavailable: the provider does not answer as it must.
         """
         endpoint = self._endpoint("token_endpoint")
-        with self._client(redirect) as client, yielding_slot(self._places), _asking():
+        with self._client(redirect) as client, yielding_slot(self._places.hold()), _asking():
             answers.bind(client, endpoint, NAME, self._reach, LONGEST)
             try:
                 found = client.fetch_token(
@@ -215,7 +215,7 @@ class _Kept(Generic[T]):
         found = self._found
         if found is not None and found is not other_than and self._is_fresh():
             return found
-        with yielding_slot(self._places), self._lock:
+        with yielding_slot(self._places.hold()), self._lock:
             wanted = self._found is None or self._found is other_than or not self._is_fresh()
             if wanted and time.monotonic() - self._tried >= PAUSE:
                 self._tried = time.monotonic()

@@ -35,7 +35,9 @@ _EMPTY: Mapping[str, Any] = {
     "requests": 1,
 }
 
-_VALUES = {**{name: bindparam(f"new_{name}") for name in _NAMES}, "created_at": now()}
+#: Column -> its parameter in a statement.
+_PARAMETERS = {name: f"new_{name}" for name in _NAMES}
+_VALUES = {**{name: bindparam(each) for name, each in _PARAMETERS.items()}, "created_at": now()}
 _INSERT = Prepared(insert(_TABLE).values(_VALUES))
 _INSERT_PENDING = Prepared(insert(_TABLE).values(_VALUES).returning(_TABLE.c.id))
 _SETTLE = Prepared(
@@ -48,9 +50,9 @@ _SETTLE = Prepared(
 def row(**values: Any) -> Row:
     """Build a record from values by column; texts are made printable and cut."""
     made = {**_EMPTY, **values}
-    for name, longest in _LONGEST.items():
-        if (text := made[name]) is not None:
-            made[name] = printable(text)[:longest]
+    for name, text in values.items():
+        if text and name in _LONGEST:
+            made[name] = printable(text)[: _LONGEST[name]]
     return made
 
 
@@ -107,4 +109,4 @@ def _system_user() -> str:
 
 
 def _named(record: Row) -> Row:
-    return {f"new_{name}": value for name, value in record.items()}
+    return {_PARAMETERS[name]: value for name, value in record.items()}

@@ -10,7 +10,7 @@ delays another client by one request.
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from app.errors import Unavailable
 
@@ -169,9 +169,9 @@ class RequestSlots:
             self._working.release(client)
 
     @contextmanager
-    def _yielded(self, places: Places | None, caller: str) -> Iterator[None]:
+    def _yielded(self, place: AbstractContextManager[None] | None) -> Iterator[None]:
         client: str = _mine.client
-        with (places or self._waiting).hold(caller):
+        with place or self._waiting.hold():
             self._working.release(client)
             try:
                 yield
@@ -180,11 +180,11 @@ class RequestSlots:
 
 
 @contextmanager
-def yielding_slot(places: Places | None = None, caller: str = "") -> Iterator[None]:
+def yielding_slot(place: AbstractContextManager[None] | None = None) -> Iterator[None]:
     """
     Yield this thread's request slot while it waits; outside of a request, do nothing.
 
-    places: where the request waits; None: the places of the slots.
+    place: where the request waits, entered here; None: one of the slots' own places.
 
     Raises Busy: all places are taken, or the caller has its share.
     """
@@ -192,5 +192,5 @@ def yielding_slot(places: Places | None = None, caller: str = "") -> Iterator[No
     if slots is None:
         yield
         return
-    with slots._yielded(places, caller):
+    with slots._yielded(place):
         yield

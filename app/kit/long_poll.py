@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
-from app.kit.concurrency import Busy, Places, yielding_slot
+from app.kit.concurrency import yielding_slot
 
 T = TypeVar("T")
 
@@ -17,24 +18,18 @@ def wait_until(
     seconds: float,
     *,
     sleep: Callable[[float], bool],
-    places: Places | None = None,
-    caller: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
     """
     Return the value of a condition when it is true, or after `seconds`, its last value.
 
-    The request yields its slot while it waits, and returns at once if no place is left in `places`
-    for `caller`. sleep: waits that many seconds at most, less if the condition may have changed; it
-    returns whether the request may go on waiting.
+    The request yields its slot while it waits. sleep: waits that many seconds at most, less if the
+    condition may have changed; it returns whether the request may go on waiting.
     """
     end = clock() + seconds
     while not (value := condition()) and (left := end - clock()) > 0:
-        try:
-            with yielding_slot(places, caller):
-                waits_on = sleep(min(LONGEST, left))
-        except Busy:
-            return value
+        with yielding_slot(nullcontext()):
+            waits_on = sleep(min(LONGEST, left))
         if not waits_on:
             return condition()
     return value

@@ -29,9 +29,17 @@ class RateLimit:
         with self._lock:
             tokens, now = self._tokens(key)
             if tokens < weight:
-                return (weight - tokens) * 60 / self._size
+                return self._seconds_until(weight, tokens)
             self._store(key, tokens - weight, now)
         return 0
+
+    def pause(self, key: str) -> float:
+        """Return the seconds until an event is allowed, without counting one; 0: it is now."""
+        if not self._size:
+            return 0
+        with self._lock:
+            tokens, _ = self._tokens(key)
+        return max(self._seconds_until(1, tokens), 0)
 
     def give_back(self, key: str, weight: float = 1) -> None:
         """Undo `take` for an event that does not count after all."""
@@ -40,6 +48,9 @@ class RateLimit:
         with self._lock:
             tokens, now = self._tokens(key)
             self._store(key, min(tokens + weight, self._size), now)
+
+    def _seconds_until(self, wanted: float, tokens: float) -> float:
+        return (wanted - tokens) * 60 / self._size
 
     def _tokens(self, key: str) -> tuple[float, float]:
         now = self._clock()

@@ -6,6 +6,10 @@ all nodes again and again; 500 agents send heartbeats. Measured are the latencie
 quiet, with the agents, with the agents and each of `tests.bench.attacks`, and with all of them at
 once. Operator, agents and each kind of attackers have an address of their own. A node is in
 inspection, so that reports are read.
+
+The service has all processors but the last one, the operator and the crowds have that one. The
+operator's own latency grows with the processor time of the crowds, whatever the service does; the
+last measurement has that floor: processes that compute as much as all crowds, and send nothing.
 """
 
 import gc
@@ -23,10 +27,21 @@ from pathlib import Path
 
 import bcrypt
 
+from tests.bench import cpu
 from tests.bench.attacks import ATTACKS, basic
 from tests.bench.bench_lifecycle import PRODUCTION
 from tests.bench.bench_load import fill
-from tests.bench.crowd import Crowd, Site, Tally, body_of, connected, head, running, status_of
+from tests.bench.crowd import (
+    Crowd,
+    Site,
+    Tally,
+    body_of,
+    computing,
+    connected,
+    head,
+    running,
+    status_of,
+)
 from tests.support.fleet import Fleet
 
 #: Nodes in the list, agents, and seconds between two heartbeats of an agent.
@@ -37,7 +52,7 @@ SECONDS, LONGER = 10.0, 30.0
 OPERATOR, CONNECTIONS, BETWEEN = "127.0.0.2", 8, 0.02
 #: User -> password. The tenant sends the long polls.
 ACCOUNTS = {"operator": "sesame", "tenant": "open"}
-QUIET, WITH_AGENTS, ALL = "quiet", "agents only", "all at once"
+QUIET, WITH_AGENTS, ALL, FLOOR = "quiet", "agents only", "all at once", "no requests"
 SETTINGS = {
     **PRODUCTION,
     "INGOT_AGENT_REQUIRE_TLS": "false",
@@ -53,6 +68,8 @@ class Measured:
 
     lists: list[float]  # seconds
     tallies: dict[str, Tally]  # by name of the crowd
+    seconds: float
+    served: float  # seconds of CPU time of the API's processes
 
     @property
     def p50(self):
@@ -74,7 +91,10 @@ async def heartbeat(site, source, number):
 
 
 def main(nodes):
+    *others, mine = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, others or [mine])  # of this process, and of those that it starts
     with tempfile.TemporaryDirectory() as folder, site(folder, nodes or NODES, AGENTS) as found:
+        os.sched_setaffinity(0, [mine])
         report(measure(found, SECONDS, LONGER))
 
 
@@ -101,7 +121,7 @@ def site(folder, nodes, agents):
             for node in made[:agents]
         )
         port = int(fleet.url.rpartition(":")[2])
-        yield Site(port, made[0], ("tenant", ACCOUNTS["tenant"]), tokens)
+        yield Site(port, made[0], ("tenant", ACCOUNTS["tenant"]), tokens, fleet.pids()["api"])
 
 
 def measure(site, seconds, longer, attacks=ATTACKS, parts=None):
@@ -115,11 +135,13 @@ def measure(site, seconds, longer, attacks=ATTACKS, parts=None):
     }
     with operating(site) as lists:
         lists(1.0)  # passwords are checked once per process
-        return {
+        found = {
             name: _measured(site, lists, *each)
             for name, each in plan.items()
             if not parts or name in parts
         }
+        found[FLOOR] = _without_requests(lists, found[ALL])
+        return found
 
 
 def _measured(site, lists, crowds, seconds):
@@ -128,8 +150,20 @@ def _measured(site, lists, crowds, seconds):
             name: started.enter_context(running(crowd, site)) for name, crowd in crowds.items()
         }
         lists(1.0)  # until the crowds have begun
+        before = cpu.of_trees(site.servers)
         found = lists(seconds)
-    return Measured(found, tallies)
+        served = cpu.of_trees(site.servers) - before
+    return Measured(found, tallies, seconds, served)
+
+
+def _without_requests(lists, attacked):
+    """Measure lists beside processes that use as much CPU time as the crowds of `attacked`."""
+    seconds = attacked.seconds
+    with ExitStack() as started:
+        for tally in attacked.tallies.values():
+            started.enter_context(computing(tally.cpu / (seconds + 1)))
+        lists(1.0)
+        return Measured(lists(seconds), {}, seconds, 0.0)
 
 
 @contextmanager
@@ -169,15 +203,18 @@ def report(found):
     print(f"Under attack, SQLite, load average {os.getloadavg()[0]:.1f}:\n")
     print(
         f"  {'':18}{'lists':>7}{'p50 ms':>8}{'p99 ms':>8}{'max ms':>8}{'p99, times quiet':>18}"
-        f"{'heartbeats':>12}{'refused':>9}   attackers"
+        f"{'API CPU %':>11}{'crowds CPU %':>14}{'heartbeats':>12}{'refused':>9}   attackers"
     )
     for name, each in found.items():
         times = [part * 1000 for part in (each.p50, each.p99, max(each.lists))]
+        used = [each.served, sum(tally.cpu for tally in each.tallies.values())]
+        shares = [part * 100 / each.seconds for part in used]
         agents = each.tallies.pop("agents", Tally()).statuses
         print(
             f"  {name:18}{len(each.lists):7}"
             + "".join(f"{part:8.1f}" for part in times)
-            + f"{each.p99 / quiet.p99:18.1f}{agents['202']:12}{agents.total() - agents['202']:9}   "
+            + f"{each.p99 / quiet.p99:18.1f}{shares[0]:11.0f}{shares[1]:14.0f}"
+            f"{agents['202']:12}{agents.total() - agents['202']:9}   "
             + "; ".join(_told(tally) for tally in each.tallies.values())
         )
 

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, contextmanager
@@ -19,6 +20,8 @@ from typing import NamedTuple
 VERSION = "X-OpenStack-Ironic-API-Version: 1.96"
 #: Status of a connection that ends without an answer.
 CLOSED = "closed"
+#: Seconds between two computations of a process without requests: as short as requests are.
+PAUSE = 0.002
 
 
 class Site(NamedTuple):
@@ -28,6 +31,7 @@ class Site(NamedTuple):
     waiting: str  # UUID of a node in a wait state
     account: tuple[str, str]  # user who may poll that node, and password
     tokens: tuple[tuple[str, str], ...]  # UUID of a node and token of its agent
+    servers: tuple[int, ...]  # pids of the API
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Tally:
 
     statuses: Counter = field(default_factory=Counter)
     pending: int = 0  # requests without an answer at the end
+    cpu: float = 0.0  # seconds of CPU time of the clients
 
 
 @contextmanager
@@ -63,7 +68,7 @@ def running(crowd, site):
     finally:
         child.terminate()
         found = mine.recv()
-        tally.statuses, tally.pending = found.statuses, found.pending
+        tally.statuses, tally.pending, tally.cpu = found.statuses, found.pending, found.cpu
         child.join(10)
         mine.close()
 
@@ -75,7 +80,7 @@ def _child(crowd, site, results):
 
 
 async def _repeat(crowd, site):
-    ended, tally, numbers = asyncio.Event(), Tally(), count()
+    ended, tally, numbers, began = asyncio.Event(), Tally(), count(), time.process_time()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
 
     async def client(place):
@@ -98,8 +103,29 @@ async def _repeat(crowd, site):
     for each in await asyncio.gather(*clients, return_exceptions=True):
         if not isinstance(each, asyncio.CancelledError):
             raise each
-    tally.pending = pending
+    tally.pending, tally.cpu = pending, time.process_time() - began
     return tally
+
+
+@contextmanager
+def computing(share):
+    """Run a process that uses this share of a processor, with the priority of a crowd."""
+    child = multiprocessing.get_context("fork").Process(target=_compute, args=(share,), daemon=True)
+    child.start()
+    try:
+        yield
+    finally:
+        child.kill()
+        child.join(10)
+
+
+def _compute(share):
+    os.nice(19)
+    began, used = time.monotonic(), time.process_time()
+    while True:
+        while time.process_time() - used < share * (time.monotonic() - began):
+            pass
+        time.sleep(PAUSE)
 
 
 @asynccontextmanager

@@ -89,6 +89,7 @@ def applications(tmp_path_factory, request):
                     refused_lookups_per_minute=0,
                     refused_heartbeats_per_minute=0,
                     refused_reports_per_minute=0,
+                    refused_followers_per_minute=0,
                 ),
             )
             schema.upgrade(url)

@@ -109,8 +109,4 @@ def no_thread_left():
     before = set(threading.enumerate())
     yield
 
-    def left():
-        started = set(threading.enumerate()) - before
-        return [each for each in started if isinstance(each, threading.Timer)]
-
-    until(lambda: not left(), "the end of the timers", between=0.01)
+    until(lambda: before.issuperset(threading.enumerate()), "the end of the threads", between=0.01)

@@ -7,16 +7,18 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import bcrypt
 import pytest
 import requests
 from flask import request
+from sqlalchemy import event
 
 from app.api.addresses import Clients
 from app.api.auth import HttpBasic
+from app.api.following import FOLLOWING
 from app.api.passwords import CHECKED, PasswordChecks
 from app.kit.rates import MOST_KEYS, RateLimit
 from app.main import AGENTS_AT_ONCE, create_app
@@ -27,6 +29,8 @@ from tests.support.ports import free_port
 #: Seconds of a long poll: enough for those before it on a busy machine.
 WAIT = 15
 LOOKUP = "/v1/lookup?addresses=52:54:00:00:00:01"
+#: Long polls of an address that are refused with their reason in a minute.
+POLLS = 40
 
 
 @contextmanager
@@ -181,11 +185,12 @@ def test_agents_have_slots_of_their_own_and_callers_theirs(api, monkeypatch, pat
 # long polls
 
 
-def test_many_long_polls_of_one_caller_are_answered_at_once_and_leave_room(
+def test_many_long_polls_of_one_caller_are_refused_at_once_and_leave_room(
     migrated_sqlite, tmp_path
 ):
     settings = {
         "INGOT_API_POLLING_THREADS": "12", "INGOT_API_POLLING_THREADS_PER_CALLER": "8",
+        "INGOT_API_REFUSED_FOLLOWERS_PER_MINUTE": str(POLLS),
     }  # fmt: skip
     with serving(migrated_sqlite, tmp_path, **settings) as url:
         node = post(f"{url}/v1/nodes", json={"driver": "fake-hardware"}).json()["uuid"]
@@ -200,18 +205,54 @@ def test_many_long_polls_of_one_caller_are_answered_at_once_and_leave_room(
         def poll(address):
             began = time.monotonic()
             answer = get(f"{path}?wait={WAIT}", headers={**NEWEST, "X-Forwarded-For": address})
-            assert "verifying" == answer.json()["provision_state"]
-            return time.monotonic() - began > WAIT - 1
+            if answer.status_code == 200:
+                assert "verifying" == answer.json()["provision_state"]
+                assert time.monotonic() - began > WAIT - 1
+            else:
+                assert 0 < int(answer.headers["Retry-After"]) <= 5
+            return answer.status_code, "requests with `wait`" in answer.text
 
         with ThreadPoolExecutor(100) as pool:
             many = [pool.submit(poll, "192.0.2.1") for _ in range(80)]
             until(lambda: sum(each.done() for each in many) >= 72, "72 answers at once")
+            assert (429, False) in [poll("192.0.2.1") for _ in range(5)], "refused before Flask"
             others = [pool.submit(poll, "192.0.2.2") for _ in range(6)]
             # questions to machines wait in places of their own
             asked = pool.submit(get, f"{url}/v1/nodes/{node}/management/boot_device/supported")
             assert 503 != asked.result().status_code or "waiting" not in asked.result().text
-            assert 8 == sum(each.result() for each in many)
-            assert 4 == sum(each.result() for each in others)
+            found = Counter(each.result() for each in many)
+            assert 8 == found[200, False]
+            assert found[429, True] >= POLLS
+            assert {(200, False): 4, (503, True): 2} == Counter(each.result() for each in others)
+
+
+@pytest.mark.parametrize("query", ["nodes/name/states?wait=9", "events?after=0&node=name&wait=9"])
+@pytest.mark.parametrize(("holders", "status"), [(["127.0.0.1"], 429), (["one", "two"], 503)])
+def test_a_long_poll_without_a_place_costs_no_query(api, query, holders, status):
+    settings = api.runtime.settings
+    few = replace(settings.api, polling_threads=2, polling_threads_per_caller=1)
+    runtime = replace(api.runtime, settings=replace(settings, api=few), cache={})
+    app, connections = create_app(runtime), []
+    limited = replace(api, client=app.test_client(), runtime=runtime)
+    api.node(name="name")
+
+    def note(*_):
+        connections.append(1)
+
+    event.listen(runtime.engine, "checkout", note)
+    try:
+        assert 200 == limited("GET", f"/v1/{query}".replace("wait=9", "wait=0.1")).status_code
+        assert connections
+        connections.clear()
+        with ExitStack() as held:
+            for each in holders:
+                held.enter_context(app.extensions[FOLLOWING].polls.hold(each))
+            refused = limited("GET", f"/v1/{query}")
+        assert [] == connections
+    finally:
+        event.remove(runtime.engine, "checkout", note)
+    assert status == refused.status_code
+    assert "requests with `wait`" in refused.text
 
 
 # passwords
@@ -312,6 +353,50 @@ def test_passwords_are_checked_outside_of_request_slots_two_at_once(basic, api, 
             leave.set()
         statuses = Counter(each.result().status_code for each in guesses)
     assert {401: CHECKED // 2, 503: 30 - CHECKED // 2} == statuses
+
+
+@pytest.fixture
+def guarded(basic, api):
+    """An application that checks two wrong passwords of an address in a minute."""
+    settings = api.runtime.settings
+    changed = replace(
+        settings,
+        default=replace(
+            settings.default,
+            auth_strategy="http_basic",
+            http_basic_auth_user_file=basic["INGOT_HTTP_BASIC_AUTH_USER_FILE"],
+        ),
+        api=replace(settings.api, wrong_passwords_per_minute=2),
+    )
+    return create_app(replace(api.runtime, settings=changed, cache={}))
+
+
+def from_address(app, address, password):
+    headers = {**NEWEST, "X-Forwarded-For": address}
+    return app.test_client().get("/v1/nodes", auth=("ali", password), headers=headers)
+
+
+def test_wrong_passwords_beyond_the_limit_are_refused_before_flask(guarded, monkeypatch):
+    served, dispatch = [], guarded.full_dispatch_request
+    monkeypatch.setattr(
+        guarded, "full_dispatch_request", lambda *of: served.append(1) or dispatch(*of)
+    )
+    assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
+    served.clear()
+    answers = [from_address(guarded, "192.0.2.1", "wrong") for _ in range(6)]
+    assert [401] * 2 + [429] * 4 == [each.status_code for each in answers]
+    assert 2 == len(served)
+    assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code, "accepted before"
+    assert 0 < int(answers[-1].headers["Retry-After"]) <= 30
+    assert "wrong passwords" in answers[-1].text
+    assert "nosniff" == answers[-1].headers["X-Content-Type-Options"]
+
+
+def test_a_password_in_use_elsewhere_is_not_guessed_beyond_the_limit(guarded):
+    assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
+    guesses = [from_address(guarded, "192.0.2.2", each) for each in ("a", "b", "c", "sesame")]
+    assert [401, 401, 429, 429] == [each.status_code for each in guesses]
+    assert 200 == from_address(guarded, "192.0.2.1", "sesame").status_code
 
 
 def seconds_of(call, *arguments):
