@@ -16,6 +16,8 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # What failed beside other tests, once more and alone; ends at the first test that fails again.
 ALONE := $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -rpf
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Compile each module once, not in each process: many containers set this variable.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo up test test-fast test-slow fuzz check docs bench model mutants mutation chaos compare-ironic lab lab-faults lab-up \
 	lab-down lock sbom audit images clean

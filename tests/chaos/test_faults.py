@@ -41,8 +41,9 @@ def busy(tmp_path_factory):
 
 def clean_and_go_back(fleet, meanwhile):
     """Clean all nodes; call `meanwhile` while they are being cleaned."""
+    before = fleet.newest_event()
     fleet.provision(fleet.nodes, "provide")
-    until(lambda: "clean wait" in fleet.states().values(), "the first wait")
+    fleet.await_entry("clean wait", before)
     meanwhile()
     fleet.await_state(fleet.nodes, "available")
     assert {"succeeded"} == {fleet.operation(node, "provide")["state"] for node in fleet.nodes}
@@ -183,8 +184,9 @@ def test_a_node_that_waits_for_its_agent_survives_a_restart_of_all_processes(tmp
             nodes = fleet.enrol(simulator)
             fleet.provision(nodes, "manage")
             fleet.await_state(nodes, "manageable")
+            before = fleet.newest_event()
             fleet.provision(nodes, "provide")
-            until(lambda: "clean wait" in fleet.states().values(), "a wait")
+            fleet.await_entry("clean wait", before)
         port = fleet.url.rpartition(":")[2]
         with Fleet(tmp_path, "--port", port, conductors=1, **AGENTS) as again:
             again.await_state(nodes, "available")

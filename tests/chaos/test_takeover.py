@@ -324,13 +324,15 @@ def test_a_joining_conductor_takes_its_nodes_and_returns_them_and_no_other_node_
         assert 4 < len(mine) < 17, "about a quarter of 40"
         with Owners(fleet) as owners:
             assert theirs == owners.now()
+            before = fleet.newest_event()
             fleet.provision(nodes, "provide")
-            until(lambda: "clean wait" in fleet.states().values(), "a wait")
+            fleet.await_entry("clean wait", before)
             with fourth(fleet):
                 until(lambda: owners.now() == with_it, "its nodes")
                 fleet.await_state(nodes, "available")
+                before = fleet.newest_event()
                 fleet.provision(nodes, "active")
-                until(lambda: "wait call-back" in fleet.states().values(), "a wait")
+                fleet.await_entry("wait call-back", before)
             until(lambda: owners.now() == theirs, "the owners of before")
             fleet.await_state(nodes, "active")
         for node, seen in owners.of.items():

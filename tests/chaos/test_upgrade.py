@@ -123,16 +123,18 @@ def test_two_releases_share_the_work_of_a_fleet_and_take_over_from_each_other(tm
         )
         assert {"fleet-1", "old-1"} == set(workers)
 
+        before = fleet.newest_event()
         ask(fleet, nodes, "active")  # the older conductor dies; the newer one continues
-        until(lambda: "wait call-back" in fleet.states().values(), "a wait")
+        fleet.await_entry("wait call-back", before)
         fleet.old["conductor"].kill()
         fleet.await_state(nodes, "active")
 
         older = Older(fleet, previous)
         fleet.old["conductor"] = older.start("conductor", "--name", "old-1")
         until(lambda: alive(fleet) == {"fleet-1", "old-1"}, "its return")
+        before = fleet.newest_event()
         ask(fleet, nodes, "deleted")  # and now the other way round
-        until(lambda: "clean wait" in fleet.states().values(), "a wait")
+        fleet.await_entry("clean wait", before)
         os.kill(fleet.conductor(1), signal.SIGKILL)
         fleet.await_state(nodes, "available")
         older.log.close()

@@ -62,7 +62,7 @@ class Tree:
             report, log = Path(folder) / "junit.xml", Path(folder) / "output"
             command = [
                 sys.executable, "-m", "pytest", "-q", "-m", "not postgresql",
-                "-p", "no:cacheprovider", "-p", "no:schemathesis", "-o", f"timeout={min(limit, TEST_LIMIT)}",
+                "-p", "no:cacheprovider", "-o", f"timeout={min(limit, TEST_LIMIT)}",
                 f"--junitxml={report}", *options, *tests,
             ]  # fmt: skip
             environ = {**os.environ, "PYTHONPATH": str(self.folder)}

@@ -252,6 +252,20 @@ class Fleet:
                 )
             time.sleep(0.05)
 
+    def newest_event(self):
+        """The number of the newest change event."""
+        return self.get("events", limit=1)["last"]
+
+    def await_entry(self, state, since):
+        """Wait until a node has entered a state after event `since`; it may have left it again."""
+        page = {"last": since}
+
+        def entered():
+            page.update(self.get("events", after=page["last"], type="node.provision_state"))
+            return state in {each["after"] for each in page["events"]}
+
+        until(entered, f"an entry into {state!r}")
+
     def change_events(self):
         """All change events, page after page."""
         found, after = [], 0

@@ -20,8 +20,12 @@ from contextlib import suppress
 from workers.supervisor import roles
 from workers.supervisor.children import Children, fork
 
-#: Modules that programs need, besides those that `ingot up` imports before it forks.
-MODULES = ("workers.cli", "app.db.diagnosis", "app.db.schema", "app.kit.data_keys")
+#: Modules that programs need, besides those that `ingot up` imports before it forks; the last three
+#: are imported late, by typer and by app.db.schema.
+MODULES = (
+    "workers.cli", "app.cli.nodes", "app.db.diagnosis", "app.db.schema", "app.kit.data_keys",
+    "pydantic.type_adapter", "alembic.command", "alembic.config",
+)  # fmt: skip
 #: Most bytes of an order: arguments and environment of a program.
 LONGEST = 1 << 17
 

@@ -72,10 +72,14 @@ def upgrade(settings):
         raise CommandError("Can't locate revision identified by 'f00'")
 
 
-if __name__ == "__main__":
+def main():
     roles.ROLES = {
         "api": api, "files": beat, "conductor": conductor, "beat": beat, "check": check,
         "upgrade": upgrade, "prepare": registry, "alive": alive,
     }  # fmt: skip
     roles.PRELOAD = ()
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

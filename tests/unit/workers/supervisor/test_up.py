@@ -16,29 +16,39 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.support import programs
 from tests.support.fleet import until
-from tests.support.processes import inside, marked
+from tests.support.processes import inside, logging_to, marked
 
 ROOT = Path(__file__).parents[4]
+ROLES = "tests.unit.workers.fake_roles"
 TIMEOUT = 30
 
 
 class Up:
-    """One `ingot up`; its context manager leaves nothing running."""
+    """
+    One `ingot up`; its context manager leaves nothing running.
 
-    def __init__(self, folder, *options, **environ):
+    forked: from the fork server, which kills the rest of the supervisor's process group at its end;
+    else by a new interpreter, for tests of what the supervisor itself ends.
+    """
+
+    def __init__(self, folder, *options, forked=True, **environ):
         self.folder, self.pidfile = folder, folder / "up.pid"
         self.mark = f"{folder}-{time.monotonic_ns()}"
-        command = [sys.executable, "-m", "tests.unit.workers.fake_roles", "up", "--port", "0"]
-        command += ["--data-dir", str(folder / "data"), "--pidfile", str(self.pidfile), *options]
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "UP_MARK": self.mark, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.log = folder / f"up-{time.monotonic_ns()}.log"
+        words = ["up", "--port", "0", "--data-dir", str(folder / "data")]
+        words += ["--pidfile", str(self.pidfile), *options]
+        how = {"stdout": subprocess.PIPE, "cwd": ROOT}
+        environ = {**os.environ, "UP_MARK": self.mark, **environ}
+        with self.log.open("w") as log:
+            if forked:
+                self.process = programs.start(
+                    f"{ROLES}:main", argv=words, environ=environ, stderr=log, **how
+                )
+            else:
+                command = [sys.executable, "-m", ROLES, *words]
+                self.process = subprocess.Popen(command, env=environ, stderr=log, text=True, **how)
 
     def __enter__(self):
         return self
@@ -47,12 +57,13 @@ class Up:
         for pid in {self.process.pid, *self.processes()}:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.process.communicate()
+        self.process.wait(TIMEOUT)
+        self.process.stdout.close()
 
     def ready(self):
         """Wait for the first line of standard output, and return its URL."""
         line = self.process.stdout.readline()
-        assert line.startswith("ready http://127.0.0.1:"), self.process.communicate()
+        assert line.startswith("ready http://127.0.0.1:"), self.ended()
         return line.split()[1]
 
     def pids(self):
@@ -60,13 +71,18 @@ class Up:
 
     def processes(self):
         """All living descendants, including those that left the process group."""
-        # Redis has no mark: it overwrites its environment
-        return marked(f"UP_MARK={self.mark}") | inside(self.folder)
+        # a forked process has its parent's environment in /proc, Redis overwrites its own
+        return marked(f"UP_MARK={self.mark}") | logging_to(self.log) | inside(self.folder)
+
+    def ended(self):
+        """Wait for the end; return the exit status, the rest of the output, and the log."""
+        status = self.process.wait(TIMEOUT)
+        return status, self.process.stdout.read(), self.log.read_text()
 
     def stop(self, number=signal.SIGTERM):
+        """Send a signal, and return the exit status."""
         self.process.send_signal(number)
-        _, log = self.process.communicate(timeout=TIMEOUT)
-        return self.process.returncode, log
+        return self.ended()[0]
 
 
 def refused(up, beside=frozenset()):
@@ -75,13 +91,13 @@ def refused(up, beside=frozenset()):
 
     beside: processes that are already running there.
     """
-    out, err = up.process.communicate(timeout=TIMEOUT)
+    status, out, err = up.ended()
     assert "" == out
     lines = [line for line in err.splitlines() if line.startswith("ingot: ")]
     assert 1 == len(lines), err
     assert "Traceback" not in lines[0]
     assert beside >= up.processes()
-    return up.process.returncode, lines[0]
+    return status, lines[0]
 
 
 def test_readiness_is_printed_when_all_children_run_and_the_pidfile_names_them(tmp_path):
@@ -100,15 +116,15 @@ def test_readiness_is_printed_when_all_children_run_and_the_pidfile_names_them(t
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_everything_and_leaves_nothing_running(tmp_path, number):
-    with Up(tmp_path) as up:
+    with Up(tmp_path, forked=False) as up:
         up.ready()
-        assert 0 == up.stop(number)[0]
+        assert 0 == up.stop(number)
         assert set() == up.processes()
         assert not up.pidfile.exists()
 
 
 def test_a_killed_supervisor_ends_its_children_and_frees_the_directory(tmp_path):
-    with Up(tmp_path) as up:
+    with Up(tmp_path, forked=False) as up:
         up.ready()
         pids = up.pids()
         children = {*pids["api"], *pids["conductors"].values(), *pids["beat"], *pids["redis"]}
@@ -157,7 +173,7 @@ def test_redis_and_the_database_survive_a_restart(tmp_path):
             up.ready()
             client = redis.Redis(unix_socket_path=str(tmp_path / "data/redis.sock"))
             assert start == client.incr("starts")
-            assert 0 == up.stop()[0]
+            assert 0 == up.stop()
     with sqlite3.connect(tmp_path / "data/ingot.db") as connection:
         assert (2,) == connection.execute("SELECT count(*) FROM starts").fetchone()
 
