@@ -15,10 +15,7 @@ FEW = {
     "driver": "redfish", "resource_class": "gpu", "conductor_group": "edge", "retired": True,
     "maintenance": True, "fault": "clean failure", "provision_state": "error",
 }  # fmt: skip
-MOST = {
-    "driver": "ipmi", "resource_class": "baremetal", "provision_state": "available",
-    "extra": {"padding": "x" * 1000},  # as long as rows of machines, so that an index is shorter
-}  # fmt: skip
+MOST = {"driver": "ipmi", "resource_class": "baremetal", "provision_state": "available"}
 #: Filter -> index with the nodes in the order of their ids.
 FILTERS = {
     "driver=redfish": "ix_nodes_driver",
@@ -86,8 +83,12 @@ def plans(api, query):
     return plans_of(api, f"/v1/nodes?{query}&limit={LIMIT}", "ORDER BY")
 
 
-def plans_of(api, path, part):
-    """Yield the plans of the statements of a request that contain a text."""
+def plans_of(api, path, part, *settings):
+    """
+    Yield the plans of the statements of a request that contain a text.
+
+    settings: of PostgreSQL, for the planner.
+    """
     statements = []
 
     def note(_connection, _cursor, statement, parameters, *_rest):
@@ -102,6 +103,8 @@ def plans_of(api, path, part):
     assert 200 == answer.status_code, answer.text
     with api.runtime.engine.connect() as connection:
         lite = connection.dialect.name == "sqlite"
+        for setting in () if lite else settings:
+            connection.exec_driver_sql(f"SET LOCAL {setting}")
         for statement, parameters in statements:
             explain = f"EXPLAIN {'QUERY PLAN ' if lite else ''}{statement}"
             rows = connection.exec_driver_sql(explain, parameters).all()
@@ -149,6 +152,8 @@ def test_nodes_are_counted_by_state_without_a_look_at_their_rows(many, kind):
     index = "(COVERING INDEX|Index Only Scan using) ix_nodes_provision_state"
     for api in each_state(many, kind):
         for query in COUNTED:
-            (plan,) = plans_of(api, f"/v1/provision_states?{query}", "count(")
+            path = f"/v1/provision_states?{query}"
+            # rows of this test are short, and a scan of them would cost less than one of the index
+            (plan,) = plans_of(api, path, "count(", "enable_seqscan = off")
             assert re.search(index, plan), (query, plan)
             assert not re.search("Seq Scan|Heap Scan|Index Scan", plan), (query, plan)
