@@ -4,6 +4,7 @@ import random
 
 import pytest
 from playwright.sync_api import expect
+from sqlalchemy import delete
 
 from app.db import schema
 from app.main import create_app
@@ -26,7 +27,7 @@ COUNT_DRAWINGS = """table => {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Address of a service with many nodes, the requests that it has answered, and a client."""
+    """Address of a service with many nodes, the requests that it has answered, a client, and its runtime."""
     url, chance = f"sqlite:///{tmp_path_factory.mktemp('long') / 'ingot.db'}", random.Random(1)
     schema.upgrade(url)
     inside = Inside(url)
@@ -34,12 +35,12 @@ def site(tmp_path_factory):
         add(session, Node, (node(number, chance) for number in range(NODES)))
     app = create_app(inside.runtime)
     with serving(app) as (address, requests):
-        yield address, requests, app.test_client()
+        yield address, requests, app.test_client(), inside.runtime
 
 
 @pytest.fixture
 def page(chromium, site):
-    address, requests, _ = site
+    address, requests, *_ = site
     with opened(chromium, address, requests, NODES) as shown:
         yield shown
 
@@ -84,8 +85,9 @@ def test_a_row_in_the_middle_is_reached_by_passing_over_pages(page, site):
         scroll(page, middle)
         expect_node(page, middle + 10, f"n{middle + 10}")
         queries = lists(site)
-        assert len(queries) <= 5, queries
-        assert all("fields=uuid&limit=1000" in each for each in queries[:-2]), queries
+        passing = [each for each in queries if "fields=uuid&" in each]
+        assert 1 <= len(passing) <= 4, queries
+        assert len(queries) - len(passing) <= 3, queries  # pages in view, and those read again
 
 
 def test_a_sorted_list_has_the_same_rows_from_both_ends(page, site):
@@ -106,18 +108,19 @@ def test_a_sorted_list_has_the_same_rows_from_both_ends(page, site):
 
 
 def test_a_new_node_is_the_last_row_of_a_table_that_shows_its_end(page, site):
-    client = site[2]
+    runtime, newest = site[3], node(NODES, random.Random(2))
     scroll(page, NODES)
     expect_node(page, NODES - 1, f"n{NODES - 1}")
-    body = {"driver": "fake-hardware", "name": "newest"}
-    created = client.post("/v1/nodes", json=body, headers=VERSION)
+    with runtime.transaction() as session:
+        add(session, Node, [newest])
     try:
         expect(page.get_by_role("button", name=f"{NODES + 1:,} all")).to_be_visible()
         scroll(page, NODES + 1)
-        expect_node(page, NODES, "newest")
+        expect_node(page, NODES, f"n{NODES}")
         expect_node(page, NODES - 1, f"n{NODES - 1}")
     finally:
-        client.delete(f"/v1/nodes/{created.json['uuid']}", headers=VERSION)
+        with runtime.transaction() as session:
+            session.execute(delete(Node).where(Node.uuid == newest["uuid"]))
     expect(page.get_by_role("button", name=f"{NODES:,} all")).to_be_visible()
     expect_node(page, NODES - 1, f"n{NODES - 1}")
 
