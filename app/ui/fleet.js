@@ -36,6 +36,7 @@ async function show(root, context) {
     selected.clear();
     showSelection();
     showFilters();
+    if (!counted) table.total = null;
     table.restart();
     if (counted && counts) return showCounts();
     counts = null;

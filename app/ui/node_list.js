@@ -1,59 +1,146 @@
-// The nodes of a list, read page by page as far as they are needed.
+// The nodes of a list: the pages in view, read from whichever end of the list is nearer.
 
 import { api } from "./api.js";
 
-export const SIZE = 200; // nodes of a page
+const SIZE = 200; // nodes of a page
+const STRIDE = 1000; // nodes that one request passes over
 
-export class NodeList {
-  // query: filters, sort key and fields of the list.
-  constructor(query, signal) {
-    Object.assign(this, { query, signal, pages: [], ended: false, reading: null });
-  }
-
-  get loaded() {
-    return this.pages.length ? (this.pages.length - 1) * SIZE + this.pages.at(-1).length : 0;
+// Pages from one end of a list, by their number. Pages between are passed over: of them only the
+// markers are read.
+class Run {
+  // read: returns the document of the list with more parameters.
+  constructor(read) {
+    Object.assign(this, { read, pages: [], markers: [undefined], length: null });
   }
 
   at(row) {
     return this.pages[Math.floor(row / SIZE)]?.[row % SIZE];
   }
 
-  // Read on until `row` is loaded, or the list ends. Return whether anything was read.
-  async reach(row) {
-    this.wanted = Math.max(this.wanted || 0, row);
-    if (this.reading) return this.reading;
-    this.reading = this.#readOn();
-    try {
-      return await this.reading;
-    } finally {
-      this.reading = null;
+  // Nodes to pass over before the page of a row.
+  distance(row) {
+    return Math.max(0, row - (this.markers.length - 1) * SIZE);
+  }
+
+  has(row) {
+    return Boolean(this.at(row)) || (this.length !== null && row >= this.length);
+  }
+
+  // Come nearer to a row that it does not have, by one step.
+  async approach(row) {
+    const number = Math.floor(row / SIZE), known = this.markers.length - 1;
+    if (number <= known) return this.readPage(number);
+    return number > known + 1 ? this.#pass(known) : this.readPage(known);
+  }
+
+  // Read a page. Later pages stay if it ends with the same node as before.
+  async readPage(number) {
+    const { nodes, ended } = await this.#nodes(this.markers[number], SIZE);
+    const last = nodes.at(-1)?.uuid;
+    if (ended || this.markers[number + 1] !== last) {
+      this.markers.length = number + 1;
+      this.pages.length = Math.min(this.pages.length, number);
+      this.length = ended ? number * SIZE + nodes.length : null;
+    }
+    this.pages[number] = nodes;
+    if (!ended) this.markers[number + 1] = last;
+  }
+
+  async #pass(known) {
+    const { nodes, ended } = await this.#nodes(this.markers[known], STRIDE, "uuid");
+    for (let last = SIZE; last <= nodes.length; last += SIZE) this.markers.push(nodes[last - 1].uuid);
+    if (ended) this.length = known * SIZE + nodes.length;
+  }
+
+  // A server may send fewer nodes at once than it is asked for.
+  async #nodes(marker, count, fields) {
+    const nodes = [];
+    for (;;) {
+      const answer = await this.read({ marker, limit: count - nodes.length, ...(fields && { fields }) });
+      nodes.push(...answer.nodes);
+      if (!answer.next || nodes.length >= count) return { nodes, ended: !answer.next };
+      marker = new URL(answer.next).searchParams.get("marker");
     }
   }
+}
 
-  async #readOn() {
-    const before = this.loaded;
-    while (!this.ended && this.wanted >= this.loaded) this.#put(this.pages.length, await this.#page(this.pages.length));
-    return this.loaded > before;
+export class NodeList {
+  // query: filters, sort key and fields of the list. total: nodes of the list; null: unknown.
+  constructor(query, total, signal) {
+    Object.assign(this, { query, total, signal });
+    this.#begin();
   }
 
-  // Read the pages of some rows again. Later pages stay if the nodes before them are the same.
+  // Without a known end, the list is as long as counted, or longer than what is read.
+  get length() {
+    return this.first.length ?? Math.max(this.total ?? 0, (this.first.markers.length - 1) * SIZE + 1);
+  }
+
+  get isEmpty() {
+    return this.first.length === 0;
+  }
+
+  at(row) {
+    return this.first.at(row) ?? this.last.at(this.#fromEnd(row));
+  }
+
+  // With another total, the rows from the end are others, and the list may end elsewhere.
+  setTotal(total) {
+    if (total === this.total) return;
+    this.total = total;
+    this.first.length = null;
+    this.last = this.#run(true);
+  }
+
+  // Read one page, or pass over pages, towards the rows of a range; return false if they are read.
+  async approach(first, last) {
+    if (this.isEmpty) return false;
+    const end = this.length - 1;
+    const missing = this.#missing(Math.min(first, end)) ?? this.#missing(Math.min(last, end));
+    if (missing) await this.#marked(() => missing.run.approach(missing.row));
+    return Boolean(missing);
+  }
+
+  // Read the pages of some rows again.
   async refresh(first, last) {
-    await this.reading;
-    const end = Math.min(Math.floor(last / SIZE), this.pages.length - 1);
-    for (let number = Math.floor(first / SIZE); number <= end && number < this.pages.length; number += 1) {
-      const page = await this.#page(number);
-      if (page.at(-1)?.uuid !== this.pages[number].at(-1)?.uuid) this.pages.length = number;
-      this.#put(number, page);
+    for (const run of [this.first, this.last]) {
+      const [low, high] = run === this.first ? [first, last] : [this.#fromEnd(last), this.#fromEnd(first)];
+      for (let number = Math.max(0, Math.floor(low / SIZE)); number <= Math.floor(high / SIZE); number += 1)
+        if (run.pages[number]) await this.#marked(() => run.readPage(number));
     }
   }
 
-  #put(number, page) {
-    this.pages[number] = page;
-    this.ended = this.pages.at(-1).length < SIZE;
+  #begin() {
+    this.first = this.#run(false);
+    this.last = this.#run(true);
   }
 
-  async #page(number) {
-    const marker = number ? this.pages[number - 1].at(-1).uuid : undefined;
-    return (await api.get("nodes", { ...this.query, limit: SIZE, marker }, this.signal)).nodes;
+  #run(reversed) {
+    const { sort_dir } = this.query;
+    const query = reversed ? { ...this.query, sort_dir: sort_dir === "desc" ? "asc" : "desc" } : this.query;
+    return new Run(more => api.get("nodes", { ...query, ...more }, this.signal));
+  }
+
+  #fromEnd(row) {
+    return this.total === null ? -1 : this.total - 1 - row;
+  }
+
+  // The nearer run, and its row, of a row that is not read; null: it is read, or beyond the end.
+  #missing(row) {
+    const fromEnd = this.#fromEnd(row);
+    if (this.first.has(row) || this.last.at(fromEnd)) return null;
+    const nearFirst = fromEnd < 0 || this.last.has(fromEnd) || this.first.distance(row) <= this.last.distance(fromEnd);
+    return nearFirst ? { run: this.first, row } : { run: this.last, row: fromEnd };
+  }
+
+  // Send a request with a marker; begin again if the node of the marker was deleted.
+  async #marked(act) {
+    const known = this.first.markers.length + this.last.markers.length > 2;
+    try {
+      await act();
+    } catch (error) {
+      if (error.status !== 404 || !known) throw error;
+      this.#begin();
+    }
   }
 }

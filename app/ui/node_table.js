@@ -30,14 +30,16 @@ export class NodeTable {
   // onSelect is called when the selection changes, onOrder with the column to sort by.
   constructor(root, { known, query, columns, selected, signal, onSelect, onOrder }) {
     Object.assign(this, { root, known, query, columns, selected, signal, onSelect, onOrder });
-    this.total = null;
+    this.total = this.reading = null; // reading: the list that is being read
+    this.stale = false; // the rows in view must be read again
     this.current = 0; // row of the keyboard
     document.addEventListener("keydown", event => this.#key(event), { signal });
   }
 
   restart() {
     const fields = ["uuid", "name", ...this.columns.filter(each => each !== "uuid")].join(",");
-    this.list = new NodeList({ ...this.query, fields }, this.signal);
+    this.list = new NodeList({ ...this.query, fields }, this.total, this.signal);
+    this.stale = false;
     this.current = 0;
     this.above = element("tr", { "aria-hidden": true }, element("td", { colspan: this.columns.length + 2 }));
     this.below = this.above.cloneNode(true);
@@ -52,27 +54,20 @@ export class NodeTable {
   // total: number of nodes that match; null: unknown.
   setTotal(total) {
     this.total = total;
+    this.list.setTotal(total);
     this.draw();
+    return this.#fetch();
   }
 
-  async refresh() {
-    const { first, last } = this.#range();
-    try {
-      if (this.list.loaded) await this.list.refresh(first, last);
-      else await this.list.reach(last);
-    } catch (error) {
-      if (error.status === 404) return this.restart(); // the node before these was deleted
-      if (!this.signal.aborted) this.#failed(error);
-      return null;
-    }
-    this.draw();
+  refresh() {
+    this.stale = true;
     return this.#fetch();
   }
 
   // Draw the rows in view; those that are not loaded yet as empty ones.
   draw() {
-    const { first, last } = this.#range(), rows = this.#rows();
-    if (!rows && this.list.ended) {
+    const { first, last } = this.#range(), rows = this.list.length;
+    if (this.list.isEmpty) {
       return replace(this.body, element("tr", {}, element("td", { colspan: this.columns.length + 2 },
         empty(Object.keys(this.query).length ? "No node matches the filters." : "No node is enrolled yet: create one with `ingot node create`."))));
     }
@@ -85,10 +80,6 @@ export class NodeTable {
     if (focused) this.body.querySelector(`tr[data-uuid="${focused}"] a`)?.focus({ preventScroll: true });
     this.table.setAttribute("aria-rowcount", rows + 1);
     return null;
-  }
-
-  #rows() {
-    return this.list.ended ? this.list.loaded : Math.max(this.total ?? this.list.loaded + 1, this.list.loaded);
   }
 
   #range() {
@@ -105,13 +96,25 @@ export class NodeTable {
     });
   }
 
+  // Read the rows in view, and draw each page; a call during it changes nothing, as it then reads
+  // the rows that are in view by that time.
   async #fetch() {
     const list = this.list;
+    if (this.reading === list) return;
+    this.reading = list;
     try {
-      const more = await list.reach(this.#range().last);
-      if (more && list === this.list) this.draw();
+      for (let read = true; read && list === this.list;) {
+        const { first, last } = this.#range();
+        const again = this.stale;
+        this.stale = false;
+        if (again) await list.refresh(first, last);
+        else read = await list.approach(first, last);
+        if (read && list === this.list) this.draw();
+      }
     } catch (error) {
       if (!this.signal.aborted && list === this.list) this.#failed(error);
+    } finally {
+      if (this.reading === list) this.reading = null;
     }
   }
 
@@ -151,7 +154,7 @@ export class NodeTable {
     if (event.target.closest("input:not([type=checkbox]), select, textarea, dialog") || event.ctrlKey || event.metaKey) return;
     const node = this.list?.at(this.current);
     const step = { j: 1, k: -1 }[event.key];
-    if (step) this.#move(Math.min(Math.max(0, this.current + step), this.#rows() - 1));
+    if (step) this.#move(Math.min(Math.max(0, this.current + step), this.list.length - 1));
     else if (event.key === "x" && node) { this.#select(node.uuid); this.draw(); }
     else if (event.key === "Enter" && node && !event.target.closest("a, button")) location.hash = `#/nodes/${node.uuid}`;
   }

@@ -46,6 +46,8 @@ def test_the_states_are_in_their_order_and_children_are_not_counted(api, fleet):
         "resource_class=large", "resource_class=small", "maintenance=true", "maintenance=false",
         "provision_state=active", "associated=false", "include_children=true", "sharded=false",
         "description_contains=x", "driver=fake-hardware", "project=p1", "fault=clean%20failure",
+        "resource_class=large&maintenance=false&associated=false", "owner=p1&resource_class=large",
+        "provision_state=active&maintenance=true",
     ],
 )  # fmt: skip
 def test_the_counts_are_those_of_the_list_with_the_same_filters(api, fleet, query):
