@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.config.settings import Conductor
+from app.config.conductor_settings import Conductor
 from app.errors import NodeLocked
 from app.kit.concurrency import Busy, yielding_slot
 
