@@ -12,12 +12,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from psycopg.pq import TransactionStatus
-from sqlalchemy import bindparam, event, inspect, select, text, update
+from sqlalchemy import bindparam, create_engine, event, inspect, literal, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from app import models
 from app.agents import heartbeats
-from app.db import clock, connections, diagnosis, schema, transactions
+from app.db import clock, connections, diagnosis, prepared, schema, transactions
 from app.db.prepared import Prepared, Typed
 from app.engine import operations
 from app.errors import IllegalMove, NodeLocked
@@ -404,3 +404,12 @@ def test_a_read_on_postgresql_opens_no_transaction_on_the_server(postgresql_serv
             )
     finally:
         engine.dispose()
+
+
+def test_a_statement_that_was_compiled_before_a_fork_is_not_compiled_again():
+    engine, statement = create_engine("sqlite://"), Prepared(select(literal(1)))
+    prepared.compile_all(engine.dialect)
+    statement.statement = None  # to compile it would fail
+
+    with engine.connect() as connection:
+        assert (1,) == statement.first(connection, {})

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from app import flows
-from app.config.settings import Api, Conductor, load
+from app.config.conductor_settings import Conductor
+from app.config.settings import Api, load
 from app.engine import provision_state
 from app.engine.admission import limit_of
 from app.engine.failures import KNOWN

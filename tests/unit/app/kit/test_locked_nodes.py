@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.config.settings import Conductor
+from app.config.conductor_settings import Conductor
 from app.engine.rpc import RemoteError, RemoteLocked
 from app.errors import Conflict, NodeLocked
 from app.kit.concurrency import RequestSlots
