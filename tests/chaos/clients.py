@@ -84,13 +84,15 @@ class Client(threading.Thread):
         self.http.headers.update(VERSION)
 
     def run(self):
+        act = self.hold  # at first, so that the shortest storm has holds
         while not wait(self.random.uniform(0, 2 * self.think), self.stop):
             node = self.random.choice(self.nodes)
             if self.locks[node].acquire(blocking=False):
                 try:
-                    self.visit(node)
+                    act(node)
                 finally:
                     self.locks[node].release()
+                act = self.visit
         self.http.close()
 
     def visit(self, node):
