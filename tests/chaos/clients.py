@@ -138,7 +138,7 @@ class Client(threading.Thread):
         self.ledger.holds.append(held)
         power = {"target": "rebooting"}
         answer = self.ask("PUT", f"nodes/{node}/states/power", power, key=self.identifier())
-        held.refused = None if answer is None else answer.status_code == 409
+        held.refused = None if answer is None else answer.status_code in REFUSED
         wait(self.random.uniform(0, 3), self.stop)
         answer = self.ask("DELETE", f"holds/{held.uuid}")
         if answer is not None:
