@@ -84,13 +84,15 @@ class Client(threading.Thread):
         self.http.headers.update(VERSION)
 
     def run(self):
+        act = self.hold  # at first, so that the shortest storm has holds
         while not wait(self.random.uniform(0, 2 * self.think), self.stop):
             node = self.random.choice(self.nodes)
             if self.locks[node].acquire(blocking=False):
                 try:
-                    self.visit(node)
+                    act(node)
                 finally:
                     self.locks[node].release()
+                act = self.visit
         self.http.close()
 
     def visit(self, node):
@@ -136,7 +138,7 @@ class Client(threading.Thread):
         self.ledger.holds.append(held)
         power = {"target": "rebooting"}
         answer = self.ask("PUT", f"nodes/{node}/states/power", power, key=self.identifier())
-        held.refused = None if answer is None else answer.status_code == 409
+        held.refused = None if answer is None else answer.status_code in REFUSED
         wait(self.random.uniform(0, 3), self.stop)
         answer = self.ask("DELETE", f"holds/{held.uuid}")
         if answer is not None:
