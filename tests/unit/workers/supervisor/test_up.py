@@ -30,7 +30,7 @@ class Up:
     One `ingot up`; its context manager leaves nothing running.
 
     forked: from the fork server, which kills the rest of the supervisor's process group at its end;
-    else by a new interpreter, for tests of what the supervisor itself ends.
+    else by a new interpreter, for tests of the end of the supervisor.
     """
 
     def __init__(self, folder, *options, forked=True, **environ):
