@@ -85,9 +85,8 @@ def test_a_row_in_the_middle_is_reached_by_passing_over_pages(page, site):
         scroll(page, middle)
         expect_node(page, middle + 10, f"n{middle + 10}")
         queries = lists(site)
-        passing = [each for each in queries if "fields=uuid&" in each]
-        assert 1 <= len(passing) <= 4, queries
-        assert len(queries) - len(passing) <= 3, queries  # pages in view, and those read again
+        assert any("fields=uuid&" in each for each in queries), queries
+        assert len(queries) <= 8, queries  # page by page they would be more than 12
 
 
 def test_a_sorted_list_has_the_same_rows_from_both_ends(page, site):
