@@ -129,7 +129,7 @@ def _default(column: Column[Any]) -> Callable[[], Any]:
 
 def _value(column: Column[Any]) -> BindParameter[Any]:
     kind = JSON(none_as_null=True) if isinstance(column.type, JSON) else column.type
-    return bindparam(f"new_{column.name}", type_=kind)
+    return bindparam(f"new_{column.key}", type_=kind)
 
 
 @cache
