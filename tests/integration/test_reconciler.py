@@ -389,8 +389,14 @@ def test_a_heartbeat_of_the_agent_extends_the_deadline(inside, cleaning):
     inside.agent(node)
     wait(inside, name, Wait())
     inside.change(Operation, name, deadline_at=after(-1))
+    with inside.runtime.transaction() as session:
+        session.get_one(AgentRecord, node).last_heartbeat_at = after(-100)
     assert {"expired": 1} == reconcile(inside)
     assert "waiting" == inside.operation(name).state
+    with inside.runtime.reading() as session:
+        heartbeat = session.get_one(AgentRecord, node).last_heartbeat_at
+    waits = inside.operation(name).deadline_at - heartbeat
+    assert abs(waits.total_seconds() - inside.settings.conductor.clean_callback_timeout) < 2
     assert {} == reconcile(inside)
 
 

@@ -139,8 +139,8 @@ def test_the_last_heartbeat_of_an_awaited_agent_is_shown(waiting):
     row = harness.inside.read(node)
     assert row.last_error.startswith("Timeout reached while waiting for the agent of node ")
     for known in (
-        "no agent heartbeat since ", "the last known power state is power on",
-        "the boot medium http://a is far away",
+        "; no agent heartbeat since ", "; the last known power state is power on",
+        "; the boot medium http://a is far away",
     ):  # fmt: skip
         assert known in row.last_error
 
