@@ -131,8 +131,9 @@ class Client(threading.Thread):
         if made is None:
             self.ledger.unknown.append((node, "hold"))
             return
-        is_repeated = made.status_code == 409 and made.tries > 1  # an answer was lost: it exists
-        if made.status_code != 201 and not is_repeated:
+        if made.status_code == 409 and made.tries > 1:  # perhaps the first answer was lost
+            made = self.ask("GET", f"holds/{body['uuid']}")
+        if made is None or made.status_code not in (200, 201):
             return
         held = Held(node, body["uuid"])
         self.ledger.holds.append(held)

@@ -42,7 +42,8 @@ def test_a_hold_from_its_creation_to_its_end(ingot):
     assert [{"name": "n1"}] == held
     assert [] == ingot("node", "list", "--hold", "scheduling", "-o", "json").read()
     refused = ingot("node", "list", "--hold", "coffee", status=1)
-    assert "hold: 'coffee' is not one of" in refused.errors[-1]
+    assert "'coffee' is not one of" in refused.errors[-1]
+    assert "(hold)" in refused.errors[-1]
     later = ingot("hold", "extend", name, "--for", "2d", "--reason", "DIMM ordered", "-o", "json")
     assert later.read()["expires_at"] > made["expires_at"]
     (line,) = ingot("hold", "extend", name, "--unlimited").lines
