@@ -54,7 +54,7 @@ class Redis:
 def life(inside, monkeypatch):
     """A conductor, its clock and its Redis; an operation of two steps was sent to it."""
     clock = Clock()
-    for module in ("workers.conductor.claims", "workers.conductor.process"):
+    for module in ("workers.conductor.claimant", "workers.conductor.process"):
         monkeypatch.setattr(f"{module}.time", clock)
     monkeypatch.setattr("workers.retry.PATIENCE", -1.0)
     conductor = inside.conductor("c-1")
