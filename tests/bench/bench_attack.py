@@ -8,8 +8,9 @@ once. Operator, agents and each kind of attackers have an address of their own. 
 inspection, so that reports are read.
 
 The service has all processors but the last one, the operator and the crowds have that one. The
-operator's own latency grows with the processor time of the crowds, whatever the service does; the
-last measurement has that floor: processes that compute as much as all crowds, and send nothing.
+operator's own latency grows with the processor time of the crowds, even if the service answers at
+once; the last measurement has that floor: processes that compute as much as all crowds, and send
+nothing.
 """
 
 import gc

@@ -59,14 +59,20 @@ class Readers:
     def await_newest(self, seconds):
         """Wait until all readers have the newest event."""
         end = time.monotonic() + seconds
-        newest = self._site.query("SELECT max(sequence) FROM change_events")[0][0]
-        while time.monotonic() < end:
-            behind = [each for each in self.streams if each.position < newest]
-            if not behind and newest in self._receiver.numbers:
-                break
+        while time.monotonic() < end and not self._have_all():
             time.sleep(0.5)
         for each in self.streams:
             each.ended.set()
+
+    def _have_all(self):
+        ((newest, unnumbered),) = self._site.query(
+            "SELECT max(sequence), count(*) FILTER (WHERE sequence IS NULL) FROM change_events"
+        )
+        return (
+            not unnumbered
+            and all(each.position >= newest for each in self.streams)
+            and newest in self._receiver.numbers
+        )
 
     def judge(self, verdict):
         """Record violations: events that were missed, came twice, or came out of order."""

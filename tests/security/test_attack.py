@@ -33,7 +33,7 @@ def test_attacks_of_all_kinds_delay_an_operator_and_heartbeats_little(tmp_path, 
     bodies, readers, passwords, polls, reports = statuses[1:]
     assert not readers.keys() - {"200"}
     assert not passwords.keys() - {"401", "429", "503"}
-    assert {"200"} <= polls.keys() <= {"200", "429", "503"}
+    assert not polls.keys() - {"200", "429", "503"}
     assert not reports.keys() - {"400", "429", "503", "closed"}
     assert not bodies.keys() - {"400", "408", "429", "503", "closed"}
     assert attacked.p50 < SLOWER * found[QUIET].p50
