@@ -1,7 +1,7 @@
 """Frames of a stream of change events."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Row
@@ -9,6 +9,7 @@ from sqlalchemy import Row
 from app.api.answers import OPTIONS
 from app.db.clock import age
 from app.kit.change_events import ALL, document
+from app.kit.change_tail import Event
 from app.models import ChangeEvent
 
 EVENTS = ChangeEvent.__table__.c
@@ -31,3 +32,44 @@ def message(event: str, data: Mapping[str, Any], number: int) -> bytes:
 def position(number: int) -> bytes:
     """Encode a comment that keeps the connection alive, and the number to continue after."""
     return b":\nid: %d\n\n" % number
+
+
+class Part(NamedTuple):
+    """Messages that a stream sends at once."""
+
+    text: bytes
+    events: int
+    occurred: float  # the first of them, by this process's monotonic clock; 0.0: there is none
+
+
+class Parts:
+    """Parts of streams: selected and joined once for all that want the same events."""
+
+    #: Most parts that are kept: streams that take turns want few different ones.
+    KEPT = 16
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Part] = {}
+
+    def of(
+        self,
+        events: Sequence[Event],
+        is_selected: Callable[[Row[Any]], bool],
+        restored: int,
+    ) -> Part:
+        """
+        Return the messages of those events that are selected.
+
+        is_selected: hashable; equal ones select the same events.
+        restored: number of restorations of the database, after which numbers occur again.
+        """
+        key = (is_selected, events[0].sequence, events[-1].sequence, restored)
+        found = self._kept.get(key)
+        if found is None:
+            chosen = [each for each in events if is_selected(each.row)]
+            occurred = chosen[0].occurred if chosen else 0.0
+            found = Part(b"".join([each.text for each in chosen]), len(chosen), occurred)
+            if len(self._kept) >= self.KEPT:
+                self._kept.clear()
+            self._kept[key] = found
+        return found

@@ -1,6 +1,6 @@
 """Selection of change events by the filters of a request and the rights of its caller."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy import Row, Select, or_
 
 from app.api.auth import caller
 from app.api.event_frames import EVENTS
-from app.api.policy.enforce import Extent, extent, is_listed, narrowed
+from app.api.policy.enforce import Extent, extent, listed_project, narrowed
 from app.kit.change_events import ALL
 from app.models import ChangeEvent
 from app.models.change_event import CHANGES
@@ -49,21 +49,38 @@ class Selection:
             selected = selected.where(EVENTS.node_uuid == self.node)
         return selected
 
-    def condition(self) -> Callable[[Row[Any]], bool]:
-        """Return the condition of `query` for a row that was read without it."""
-        may_see, kind, node = is_listed(ChangeEvent), self.type, self.node
-        (concealed, own), project = _limits(), caller().project_id
+    def condition(self) -> "Condition":
+        """Return the condition of `query` for rows that are read without it."""
+        narrow_to = listed_project()
+        concealed, own = _limits()
+        return Condition(self, narrow_to, caller().project_id, concealed, own)
 
-        def is_selected(row: Row[Any]) -> bool:
-            return (
-                (kind is None or row.type == kind)
-                and (node is None or row.node_uuid == node)
-                and may_see(row)
-                and row.type not in concealed
-                and (row.type not in own or project in (row.owner, row.lessee))
-            )
 
-        return is_selected
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """
+    Condition for the events of a request. Equal conditions select the same events.
+
+    narrow_to: project whose events alone are selected; None: those of all.
+    concealed, own: types that are not selected, and of which only those of `project` are.
+    """
+
+    selection: Selection
+    narrow_to: str | None
+    project: str | None
+    concealed: frozenset[str]
+    own: frozenset[str]
+
+    def __call__(self, row: Row[Any]) -> bool:
+        kind, node = self.selection.type, self.selection.node
+        theirs = (row.owner, row.lessee)
+        return (
+            (kind is None or row.type == kind)
+            and (node is None or row.node_uuid == node)
+            and (self.narrow_to is None or self.narrow_to in theirs)
+            and row.type not in self.concealed
+            and (row.type not in self.own or self.project in theirs)
+        )
 
 
 def _limits() -> tuple[frozenset[str], frozenset[str]]:

@@ -2,8 +2,9 @@
 Streams of change events, as Server-Sent Events.
 
 A stream occupies a thread of its own, which sleeps until the tail of the process has read events.
-It neither queries nor encodes: it selects from the frames that the tail has encoded. Only a reader
-who was away is served from the database, until it has caught up.
+It neither queries nor encodes: streams with equal filters and rights share what the first of them
+has selected from the frames of the tail. Only a reader who was away is served from the database,
+until it has caught up.
 """
 
 import random
@@ -19,11 +20,11 @@ from app import log
 from app.api.answers import runtime
 from app.api.event_frames import frame, message, position
 from app.api.event_selection import Selection
-from app.api.following import following
+from app.api.following import Following, following
 from app.api.policy import enforce
 from app.errors import ServiceError, Unavailable
 from app.kit import change_events
-from app.kit.change_tail import Follower, Missed, Restored, Tail
+from app.kit.change_tail import Follower, Missed, Restored
 from app.metrics.table import (
     EVENT_STREAM_ENDS,
     EVENT_STREAM_EVENTS,
@@ -81,7 +82,7 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
                 change_events.read(connection, change_events.ALL, after, 1)
         follower = opened.enter_context(shared.tail.followed())
         follower.position = follower.position if after is None else after
-        stream = _Stream(shared.tail, follower, rule, selection)
+        stream = _Stream(shared, follower, rule, selection)
         opened.callback(stream.close)
         response = Response(
             stream_with_context(stream.parts()), mimetype=MEDIA_TYPE, headers=HEADERS
@@ -93,8 +94,11 @@ def respond(rule: str, selection: Selection, after: int | None) -> Response:
 class _Stream:
     """An open stream."""
 
-    def __init__(self, tail: Tail, follower: Follower, rule: str, selection: Selection) -> None:
-        self._tail, self._follower, self._rule, self._selection = tail, follower, rule, selection
+    def __init__(
+        self, shared: Following, follower: Follower, rule: str, selection: Selection
+    ) -> None:
+        self._tail, self._parts = shared.tail, shared.parts
+        self._follower, self._rule, self._selection = follower, rule, selection
         self._is_selected = selection.condition()
         self._checked = time.monotonic()
         self._offset = random.uniform(0, SPREAD)  # noqa: S311 - no secret
@@ -171,11 +175,13 @@ class _Stream:
         except BaseException:
             self._follower.position = known
             raise
-        sent = [each for each in events if self._is_selected(each.row)]
-        if sent:
-            EVENT_STREAM_EVENTS.add(count=len(sent))
-            EVENT_STREAM_LAG.observe(time.monotonic() - sent[0].occurred)
-        return b"".join([each.text for each in sent])
+        if not events:
+            return b""
+        part = self._parts.of(events, self._is_selected, self._follower.restored)
+        if part.events:
+            EVENT_STREAM_EVENTS.add(count=part.events)
+            EVENT_STREAM_LAG.observe(time.monotonic() - part.occurred)
+        return part.text
 
     def _authenticate(self, age: float) -> None:
         """Authenticate the caller again, if the last time was `age` seconds ago."""

@@ -31,6 +31,7 @@ class Following:
     def __init__(self, runtime: Runtime, limits: Limits) -> None:
         api = runtime.settings.api
         self.tail = Tail(runtime, event_frames.WITH_PROJECTS, event_frames.frame)
+        self.parts = event_frames.Parts()
         self.polls = Places(api.polling_threads, api.polling_threads_per_caller)
         self.streams = Places(api.event_streams, api.event_streams_per_caller)
         self._limits = limits

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from flask import current_app, g, request
-from sqlalchemy import Row, Select, false, or_, select
+from sqlalchemy import Select, false, or_, select
 
 from app.api.answers import runtime
 from app.api.auth import AUTHENTICATE, caller
@@ -168,15 +168,11 @@ def narrowed(selected: Select[Any], model: type[Base]) -> Select[Any]:
     return selected.where(theirs)
 
 
-def is_listed(model: type[Base]) -> Callable[[Row[Any]], bool]:
-    """Return the condition of `narrowed` for rows of a model with columns of projects."""
-    project = g.get("narrow_to")
-    if project is None:
-        return lambda _row: True
+def listed_project() -> str | None:
+    """Return the project to which the handler must limit the list itself; None: to none."""
     g.narrowed = True
-    owned = _kind_of(model)
-    names = [column.name for column in owned.facts.values()] if owned else []
-    return lambda row: any(getattr(row, name) == project for name in names)
+    project: str | None = g.get("narrow_to")
+    return project
 
 
 def _kind_of(model: type[Base]) -> Owned | None:
