@@ -51,19 +51,14 @@ class Parts:
     def __init__(self) -> None:
         self._kept: dict[Hashable, Part] = {}
 
-    def of(
-        self,
-        events: Sequence[Event],
-        is_selected: Callable[[Row[Any]], bool],
-        restored: int,
-    ) -> Part:
+    def of(self, events: Sequence[Event], is_selected: Callable[[Row[Any]], bool]) -> Part:
         """
         Return the messages of those events that are selected.
 
+        events: consecutive ones, at least one.
         is_selected: hashable; equal ones select the same events.
-        restored: number of restorations of the database, after which numbers occur again.
         """
-        key = (is_selected, events[0].sequence, events[-1].sequence, restored)
+        key = (is_selected, events[0], events[-1])
         found = self._kept.get(key)
         if found is None:
             chosen = [each for each in events if is_selected(each.row)]

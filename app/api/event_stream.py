@@ -177,7 +177,7 @@ class _Stream:
             raise
         if not events:
             return b""
-        part = self._parts.of(events, self._is_selected, self._follower.restored)
+        part = self._parts.of(events, self._is_selected)
         if part.events:
             EVENT_STREAM_EVENTS.add(count=part.events)
             EVENT_STREAM_LAG.observe(time.monotonic() - part.occurred)

@@ -10,8 +10,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Row, Select
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,8 +32,9 @@ FIRST, LONGEST, GROWTH = 0.2, 2.0, 1.5
 PAGE, KEPT, AT_ONCE = 1000, 4000, 250
 
 
-class Event(NamedTuple):
-    """A new event."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A new event. It equals itself only: after a restoration, its number is that of another."""
 
     sequence: int
     row: Row[Any]

@@ -1,7 +1,9 @@
 """GET /v1/events/stream: changes as Server-Sent Events."""
 
 import threading
-from contextlib import contextmanager
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,7 +17,7 @@ from app.api.following import FOLLOWING
 from app.kit import change_tail
 from app.kit.caller import Role
 from app.main import create_app
-from app.models import ApiToken, ChangeEvent
+from app.models import ApiToken, ChangeEvent, Node
 from tests.support.fleet import until
 from tests.support.local_users import Directory, with_local_users
 from tests.support.recorded import recording_into
@@ -37,11 +39,17 @@ def soon(monkeypatch):
 
 
 class Reader:
-    """An open stream: its messages one by one."""
+    """
+    An open stream: its messages one by one.
 
-    def __init__(self, answer):
+    context: of the request, as readers take turns in a thread here; a server has one for each.
+    """
+
+    def __init__(self, answer, context=None):
         assert 200 == answer.status_code, answer.text
-        self.headers, self._parts, self._text = answer.headers, iter(answer.response), b""
+        parts, run = iter(answer.response), context.run if context else lambda call: call()
+        self._parts = iter(lambda: run(lambda: next(parts, None)), None)
+        self.headers, self._text = answer.headers, b""
         self.last = None  # number of the last `id`
         self.parts = 0
 
@@ -77,11 +85,12 @@ class Reader:
 
 @contextmanager
 def streaming(api, query="", **headers):
-    answer = api("GET", f"{STREAM}{query}", **headers)
+    context = copy_context()
+    answer = context.run(lambda: api("GET", f"{STREAM}{query}", **headers))
     try:
-        yield Reader(answer)
+        yield Reader(answer, context)
     finally:
-        answer.close()
+        context.run(answer.close)
 
 
 def listed(api, query="?after=0", **headers):
@@ -204,6 +213,30 @@ def test_a_restored_database_ends_the_streams(api):
             session.execute(delete(ChangeEvent).where(ChangeEvent.sequence > 1))
         assert None is reader.message()
     assert 400 == api("GET", STREAM, **{"Last-Event-ID": "3"}).status_code
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_events_with_the_numbers_of_a_restored_database_are_not_taken_for_those_before(
+    api, followed
+):
+    api.node()
+    with ExitStack() as opened:
+        if followed:  # the tail reads on
+            opened.enter_context(streaming(api)).heartbeat()
+        with streaming(api) as reader:
+            reader.heartbeat()
+            lost = api.node()["uuid"]
+            assert [lost] == [each["node_uuid"] for each in events(reader.take(1))]
+        with api.runtime.transaction() as session:
+            session.execute(delete(ChangeEvent).where(ChangeEvent.sequence > 1))
+        tail = api.client.application.extensions[FOLLOWING].tail
+        noticed = (lambda: tail._last == 1) if followed else (lambda: tail._thread is None)
+        until(noticed, "the tail has noticed, or ended")
+        with streaming(api) as reader:
+            reader.heartbeat()
+            other = api.node()["uuid"]
+            assert [other] == [each["node_uuid"] for each in events(reader.take(1))]
+            assert 2 == reader.last
 
 
 # limits
@@ -371,6 +404,34 @@ def test_a_stream_is_narrowed_as_the_list(api, local, users):
     with streaming(local, "?after=0", **everything) as reader:
         expected = listed(local, **everything)
         assert expected == events(reader.take(len(expected)))
+
+
+def test_streams_at_the_same_position_get_what_they_may_see_and_ask_for(api, local, users):
+    for name, owner in ("red", RED), ("blue", BLUE), ("none", None):
+        api.node(name=name, owner=owner)
+    users.user("bob", ("reader", "blue"))
+    asked = [
+        ("", token(users, "ann", "red"), ["red"]),
+        ("", token(users, "bob", "blue"), ["blue"]),
+        ("", token(users, "root", None), ["red", "blue", "none"]),
+        ("?type=node.power_state", token(users, "root", None), []),
+        ("?node=none", token(users, "root", None), ["none"]),
+        ("", token(users, "ann", "red"), ["red"]),
+    ]
+    with ExitStack() as opened:
+        readers = [
+            opened.enter_context(streaming(local, query, **who)) for query, who, _names in asked
+        ]
+        for reader in readers:
+            reader.heartbeat()
+        with api.runtime.transaction() as session:
+            session.execute(update(Node).values(maintenance=True))
+        last = listed(api)[-1]["sequence"]
+        for reader, (_query, _who, names) in zip(readers, asked, strict=True):
+            found = events(reader.take(len(names)))
+            assert Counter(names) == Counter(each["node_name"] for each in found)
+            while reader.last != last:
+                reader.last = int(reader.heartbeat().rsplit(b"id: ")[-1])
 
 
 def until_number(reader, number):
