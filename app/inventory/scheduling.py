@@ -114,7 +114,6 @@ def _allocating(uuid: str) -> Select[Any]:
 
 def _allocate(session: Session, allocation: Allocation) -> None:
     settings = runtime_of(session).settings.conductor
-    allocation.updated_at = now()
     other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
     if other is not None:  # a caller has set it; `instance_uuid` is unique
         _fail(allocation, f"it is the instance of node {other}")
@@ -123,6 +122,7 @@ def _allocate(session: Session, allocation: Allocation) -> None:
     node = _lock_one(session, allocation, fit)
     if node is not None:
         bind(node, allocation)
+        allocation.updated_at = now()
         logger.info("allocation.active", allocation=allocation.uuid, node=node.uuid)
         return
     busy = Node.reservation.is_not(None)
@@ -138,6 +138,7 @@ def _allocate(session: Session, allocation: Allocation) -> None:
 
 def _fail(allocation: Allocation, why: str) -> None:
     allocation.state, allocation.due_at = AllocationState.ERROR, None
+    allocation.updated_at = now()
     allocation.last_error = f"Failed to process allocation {allocation.uuid}: {why}"
     logger.info("allocation.failed", allocation=allocation.uuid, reason=why)
 

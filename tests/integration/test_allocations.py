@@ -124,15 +124,19 @@ def test_a_locked_node_is_retried_for_a_short_time(inside):
     for tries in (1, 2):
         allocation = seek(inside, name)
         assert ("allocating", tries) == (allocation.state, allocation.attempts)
+        assert allocation.updated_at is None, "nothing that is shown has changed"
     assert [Call("ingot.allocate", (name,), pause)] * 2 == inside.sent
     allocation = seek(inside, name)
     assert ("error", 2) == (allocation.state, len(inside.sent))
+    assert allocation.updated_at is not None
     assert "locked" in allocation.last_error
 
     other = ask(inside)
     assert "allocating" == seek(inside, other).state
     inside.change(Node, node, reservation=None)
-    assert node == seek(inside, other).node_id
+    found = seek(inside, other)
+    assert node == found.node_id
+    assert found.updated_at is not None
 
 
 def test_a_free_node_is_preferred_to_a_locked_one(inside):
