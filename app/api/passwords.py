@@ -86,18 +86,19 @@ class PasswordChecks:
         Raises Busy: too many passwords are being checked.
         """
         address = self._clients.key_of(request.environ)
-        origin, accepted = (user, address), Accepted(stored, self._digest(password))
-        if self._accepted.get(origin) == accepted:
+
+        def was_accepted() -> bool:
+            known = self._accepted_from(address, user, password)
+            return known is not None and known.stored == stored
+
+        if was_accepted():
             return True
         if seconds := self._wrong.take(address):
             raise _too_many(seconds)
         try:
             with yielding_slot(self._places.hold(address)), self._at_once.hold(address):
                 # another request may have verified the same password meanwhile
-                right = (
-                    self._accepted.get(origin) == accepted
-                    or self._threads.submit(is_right).result()
-                )
+                right = was_accepted() or self._threads.submit(is_right).result()
         except Busy:
             self._wrong.give_back(address)
             raise
@@ -105,7 +106,7 @@ class PasswordChecks:
             self._wrong.give_back(address)
             if len(self._accepted) >= REMEMBERED:
                 self._accepted.clear()
-            self._accepted[origin] = accepted
+            self._accepted[user, address] = Accepted(stored, self._digest(password))
             g.logged_in = True  # for the audit
         elif stored is not None:
             g.claimed_user = user  # for the audit; other names may be mistyped passwords
@@ -130,8 +131,12 @@ class PasswordChecks:
         given = _user_and_password(Authorization.from_header(header))
         if given is None:
             return False
-        known = self._accepted.get((given[0], address))
-        return known is None or known.digest != self._digest(given[1])
+        return self._accepted_from(address, *given) is None
+
+    def _accepted_from(self, address: str, user: str, password: str) -> Accepted | None:
+        """Return a password if it was accepted from this address; its hash may have changed."""
+        known = self._accepted.get((user, address))
+        return known if known and known.digest == self._digest(password) else None
 
     def _digest(self, password: str) -> bytes:
         return hmac.digest(self._key, password.encode(), hashlib.sha256)

@@ -47,7 +47,8 @@ def judge(tree: Tree, mutant: Mutant, tests: list[str], without: Result) -> Verd
         return Verdict(mutant, NOT_RUN)
     begun = time.monotonic()
     with tree.with_mutant(mutant):
-        result = tree.test(usable, "-x", limit=LIMIT)
+        databases = ("-m", "") if mutant.postgresql else ()
+        result = tree.test(usable, "-x", *databases, limit=LIMIT)
     if result.failed:
         word, detail = KILLED, min(result.failed)
     elif result.status is None:

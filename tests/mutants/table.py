@@ -18,6 +18,7 @@ class Mutant:
     what: str  # text that occurs once in the file
     instead: str
     tests: tuple[str, ...]  # of the row, as docs/specs.md has them: file::test
+    postgresql: bool = False  # only tests on PostgreSQL notice: they run, too
 
     def applied(self, text: str) -> str:
         """Raises ValueError: the text to be replaced does not occur exactly once."""

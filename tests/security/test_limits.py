@@ -182,6 +182,39 @@ def test_agents_have_slots_of_their_own_and_callers_theirs(api, monkeypatch, pat
             held.set()
 
 
+def test_the_flood_of_one_address_delays_a_request_of_another_by_one_turn(api):
+    """All slots hang, and more of the same address wait; then a request of another one comes."""
+    go, entered, order = threading.Semaphore(0), threading.Semaphore(0), []
+    app = create_app(api.runtime)
+    slots = api.runtime.settings.api.blocking_threads
+
+    def hang():
+        order.append(request.remote_addr)
+        entered.release()
+        assert go.acquire(timeout=30)
+
+    app.before_request(hang)
+
+    def ask(address):
+        return app.test_client().get("/v1/nodes", environ_base={"REMOTE_ADDR": address})
+
+    with ThreadPoolExecutor(slots + 21) as pool:
+        asked = [pool.submit(ask, "198.51.100.1") for _ in range(slots + 20)]
+        try:
+            for _ in range(slots):
+                assert entered.acquire(timeout=20)
+            time.sleep(0.3)  # until the others wait for a slot
+            asked.append(pool.submit(ask, "198.51.100.2"))
+            time.sleep(0.3)
+            go.release(2)
+            for _ in range(2):
+                assert entered.acquire(timeout=20)
+            assert ["198.51.100.1", "198.51.100.2"] == sorted(order[slots:])
+        finally:
+            go.release(len(asked))
+        assert {200} == {each.result(30).status_code for each in asked}
+
+
 # long polls
 
 
