@@ -4,7 +4,9 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import update
 
+from app.engine import operations, transitions
 from app.errors import NodeLocked
 from app.models import Node, Operation
 from app.states import State
@@ -133,6 +135,28 @@ def test_cleanup_steps_are_not_aborted(harness):
     harness.inside.change(Operation, operation.uuid, error={"code": "timeout", "message": "late"})
     with pytest.raises(NodeLocked):
         harness.ask(node, "abort")
+
+
+def test_an_abort_without_an_operation_changes_the_state_alone(harness):
+    node = harness.node("clean wait")
+    harness.ask(node, "abort")
+    assert ("clean failed", []) == (harness.state(node), harness.inside.sent)
+
+
+def test_an_abort_sees_the_operation_as_it_is_when_its_row_is_locked(harness):
+    """The transaction has read the operation before another one advanced it."""
+    node = harness.node()
+    assert "clean wait" == harness.do(
+        node, "clean", clean_steps=[requested("management", "crawl"), STROLL]
+    )
+    with harness.inside.runtime.transaction() as session:
+        row = operations.lock(session, node)
+        known = operations.of_node(session, node)[0]
+        assert 0 == known.cursor
+        advanced = update(Operation).where(Operation.id == known.id).values(cursor=1)
+        session.connection().execute(advanced)
+        transitions.request_abort(session, row)
+    assert "clean failed" == harness.state(node), "the second step may be interrupted"
 
 
 def test_a_reservation_of_another_operation_refuses_an_abort(harness):

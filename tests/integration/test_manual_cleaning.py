@@ -224,6 +224,17 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
 
 
+def test_deploy_steps_run_on_child_nodes_beside_the_steps_of_the_same_name(harness):
+    parent = harness.node("available", name="parent")
+    uuid = harness.inside.read(parent).uuid
+    harness.node(name="a", parent_node=uuid)
+    fans = requested("management", "prepare_fans", args={}, priority=160)
+    steps = [{**fans, "execute_on_child_nodes": True}]
+    harness.do(parent, "active", deploy_steps=steps)
+    assert "active" == harness.state(parent)
+    assert [("a", "prepare_fans"), ("parent", "prepare_fans")] == Acme.did[:2]
+
+
 def test_steps_run_only_on_the_named_children_and_a_busy_one_is_awaited(harness):
     parent = harness.node(name="parent")
     uuid = harness.inside.read(parent).uuid

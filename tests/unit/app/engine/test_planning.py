@@ -320,6 +320,9 @@ def test_a_reboot_in_a_deployment_boots_the_agent_if_a_later_step_is_the_agents(
     at = next(number for number, row in enumerate(rows) if row.collects)
     begun, rest = rows[: at + 1], rows[at + 1 :]
     assert [False] == [row.requires_ramdisk for row in begun if row.name == "reboot"]
+    assert {90: True, 50: False, 30: False} == {
+        row.priority: row.requires_ramdisk for row in rest if row.name == "reboot"
+    }, "as long as no step of the agent is known"
     rows = planning.with_agent_steps(ours, target, Flow.DEPLOY, rest, asked, begun)
     assert into_agent == {
         row.priority: row.requires_ramdisk for row in rows if row.name == "reboot"
@@ -349,3 +352,21 @@ def test_a_reboot_in_a_deployment_without_an_agent_boots_none():
     asked = planning.Request([reserved_step("reboot", 90)])
     rows = planning.deploy(ours, planned, targets.build(ours, planned), asked)
     assert [False] == [row.requires_ramdisk for row in rows if row.name == "reboot"]
+
+
+def test_an_unknown_step_of_a_deployment_counts_as_one_of_the_agent():
+    ours, planned = runtime(), node(deploy_interface="direct", driver="fake-hardware")
+    asked = [{**reserved_step("tune", 1), "interface": "deploy"}]
+    rows = planning.deploy(ours, planned, targets.build(ours, planned), planning.Request(asked))
+    assert [(1, True, True)] == [
+        (row.priority, row.in_band, row.requires_ramdisk) for row in rows if row.name == "tune"
+    ]
+
+
+def test_a_reboot_in_a_clean_with_the_agent_boots_the_agent():
+    ours, planned = runtime(), node()
+    agent = AgentRecord(url="https://agent", token="t", steps={}, hardware_manager_version={})
+    target = targets.build(ours, planned, (), agent)
+    asked = [reserved_step("reboot", 0)]
+    rows = planning.with_agent_steps(ours, target, Flow.CLEAN, [], asked)
+    assert [("power.reboot", True)] == [(row.label, row.requires_ramdisk) for row in rows]
