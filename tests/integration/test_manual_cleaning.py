@@ -2,12 +2,14 @@
 
 import pytest
 
+from app.db.clock import after
 from app.engine import available_steps
 from app.errors import Invalid
-from app.models import AgentRecord, Node
+from app.models import AgentRecord, Node, Operation
 from drivers.core.steps import Flow
 from tests.integration.harness import Acme, Harness, requested
 from tests.unit.drivers.machines import scripted_agent
+from workers.periodic import reconciler
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -300,6 +302,40 @@ def test_an_invalid_in_band_step_is_found_when_the_agent_lists_its_steps(band, s
     assert [] == band.ran()
     assert "polish" not in Acme.did
     assert "power off" not in Acme.did, "the machine is left on for an operator"
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "setting"),
+    [("clean", "manageable", "CLEANFAIL"), ("service", "active", "SERVICEFAIL")],
+)
+@pytest.mark.parametrize("wanted", [False, True])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_failure_before_the_first_step_powers_off_if_wanted(
+    inside, verb, state, setting, wanted, begun
+):
+    inside.environ["INGOT_AGENT_REQUIRE_TLS"] = "false"
+    inside.environ[f"INGOT_CONDUCTOR_POWEROFF_IN_{setting}"] = str(wanted)
+    view = inside.another()
+    with scripted_agent() as agent:
+        harness = Harness(view, agent)
+        harness.offer(verb, ("deploy", "burnin_cpu", 0))
+        node = harness.with_agent(state)
+        harness.do(node, verb, **{f"{verb}_steps": [BURN]})
+        if begun:
+            harness.call(node)
+        assert (["burnin_cpu"] if begun else []) == harness.ran()
+        Acme.did.clear()
+        if begun:
+            agent.fail("too hot")
+            harness.call(node)
+        else:
+            harness.inside.change(Operation, harness.last(node).uuid, deadline_at=after(-1))
+            reconciler.reconcile(view.runtime, reconciler.Contact(timeout=0))
+            harness.run()
+        assert f"{verb} failed" == harness.state(node)
+        assert (wanted and not begun) == (Acme.did[-1:] == ["power off"])
+        assert ("power off" in Acme.did) == (wanted and not begun)
+    view.close()
 
 
 def test_an_abort_while_the_agent_boots_cleans_up_and_powers_off(band):
