@@ -338,6 +338,14 @@ def test_a_failure_before_the_first_step_powers_off_if_wanted(
     view.close()
 
 
+def test_a_failed_clean_without_the_agent_has_nothing_to_clean_up(band):
+    node = band.with_agent()
+    wrong = requested("management", "scrub", args={"level": "wrong"})
+    assert "clean failed" == band.do(node, "clean", clean_steps=[wrong])
+    assert [("management.scrub", "failed")] == band.labels(node)
+    assert [] == Acme.did
+
+
 def test_an_abort_while_the_agent_boots_cleans_up_and_powers_off(band):
     node = band.with_agent()
     band.do(node, "clean", clean_steps=[BURN])
