@@ -369,5 +369,5 @@ def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
         for step in known.values()
     ]
     return step_rows.in_order(
-        [row for row in rows if row.priority and row.label not in forbidden], flow
+        [row for row in rows if row.priority > 0 and row.label not in forbidden], flow
     )

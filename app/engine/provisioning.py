@@ -99,7 +99,7 @@ _VERBS: Mapping[Event, Verb] = {
     ),
     Event.REBUILD: Verb(
         OperationKind.REBUILD, planning.deploy, planning.to_deploy, Flow.DEPLOY,
-        guards=(not_in_maintenance, not_protected), before_work=_DEPLOYABLE,
+        guards=(not_in_maintenance, not_protected, not_retired), before_work=_DEPLOYABLE,
     ),
     Event.DELETE: Verb(
         OperationKind.DELETED, planning.delete, planning.by_settings, Flow.CLEAN,
@@ -327,7 +327,9 @@ def _checked_request(
     """
     session, target = candidate.session, candidate.target
     request = how.read_request(session, candidate.node, arguments)
-    wrong = [*_step_errors(target, how, request), *child_nodes.problems(session, request.steps)]
+    wrong = _step_errors(target, how, request)
+    if how.flow is not None:
+        wrong += child_nodes.problems(session, how.flow, request.steps)
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     return request, wrong

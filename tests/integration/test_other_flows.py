@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from app.db.clock import after
-from app.engine import available_steps, operations, power, timeouts
+from app.engine import available_steps, operations, power, timeouts, why
 from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
 from app.inventory import nodes
 from app.kit.caller import Caller
@@ -402,6 +402,25 @@ def test_steps_from_a_drivers_list_method_are_listed_planned_and_run(
     assert f"shred by {flow}" in Acme.did
 
 
+def test_a_list_of_steps_may_declare_arguments_as_the_spec_of_manual_cleaning_does(
+    harness, monkeypatch
+):
+    level = {"name": "level", "description": "how deep", "required": True}
+    listed = {"interface": "management", "step": "scrub", "priority": 0, "abortable": True}
+
+    def listing(_management, _target):
+        return [{**listed, "args": [level]}]
+
+    monkeypatch.setattr(AcmeManagement, "get_clean_steps", listing, raising=False)
+    node = harness.node()
+    with harness.inside.runtime.reading() as session:
+        steps = available_steps.steps_of(session, session.get_one(Node, node), Flow.CLEAN, None)
+        (scrub,) = [each.step for each in steps if each.step.name == "scrub"]
+    assert [("level", "how deep", True)] == [
+        (each.name, each.description, each.required) for each in scrub.args
+    ]
+
+
 def test_a_driver_with_an_invalid_list_of_steps_is_named_in_the_refusal(harness, monkeypatch):
     monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
     with pytest.raises(Invalid, match="management interface 'acme': get_clean_steps: KeyError"):
@@ -486,6 +505,7 @@ def test_a_retired_node_never_becomes_available(harness, cleans):
         ("deploy failed", "active", "active"),
         ("manageable", "adopt", "active"),
         ("adopt failed", "adopt", "active"),
+        ("error", "rebuild", "active"),  # a failed tear-down has removed the instance
     ],
 )
 def test_no_verb_brings_a_retired_node_into_service(harness, state, verb, becomes):
@@ -494,11 +514,26 @@ def test_no_verb_brings_a_retired_node_into_service(harness, state, verb, become
         harness.do(node, verb)
     row = harness.inside.read(node)
     assert (state, None) == (row.provision_state, row.reservation)
+    assert verb not in _explained(harness, node).verbs
     harness.inside.change(Node, node, retired=False)
+    assert verb in _explained(harness, node).verbs
     assert becomes == harness.do(node, verb)
 
 
-@pytest.mark.parametrize("state", ["active", "deploy failed", "error"])
+def _explained(harness, node):
+    with harness.inside.runtime.reading() as session:
+        return why.explain(session, session.get_one(Node, node))
+
+
+def test_why_tells_that_a_retired_node_is_on_its_way_to_manageable(harness):
+    node = harness.with_agent("active", retired=True)
+    assert "clean wait" == harness.do(node, "deleted")
+    assert "on its way to manageable" in _explained(harness, node).summary
+    harness.inside.change(Node, node, retired=False)
+    assert "on its way to available" in _explained(harness, node).summary
+
+
+@pytest.mark.parametrize("state", ["active", "deploy failed"])
 def test_a_tenant_reinstalls_a_retired_node(harness, state):
     node = harness.node(state, retired=True)
     assert "active" == harness.do(node, "rebuild")
@@ -667,6 +702,17 @@ def test_transient_states_are_in_the_history(harness):
         "cleaned",
     ]  # fmt: skip
     assert [f"The node was {each}." for each in passed] == events
+
+
+def test_the_end_of_a_service_is_in_the_history(harness):
+    node = harness.node("active")
+    assert "active" == harness.do(node, "service", service_steps=[POLISH])
+    with harness.inside.runtime.reading() as session:
+        entries = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id).all()
+    assert [
+        ("servicing_start", "Servicing begins; steps: management.polish."),
+        ("servicing_end", "Servicing is done; steps: management.polish."),
+    ] == [(each.event_type, each.event) for each in entries]
 
 
 def test_the_start_and_end_of_flows_with_steps_are_in_the_history(harness):

@@ -226,6 +226,9 @@ def test_a_step_that_cannot_be_aborted_ends_first_in_each_flow(make, state):
     node = harness.arrive(state, STEPS[state](CRAWL))
     assert state == harness.do(node, "abort")
     assert ["management.crawl"] == [row.label for row in harness.steps(node) if row.abort_after]
+    answer = harness.why(node)
+    assert "An abort is requested, and follows this step" in answer.summary
+    assert "the operation is aborted" == answer.next
     aborted = {"clean wait": "clean failed", "wait call-back": "deploy failed"}
     assert aborted.get(state, "active") == harness.poll(node)
     assert "crawl" in Acme.did
