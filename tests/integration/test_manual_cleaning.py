@@ -465,10 +465,9 @@ def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_c
     assert ["1", "2", "2"] == [params["clean_version"]["manager"] for params in sent]
     with band.inside.runtime.reading() as session:
         entries = session.query(NodeHistory).filter_by(node_id=node, severity="WARNING").all()
-    assert [
-        "Automated cleaning begins again: deploy.erase_devices: the agent's hardware managers have"
-        " changed since it listed its steps."
-    ] == [each.event for each in entries]
+    (entry,) = entries
+    reason = "the agent's hardware managers have changed since it listed its steps"
+    assert f"Automated cleaning begins again: deploy.erase_devices: {reason}." == entry.event
 
 
 def test_an_agent_with_a_new_version_at_each_boot_does_not_restart_a_clean_forever(band):
