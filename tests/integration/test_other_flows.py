@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from app.db.clock import after
 from app.engine import available_steps, operations, power, timeouts, why
-from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
+from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, NotFound
 from app.inventory import nodes
 from app.kit.caller import Caller
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
@@ -646,6 +646,44 @@ def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     assert ["polish"] == Acme.did
     with pytest.raises(Invalid, match="automated_cleaning_runbook"):
         harness.do(other, "provide")
+    harness.inside.close()
+
+
+@pytest.mark.parametrize(
+    ("runbook", "complaint"),
+    [
+        ("CUSTOM_GONE", "CUSTOM_GONE could not be found"),
+        ("CUSTOM_R", "none of them"),
+        ("CUSTOM_WRONG", "no clean step of that name"),
+        ("", "names none for it"),
+        ("the driver's", "get_clean_steps: KeyError"),
+    ],
+)
+def test_a_clean_that_cannot_be_planned_fails_after_the_tear_down(
+    inside, monkeypatch, runbook, complaint
+):
+    if runbook == "the driver's":
+        lists = lambda *_: [{"step": "shred"}]  # noqa: E731
+        monkeypatch.setattr(AcmeManagement, "get_clean_steps", lists, raising=False)
+    else:
+        inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
+        inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = (
+            f"gold:{runbook}" if runbook else ""
+        )
+    harness = Harness(inside.another())
+    node = harness.node("active", resource_class="gold", instance_uuid=str(uuid4()))
+    wrong = requested("management", "nonsense", order=1)
+    with harness.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+        session.add(Runbook(uuid="w" * 36, name="CUSTOM_WRONG", steps=[wrong]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_WRONG"))
+    assert "clean failed" == harness.do(node, "deleted")
+    row = harness.inside.read(node)
+    assert complaint in row.last_error
+    assert (None, True, "clean failure") == (row.instance_uuid, row.maintenance, row.fault)
+    assert "invalid_steps" == harness.last(node).error["code"]
+    with pytest.raises((Invalid, NotFound), match=complaint):
+        harness.do(node, "provide")
     harness.inside.close()
 
 
