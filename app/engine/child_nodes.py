@@ -8,16 +8,17 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from app.hardware import targets
-from app.hardware.steps import RequestedStep
+from app.hardware.steps import RequestedStep, of_driver, wrong_args
 from app.hold_kinds import Effect
 from app.inventory import holds
 from app.models import Node, Operation
 from drivers.core import reserved
+from drivers.core.steps import Flow
 
 
-def problems(session: Session, asked: Iterable[RequestedStep]) -> list[str]:
+def problems(session: Session, flow: Flow, asked: Iterable[RequestedStep]) -> list[str]:
     """
-    List the errors in steps requested for child nodes, one sentence each.
+    List the errors in steps of a flow that are requested for child nodes, one sentence each.
 
     In-band steps cannot run on a child: only the parent's agent is booted.
     """
@@ -26,12 +27,15 @@ def problems(session: Session, asked: Iterable[RequestedStep]) -> list[str]:
         if not each.get("child") or each["step"] in reserved.METHODS:
             continue
         child = session.scalars(select(Node).where(Node.uuid == each["child"])).one()
-        interface = targets.of_node(session, child).driver.by_kind[each["interface"]]
-        if each["step"] not in interface.steps:
+        known = {step.key: step for step in of_driver(targets.of_node(session, child), flow)}
+        step = known.get((each["interface"], each["step"]))
+        if step is None:
             found.append(
                 f"{each['interface']}.{each['step']}: the driver of child node {child.uuid} has no"
-                " step of that name, and steps of an agent cannot be run on child nodes"
+                f" {flow} step of that name, and steps of an agent cannot be run on child nodes"
             )
+        else:
+            found += wrong_args(each, step.args)
     return found
 
 

@@ -117,8 +117,9 @@ def fire(session: Session, node: Node, operation: Operation, event: Event) -> No
     if event is Event.FAIL:
         failed_in = (operation.error or {}).get("step")
         history.record_end(session, node, _steps_of_flow(session, operation), failed_in, user)
-    elif passed:
-        history.add(session, node, "transition", f"The node was {passed}.", user=user)
+    else:
+        if passed:
+            history.add(session, node, "transition", f"The node was {passed}.", user=user)
         history.record_end(session, node, _steps_of_flow(session, operation), user=user)
     provision_state.move(node, event)
     if event is Event.FAIL:

@@ -92,8 +92,11 @@ _UNKNOWN_CODE = ("the step reported a failure", "read its message")
 
 
 def document(step: OperationStep, failure: Failed) -> dict[str, Any]:
-    """Build the `error` document of an operation from the failure of a step."""
-    return describe(failure.code, failure.reason) | {
+    """Build the `error` document of an operation from the failure of a step, which it names."""
+    message = failure.reason
+    if step.flow and step.name not in message:  # frame steps are not the caller's
+        message = f"{step.label}: {message}"
+    return describe(failure.code, message) | {
         "step": step.label,
         "attempt": step.attempts,
         "retryable": failure.retryable,

@@ -67,18 +67,29 @@ def not_protected(candidate: Candidate) -> None:
         raise NodeProtected(candidate.node.uuid)
 
 
-#: Event that brings a node into service -> the state it leads to. A rebuild is not among them: the
-#: tenant has the node already (spec node-retirement).
+#: Event that brings a node into service -> the state it leads to.
 _INTO_SERVICE: Mapping[Event, State] = {
     Event.PROVIDE: State.AVAILABLE,
     Event.DEPLOY: State.ACTIVE,
     Event.ADOPT: State.ACTIVE,
+    Event.REBUILD: State.ACTIVE,
 }
+
+
+def refused_by_retirement(node: Node, event: Event) -> bool:
+    """
+    Return whether an event would bring a retired node into service (spec node-retirement).
+
+    A rebuild does so in `error` only, where the tear-down has removed the instance; elsewhere, the
+    tenant has the node already.
+    """
+    tenants = event is Event.REBUILD and node.provision_state != State.ERROR
+    return node.retired and event in _INTO_SERVICE and not tenants
 
 
 def not_retired(candidate: Candidate) -> None:
     """Refuse to bring a retired node into service."""
-    if candidate.node.retired:
+    if refused_by_retirement(candidate.node, candidate.event):
         raise Conflict(
             f"Node {candidate.node.uuid} is retired and cannot become"
             f" {_INTO_SERVICE[candidate.event]}; first set its field 'retired' to false."

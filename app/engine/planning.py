@@ -52,6 +52,7 @@ class Request:
     steps: Sequence[RequestedStep] = ()  # requested steps, as normalized by `_read`
     disable_ramdisk: bool = False  # run without the agent
     state: State | None = None  # of the node before the verb, if it may lead to cleaning
+    errors: Sequence[str] = ()  # why the clean after a tear-down cannot run
 
 
 PLAIN = Request()
@@ -223,13 +224,26 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
 
 
 def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    """Plan the tear-down, with the cleanup of a rescue if the node is in one, then `clean`."""
+    """
+    Plan the tear-down, with the cleanup of a rescue if the node is in one, then `clean`.
+
+    A clean that cannot run is the operator's problem, not the tenant's: it fails after the
+    tear-down (spec implement-cleaning-states).
+    """
     down = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
         down = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *down))]
     rows = [step_rows.of_frame(runtime, *row) for row in down]
     rows[-1].event = Event.CLEAN
-    return rows + clean(runtime, node, target, request)
+    errors = request.errors
+    if not errors:
+        try:
+            return rows + clean(runtime, node, target, request)
+        except Invalid as error:  # of a step list of the driver
+            errors = (str(error),)
+    refusal = step_rows.of_frame(runtime, "deploy", "refuse_cleaning")
+    refusal.args = {"reason": "; ".join(errors)}
+    return [*rows, refusal]
 
 
 def in_requested_order(
@@ -369,5 +383,5 @@ def _enabled(runtime: Runtime, flow: Flow, known: Mapping[Key, Step]) -> Rows:
         for step in known.values()
     ]
     return step_rows.in_order(
-        [row for row in rows if row.priority and row.label not in forbidden], flow
+        [row for row in rows if row.priority > 0 and row.label not in forbidden], flow
     )

@@ -148,9 +148,14 @@ def _clear_fault(session: Session, node: Node, operation: Operation, flow: Provi
 
 
 def set_fault(node: Node, fault: Fault) -> None:
-    """Set maintenance with a fault, with the last error as its reason."""
-    node.maintenance, node.fault = True, fault
-    node.maintenance_reason = node.maintenance_reason or node.last_error
+    """
+    Set maintenance with a fault, with the last error as its reason.
+
+    A maintenance that only an operator may end is kept: no success of a flow ends it.
+    """
+    if node.maintenance and node.fault in (None, Fault.RESTORED):
+        return
+    node.maintenance, node.fault, node.maintenance_reason = True, fault, node.last_error
 
 
 def _forget_password(

@@ -5,7 +5,7 @@ Provisioning: a verb with its arguments becomes a transition of the node and an 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlalchemy.orm import Session
@@ -38,7 +38,7 @@ from app.engine.guards import (
     service_not_in_maintenance,
 )
 from app.engine.planning import Arguments
-from app.errors import IllegalMove, Invalid, NodeLocked
+from app.errors import IllegalMove, Invalid, NodeLocked, NotFound
 from app.hardware import targets
 from app.hardware.steps import RequestedStep, offered, problems
 from app.hold_kinds import Effect
@@ -99,7 +99,7 @@ _VERBS: Mapping[Event, Verb] = {
     ),
     Event.REBUILD: Verb(
         OperationKind.REBUILD, planning.deploy, planning.to_deploy, Flow.DEPLOY,
-        guards=(not_in_maintenance, not_protected), before_work=_DEPLOYABLE,
+        guards=(not_in_maintenance, not_protected, not_retired), before_work=_DEPLOYABLE,
     ),
     Event.DELETE: Verb(
         OperationKind.DELETED, planning.delete, planning.by_settings, Flow.CLEAN,
@@ -323,11 +323,26 @@ def _checked_request(
     """
     Return the request of a verb, and the errors in its steps.
 
+    Errors in the steps of a clean after a tear-down are a part of the request: they do not concern
+    the tenant, who requests the tear-down.
+
     Raises Invalid: errors in the steps of a verb that refuses them.
     """
     session, target = candidate.session, candidate.target
-    request = how.read_request(session, candidate.node, arguments)
-    wrong = [*_step_errors(target, how, request), *child_nodes.problems(session, request.steps)]
+    tears_down = candidate.event is Event.DELETE
+    try:
+        request = how.read_request(session, candidate.node, arguments)
+    except (Invalid, NotFound) as error:
+        if not tears_down:
+            raise
+        return planning.Request(
+            state=State(candidate.node.provision_state), errors=(str(error),)
+        ), []
+    wrong = _step_errors(target, how, request)
+    if how.flow is not None:
+        wrong += child_nodes.problems(session, how.flow, request.steps)
+    if wrong and tears_down:
+        return replace(request, steps=(), errors=wrong), []
     if wrong and not how.fails:
         raise Invalid("; ".join(wrong))
     return request, wrong

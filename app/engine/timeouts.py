@@ -42,8 +42,10 @@ def charge_budget(
             return outcome
         step.remaining = limit
     elif step.remaining <= seconds:
-        reason = f"Timeout reached in step {step.label}: the machine did not get there in time"
-        return Failed(reason, FailureCode.TIMEOUT)
+        late = "the machine did not get there in time"
+        if step.in_band or step.collects:
+            late = "its agent was busy, or did not answer"
+        return Failed(f"Timeout reached in step {step.label}: {late}", FailureCode.TIMEOUT)
     else:
         step.remaining -= seconds
     pause = min(outcome.poll_after, step.remaining)

@@ -28,6 +28,7 @@ from app.engine.dispatch import dispatch
 from app.engine.operations import append, current_step, pending, rewind, steps_of
 from app.errors import Invalid
 from app.hardware import steps, targets
+from app.inventory import history
 from app.models import (
     BESIDE,
     AgentRecord,
@@ -145,6 +146,7 @@ def fail(
     if step.child:
         child_nodes.release(session, operation)
     if failure.code == FailureCode.VERSION_MISMATCH and _rewind_clean(session, operation, step):
+        history.record_restart(session, node, failure.reason, operation.requested_by)
         dispatch(session, node, operation, OperationEvent.RESTART)
         return False
     step_transition(step, StepEvent.FAIL)

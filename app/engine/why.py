@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.engine import admission, agent_waits, operations
+from app.engine.guards import refused_by_retirement
 from app.hold_kinds import EFFECTS, HoldKind
 from app.inventory import holds
 from app.kit import conductors
@@ -44,7 +45,7 @@ class Answer:
     step: str | None = None  # label of the current step
     operation: str | None = None  # UUID
     error: dict[str, Any] | None = None  # of the operation
-    verbs: tuple[str, ...] = ()  # verbs that the state accepts
+    verbs: tuple[str, ...] = ()  # verbs that the state accepts, unless the node is retired
     admission: dict[str, Any] | None = None  # see `admission.document`
     holds: tuple[dict[str, Any], ...] = ()  # those that have not expired
 
@@ -80,9 +81,12 @@ def _explained(session: Session, node: Node, called: str, refused: Sequence[Refu
     if active:
         active.sort(key=lambda each: each.state in (OperationState.WAITING, OperationState.HELD))
         return _active_answer(session, node, active[0], called, refused)
+    parents = _operation_of_parent(session, node)
+    if parents is not None:
+        return _reserved_answer(session, node, parents, called)
     state = State(node.provision_state)
     row = MACHINE[state]
-    verbs = _verbs_of(state)
+    verbs = _verbs_of(node)
     failed = _last_failed(found)
     last = failed or (found[0] if found else None)
     error = failed.error if failed else None
@@ -109,12 +113,39 @@ def _explained(session: Session, node: Node, called: str, refused: Sequence[Refu
     )
 
 
-def _verbs_of(state: State) -> tuple[str, ...]:
-    """Return the verbs that a state accepts, each by one of its names."""
-    if MACHINE[state].kind is Kind.BUSY:
+def _operation_of_parent(session: Session, node: Node) -> Operation | None:
+    """Return the operation on the parent node that has a step on this node, if one has."""
+    if node.reservation is None or node.operation_id is None:
+        return None
+    return session.get(Operation, node.operation_id)
+
+
+def _reserved_answer(session: Session, node: Node, operation: Operation, called: str) -> Answer:
+    """Explain a child node that is reserved for a step of its parent's operation."""
+    step = operations.current_step(session, operation)
+    return Answer(
+        f"Node {called} is {node.provision_state}, reserved for step {step.label} of"
+        f" {operation.kind} on its parent node {node.parent_node}",
+        "conductor",
+        node.reservation,
+        step.started_at or operation.created_at,
+        "the node is released at the end of the step",
+        None,
+        step.label,
+        operation.uuid,
+    )
+
+
+def _verbs_of(node: Node) -> tuple[str, ...]:
+    """Return the verbs that a node accepts, by its state and retirement, each by one name."""
+    row = MACHINE[State(node.provision_state)]
+    if row.kind is Kind.BUSY:
         return ()
-    moves = MACHINE[state].moves
-    return tuple(verb for verb, event in VERBS.items() if event in moves and verb != "undeploy")
+    return tuple(
+        verb
+        for verb, event in VERBS.items()
+        if event in row.moves and verb != "undeploy" and not refused_by_retirement(node, event)
+    )
 
 
 def _last_failed(found: Sequence[Operation]) -> Operation | None:
@@ -161,9 +192,12 @@ def _active_answer(
     step = operations.current_step(session, operation)
     rest = [row for row in operations.pending(session, operation) if row.position > step.position]
     after = f"step {rest[0].label}" if rest else _end_of(node, operation)
+    if step.abort_after:
+        after = "the operation is aborted"
     party, why, when = _cause(session, node, operation, step)
     state = State(node.provision_state)
-    wanted = f" on its way to {node.target_provision_state}" if node.target_provision_state else ""
+    aim = _aim_of(node)
+    wanted = f" on its way to {aim}" if aim else ""
     about_agent: list[str] = []
     if party == "agent":
         about_agent = [
@@ -173,6 +207,9 @@ def _active_answer(
     summary = joined(
         f"Node {called} is {state}{wanted}, in step {step.label} of {operation.kind}: {why}",
         *about_agent,
+        "an abort is requested, and follows this step, which must not be interrupted"
+        if step.abort_after
+        else None,
         f"it has failed: {operation.error['message']}" if operation.error else None,
         _service(session),
     )
@@ -186,7 +223,7 @@ def _active_answer(
         step.label,
         operation.uuid,
         operation.error,
-        _verbs_of(state) if operation.moves_node else (),
+        _verbs_of(node) if operation.moves_node else (),
         admission=admission.document(session, operation),
     )
 
@@ -256,4 +293,10 @@ def _end_of(node: Node, operation: Operation) -> str:
     row = MACHINE[State(node.provision_state)]
     if operation.error or row.kind is Kind.FAILED:
         return "the operation ends"
-    return f"the node becomes {node.target_provision_state}"
+    return f"the node becomes {_aim_of(node)}"
+
+
+def _aim_of(node: Node) -> str | None:
+    """Return the state that the node's flow leads to: no retired node becomes available."""
+    target = node.target_provision_state
+    return State.MANAGEABLE if node.retired and target == State.AVAILABLE else target

@@ -4,14 +4,14 @@ Steps that a node offers, and validation of requested steps against them.
 `app.engine.planning` reads the requested steps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.errors import Invalid
 from drivers.agent import in_band
 from drivers.core import reserved
 from drivers.core.errors import HardwareError
-from drivers.core.steps import Flow, Step
+from drivers.core.steps import Arg, Flow, Step
 from drivers.core.target import Target
 
 #: A requested step: {interface, step, args, priority?, child?}.
@@ -68,8 +68,7 @@ def problems(
                 found.append(f"{label}: cannot be run on child nodes")
             continue
         if key[1] in reserved.METHODS:
-            args = {arg.name: arg for arg in reserved.ARGS.get(key[1], ())}
-            found += _wrong_args(label, each, args, enabled=True)
+            found += wrong_args(each, reserved.ARGS.get(key[1], ()))
             continue
         step = known.get(key)
         if flow is Flow.DEPLOY:
@@ -79,18 +78,17 @@ def problems(
             if not agent:
                 found.append(f"{label}: this node has no {flow} step of that name")
             continue
-        args = {arg.name: arg for arg in step.args}
         enabled = flow is not Flow.DEPLOY or each.get("priority", 0) > 0
-        found += _wrong_args(label, each, args, enabled=enabled)
+        found += wrong_args(each, step.args, enabled=enabled)
         if not ramdisk and step.needs_ramdisk:
             found.append(f"{label}: needs the ramdisk, which disable_ramdisk leaves out")
     return found
 
 
-def _wrong_args(
-    label: str, each: RequestedStep, args: Mapping[str, Any], *, enabled: bool
-) -> list[str]:
-    given = each.get("args") or {}
+def wrong_args(each: RequestedStep, declared: Sequence[Arg], *, enabled: bool = True) -> list[str]:
+    """List the errors in the arguments of a requested step; one that does not run may lack some."""
+    label, given = f"{each['interface']}.{each['step']}", each.get("args") or {}
+    args = {arg.name: arg for arg in declared}
     found = [
         f"{label}: has no argument {name!r}; it has {', '.join(args) or 'none'}"
         for name in given

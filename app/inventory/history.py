@@ -105,6 +105,14 @@ def record_start(
         add(session, node, f"{flow}_start", event, user=user)
 
 
+def record_restart(session: Session, node: Node, reason: str, user: str | None = None) -> None:
+    """Record that the flow of the node's state begins again, with the reason."""
+    flow = _flow(session, node)
+    if flow:
+        event = f"{_title(flow)} begins again: {reason}."
+        add(session, node, f"{flow}_start", event, "WARNING", user=user)
+
+
 def record_end(
     session: Session,
     node: Node,

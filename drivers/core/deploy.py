@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from drivers.core.errors import NotSupported
+from drivers.core.errors import FailureCode, NotSupported
 from drivers.core.interface import Frame, Interface
-from drivers.core.steps import Done, Flow, Outcome, Wait, run_parts
+from drivers.core.steps import Done, Failed, Flow, Outcome, Wait, run_parts
 from drivers.core.target import Target
 
 
@@ -65,6 +65,10 @@ class Deploy(Interface):
     def adopt(self, target: Target) -> Outcome | None:
         """Frame step: take over a machine that runs its instance already; send no command."""
         return Done()
+
+    def refuse_cleaning(self, target: Target, reason: str) -> Outcome:
+        """Frame step: fail a clean that cannot be planned."""
+        return Failed(reason, FailureCode.INVALID_STEPS)
 
     def execute_in_band(self, target: Target, flow: Flow, step: Mapping[str, Any]) -> Outcome:
         """Run a step that the agent reported; `step["args"]` are its arguments."""

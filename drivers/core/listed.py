@@ -17,7 +17,10 @@ from drivers.core.interface import Interface
 from drivers.core.steps import Flow, Step, arguments
 from drivers.core.target import Target
 
-_KEYS = frozenset({"interface", "step", "priority", "abortable", "argsinfo", "requires_ramdisk"})
+#: Keys of an entry; the arguments are `argsinfo`, or `args` as in the spec manual-cleaning.
+_KEYS = frozenset(
+    {"interface", "step", "priority", "abortable", "args", "argsinfo", "requires_ramdisk"}
+)
 
 
 def check(interface: Interface) -> None:
@@ -85,10 +88,11 @@ def _read(
         raise ValueError(f"there is no method {name!r} to run")
     step = next((each for each in declared if each.name == name), None)
     step = step or Step(interface.kind, name, {}, abortable=flow is Flow.DEPLOY)
+    argsinfo = document.get("argsinfo", document.get("args"))
     return replace(
         step,
         priorities={**step.priorities, flow: priority},
-        args=arguments(document["argsinfo"]) if "argsinfo" in document else step.args,
+        args=step.args if argsinfo is None else arguments(argsinfo),
         abortable=bool(document.get("abortable", step.abortable)),
         needs_ramdisk=bool(document.get("requires_ramdisk", step.needs_ramdisk)),
     )

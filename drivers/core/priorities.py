@@ -18,13 +18,13 @@ def overridden(options: Options, flow: Flow, label: str) -> tuple[float, str] | 
 
 def refuse_ties(priorities: Iterable[Priority]) -> None:
     """
-    Check that no two steps of an interface have the same priority other than 0.
+    Check that no two steps of an interface have the same priority above 0.
 
     Raises ValueError: names the steps, and the settings.
     """
     taken: dict[float, tuple[str, str | None]] = {}
     for name, priority, setting in priorities:
-        if priority and priority in taken:
+        if priority > 0 and priority in taken:
             other, its = taken[priority]
             by = " and ".join(dict.fromkeys(each for each in (its, setting) if each))
             raise ValueError(

@@ -107,6 +107,35 @@ def test_a_clean_that_fails_after_a_tear_down_concerns_no_instance(band, monkeyp
     assert (None, {}) == (row.instance_uuid, row.instance_info)
 
 
+def test_a_clean_that_fails_and_then_succeeds_keeps_an_operators_maintenance(band, monkeypatch):
+    harness = band(INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE="management.polish:10")
+    works = AcmeManagement.polish
+
+    def polish(_management, _target):
+        raise CleanStepFailed("the brush is broken")
+
+    node = harness.node("active", maintenance=True, maintenance_reason="a fan is broken")
+    monkeypatch.setattr(AcmeManagement, "polish", polish)
+    assert "clean failed" == harness.do(node, "deleted")
+    monkeypatch.setattr(AcmeManagement, "polish", works)
+    assert "available" == harness.do(node, "provide")
+    row = harness.inside.read(node)
+    assert (True, None, "a fan is broken") == (row.maintenance, row.fault, row.maintenance_reason)
+
+
+@pytest.mark.parametrize("negative", ["steps", "settings"])
+def test_steps_of_a_negative_priority_do_not_run(band, negative):
+    override = {"INGOT_CONDUCTOR_CLEAN_STEP_PRIORITY_OVERRIDE": "deploy.erase_devices:-1"}
+    harness = band(**(override if negative == "settings" else {}))
+    priority = -1 if negative == "steps" else 10
+    harness.offer("clean", ("deploy", "erase_devices", priority), ("deploy", "check", 5))
+    node = harness.with_agent()
+    harness.do(node, "provide")
+    harness.call(node)
+    assert "available" == harness.finish(node)
+    assert ["check"] == harness.ran()
+
+
 def test_raid_that_cleaning_deletes_is_created_again_as_it_was(band):
     harness = band(
         INGOT_DEPLOY_DELETE_CONFIGURATION_PRIORITY="90",

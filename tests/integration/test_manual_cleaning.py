@@ -3,11 +3,11 @@
 import pytest
 
 from app.db.clock import after
-from app.engine import available_steps
+from app.engine import available_steps, why
 from app.errors import Invalid
-from app.models import AgentRecord, Node, Operation
+from app.models import AgentRecord, Node, NodeHistory, Operation
 from drivers.core.steps import Flow
-from tests.integration.harness import Acme, Harness, requested
+from tests.integration.harness import Acme, AcmeManagement, Harness, requested
 from tests.unit.drivers.machines import scripted_agent
 from workers.periodic import reconciler
 
@@ -105,6 +105,8 @@ def test_a_step_that_refuses_its_argument_keeps_earlier_steps_done(harness):
     )  # fmt: skip
     assert error["cause"]
     assert error["hint"]
+    told = harness.inside.read(node).last_error
+    assert "management.scrub: level 'wrong' is none" == told == error["message"]
 
 
 def test_clean_failed_is_cleaned_again_in_maintenance_and_success_ends_maintenance(harness):
@@ -224,6 +226,59 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     assert "manageable" == harness.poll(parent)
     assert [None, None] == [harness.inside.read(each).reservation for each in children]
     assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        (requested("management", "scrub"), "management.scrub: the argument 'level' is required"),
+        (requested("management", "scrub", args={"level": 1, "x": 1}), "has no argument 'x'"),
+        (requested("management", "prepare_fans"), "has no clean step of that name"),
+        (requested("bios", "polish"), "has no clean step of that name"),
+    ],
+)
+def test_an_invalid_step_of_a_child_node_fails_the_clean_before_any_step(harness, step, complaint):
+    parent = harness.node()
+    harness.node(parent_node=harness.inside.read(parent).uuid)
+    steps = [POLISH, {**step, "execute_on_child_nodes": True}]
+    assert "clean failed" == harness.do(parent, "clean", clean_steps=steps)
+    assert complaint in harness.inside.read(parent).last_error
+    assert "invalid_steps" == harness.last(parent).error["code"]
+    assert [] == Acme.did
+
+
+def test_a_step_of_a_child_node_may_come_from_its_drivers_list(harness, monkeypatch):
+    def listing(management, target):
+        return [{"step": "shred", "priority": 5, "requires_ramdisk": False}]
+
+    def execute(management, target, step):
+        return Acme.does(target, step["step"])
+
+    monkeypatch.setattr(AcmeManagement, "get_clean_steps", listing, raising=False)
+    monkeypatch.setattr(AcmeManagement, "execute_clean_step", execute, raising=False)
+    parent = harness.node(name="parent")
+    harness.node(name="a", parent_node=harness.inside.read(parent).uuid)
+    shred = requested("management", "shred", execute_on_child_nodes=True)
+    assert "manageable" == harness.do(parent, "clean", clean_steps=[shred])
+    assert [("a", "shred")] == Acme.did
+
+
+def test_why_names_the_parents_step_that_has_reserved_a_child_node(harness):
+    parent = harness.node()
+    uuid = harness.inside.read(parent).uuid
+    child = harness.node(parent_node=uuid)
+    crawl = requested("management", "crawl", execute_on_child_nodes=True)
+    harness.do(parent, "clean", clean_steps=[crawl])
+    with harness.inside.runtime.reading() as session:
+        answer = why.explain(session, session.get_one(Node, child))
+    assert (
+        f"reserved for step management.crawl of clean on its parent node {uuid}" in answer.summary
+    )
+    assert ("c-1", "management.crawl", ()) == (answer.held_by, answer.step, answer.verbs)
+    harness.poll(parent)
+    with harness.inside.runtime.reading() as session:
+        answer = why.explain(session, session.get_one(Node, child))
+    assert ("nothing is under way" in answer.summary, None) == (True, answer.step)
 
 
 def test_deploy_steps_run_on_child_nodes_beside_the_steps_of_the_same_name(harness):
@@ -408,6 +463,11 @@ def test_another_version_of_the_agents_hardware_managers_restarts_an_automated_c
     assert ["erase_devices", "more", "erase_devices"] == band.ran()
     sent = [params for name, params in band.agent.received if name == "clean.execute_clean_step"]
     assert ["1", "2", "2"] == [params["clean_version"]["manager"] for params in sent]
+    with band.inside.runtime.reading() as session:
+        entries = session.query(NodeHistory).filter_by(node_id=node, severity="WARNING").all()
+    (entry,) = entries
+    reason = "the agent's hardware managers have changed since it listed its steps"
+    assert f"Automated cleaning begins again: deploy.erase_devices: {reason}." == entry.event
 
 
 def test_an_agent_with_a_new_version_at_each_boot_does_not_restart_a_clean_forever(band):

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select
 
 from app.db.clock import after
-from app.engine import available_steps, operations, power, timeouts
-from app.errors import Conflict, InMaintenance, Invalid, NodeProtected
+from app.engine import available_steps, operations, power, timeouts, why
+from app.errors import Conflict, InMaintenance, Invalid, NodeProtected, NotFound
 from app.inventory import nodes
 from app.kit.caller import Caller
 from app.models import Conductor, DeployTemplate, Node, NodeHistory, NodeTrait, Operation, Runbook
@@ -402,6 +402,25 @@ def test_steps_from_a_drivers_list_method_are_listed_planned_and_run(
     assert f"shred by {flow}" in Acme.did
 
 
+def test_a_list_of_steps_may_declare_arguments_as_the_spec_of_manual_cleaning_does(
+    harness, monkeypatch
+):
+    level = {"name": "level", "description": "how deep", "required": True}
+    listed = {"interface": "management", "step": "scrub", "priority": 0, "abortable": True}
+
+    def listing(_management, _target):
+        return [{**listed, "args": [level]}]
+
+    monkeypatch.setattr(AcmeManagement, "get_clean_steps", listing, raising=False)
+    node = harness.node()
+    with harness.inside.runtime.reading() as session:
+        steps = available_steps.steps_of(session, session.get_one(Node, node), Flow.CLEAN, None)
+        (scrub,) = [each.step for each in steps if each.step.name == "scrub"]
+    assert [("level", "how deep", True)] == [
+        (each.name, each.description, each.required) for each in scrub.args
+    ]
+
+
 def test_a_driver_with_an_invalid_list_of_steps_is_named_in_the_refusal(harness, monkeypatch):
     monkeypatch.setattr(AcmeManagement, "get_clean_steps", lambda *_: [{"step": 1}], raising=False)
     with pytest.raises(Invalid, match="management interface 'acme': get_clean_steps: KeyError"):
@@ -486,6 +505,7 @@ def test_a_retired_node_never_becomes_available(harness, cleans):
         ("deploy failed", "active", "active"),
         ("manageable", "adopt", "active"),
         ("adopt failed", "adopt", "active"),
+        ("error", "rebuild", "active"),  # a failed tear-down has removed the instance
     ],
 )
 def test_no_verb_brings_a_retired_node_into_service(harness, state, verb, becomes):
@@ -494,11 +514,26 @@ def test_no_verb_brings_a_retired_node_into_service(harness, state, verb, become
         harness.do(node, verb)
     row = harness.inside.read(node)
     assert (state, None) == (row.provision_state, row.reservation)
+    assert verb not in _explained(harness, node).verbs
     harness.inside.change(Node, node, retired=False)
+    assert verb in _explained(harness, node).verbs
     assert becomes == harness.do(node, verb)
 
 
-@pytest.mark.parametrize("state", ["active", "deploy failed", "error"])
+def _explained(harness, node):
+    with harness.inside.runtime.reading() as session:
+        return why.explain(session, session.get_one(Node, node))
+
+
+def test_why_tells_that_a_retired_node_is_on_its_way_to_manageable(harness):
+    node = harness.with_agent("active", retired=True)
+    assert "clean wait" == harness.do(node, "deleted")
+    assert "on its way to manageable" in _explained(harness, node).summary
+    harness.inside.change(Node, node, retired=False)
+    assert "on its way to available" in _explained(harness, node).summary
+
+
+@pytest.mark.parametrize("state", ["active", "deploy failed"])
 def test_a_tenant_reinstalls_a_retired_node(harness, state):
     node = harness.node(state, retired=True)
     assert "active" == harness.do(node, "rebuild")
@@ -614,6 +649,44 @@ def test_a_setting_enables_automated_cleaning_by_a_runbook(inside):
     harness.inside.close()
 
 
+@pytest.mark.parametrize(
+    ("runbook", "complaint"),
+    [
+        ("CUSTOM_GONE", "CUSTOM_GONE could not be found"),
+        ("CUSTOM_R", "none of them"),
+        ("CUSTOM_WRONG", "no clean step of that name"),
+        ("", "names none for it"),
+        ("the driver's", "get_clean_steps: KeyError"),
+    ],
+)
+def test_a_clean_that_cannot_be_planned_fails_after_the_tear_down(
+    inside, monkeypatch, runbook, complaint
+):
+    if runbook == "the driver's":
+        lists = lambda *_: [{"step": "shred"}]  # noqa: E731
+        monkeypatch.setattr(AcmeManagement, "get_clean_steps", lists, raising=False)
+    else:
+        inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_STEP_SOURCE"] = "runbook"
+        inside.environ["INGOT_CONDUCTOR_AUTOMATED_CLEANING_RUNBOOK_BY_RESOURCE_CLASS"] = (
+            f"gold:{runbook}" if runbook else ""
+        )
+    harness = Harness(inside.another())
+    node = harness.node("active", resource_class="gold", instance_uuid=str(uuid4()))
+    wrong = requested("management", "nonsense", order=1)
+    with harness.inside.runtime.transaction() as session:
+        session.add(Runbook(uuid="r" * 36, name="CUSTOM_R", steps=[{**POLISH, "order": 1}]))
+        session.add(Runbook(uuid="w" * 36, name="CUSTOM_WRONG", steps=[wrong]))
+        session.add(NodeTrait(node_id=node, trait="CUSTOM_WRONG"))
+    assert "clean failed" == harness.do(node, "deleted")
+    row = harness.inside.read(node)
+    assert complaint in row.last_error
+    assert (None, True, "clean failure") == (row.instance_uuid, row.maintenance, row.fault)
+    assert "invalid_steps" == harness.last(node).error["code"]
+    with pytest.raises((Invalid, NotFound), match=complaint):
+        harness.do(node, "provide")
+    harness.inside.close()
+
+
 @pytest.mark.parametrize("validates", ["true", "false"])
 def test_a_setting_allows_automated_cleaning_by_a_runbook_without_a_common_trait(inside, validates):
     inside.environ |= {
@@ -667,6 +740,17 @@ def test_transient_states_are_in_the_history(harness):
         "cleaned",
     ]  # fmt: skip
     assert [f"The node was {each}." for each in passed] == events
+
+
+def test_the_end_of_a_service_is_in_the_history(harness):
+    node = harness.node("active")
+    assert "active" == harness.do(node, "service", service_steps=[POLISH])
+    with harness.inside.runtime.reading() as session:
+        entries = session.query(NodeHistory).filter_by(node_id=node).order_by(NodeHistory.id).all()
+    assert [
+        ("servicing_start", "Servicing begins; steps: management.polish."),
+        ("servicing_end", "Servicing is done; steps: management.polish."),
+    ] == [(each.event_type, each.event) for each in entries]
 
 
 def test_the_start_and_end_of_flows_with_steps_are_in_the_history(harness):

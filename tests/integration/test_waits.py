@@ -226,6 +226,9 @@ def test_a_step_that_cannot_be_aborted_ends_first_in_each_flow(make, state):
     node = harness.arrive(state, STEPS[state](CRAWL))
     assert state == harness.do(node, "abort")
     assert ["management.crawl"] == [row.label for row in harness.steps(node) if row.abort_after]
+    answer = harness.why(node)
+    assert "An abort is requested, and follows this step" in answer.summary
+    assert "the operation is aborted" == answer.next
     aborted = {"clean wait": "clean failed", "wait call-back": "deploy failed"}
     assert aborted.get(state, "active") == harness.poll(node)
     assert "crawl" in Acme.did
@@ -435,3 +438,8 @@ def test_why_reports_the_retry_of_a_command_to_a_busy_agent(make):
     assert "busy or unreachable" in explained.summary
     with harness.inside.runtime.reading() as session:
         assert session.get(AgentRecord, node).url
+    step = next(row for row in harness.steps(node) if row.collects)
+    harness.inside.change_step(harness.last(node).uuid, step.position, remaining=0.0)
+    assert "clean failed" == harness.poll(node)
+    late = "in step deploy.await_clean_agent: its agent was busy, or did not answer"
+    assert f"Timeout reached {late}" == harness.inside.read(node).last_error

@@ -278,13 +278,20 @@ def _wait_of_child(target: Target, step: OperationStep, outcome: Wait) -> Outcom
     return outcome
 
 
+def _has(target: Target, step: OperationStep) -> bool:
+    """Return whether the node's interfaces still have a step of a flow."""
+    assert step.flow is not None
+    steps = target.driver.steps(Flow(step.flow), target)
+    return (step.interface, step.name) in {each.key for each in steps}
+
+
 def call(target: Target, step: OperationStep) -> Any:
     """Run a step with the interface method that drivers may override; return its result."""
     driver = target.driver
     if step.flow and step.name in reserved.METHODS:
         return reserved.run(target, step.name, step.args, ramdisk=step.requires_ramdisk)
     interface = driver.by_kind[step.interface]
-    if step.child and step.name not in interface.steps:
+    if step.child and not _has(target, step):
         raise NotSupported(f"child node {target.uuid} has no step {step.label}")
     document: dict[str, Any] = {
         "interface": step.interface,

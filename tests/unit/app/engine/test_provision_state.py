@@ -90,6 +90,25 @@ def test_a_failed_clean_puts_the_node_into_maintenance_with_the_reason():
     )
 
 
+@pytest.mark.parametrize("fault", [None, Fault.RESTORED])
+def test_a_failed_clean_keeps_the_maintenance_that_only_an_operator_may_end(fault):
+    node = Node(maintenance=True, fault=fault, maintenance_reason="a fan is broken")
+    settled(node, State.CLEANING, Event.FAIL)
+    settled(node, State.CLEANING, Event.DONE)
+    assert (True, fault, "a fan is broken") == (
+        node.maintenance, node.fault, node.maintenance_reason
+    )  # fmt: skip
+
+
+def test_the_reason_of_maintenance_is_that_of_the_newest_failure():
+    node = Node(
+        maintenance=True, fault=Fault.CLEAN_FAILURE, maintenance_reason="disk sda refused",
+        last_error="disk sdb refused",
+    )  # fmt: skip
+    settled(node, State.CLEANING, Event.FAIL)
+    assert "disk sdb refused" == node.maintenance_reason
+
+
 @pytest.mark.parametrize("event", [Event.DONE, Event.MANAGE])
 def test_a_successful_clean_ends_only_the_maintenance_of_a_failed_clean(event):
     failed = Node(

@@ -162,6 +162,23 @@ def test_equal_priorities_in_one_interface_refuse_the_driver_and_no_other():
     assert "priority 5" in why
 
 
+def test_steps_that_do_not_run_by_themselves_may_have_equal_priorities():
+    class Quiet(FakeManagement):
+        name = "quiet"
+
+        @clean_step(priority=-1)
+        def first(self, target):
+            """Run on request only."""
+
+        @clean_step(priority=-1)
+        def second(self, target):
+            """Run on request only."""
+
+    interfaces = {**FakeHardware.interfaces, "management": (Quiet,)}
+    registry = load([type("Calm", (HardwareType,), {"name": "calm", "interfaces": interfaces})])
+    assert {"calm"} == set(registry.types)
+
+
 def with_frames(kind, base, **attributes):
     """Hardware type with an additional interface of this kind, besides fake ones."""
     owner = type("Owner", (base,), {"name": "mine", **attributes})
