@@ -160,7 +160,7 @@ def _rehearsed(ident: str, verb: str, arguments: Fields) -> Fields:
         try:
             check_arguments(verb, arguments)
             check_state(verb, node.provision_state)
-            intent = provisioning.decide(session, node, verb, arguments)
+            intent = provisioning.decide(session, node, verb, arguments, caller())
         except ServiceError as error:
             refusal = {"status": error.status, "reason": str(error)}
             return document | {"accepted": False, "refused": [refusal], "steps": []}

@@ -75,18 +75,19 @@ def listing(query: Query, *, detail: bool = False) -> Response:
     """
     Return a page of the nodes that match a query.
 
-    Raises Invalid, NotAcceptable, NotFound for an unknown marker.
+    Raises Invalid, NotAcceptable, Forbidden, NotFound for an unknown marker.
     """
     full = node_query.CHOOSABLE
     wanted: Collection[str] = shape(query, "node", short=node_query.SHORT, full=full, detail=detail)
     if detail or query.get("detail"):
         wanted = node_query.visible_fields()
     page, read = page_of(query, "node", sortable=node_query.SORTABLE), node_query.reading(wanted)
+    enforce.check_sort_key(page.sort_key)
     with runtime().read_connection() as connection:
         if "chassis_uuid" in query:
             chassis.check(connection, query["chassis_uuid"])
         selected = filtered(enforce.narrowed(read.query, Node), query)
-        rows = fetch(connection, selected, Node, page)
+        rows = fetch(connection, selected, Node, page, among=enforce.listable(Node))
         items = node_view.views(connection, rows, read, conductor=query.get("conductor"))
     more = len(rows) == page.limit and "instance_uuid" not in query
     return json(collection("nodes", items, page, last=rows[-1].uuid if more else None))
