@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from app.api import auditing, node_fields, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
+from app.api.concealment import concealer
 from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
 from app.api.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
@@ -300,6 +301,7 @@ def _validate(ident: str) -> Response:
             refused = {"deploy": _refused_deployment(session, node, target)}
         except HardwareError as error:
             raise Invalid(str(error)) from error
+        conceal = concealer(node)
     results: dict[str, Any] = {}
     for kind, interface in target.driver.by_kind.items():
         if kind == "vendor":
@@ -309,7 +311,9 @@ def _validate(ident: str) -> Response:
             reason = refused.get(kind)
         except HardwareError as error:
             reason = str(error)
-        results[kind] = {"result": True} if reason is None else {"result": False, "reason": reason}
+        results[kind] = {"result": reason is None}
+        if reason is not None:
+            results[kind]["reason"] = conceal(reason)
     order = sorted(results, key=lambda kind: (kind not in CORE, kind))
     return json({kind: results[kind] for kind in order})
 

@@ -1,5 +1,5 @@
 """
-What the callers of a project can find out about nodes and values that they may not see.
+Facts that callers of a project can find out about nodes and values that they may not see.
 
 Lists disclose values by their order, by the page that follows a marker, and by the difference
 between an unknown name and that of a concealed resource.
@@ -128,3 +128,60 @@ def test_steps_run_on_child_nodes_of_the_callers_project_only(
         if who in refused:
             assert child not in str(answer.json["refused"])
             assert 400 == guarded.ask(who, "PUT", path, {**body, "dry_run": False}).status_code
+
+
+INFO = {"redfish_username": "bmc-user", "redfish_password": "BMC-PW"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"redfish_address": "ftp://bmc.internal"},
+        {"redfish_address": "https://169.254.169.254:8443/bmc"},
+        {"redfish_address": "https://bmc.internal", "redfish_system_id": "Systems-7"},
+        {"redfish_address": "https://bmc.internal", "redfish_system_id": 4711},
+        {"redfish_address": "https://bmc.internal", "redfish_auth_type": "other-one"},
+    ],
+)
+def test_errors_quote_no_driver_info_that_the_caller_may_not_see(guarded, wrong):
+    node = guarded.api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
+    guarded.api.set(
+        node, driver_info=INFO | wrong, provision_state="available", owner=OWNER, lessee=LESSEE
+    )
+    states, body = f"/v1/nodes/{node}/states/provision", {"target": "active"}
+    quoted = {}
+    for who in ("owner-admin", "lessee-admin"):
+        answers = [
+            guarded.ask(who, "GET", f"/v1/nodes/{node}/validate"),
+            guarded.ask(who, "PUT", states, body | {"dry_run": True}),
+            guarded.ask(who, "PUT", states, body),
+        ]
+        assert [200, 200, 400] == [each.status_code for each in answers]
+        assert all("driver_info/redfish_" in each.text for each in answers)
+        quoted[who] = [
+            value for each in answers for value in map(str, wrong.values()) if value in each.text
+        ]
+    assert [] == quoted["lessee-admin"]
+    assert 3 == len(quoted["owner-admin"])
+
+
+def test_an_error_names_no_holder_that_the_caller_may_not_see(guarded):
+    guarded.api.set(guarded.node, reservation="conductor-7")
+    path, change = f"/v1/nodes/{guarded.node}", [{"op": "add", "path": "/extra/a", "value": 1}]
+    shown = guarded.ask("owner-admin", "PATCH", path, change)
+    concealed = guarded.ask("lessee-admin", "PATCH", path, change)
+    assert 409 == shown.status_code == concealed.status_code
+    assert "conductor-7" in shown.text
+    assert "conductor-7" not in concealed.text
+
+
+def test_errors_quote_no_credentials_in_urls(guarded):
+    url = "ftp://user:Url-PW@bmc.internal?sig=Url-SIG"
+    node = guarded.api("POST", "/v1/nodes", {"driver": "redfish"}).json["uuid"]
+    info = INFO | {"redfish_address": url}
+    guarded.api.set(node, driver_info=info, provision_state="available")
+    states, body = f"/v1/nodes/{node}/states/provision", {"target": "active"}
+    for ask in (guarded.api, lambda *request: guarded.ask("system-admin", *request)):
+        for answer in (ask("GET", f"/v1/nodes/{node}/validate"), ask("PUT", states, body)):
+            assert "driver_info/redfish_address" in answer.text
+            assert "Url-" not in answer.text
