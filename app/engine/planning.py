@@ -22,6 +22,7 @@ from app.engine import step_rows
 from app.engine.step_rows import Rows
 from app.errors import Invalid
 from app.flows import ProvisionFlow
+from app.hardware import targets
 from app.hardware.steps import Key, RequestedStep, needs_ramdisk, of_driver, offered
 from app.inventory import runbooks, templates
 from app.models import Node, OperationStep, StepSource
@@ -223,13 +224,18 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
 
 
 def delete(runtime: Runtime, node: Node, target: Target, request: Request = PLAIN) -> Rows:
-    """Plan the tear-down, with the cleanup of a rescue if the node is in one, then `clean`."""
+    """
+    Plan the tear-down, with the cleanup of a rescue if the node is in one, then `clean`.
+
+    An interface that `instance_info` names has no part in the cleaning: it would be the tenant's
+    choice what is erased.
+    """
     down = [*frame(target, flows.DELETE.name).before]
     if request.state in RESCUED:
         down = [*dict.fromkeys((*frame(target, flows.RESCUE.name).on_failure, *down))]
-    rows = [step_rows.of_frame(runtime, *row) for row in down]
+    rows = [step_rows.of_frame(runtime, *row) for row in down or [("power", "read")]]
     rows[-1].event = Event.CLEAN
-    return rows + clean(runtime, node, target, request)
+    return rows + clean(runtime, node, targets.without_instance(runtime, node, target), request)
 
 
 def in_requested_order(

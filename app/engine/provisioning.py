@@ -327,6 +327,8 @@ def _checked_request(
     node of another project.
     """
     session, target = candidate.session, candidate.target
+    if candidate.event is Event.DELETE:  # the steps are those of cleaning
+        target = targets.without_instance(runtime_of(session), candidate.node, target)
     request = how.read_request(session, candidate.node, arguments)
     child_nodes.check_project(session, candidate.node, request.steps, caller)
     wrong = [*_step_errors(target, how, request), *child_nodes.problems(session, request.steps)]
