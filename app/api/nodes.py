@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.api import auditing, node_fields, node_query, node_view, versions
 from app.api.answers import empty, host, json, runtime
 from app.api.auth import caller
-from app.api.concealment import concealer
+from app.api.concealment import check_kept_secrets, concealer
 from app.api.node_identifiers import NAMES_SINCE, identified, is_name, key_of, locked, node_of
 from app.api.node_shapes import NODE, NODES, TAG
 from app.api.openapi.returns import ACCEPTED, LOCATION, NO_CONTENT, Returns, json_patch
@@ -199,6 +199,7 @@ def change_node(query: Query, ident: str) -> Response:
                 versions.require(25, "removal of chassis_uuid")
             if "owner" in values:
                 enforce.check_new_owner(node)
+            check_kept_secrets(node, changes, values)
             service.change(
                 session,
                 node,

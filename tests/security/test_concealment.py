@@ -185,3 +185,43 @@ def test_errors_quote_no_credentials_in_urls(guarded):
         for answer in (ask("GET", f"/v1/nodes/{node}/validate"), ask("PUT", states, body)):
             assert "driver_info/redfish_address" in answer.text
             assert "Url-" not in answer.text
+
+
+HTTP = {"image_source": "http://192.0.2.1/image", "image_server_user": "u"}
+
+
+@pytest.mark.parametrize(
+    ("who", "field", "before", "address", "other", "secret"),
+    [
+        ("owner-admin", "driver_info", INFO | {"redfish_address": "https://192.0.2.1"},
+         "redfish_address", "https://192.0.2.9",
+         "redfish_password"),
+        ("owner-member", "driver_info", {"ipmi_address": "a", "ipmi_password": "p"},
+         "ipmi_address", "192.0.2.9", "ipmi_password"),
+        ("lessee-manager", "instance_info", HTTP | {"image_server_password": "p"},
+         "image_source", "http://192.0.2.9/image", "image_server_password"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_not_sent_to_an_address_of_a_caller_who_does_not_know_it(
+    guarded, who, field, before, address, other, secret
+):
+    guarded.api.set(guarded.node, **{field: before}, last_error=None)
+    path = f"/v1/nodes/{guarded.node}"
+    move = [{"op": "add", "path": f"/{field}/{address}", "value": other}]
+    refused = guarded.ask(who, "PATCH", path, move)
+    assert 400 == refused.status_code, refused.text
+    assert f"{field}/{address}" in refused.text
+    assert secret in refused.text
+
+    again = [*move, {"op": "add", "path": f"/{field}/{secret}", "value": before[secret]}]
+    away = [{"op": "remove", "path": f"/{field}/{secret}"}, *move]
+    whole = [{"op": "replace", "path": f"/{field}", "value": before | {address: other}}]
+    for asking, patch in ((who, again), (who, whole), ("system-admin", move), (who, away)):
+        guarded.api.set(guarded.node, **{field: before})
+        answer = guarded.ask(asking, "PATCH", path, patch)
+        assert 200 == answer.status_code, answer.text
+        assert other == guarded.api("GET", path).json[field][address]
+
+    same = [{"op": "add", "path": f"/{field}/{address}", "value": f"{before[address]}/2"}]
+    guarded.api.set(guarded.node, **{field: before})
+    assert 200 == guarded.ask(who, "PATCH", path, same).status_code
