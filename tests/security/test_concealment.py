@@ -107,6 +107,7 @@ def test_webhooks_are_not_sorted_by_their_masked_urls(guarded):
     ("owner", "lessee", "refused"),
     [
         (OTHER, None, {"owner-admin", "lessee-admin"}),
+        (OTHER, OWNER, {"owner-admin", "lessee-admin"}),
         (None, LESSEE, {"owner-admin"}),
         (OWNER, None, {"lessee-admin"}),
         (OWNER, LESSEE, set()),
