@@ -3,8 +3,9 @@
 import pytest
 
 from app.db.clock import after
-from app.engine import available_steps
+from app.engine import available_steps, operations
 from app.errors import Invalid
+from app.inventory import nodes
 from app.models import AgentRecord, Node, Operation
 from drivers.core.steps import Flow
 from tests.integration.harness import Acme, Harness, requested
@@ -224,6 +225,18 @@ def test_steps_run_on_child_nodes_which_are_reserved_meanwhile(harness):
     assert "manageable" == harness.poll(parent)
     assert [None, None] == [harness.inside.read(each).reservation for each in children]
     assert [("a", "crawl"), ("b", "crawl"), ("parent", "polish")] == Acme.did
+
+
+def test_the_deletion_of_a_node_releases_the_child_that_its_step_waits_for(harness):
+    parent = harness.node(name="parent")
+    child = harness.node(name="child", parent_node=harness.inside.read(parent).uuid)
+    steps = [requested("management", "crawl", execute_on_child_nodes=True)]
+    assert "clean wait" == harness.do(parent, "clean", clean_steps=steps)
+    harness.inside.change(Node, parent, maintenance=True)
+    with harness.inside.runtime.transaction() as session:
+        nodes.remove(session, operations.lock(session, parent))
+    row = harness.inside.read(child)
+    assert (None, None) == (row.reservation, row.operation_id)
 
 
 def test_deploy_steps_run_on_child_nodes_beside_the_steps_of_the_same_name(harness):
