@@ -8,7 +8,7 @@ change: the operation advances, waits, is held, fails or ends.
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app import flows, log
@@ -26,10 +26,9 @@ from app.engine import (
 )
 from app.engine.dispatch import dispatch
 from app.engine.operations import append, current_step, pending, rewind, steps_of
-from app.errors import Invalid
+from app.errors import Invalid, NodeLocked
 from app.hardware import steps, targets
 from app.models import (
-    BESIDE,
     AgentRecord,
     Node,
     Operation,
@@ -124,7 +123,7 @@ def hold(
 
 def unhold(session: Session, node: Node) -> None:
     """Resume a held operation at once."""
-    operation = session.scalar(_suspended(node))
+    operation = _lock_active(session, node)
     provision_state.move(node, Event.UNHOLD)
     if operation is None:  # it has ended meanwhile: the deadline of the wait applies
         return
@@ -261,8 +260,7 @@ def request_abort(session: Session, node: Node) -> None:
     or outcome is recorded concurrently. A conductor that runs the step loses its claim by the new
     fence: its later writes are refused.
     """
-    query = select(Operation).where(*aborts.abortable_operation(node)).with_for_update()
-    operation = session.scalar(query.execution_options(populate_existing=True))
+    operation = _lock_active(session, node)
     if operation is None:  # no operation is active: only the state changes
         provision_state.move(node, Event.ABORT)
         return
@@ -273,13 +271,10 @@ def request_abort(session: Session, node: Node) -> None:
         step.abort_after = True
 
 
-def _suspended(node: Node) -> Select[Operation]:
-    """Select the node's waiting, held and queued operations."""
-    return select(Operation).where(
-        Operation.node_id == node.id,
-        Operation.state.in_((OperationState.WAITING, OperationState.HELD)) | Operation.is_queued,
-        Operation.kind.not_in(BESIDE),
-    )
+def _lock_active(session: Session, node: Node) -> Operation | None:
+    """Lock and return the node's operation that has not ended; None if there is none."""
+    query = select(Operation).where(*aborts.abortable_operation(node)).with_for_update()
+    return session.scalar(query.execution_options(populate_existing=True))
 
 
 def expire(session: Session, node: Node, operation: Operation) -> None:
@@ -313,10 +308,18 @@ def fail_waiting(
 
 
 def supersede(session: Session, node: Node) -> None:
-    """End the waiting, held or queued operation of a node in favour of another verb."""
-    for operation in session.scalars(_suspended(node)):
-        child_nodes.release(session, operation)
-        for row in pending(session, operation):
-            step_transition(row, StepEvent.SKIP)
-        endings.end(session, node, operation, OperationEvent.SUPERSEDE)
+    """
+    End the waiting, held or queued operation of a node in favour of another verb.
+
+    Raises NodeLocked: the operation was admitted since the verb was accepted.
+    """
+    operation = _lock_active(session, node)
+    if operation is None:
+        return
+    if operation.state == OperationState.QUEUED and not operation.is_queued:
+        raise NodeLocked(node.uuid, node.reservation or "")
+    child_nodes.release(session, operation)
+    for row in pending(session, operation):
+        step_transition(row, StepEvent.SKIP)
+    endings.end(session, node, operation, OperationEvent.SUPERSEDE)
     session.flush()  # the old operation releases the node before the new one starts
