@@ -64,10 +64,10 @@ def lock_operation(session: Session, operation_id: int) -> tuple[Node, Operation
     """
     Lock and return a node and its operation, both freshly read.
 
-    Raises NotFound.
+    Raises NoResultFound: the operation was deleted with its node.
     """
     node_id = session.get_one(Operation, operation_id).node_id
-    node = lock(session, node_id)
+    node = session.scalars(_LOCK, {"node_id": node_id}).one()
     operation = session.get_one(
         Operation, operation_id, with_for_update=True, populate_existing=True
     )
