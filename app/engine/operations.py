@@ -206,13 +206,11 @@ def record_finished(
     return operation
 
 
-def append(
-    session: Session, operation: Operation, rows: Iterable[OperationStep], position: int
-) -> None:
-    """Append steps from a position on."""
+def append(session: Session, operation: Operation, rows: Iterable[OperationStep]) -> None:
+    """Append steps after the last one."""
     known = steps_of(session, operation)
-    for offset, row in enumerate(rows):
-        row.operation_id, row.position = operation.id, position + offset
+    for row in rows:
+        row.operation_id, row.position = operation.id, known[-1].position + 1
         step_transition(row, StepEvent.PLAN)
         session.add(row)
         known.append(row)

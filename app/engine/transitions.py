@@ -154,9 +154,8 @@ def fail(
         for row in rest:
             step_transition(row, StepEvent.SKIP)
         cleanup = _cleanup_rows(session, node, operation)
-        if operation.moves_node and cleanup:
-            last = max([step.position, *(row.position for row in rest)])
-            append(session, operation, cleanup, last + 1)
+        if operation.moves_node:
+            append(session, operation, cleanup)
     return _advance(session, node, operation, step, OperationEvent.CLEAN_UP)
 
 
@@ -218,7 +217,7 @@ def _replan(
         session.delete(row)
         steps_of(session, operation).remove(row)
     session.flush()  # their positions are free before the new rows take them
-    append(session, operation, rows, step.position + 1)
+    append(session, operation, rows)
     return ()
 
 
@@ -241,9 +240,8 @@ def _rewind_clean(session: Session, operation: Operation, step: OperationStep) -
 
 def abort(session: Session, node: Node, operation: Operation, step: OperationStep) -> None:
     """Abort an operation at a step of it and start the cleanup."""
-    flow = flows.under_way_in(node.provision_state)
     child_nodes.release(session, operation)
-    cleans_up = aborts.begin(session, node, operation, step, flow)
+    cleans_up = aborts.begin(session, node, operation, step)
     endings.record_error(session, node, operation)
     if cleans_up:
         transition(session, operation, OperationEvent.CLEAN_UP)
