@@ -208,9 +208,8 @@ def deploy(runtime: Runtime, node: Node, target: Target, request: Request = PLAI
     known = offered(target, Flow.DEPLOY)
     # in-band steps are known from an earlier boot, and may have changed until the next one
     own = {key: step for key, step in known.items() if not step.in_band}
-    if (
-        not target.driver.deploy.has_decomposed_deploy_steps()
-    ):  # a single step does the whole deployment
+    # a mega step does the whole deployment
+    if not target.driver.deploy.has_decomposed_deploy_steps():
         own = {
             key: step
             for key, step in own.items()

@@ -195,10 +195,8 @@ def decide(session: Session, node: Node, verb: str, arguments: Arguments, caller
     how = _VERBS.get(event)
     for guard in (how or _INTERRUPTS[event]).guards:
         guard(candidate)
-    if (
-        how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE
-    ):  # no work, only the transition
-        return Intent(event, leaves)
+    if how is None or MACHINE[leaves].moves[event] is State.MANAGEABLE:
+        return Intent(event, leaves)  # no work, only the transition
     holds.check(session, node, how.held_by)
     for guard in how.before_work:
         guard(candidate)

@@ -34,9 +34,8 @@ class Page:
     """A requested page of a list."""
 
     limit: int  # maximum number of items, at least 1
-    marker: str | int | None = (
-        None  # identity of the previous page's last item; None: the first page
-    )
+    #: identity of the previous page's last item; None: the first page
+    marker: str | int | None = None
     sort_key: str = "id"  # name of a column
     descending: bool = False
 
