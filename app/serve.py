@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -44,7 +45,7 @@ logger = log.get(__name__)
 STOPS = (signal.SIGTERM, signal.SIGINT)
 #: Seconds between SIGTERM and SIGKILL for a process.
 STOP_TIMEOUT = 1
-#: Seconds after the start of a killed process's replacement.
+#: Seconds between replacements of killed processes.
 RESPAWN_PAUSE = 0.5
 #: Allocations between garbage collections: more than most requests leave behind.
 GC_THRESHOLD = 20_000
@@ -151,11 +152,11 @@ class Server(MPServer):  # type: ignore[misc]
         self, workers: list[int], spawn_target: Any, target_loader: Any, delay: float = 0
     ) -> None:
         killed = [index for index in workers if (self.wrks[index].inner.exitcode or 0) < 0]
-        if killed:
-            delay = max(delay, RESPAWN_PAUSE)  # as granian does not end, however soon they die
         super()._respawn_workers(workers, spawn_target, target_loader, delay)
         for index in killed:
             self.respawned_wrks.pop(index, None)
+        if killed:
+            time.sleep(RESPAWN_PAUSE)  # however soon they die, granian does not end
 
 
 def _close_at_stop(tail: Tail) -> None:
