@@ -9,6 +9,7 @@ import gc
 import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 _MADV_DONTNEED = 4
 #: First line of a mapping in `smaps`: its address, end and permissions, and the file, if any.
@@ -21,7 +22,7 @@ def share() -> None:
 
     Garbage collections leave out all present objects, whose headers they would write to. The cache
     of types' attributes is emptied: it refers to the names that imports have looked up, and a fork
-    would write to each of these when it replaces the entry. Free pages of glibc's heap are returned.
+    would write to each of these when it replaces the entry. glibc returns free pages of its heap.
     """
     gc.freeze()
     sys._clear_type_cache()
@@ -38,7 +39,7 @@ def release_libraries() -> None:
     with suppress(OSError, AttributeError):
         madvise = ctypes.CDLL(None).madvise
         madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        with open("/proc/self/smaps") as mappings:
+        with Path("/proc/self/smaps").open() as mappings:
             for line in mappings:
                 if found := _MAPPING.match(line):
                     constant = found[4] and "w" not in found[3]

@@ -28,7 +28,7 @@ def test_objects_that_exist_before_a_fork_are_not_collected():
 
 
 def test_names_of_attributes_are_not_referred_to_after_a_fork():
-    name = "".join(["an_attribute_that", "_nothing_else_has"])
+    name = "an_attribute_that_nothing_else_has"
     looked_up = type("LookedUp", (), {name: 1})
     before = sys.getrefcount(name)
     assert getattr(looked_up, name)
