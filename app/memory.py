@@ -1,5 +1,5 @@
 """
-Memory of forked processes: what they share with their parent, and what the parent keeps.
+Memory of processes that fork: preparation for the forks, and release of libraries' pages.
 
 See docs/architecture.md, "What an idle service costs".
 """

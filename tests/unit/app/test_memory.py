@@ -1,4 +1,4 @@
-"""Memory of forked processes: what is prepared before a fork, and what the supervisor releases."""
+"""Memory of processes that fork: preparation for the forks, and release of libraries' pages."""
 
 import gc
 import re

@@ -1,4 +1,4 @@
-"""The API's processes: what they configure of granian."""
+"""The API's processes: the configuration of granian."""
 
 import logging
 
