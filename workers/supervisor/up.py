@@ -120,7 +120,6 @@ class _Supervisor:
         url = base_url(self.settings)
         print(f"ready {url}\npage {url}/ui", flush=True)  # noqa: T201 - the contract
         logger.info("up.ready", url=url, data_dir=str(self.folder))
-        memory.release_libraries()
         return self.watch()
 
     def start_redis(self) -> None:
