@@ -43,14 +43,15 @@ GAP = "gap"
 RETRY = 2.0
 #: Seconds between heartbeats: less than the minute after which proxies close silent connections.
 HEARTBEAT = 45.0
-#: Seconds within which all streams send: at the same times, so that they share what is sent. Threads
-#: that wake one after the other find warm caches; those that wake at once compete for the
+#: Seconds within which all streams send: at the same times, so that they share what is sent.
+#: Threads that wake one after the other find warm caches; those that wake at once compete for the
 #: interpreter lock.
 SPREAD = 0.05
 #: Seconds after which the caller is authenticated again: before an event is sent, and without one.
 RECHECK, IDLE_RECHECK = 5.0, 180.0
-#: Least seconds between two messages to a reader, so that many readers are cheap.
-PACE = 1.0
+#: Seconds between two parts to a reader, so that many readers are cheap; with more followers in the
+#: process than `CROWD` twice as many: most of the cost is that of a part, not of its bytes.
+PACE, CROWD = 1.0, 100
 #: Seconds that a reader may take to receive what is sent at once.
 PATIENCE = 30.0
 #: Most events of a read from the database.
@@ -139,7 +140,8 @@ class _Stream:
                 self._sent_at = None
                 self._heartbeat_at = self._next_time(HEARTBEAT)
             if self._follower.position != known and not self._follower.is_behind:
-                self._tail.pause(self._next_time(PACE) - time.monotonic())
+                pace = PACE if self._tail.followers <= CROWD else 2 * PACE
+                self._tail.pause(self._next_time(pace) - time.monotonic())
 
     def close(self) -> None:
         """Count the end of the stream, after its last part or the reader's departure."""

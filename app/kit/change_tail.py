@@ -64,7 +64,7 @@ class Tail:
         self._changed = threading.Condition()
         self._look = threading.Event()  # read now
         self._closed = threading.Event()
-        self._followers = 0
+        self.followers = 0  # requests
         self._thread: threading.Thread | None = None
         self._events: list[Event] = []
         self._begin = self._last = 0  # `_events` has all events after `_begin`, up to `_last`
@@ -85,15 +85,15 @@ class Tail:
                     target=self._read_on, name="change-tail", daemon=True
                 )
                 self._thread.start()
-            self._followers += 1
+            self.followers += 1
             follower = Follower(self, self._last, self._restored)
         self._look.set()
         try:
             yield follower
         finally:
             with self._changed:
-                self._followers -= 1
-                if not self._followers:
+                self.followers -= 1
+                if not self.followers:
                     self._look.set()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Tail:
                 pause = FIRST
             self._look.clear()
             with self._changed:
-                if not self._followers:
+                if not self.followers:
                     self._thread = None
                     return
             pause = FIRST if self._read() else min(pause * GROWTH, LONGEST)

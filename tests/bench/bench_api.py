@@ -4,7 +4,9 @@ Cost of a request: CPU of the API's processes, and requests per second of one cl
 Measured on a real `ingot up` with 1,000 nodes on SQLite, on one with as many on PostgreSQL (the CPU
 of its server included), and on one with 100,000 on SQLite. Each figure is compared with two floors: a
 Flask view under the same server that returns the same bytes ready-made, and the bare SQL read of the
-rows plus the JSON encoder; with `--ironic` also with Ironic and the same nodes. The subjects take turns
+rows plus the JSON encoder; with `--ironic` also with Ironic and the same nodes. Reads on PostgreSQL are
+compared with those on SQLite, and with the floor of that ratio: the same request whose statement is
+executed by psycopg alone instead of `sqlite3` alone. The subjects take turns
 of a quarter of a second, and the report has the lower quartile of each, so that other load of the
 machine affects all of them. As many agents send heartbeats concurrently as one transaction records;
 Ironic receives them one by one.
@@ -29,12 +31,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
+import psycopg
 from flask import Flask, Response
 from granian.constants import Interfaces
 from granian.server.mp import MPServer
 from sqlalchemy import create_engine, inspect, text
 
+from app.api import node_query
 from app.api.heartbeats import MOST
+from app.models import Node
 from tests.bench import cpu
 from tests.compare.ironic import Ironic
 from tests.support import postgresql
@@ -165,7 +170,11 @@ def main(_nodes, *, ironic=False):
             fill(each, NODES[each.name])
         contents = {name: small.client.ask("GET", path) for name, path in READS.items()}
         file = small.database.removeprefix("sqlite:///")
-        floors = started.enter_context(ready_made(contents)), bare(file)
+        floors = (
+            started.enter_context(ready_made(contents)),
+            bare(file),
+            *statements(started, services),
+        )
         for each in (large, *services):
             each.client.renew()
         results = measure((*services, large, *floors), READS)
@@ -375,6 +384,42 @@ def bare(database):
     return Subject("bare SQL", time.process_time, asks)
 
 
+def statements(started, services):
+    """The service's statements on each database, executed and fetched by its driver alone."""
+    small, other = (create_engine(each.database) for each in services[:2])
+    light = started.enter_context(closing(sqlite3.connect(small.url.database)))
+    url = other.url.render_as_string().replace("+psycopg", "")
+    heavy = started.enter_context(psycopg.connect(url, autocommit=True))
+    heavy.execute("SET jit = off")
+    server = [heavy.info.backend_pid]
+    for engine, execute, used in (
+        (small, light.execute, time.process_time),
+        (
+            other,
+            partial(heavy.execute, prepare=True),
+            lambda: time.process_time() + cpu.of_processes(server),
+        ),
+    ):
+        texts = {name: text_of(name, engine.dialect) for name in READS}
+        asks = {
+            name: lambda execute=execute, sql=sql: execute(sql).fetchall()
+            for name, sql in texts.items()
+        }
+        yield Subject(f"statement on {engine.dialect.name}", used, asks)
+        engine.dispose()
+
+
+def text_of(name, dialect):
+    """SQL of the service's statement for a read, with the values of its parameters."""
+    short = name == "list of 1,000"
+    fields = node_query.SHORT if short else (*node_query.FULL, *node_query.LINKED)
+    read, nodes = node_query._reading(fields, True, False, False), Node.__table__.c
+    statement = read.query.where(nodes.parent_node.is_(None)).order_by(nodes.id).limit(PAGE)
+    if name == "one node":
+        statement = read.by["uuid"].statement.params(value=KNOWN)
+    return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+
+
 def report(results):
     columns = ("ready-made", "bare SQL", SMALL, OTHER, LARGE, "Ironic")
     print(f"  {'CPU ms per request':20}{''.join(f'{each:>12}' for each in columns)}", end="")
@@ -386,3 +431,10 @@ def report(results):
         times = f"{other.used / small.used:8.0f}" if other else " " * 8
         target = f"{TARGETS[name]:8.1f}" if name in TARGETS else " " * 8
         print(f"  {name:20}{''.join(cells)}{times}{target}{1000 / small.took:8.0f}")
+    columns = (SMALL, "statement on sqlite", OTHER, "statement on postgresql")
+    print(f"\n  {'CPU ms per read':16}{''.join(f'{each:>25}' for each in columns)}   times   floor")
+    for name in READS:
+        light, alone, heavy, bare_heavy = (results[name, each].used for each in columns)
+        floor = (light - alone + bare_heavy) / light
+        cells = "".join(f"{each:25.2f}" for each in (light, alone, heavy, bare_heavy))
+        print(f"  {name:16}{cells}{heavy / light:8.2f}{floor:8.2f}")

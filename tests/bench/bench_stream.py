@@ -5,15 +5,17 @@ A real `ingot up` with its settings for production, on SQLite and on PostgreSQL.
 take seconds for a step, as machines do. Each phase runs without watchers and with them; the measure
 is the difference in CPU seconds of the service's processes, those of PostgreSQL included, per
 second. Other processes vary by more than idle watchers cost, so the API's processes are also
-measured alone, to the microsecond.
+measured alone, to the microsecond, and compared with a floor: a process that sends as many bytes to
+as many sockets once a second, and does nothing else.
 """
 
 import asyncio
 import multiprocessing
 import os
+import socket
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 from tests.bench import cpu
@@ -22,8 +24,9 @@ from tests.support import postgresql
 from tests.support.fleet import Fleet, until
 
 WATCHERS, NODES = 500, 50
-#: Seconds for the watchers to connect and for work of the start to end, and of an idle phase.
-SETTLED, IDLE = 10.0, 90.0
+#: Seconds for the watchers to connect and for work of the start to end, of an idle phase, and of the
+#: floor.
+SETTLED, IDLE, BARE = 10.0, 90.0, 15.0
 SETTINGS = {
     **PRODUCTION,
     "INGOT_API_EVENT_STREAMS_PER_CALLER": str(WATCHERS),
@@ -63,11 +66,12 @@ def measure(kind, fleet, server, nodes):
         for watchers in (0, WATCHERS):
             with watching(fleet.url, watchers) as received:
                 time.sleep(SETTLED)
-                before, began, at = used(), time.monotonic(), received.value
+                before, began, at = used(), time.monotonic(), received[:]
                 serving = cpu.of_processes(cpu.family(fleet.pids()["api"]))
                 work()
                 took = time.monotonic() - began
-                spent, events = used() - before, received.value - at
+                spent = used() - before
+                events, size = (now - then for now, then in zip(received, at, strict=True))
                 costs[watchers] = spent
                 more = cpu.of_processes(cpu.family(fleet.pids()["api"])) - serving
                 of_api[watchers] = more / took * 100
@@ -79,8 +83,15 @@ def measure(kind, fleet, server, nodes):
         ratio = costs[WATCHERS] / costs[0]
         print(
             f"  {phase:15} the watchers cost {more:.2f} % of a core; with / without {ratio:.2f};"
-            f" in the API {of_api[WATCHERS] - of_api[0]:.2f} %\n"
+            f" in the API {of_api[WATCHERS] - of_api[0]:.2f} %"
         )
+        if events:
+            each = int(size / took / WATCHERS)
+            print(
+                f"  {phase:15} each got {each:,} bytes a second, whose sending alone costs"
+                f" {floor(each):.2f} %"
+            )
+        print()
 
 
 def live(fleet, nodes, verbs):
@@ -94,11 +105,42 @@ def live(fleet, nodes, verbs):
         fleet.http.delete(f"{fleet.url}/v1/nodes/{node}", timeout=30).raise_for_status()
 
 
+def floor(size):
+    """Return % of a core of a process that sends `size` bytes a second to each watcher."""
+    with socket.create_server(("127.0.0.1", 0), backlog=WATCHERS) as listening:
+        child = multiprocessing.get_context("fork").Process(
+            target=send_to_all, args=(listening, b"x" * size), daemon=True
+        )
+        child.start()
+        try:
+            with watching(f"http://127.0.0.1:{listening.getsockname()[1]}", WATCHERS):
+                time.sleep(SETTLED)
+                before, began = cpu.of_processes([child.pid]), time.monotonic()
+                time.sleep(BARE)
+                spent = cpu.of_processes([child.pid]) - before
+                return spent / (time.monotonic() - began) * 100
+        finally:
+            child.kill()
+            child.join()
+
+
+def send_to_all(listening, part):
+    readers = []
+    while len(readers) < WATCHERS:
+        readers.append(listening.accept()[0])
+        readers[-1].sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    with suppress(ConnectionError):  # at the end the readers leave
+        while True:
+            for each in readers:
+                each.sendall(part)
+            time.sleep(1)
+
+
 @contextmanager
 def watching(url, count):
-    """Run watchers in a process of their own; yield the number of messages that all received."""
+    """Run watchers in a process of their own; yield how many messages and bytes all received."""
     context = multiprocessing.get_context("fork")
-    received, connected = context.Value("q", 0), context.Value("q", 0)
+    received, connected = context.Array("q", 2), context.Value("q", 0)
     child = context.Process(
         target=lambda: asyncio.run(_watch(urlsplit(url).port, count, received, connected)),
         daemon=True,
@@ -125,7 +167,8 @@ async def _watch(port, count, received, connected):
         assert b"200" in status, status
         connected.value += 1
         while data := await reader.read(1 << 20):
-            received.value += data.count(b"\ndata:")
+            received[0] += data.count(b"\ndata:")
+            received[1] += len(data)
         connected.value -= 1
 
     await asyncio.gather(*(one() for _ in range(count)))

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -16,6 +17,7 @@ from app.api import event_stream
 from app.api.following import FOLLOWING
 from app.kit import change_tail
 from app.kit.caller import Role
+from app.kit.change_tail import Tail
 from app.main import create_app
 from app.models import ApiToken, ChangeEvent, Node
 from tests.support.fleet import until
@@ -153,6 +155,23 @@ def test_bad_requests_are_refused(api, query, header, message):
     assert message in fault(answer)["faultstring"]
     assert 404 == api("GET", f"{STREAM}?node=nonesuch").status_code
     assert not api.client.application.extensions[FOLLOWING].streams._taken, "places are released"
+
+
+@pytest.mark.parametrize(("crowd", "pause"), [(1, 7.0), (0, 17.0)])
+def test_all_streams_send_at_the_same_times(api, crowd, pause, monkeypatch):
+    """At 1,010 by this clock, not a whole pace after each one's last part; a crowd at 1,020."""
+    pauses, tail = [], api.client.application.extensions[FOLLOWING].tail
+    monkeypatch.setattr(event_stream, "PACE", 10.0)
+    monkeypatch.setattr(event_stream, "CROWD", crowd)
+    monkeypatch.setattr(event_stream, "SPREAD", 0.0)
+    monkeypatch.setattr(event_stream, "time", SimpleNamespace(monotonic=lambda: 1003.0))
+    monkeypatch.setattr(tail, "pause", pauses.append)
+    monkeypatch.setattr(Tail, "is_closed", property(lambda _: bool(pauses)))
+    api.node()
+    with streaming(api, "?after=0") as reader:
+        reader.take(1)
+        assert reader.message() is None
+    assert [pause] == pauses
 
 
 def test_a_stream_is_filtered_by_node_and_type(api):
