@@ -11,8 +11,8 @@ from drivers.inspection.operations import Operation
 
 _TRUE, _FALSE = ("yes", "true"), ("no", "false")
 #: Most characters of a value that a regular expression is applied to. A machine chooses the value,
-#: and an expression such as `.*a.*b.*` takes time by the square or cube of its length, during which no
-#: other thread of the conductor runs.
+#: and an expression such as `.*a.*b.*` takes time by the square or cube of its length, during which
+#: no other thread of the conductor runs.
 LONGEST_VALUE = 4096
 
 
