@@ -17,7 +17,7 @@ from webargs.multidictproxy import MultiDictProxy
 
 from app.api.answers import OPTIONS
 from app.api.errors import TooDeep
-from app.api.public_paths import is_of_agents
+from app.api.public_paths import REPORT, is_of_agents
 from app.api.wording import format_errors
 from app.errors import Invalid, TooLarge
 
@@ -114,8 +114,8 @@ def body(req: Request) -> Any:
         raise Invalid("The body of a request must be JSON, its Content-Type application/json.")
     if not data:
         return {}
-    if NUL in data:
-        data = _without_nul(req.path, data)
+    if NUL in data and req.path == REPORT:  # some machines report it
+        data = _NUL.sub(rb"\1", data)
     if _has_too_many_values(data):
         raise Invalid(f"Request body JSON has too many values: at most {MOST_VALUES}.")
     try:
@@ -126,19 +126,17 @@ def body(req: Request) -> Any:
         raise Invalid(f"Malformed JSON: {error}") from error
     if data.count(b"{") + data.count(b"[") > DEEPEST and depth(document) > DEEPEST:
         raise TooDeep(TOO_DEEP)
+    if NUL in data and not is_of_agents(req.path):
+        _check_nul(document)
     g.document = document
     return document
 
 
-def _without_nul(path: str, data: bytes) -> bytes:
-    """
-    Remove NUL from the texts of an agent's document: some machines report it.
-
-    Raises Invalid: the document of another caller has it. PostgreSQL cannot read such a text.
-    """
-    if not is_of_agents(path) and _NUL.search(data):
-        raise Invalid("Request body JSON must not contain NUL (\\u0000).")
-    return _NUL.sub(rb"\1", data)
+def _check_nul(document: Any) -> None:
+    """Raises Invalid: a text has NUL, which PostgreSQL cannot read from a document."""
+    for name, value in document.items() if isinstance(document, dict) else [("body", document)]:
+        if _NUL.search(orjson.dumps({name: value})):
+            raise Invalid(f"{name}: must not contain NUL.".replace("\0", ""))
 
 
 def _has_too_many_values(data: bytes) -> bool:

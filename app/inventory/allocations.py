@@ -97,7 +97,7 @@ def _make(session: Session, fields: Mapping[str, Any], node: Node | None = None)
     allocation.candidate_nodes = _uuids(session, allocation.candidate_nodes)
     other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
     if other is not None and (node is None or other != node.uuid):
-        raise Conflict(f"uuid: {allocation.uuid} is the instance of node {other}")
+        raise Conflict(f"uuid: {allocation.uuid} is {scheduling.instance_of(allocation, other)}")
     return allocation
 
 

@@ -116,7 +116,7 @@ def _allocate(session: Session, allocation: Allocation) -> None:
     settings = runtime_of(session).settings.conductor
     other = session.scalar(select(Node.uuid).where(Node.instance_uuid == allocation.uuid))
     if other is not None:  # a caller has set it; `instance_uuid` is unique
-        _fail(allocation, f"it is the instance of node {other}")
+        _fail(allocation, f"it is {instance_of(allocation, other)}")
         return
     fit = _fit(allocation)
     node = _lock_one(session, allocation, fit)
@@ -134,6 +134,11 @@ def _allocate(session: Session, allocation: Allocation) -> None:
         _fail(allocation, f"every available node {_wanted(allocation)} is locked")
     else:
         _fail(allocation, f"there is no available node {_wanted(allocation)}")
+
+
+def instance_of(allocation: Allocation, node: str) -> str:
+    """Describe the node with the allocation's UUID, which may be another project's."""
+    return f"the instance of {'another node' if allocation.owner else f'node {node}'}"
 
 
 def _fail(allocation: Allocation, why: str) -> None:

@@ -84,6 +84,15 @@ def test_a_filter_tells_no_concealed_name_from_an_unknown_one(guarded, concealed
     assert 200 == guarded.ask("system-reader", "GET", path.format("concealed")).status_code
 
 
+def test_the_uuid_of_an_instance_does_not_disclose_its_node(guarded, concealed):
+    guarded.api.set(concealed["uuid"], instance_uuid=MISSING)
+    body = {"resource_class": "x", "uuid": MISSING}
+    refused = guarded.ask("owner-member", "POST", "/v1/allocations", body)
+    assert 409 == refused.status_code
+    assert concealed["uuid"] not in refused.text
+    assert concealed["uuid"] in guarded.ask("system-member", "POST", "/v1/allocations", body).text
+
+
 @pytest.mark.parametrize("field", ["last_error", "reservation"])
 def test_lists_are_not_sorted_by_a_field_that_the_caller_may_not_see(guarded, field):
     path = f"/v1/nodes?sort_key={field}"
